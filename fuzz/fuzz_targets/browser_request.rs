@@ -1,5 +1,5 @@
-//! What a browser sends to the host: any bytes are frames of requests, which are written again as frames that mean the same, or an error; and
-//! the name in any address becomes one that is safe.
+//! What a browser sends to the host: any bytes are frames of requests, which are written again as
+//! frames that mean the same, or an error; and the name in any address becomes one that is safe.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

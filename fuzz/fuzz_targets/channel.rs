@@ -1,12 +1,14 @@
-//! Two members of a cluster and somebody between them, who cuts, changes, repeats, withholds and invents frames. Nothing panics,
-//! nothing is executed that was not asked, nor twice, and tables stay within their bounds.
+//! Two members of a cluster and somebody between them, who cuts, changes, repeats, withholds and
+//! invents frames. Nothing panics, nothing is executed that was not asked, nor twice, and tables
+//! stay within their bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sprat_key::{Identity, Role, Root, Terms};
 use sprat_net::{Nanos, Transmit};
 use sprat_rpc::{
-    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
+    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId,
+    Response,
 };
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -50,7 +52,7 @@ impl Handler for App {
     type Body = ();
 
     fn request(&mut self, _: Nanos, id: RequestId, payload: &[u8]) -> Outcome<()> {
-        assert_eq!(id.who().role(), Some(Role::Client));
+        assert_eq!(id.requester().role(), Some(Role::Client));
         let number = u32::from_le_bytes(*payload.first_chunk().expect("as it was asked"));
         assert!(!self.done.contains(&number), "executed twice");
         self.done.push(number);
@@ -86,7 +88,11 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
     let addresses: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
     let mut ends = [0, 1].map(|at| {
         let credentials = Credentials::new(Arc::clone(&members()[at]), &[at as u8; 32], 1000);
-        (Endpoint::<()>::new(&config, at as u64).secured(&config, credentials), Wire::default(), App::default())
+        (
+            Endpoint::<()>::new(&config, at as u64).secured(&config, credentials),
+            Wire::default(),
+            App::default(),
+        )
     });
     let mut now = Nanos(1_000_000);
     let session = ends[0].0.connect(now, addresses[1], &mut ends[0].1).expect("the first");

@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, FRAME_BYTES, FileHeader, Seal, extend_crc, find_chunks};
+use sprat_wire::frame::{
+    CHUNK_HEADER_BYTES, ChunkHeader, FRAME_BYTES, FileHeader, Seal, extend_crc, find_chunks,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     let file = FileHeader {
@@ -23,12 +25,16 @@ fuzz_target!(|bytes: &[u8]| {
     let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
     let segment = u64::from_le_bytes(head[12..20].try_into().expect("8 bytes"));
     let (incarnation, offset, length, durable) = (word(20), word(24), word(28), word(32));
-    let Some(payload) = usize::try_from(length).ok().and_then(|length| payload.get(..length)) else { return };
+    let Some(payload) = usize::try_from(length).ok().and_then(|length| payload.get(..length))
+    else {
+        return;
+    };
     if durable > offset {
         return;
     }
     let (head, buffered, seal) = (head[10] & 2 != 0, head[10] & 8 != 0, Seal::Open);
-    let header = ChunkHeader { segment, incarnation, offset, length, durable, head, seal, buffered };
+    let header =
+        ChunkHeader { segment, incarnation, offset, length, durable, head, seal, buffered };
     let start = ChunkHeader::payload_seed(seed, segment, incarnation, offset);
     let encoded = header.encode(seed, extend_crc(start, payload));
     let chunk = ChunkHeader::parse(seed, &encoded).expect("what we write, we read");

@@ -2,14 +2,18 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprat_flow::copy::answer::{Answer, Asked, judge};
+use sprat_flow::copy::answer::{Answer, FileRequest, judge};
 use sprat_http::client::Head;
 
 fuzz_target!(|input: (u32, u32, u32, bool, &[u8])| {
     let (first, bytes, more, whole, head) = input;
     let (first, end) = (u64::from(first) << 20, (u64::from(first) << 20) + u64::from(bytes) + 1);
     let range = (!whole).then_some(first..end);
-    let asked = Asked { range: range.clone(), length: Some(end + u64::from(more)), ..Asked::default() };
+    let asked = FileRequest {
+        range: range.clone(),
+        length: Some(end + u64::from(more)),
+        ..FileRequest::default()
+    };
     let Ok(Some((head, used))) = Head::parse(head) else { return };
     assert!(used <= input.4.len());
     if let Answer::Bytes(start) = judge(&head, &asked) {

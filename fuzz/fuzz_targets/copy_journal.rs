@@ -1,4 +1,5 @@
-//! Journals of copies: what is read is written again as the same bytes, up to where the journal is whole.
+//! Journals of copies: what is read is written again as the same bytes, up to where the journal is
+//! whole.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,5 +13,8 @@ fuzz_target!(|bytes: &[u8]| {
     let mut again = begin(&parsed.identity);
     groups(&mut again, &parsed.groups);
     let twice = parse(&again).expect("what we write we read");
-    assert_eq!((twice.identity, twice.groups, twice.whole), (parsed.identity, parsed.groups, again.len()));
+    assert_eq!(
+        (twice.identity, twice.groups, twice.whole),
+        (parsed.identity, parsed.groups, again.len())
+    );
 });

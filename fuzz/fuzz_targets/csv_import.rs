@@ -3,17 +3,20 @@
 
 use libfuzzer_sys::fuzz_target;
 use sprat_fuzz::drain;
-use sprat_transfer::{Column, CsvExport, CsvImport, CsvSink, CsvSource, Sink};
+use sprat_transfer::{Column, CsvExport, CsvImport, CsvSink, CsvSource, ItemSink};
 
 fuzz_target!(|input: (bool, bool, &[u8])| {
     let (header, semicolon, bytes) = input;
     let delimiter = if semicolon { b';' } else { b',' };
-    let how = CsvImport { header, keep_header: header, delimiter, ..CsvImport::rows(Column::Index(0)) };
+    let how =
+        CsvImport { header, keep_header: header, delimiter, ..CsvImport::rows(Column::Index(0)) };
     let read = |bytes| drain(&mut CsvSource::new(bytes, "fuzz", None, how.clone()));
     if let Ok(items) = read(bytes) {
-        let (first, rows) = if header && !items.is_empty() { items.split_at(1) } else { items.split_at(0) };
+        let (first, rows) =
+            if header && !items.is_empty() { items.split_at(1) } else { items.split_at(0) };
         let header = first.first().map(|item| item.value.clone());
-        let mut sink = CsvSink::new(Vec::new(), "out", CsvExport::Rows { header, delimiter }).expect("memory");
+        let mut sink =
+            CsvSink::new(Vec::new(), "out", CsvExport::Rows { header, delimiter }).expect("memory");
         for row in rows {
             sink.put(row).expect("memory");
         }

@@ -1,10 +1,13 @@
-//! The RPC endpoint, with all its state: frames from strangers, from a peer that knows its session, and its own frames
-//! reflected, so that it serves itself. Nothing panics, every body is released once, and silence empties it.
+//! The RPC endpoint, with all its state: frames from strangers, from a peer that knows its session,
+//! and its own frames reflected, so that it serves itself. Nothing panics, every body is released
+//! once, and silence empties it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sprat_net::{Nanos, Transmit};
-use sprat_rpc::{CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response};
+use sprat_rpc::{
+    CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
+};
 use sprat_wire::packet::{Connect, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -39,8 +42,11 @@ impl Transmit for Wire {
     fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]) {
         let frame = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
         assert!(!frame.is_empty() && frame.len() <= 1500);
-        let word =
-            |at: usize| frame.get(at..at + 4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("4 bytes")));
+        let word = |at: usize| {
+            frame
+                .get(at..at + 4)
+                .map(|bytes| u32::from_le_bytes(bytes.try_into().expect("4 bytes")))
+        };
         if frame[0] == Kind::Accept as u8
             && let (Some(session), Some(token)) = (word(HEADER_BYTES + 4), word(HEADER_BYTES + 8))
             && let Some(stranger) = strangers().iter().position(|&stranger| stranger == peer)
@@ -109,7 +115,8 @@ impl Handler for App {
 fn packet(kind: u8, slot: u8, fields: [u32; 5], payload: &[u8]) -> Vec<u8> {
     let [session, token, sequence, offset, total] = fields.map(Into::into);
     let payload_len = u16::try_from(payload.len()).unwrap_or(u16::MAX).into();
-    let header = Header { kind, slot, payload: payload_len, session, token, sequence, offset, total };
+    let header =
+        Header { kind, slot, payload: payload_len, session, token, sequence, offset, total };
     [header.as_bytes(), payload].concat()
 }
 
@@ -129,7 +136,8 @@ fn strangers() -> [SocketAddr; 2] {
 }
 
 fuzz_target!(|steps: Vec<Step<'_>>| {
-    let config = Config { slots: 8, max_sessions: 8, max_reassembly: 64 << 10, ..Config::default() };
+    let config =
+        Config { slots: 8, max_sessions: 8, max_reassembly: 64 << 10, ..Config::default() };
     let mut endpoint: Endpoint<usize> = Endpoint::new(&config, 1);
     let mut wire = Wire { sent: VecDeque::new(), accepted: [(0, 0); 2] };
     let mut app = App { long: vec![7; LONG_BODY], ..App::default() };
@@ -146,8 +154,10 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
             2 | 3 => {
                 let (session, token) = wire.accepted[stranger];
                 let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                let (offset, total) = if action % 8 == 2 { (0, len) } else { (second % 8000, second >> 16) };
-                let frame = packet(kind % 14, slot, [session, token, first % 8, offset, total], bytes);
+                let (offset, total) =
+                    if action % 8 == 2 { (0, len) } else { (second % 8000, second >> 16) };
+                let frame =
+                    packet(kind % 14, slot, [session, token, first % 8, offset, total], bytes);
                 endpoint.receive(now, from, &frame, &mut app, &mut wire);
             }
             4 => {
@@ -157,7 +167,9 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
             5 => {
                 let deadline = now + Duration::from_millis(u64::from(first % 10_000));
                 let request = bytes.repeat(usize::from(kind) + 1);
-                app.begun += usize::from(endpoint.call(now, session, &[&request], deadline, &mut wire).is_ok());
+                app.begun += usize::from(
+                    endpoint.call(now, session, &[&request], deadline, &mut wire).is_ok(),
+                );
             }
             6 => {
                 if let Some(id) = app.pending.pop() {
@@ -176,10 +188,19 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
             }
         }
         endpoint.flush(&mut wire);
-        assert!(endpoint.server_sessions() <= 8 && endpoint.reassembly_bytes() <= 2 * (64 << 10) + (1 << 20));
+        assert!(
+            endpoint.server_sessions() <= 8
+                && endpoint.reassembly_bytes() <= 2 * (64 << 10) + (1 << 20)
+        );
     }
     for id in std::mem::take(&mut app.pending) {
-        endpoint.respond(now, id, Outcome::Reply(Reply::new(&[], Repeat::Retain)), &mut app, &mut wire);
+        endpoint.respond(
+            now,
+            id,
+            Outcome::Reply(Reply::new(&[], Repeat::Retain)),
+            &mut app,
+            &mut wire,
+        );
     }
     for _ in 0..40 {
         now = now + Duration::from_secs(5);

@@ -1,4 +1,5 @@
-//! What hosts say of themselves: any text is an error or facts, and what is advised by them are changes of files of the kernel's.
+//! What hosts say of themselves: any text is an error or facts, and what is advised by them are
+//! changes of files of the kernel's.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,11 +1,12 @@
-//! Frames with virtio-net headers: whatever parses can be cut anywhere, and the parts parse as what they are said to be.
+//! Frames with virtio-net headers: whatever parses can be cut anywhere, and the parts parse as what
+//! they are said to be.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sprat_lab::Time;
 use sprat_lab::chance::salted;
 use sprat_lab::frame::{Packet, Received, parse};
-use sprat_lab::line::{Line, Settings};
+use sprat_lab::line::{Line, LineSettings};
 use sprat_lab::memory::{CELL_BYTES, Memory};
 use sprat_lab::rtt::Stamps;
 use std::sync::{Arc, LazyLock};
@@ -19,7 +20,7 @@ fuzz_target!(|input: (u16, &[u8])| {
     let total = memory.free();
     if let Received::Packet(packet) = Packet::of(bytes, &mut memory, Time::ZERO) {
         assert_eq!(packet.to_vec(), bytes);
-        let mut line = Line::new(Settings::default()).timed(STAMPS.clone());
+        let mut line = Line::new(LineSettings::default()).with_stamps(STAMPS.clone());
         line.push(packet.copy(&mut memory).expect("memory"), Time::ZERO, &mut memory);
         line.pop(Time::ZERO).expect("nothing delays it").free(&mut memory);
         let whole = packet.frame().segments;

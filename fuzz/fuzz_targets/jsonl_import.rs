@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sprat_fuzz::drain;
-use sprat_transfer::{JsonlExport, JsonlImport, JsonlSink, JsonlSource, JsonlValue, Sink};
+use sprat_transfer::{ItemSink, JsonlExport, JsonlImport, JsonlSink, JsonlSource, JsonlValue};
 
 fuzz_target!(|bytes: &[u8]| {
     let how = JsonlImport { value: JsonlValue::Line, ..JsonlImport::pairs() };

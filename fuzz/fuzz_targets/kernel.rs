@@ -1,5 +1,6 @@
-//! Kernels: any text is read or an error with its place; what is read is listed as a kernel that reads as the same program, also at the
-//! other precision; and contracting it changes no result's name.
+//! Kernels: any text is read or an error with its place; what is read is listed as a kernel that
+//! reads as the same program, also at the other precision; and contracting it changes no result's
+//! name.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,12 +11,17 @@ fuzz_target!(|bytes: &[u8]| {
     for (precision, other) in [(Precision::F64, Precision::F32), (Precision::F32, Precision::F64)] {
         match Kernel::parse(text, precision) {
             Err(error) => {
-                assert!(error.line > 0 && error.column > 0 && error.line <= text.matches('\n').count() + 1);
+                assert!(
+                    error.line > 0
+                        && error.column > 0
+                        && error.line <= text.matches('\n').count() + 1
+                );
                 assert!(error.to_string().lines().count() >= 3);
             }
             Ok(kernel) => {
                 let listing = kernel.program.to_string();
-                let again = Kernel::parse(&listing, other).unwrap_or_else(|error| panic!("{error}\n{listing}"));
+                let again = Kernel::parse(&listing, other)
+                    .unwrap_or_else(|error| panic!("{error}\n{listing}"));
                 assert_eq!(again.program, kernel.program, "{listing}");
                 let contracted = kernel.program.contracted();
                 assert_eq!(contracted.results().len(), kernel.program.results().len());

@@ -8,6 +8,10 @@ fuzz_target!(|data: &[u8]| {
     let Some(bytes) = data.first_chunk() else { return };
     if let Ok(message) = Message::parse(bytes) {
         let written = message.to_bytes();
-        assert_eq!(Message::parse(&written), Ok(message), "what parses is written again as the same message");
+        assert_eq!(
+            Message::parse(&written),
+            Ok(message),
+            "what parses is written again as the same message"
+        );
     }
 });

@@ -9,28 +9,38 @@ use std::time::Duration;
 /// Where the controller is whose answers these would be.
 const URL: &str = "http://controller";
 
-fn believed(watts: Watts) {
+fn assert_plausible(watts: Watts) {
     assert!((0.0..=MAX_WATTS).contains(&watts.0), "{watts:?}");
 }
 
 fuzz_target!(|text: &str| {
-    command_watts(text).into_iter().for_each(believed);
-    ipmi::dcmi(text).into_iter().flatten().for_each(believed);
-    ipmi::channels(text).into_iter().flatten().for_each(|channel| believed(channel.watts));
-    let files: Files = sprat_power::listed(text);
+    command_watts(text).into_iter().for_each(assert_plausible);
+    ipmi::dcmi(text).into_iter().flatten().for_each(assert_plausible);
+    ipmi::channels(text).into_iter().flatten().for_each(|channel| assert_plausible(channel.watts));
+    let files: Files = sprat_power::parse_files(text);
     if let Ok(zones) = rapl::zones(&files) {
         for (before, now) in zones.values().zip(zones.values().skip(1)) {
             if let Some(used) = rapl::used(before, now, Duration::from_secs(1)) {
-                believed(Watts(used as f64 / 1e6));
+                assert_plausible(Watts(used as f64 / 1e6));
             }
         }
     }
-    hwmon::channels(&files).into_iter().flatten().for_each(|channel| believed(channel.watts));
+    hwmon::channels(&files)
+        .into_iter()
+        .flatten()
+        .for_each(|channel| assert_plausible(channel.watts));
     if let Ok(value) = serde_json::from_str::<Value>(text) {
         let all = [plug::shelly(&value).map(Some), plug::tasmota(&value).map(Some)];
         let more = [redfish::power(&value), redfish::environment(&value), redfish::supply(&value)];
-        all.into_iter().chain(more).flatten().flatten().for_each(believed);
-        let paths = redfish::members(&value, URL).into_iter().flatten().chain(redfish::link(&value, "Power", URL));
-        assert!(paths.into_iter().all(|path| path.starts_with("/redfish/") && !path.contains(['\r', '\n', ' '])));
+        all.into_iter().chain(more).flatten().flatten().for_each(assert_plausible);
+        let paths = redfish::members(&value, URL)
+            .into_iter()
+            .flatten()
+            .chain(redfish::link(&value, "Power", URL));
+        assert!(
+            paths
+                .into_iter()
+                .all(|path| path.starts_with("/redfish/") && !path.contains(['\r', '\n', ' ']))
+        );
     }
 });

@@ -10,13 +10,19 @@ const SMALL: usize = 64;
 
 fuzz_target!(|text: &str| {
     let Ok(spec) = Spec::from_toml(text) else { return };
-    let small = spec.fabric.topology.fabric(spec.fabric.links).is_ok_and(|fabric| fabric.switches <= SMALL);
-    let ring = |spec: &Spec| spec.cassandra.as_ref().map_or(0, |asked| asked.instances * asked.tokens);
-    if small && ring(&spec) * spec.chassis.servers <= SMALL * SMALL
+    let small =
+        spec.fabric.topology.fabric(spec.fabric.links).is_ok_and(|fabric| fabric.switches <= SMALL);
+    let ring =
+        |spec: &Spec| spec.cassandra.as_ref().map_or(0, |asked| asked.instances * asked.tokens);
+    if small
+        && ring(&spec) * spec.chassis.servers <= SMALL * SMALL
         && let Ok(plan) = Plan::new(spec)
     {
         let layout = plan.layout();
-        assert_eq!(layout.hosts().filter(|host| !host.name.contains("-i")).count(), plan.summary.capacity.servers);
+        assert_eq!(
+            layout.hosts().filter(|host| !host.name.contains("-i")).count(),
+            plan.summary.capacity.servers
+        );
         assert!(layout.cables().len() >= plan.summary.network.cables);
         assert!(picture(&plan).is_some());
     }

@@ -9,7 +9,8 @@ fuzz_target!(|text: &[u8]| {
     if sample.check(0.0).is_err() {
         return;
     }
-    let again: Sample = serde_json::from_str(&serde_json::to_string(&sample).expect("JSON")).expect("ours");
+    let again: Sample =
+        serde_json::from_str(&serde_json::to_string(&sample).expect("JSON")).expect("ours");
     assert_eq!(again.lines.len(), sample.lines.len());
     let mut history = History::new();
     (0..4).for_each(|_| history.push(sample.clone()));

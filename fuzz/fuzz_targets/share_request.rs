@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use sprat_flow::group::{GROUP_BYTES, verified_length};
 use sprat_flow::share::Version;
 use sprat_flow::share::decide::{Body, decide};
-use sprat_flow::share::put::{self, What};
+use sprat_flow::share::put::{self, PutKind};
 use sprat_http::server::request::{Extent, Request, extent};
 use sprat_http::server::tag;
 use sprat_http::server::target::Target;
@@ -41,7 +41,13 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(target) = &request.target {
         for name in target.names() {
             let name = name.as_bytes();
-            assert!(!name.is_empty() && name != b"." && name != b".." && !name.contains(&0) && !name.contains(&b'/'));
+            assert!(
+                !name.is_empty()
+                    && name != b"."
+                    && name != b".."
+                    && !name.contains(&0)
+                    && !name.contains(&b'/')
+            );
         }
         // What we would write as its address leads to the same.
         let again = Target::parse(&target.encoded()).expect("ours");
@@ -53,21 +59,27 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let size = VERSION.size;
     if let Some(field) = request.field("range")
-        && let range::Asked::Parts(parts) = range::asked(&field, size)
+        && let range::RequestedRange::Parts(parts) = range::parse_range(&field, size)
     {
         assert!(parts.iter().all(|part| part.start < part.end && part.end <= size), "{parts:?}");
     }
-    match put::read(&request, put::MAX_FILE) {
-        Ok((What::Part { upload, range }, _)) => {
-            assert!(range.start < range.end && range.end <= upload.length && upload.length <= put::MAX_FILE);
+    match put::parse(&request, put::MAX_FILE) {
+        Ok((PutKind::Part { upload, range }, _)) => {
+            assert!(
+                range.start < range.end
+                    && range.end <= upload.length
+                    && upload.length <= put::MAX_FILE
+            );
             assert_eq!(verified_length(&range), request.length);
         }
-        Ok((What::Whole { length, verified: true }, _)) => assert_eq!(verified_length(&(0..length)), request.length),
-        Ok((What::Whole { length, verified: false }, _)) => assert_eq!(length, request.length),
-        Ok((What::Folder | What::End { .. }, _)) => assert_eq!(request.length, 0),
+        Ok((PutKind::Whole { length, verified: true }, _)) => {
+            assert_eq!(verified_length(&(0..length)), request.length)
+        }
+        Ok((PutKind::Whole { length, verified: false }, _)) => assert_eq!(length, request.length),
+        Ok((PutKind::Folder | PutKind::Finish { .. }, _)) => assert_eq!(request.length, 0),
         Err(refused) => assert!((400..500).contains(&refused.status)),
     }
-    if let Ok(Some(upload)) = put::asked(&request, put::MAX_FILE) {
+    if let Ok(Some(upload)) = put::parse_query(&request, put::MAX_FILE) {
         assert!(!upload.tag.is_empty() && upload.length <= put::MAX_FILE);
     }
     let _ = put::may_replace(&request, None);
@@ -83,7 +95,7 @@ fuzz_target!(|bytes: &[u8]| {
         Body::Lines => panic!("a file has no lines"),
     }
     assert!(decision.body.length() <= 2 * size, "no more than the file, and what frames it");
-    let head = decision.head.finish(request.keep);
+    let head = decision.head.finish(request.keep_alive);
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut parsed = httparse::Response::new(&mut fields);
     assert!(parsed.parse(&head).expect("our own heads are read").is_complete());

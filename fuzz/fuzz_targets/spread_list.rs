@@ -1,4 +1,5 @@
-//! Lists of spread sets: what is read is written again as the same list, and its pieces are all of each file.
+//! Lists of spread sets: what is read is written again as the same list, and its pieces are all of
+//! each file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,9 +1,9 @@
 //! What several fuzz targets share.
 
-use sprat_transfer::{Error, Item, Source};
+use sprat_transfer::{Error, Item, ItemSource};
 
 /// Reads a source to its end, and checks that what it yields is within limits.
-pub fn drain(source: &mut dyn Source) -> Result<Vec<Item>, Error> {
+pub fn drain(source: &mut dyn ItemSource) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
     let mut item = Item::default();
     while source.next(&mut item)? {

@@ -16,8 +16,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
 /// remembers panics.
 pub(crate) struct Grape {
     calculator: Mutex<Calculator>,
-    /// The process that made this or, later, had the lock last: in a child of `fork`, whose
-    /// threads that hold locks are gone, it is another.
+    /// The process that made this or, later, had the lock last: in a child of `fork`, whose threads
+    /// that hold locks are gone, it is another.
     process: AtomicU32,
 }
 

@@ -1,8 +1,8 @@
-//! Sprat for C: the functions of `include/sprat_grape.h`, which says what they do and what they ask
-//! of a caller. Kernels are run as by [`sprat_grape`], on copies of the caller's arrays.
+//! Sprat for C: the functions of `include/sprat_grape.h`, which documents them and what they
+//! require of a caller. [`sprat_grape`] runs the kernels, on copies of the caller's arrays.
 //!
-//! `calls` alone has raw addresses: it makes values of them, and writes results to where the caller
-//! has room. All else is safe.
+//! Only `calls` handles raw addresses: it reads the caller's arrays, and writes results to them.
+//! Everything else is safe code.
 
 mod calculator;
 mod calls;

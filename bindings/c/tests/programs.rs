@@ -73,7 +73,7 @@ fn the_header_names_what_the_library_has_and_nothing_else() {
     let mut declared = BTreeSet::new();
     for line in header
         .lines()
-        .filter(|line| line.ends_with(");") && !line.starts_with(' ') && !line.starts_with('/'))
+        .filter(|line| line.contains('(') && line.starts_with(|first: char| first.is_alphabetic()))
     {
         let before = line.split('(').next().unwrap();
         declared.insert(before.rsplit([' ', '*']).next().unwrap().to_owned());

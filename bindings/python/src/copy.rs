@@ -15,7 +15,7 @@ const LISTEN: Duration = Duration::from_millis(50);
 /// Most events that wait for a callback; then the copy waits to tell more, and goes on receiving.
 const MAX_EVENTS: usize = 64;
 
-/// Where a copy is.
+/// The progress of a copy.
 #[pyclass(frozen, get_all, module = "sprat.flow")]
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
@@ -45,7 +45,7 @@ impl From<mover::Progress> for Progress {
     }
 }
 
-/// What came of a copy.
+/// The result of a copy.
 #[pyclass(frozen, get_all, module = "sprat.flow")]
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -89,25 +89,27 @@ impl Outcome {
     }
 }
 
-/// Copies the file at `source` (sprat://, sprats://, http://, https://, or a local path) to `target`: a name, or a directory in which it
-/// keeps its own. It gets its name when all of it is right and on disk; after any interruption the
-/// same call goes on.
+/// Copies the file at `source` (sprat://, sprats://, http://, https://, or a local path) to
+/// `target`: a file name, or a directory in which the file keeps its name. The file gets its name
+/// when all of it is verified and on disk; after an interruption the same call continues the copy.
 ///
-/// hosts: others that have the same file, HOST[:PORT] or addresses; streams: TCP streams; verify:
-/// each megabyte on its way; force: replace a file that is there; restart: throw away what an
-/// earlier call left (which is otherwise read and verified); check: accepted, and without effect by
-/// now; preserve: permissions too; limit: bytes a second, or a text such as "2Gb/s"; token: says
-/// who we are; blake3, sha256: what the file must have, hexadecimal; cacert: certificates that are
-/// trusted (PEM); insecure: any is; retries: failures one after the other; timeout: seconds without
-/// a byte, or a text such as "5m"; receive_buffer: bytes, 0 for the kernel's choice;
-/// progress: called with a Progress some ten times a second; notice: called with a line of text
-/// when something happens that people may want to know. An exception that one of these raises,
-/// KeyboardInterrupt too, stops the copy and is raised from here.
+/// hosts: other servers with the same file, HOST[:PORT] or addresses; streams: number of TCP
+/// streams; verify: verify each megabyte as it arrives; force: replace an existing file; restart:
+/// discard the bytes of an earlier call (which are otherwise read and verified); check: accepted,
+/// but has no effect any more; preserve: copy permissions too; limit: bytes a second, or a text
+/// such as "2Gb/s"; token: identifies the caller to the source; blake3, sha256: the hash that the
+/// file must have, hexadecimal; cacert: file of trusted certificates (PEM); insecure: accept any
+/// certificate; retries: failures in a row before giving up; timeout: seconds without a byte, or a
+/// text such as "5m"; receive_buffer: bytes, 0 for the kernel's choice; progress: called with a
+/// Progress some ten times a second; notice: called with a line of text when something happens that
+/// people may want to know. An exception that a callback raises, also KeyboardInterrupt, stops the
+/// copy and is raised from here.
 #[pyfunction]
 #[pyo3(signature = (
-    source, target, *, hosts = Vec::new(), streams = 1, verify = true, force = false, restart = false, check = false,
-    preserve = false, limit = None, token = None, blake3 = None, sha256 = None, cacert = None, insecure = false,
-    retries = 10, timeout = Quantity::Whole(60), receive_buffer = None, progress = None, notice = None,
+    source, target, *, hosts = Vec::new(), streams = 1, verify = true, force = false,
+    restart = false, check = false, preserve = false, limit = None, token = None, blake3 = None,
+    sha256 = None, cacert = None, insecure = false, retries = 10, timeout = Quantity::Whole(60),
+    receive_buffer = None, progress = None, notice = None,
 ))]
 #[expect(
     clippy::too_many_arguments,
@@ -158,7 +160,7 @@ pub(crate) fn copy(
         ..defaults
     };
     let mut copy = Fetch::new(source, &target, options).map_err(|error| exception(&error))?;
-    hosts.iter().try_for_each(|host| copy.also(host)).map_err(|error| exception(&error))?;
+    hosts.iter().try_for_each(|host| copy.add_host(host)).map_err(|error| exception(&error))?;
     let callbacks = Callbacks { progress, notice };
     let (outcome, raised) = py.detach(|| run(&copy, &callbacks));
     match (raised, outcome) {
@@ -213,7 +215,7 @@ fn listen(told: &Receiver<Event>, callbacks: &Callbacks, cancel: &Cancel) -> Opt
         });
         if let Err(error) = heard {
             raised = Some(error);
-            cancel.ask();
+            cancel.cancel();
         }
     }
 }
@@ -225,7 +227,7 @@ impl Callbacks {
             return callback.call1(py, (Progress::from(*progress),)).map(drop);
         }
         let (Some(callback), Some(text)) = (&self.notice, words(event)) else { return Ok(()) };
-        callback.call1(py, (sprat_flow::plain(&text).into_owned(),)).map(drop)
+        callback.call1(py, (sprat_flow::escape_controls(&text).into_owned(),)).map(drop)
     }
 }
 
@@ -242,7 +244,7 @@ fn words(event: &Event) -> Option<String> {
         Event::StartsOver { why } => format!("begins anew: {why}"),
         Event::Checking { bytes } => format!("reads and verifies the {bytes} B that are here"),
         Event::Failed { name, why } => format!("{name}: {why}"),
-        Event::Without { source, why } => format!("goes on without {source}: {why}"),
+        Event::HostDropped { source, why } => format!("goes on without {source}: {why}"),
         Event::Note(text) => text.clone(),
     })
 }

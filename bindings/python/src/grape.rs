@@ -1,4 +1,4 @@
-//! `sprat.grape`: kernels on NumPy's arrays.
+//! `sprat.grape`: kernels on NumPy arrays.
 
 use crate::columns::{Numbers, arrays};
 use numpy::IntoPyArray as _;
@@ -20,11 +20,11 @@ create_exception!(
     "The text is no kernel; line and column, from 1, say where."
 );
 
-/// A kernel, ready to be called.
+/// A compiled kernel.
 ///
-/// Precision follows the arrays of a call unless the caller chose one, so a kernel is compiled when
-/// a call first needs it in that precision. Python's lock is held meanwhile: a `fork` finds either
-/// of the two whole or not there.
+/// Its precision follows the arrays of a call unless the caller chose one, so it is compiled when a
+/// call first needs that precision. Python's lock is held meanwhile, so a `fork` never finds a
+/// kernel half compiled.
 #[pyclass(frozen, module = "sprat.grape")]
 #[derive(Debug)]
 pub(crate) struct Kernel {
@@ -47,10 +47,11 @@ struct Asked {
 
 /// Compiles a kernel's text.
 ///
-/// precision: "f32" or "f64", of what does not say its own; None follows the arrays of each call:
-/// f64 if one of them is float64, otherwise f32. threads: how many, 16 for each processor at most,
-/// None for one a processor; target: "avx512", "avx2" or "portable" (None: the best that is here),
-/// "reference" (slow, the judge) or "grapedr" (slower: a simulated GRAPE-DR).
+/// precision: "f32" or "f64", for variables and results for which the kernel states none; None
+/// follows the arrays of each call: f64 if one of them is float64, otherwise f32. threads: at most
+/// 16 for each processor, None for one per processor; target: "avx512", "avx2" or "portable" (None:
+/// the best of this processor), "reference" (slow, for comparison) or "grapedr" (slower: a
+/// simulated GRAPE-DR).
 #[pyfunction]
 #[pyo3(signature = (text, precision = None, threads = None, target = None))]
 pub(crate) fn compile(
@@ -135,7 +136,7 @@ impl Asked {
     }
 }
 
-/// The kernels that are there to begin with: their texts by their names.
+/// Returns the texts of the built-in kernels by name.
 #[pyfunction]
 pub(crate) fn kernels(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);
@@ -155,11 +156,11 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
 
 #[pymethods]
 impl Kernel {
-    /// The results by their names, an array of one dimension each, for all i.
+    /// Runs the kernel and returns its results by name, each an array of one dimension, for all i.
     ///
-    /// i and j take the arrays of their variables, in one of three ways: a dict by name, a sequence
-    /// in the kernel's order, or one array with a row for each particle and a column for each
-    /// variable, of shape (N, variables).
+    /// i and j are the arrays of their variables, in one of three forms: a dict by name, a sequence
+    /// in the kernel's order, or one array of shape (N, variables), with a row for each particle
+    /// and a column for each variable.
     #[pyo3(signature = (i = None, j = None, **constants))]
     fn __call__<'py>(
         &self,
@@ -206,7 +207,7 @@ impl Kernel {
         self.program.results().iter().map(|field| &*field.name).collect()
     }
 
-    /// Constants and their defaults, None for what must be given.
+    /// Constants and their defaults; None for those that must be given.
     #[getter]
     fn constants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);

@@ -1,9 +1,8 @@
-//! Sprat for Python: the extension behind the package `sprat`, whose own modules say which of this
-//! is whose.
+//! Sprat for Python: the extension of the package `sprat`, whose Python modules export its parts.
 //!
-//! A copy runs on a thread of its own while the caller's, without Python's lock, waits for what is
-//! told: so other Python threads go on, and Ctrl-C is heard at once. A kernel runs without Python's
-//! lock too, on the arrays where they lie.
+//! A copy runs on a thread of its own, while the caller's waits for events without Python's lock:
+//! so other Python threads continue, and Ctrl-C takes effect at once. A kernel also runs without
+//! Python's lock, on the arrays in place.
 
 mod columns;
 mod convert;

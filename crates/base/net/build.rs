@@ -1,6 +1,5 @@
-//! Compiles the C side of the DPDK driver, when the feature asks for it, into a library that is
-//! carried in the binary and loaded when a locator wants it: who does not use DPDK neither needs
-//! nor loads it.
+//! Compiles the C shim of the DPDK driver, if the feature is on, into a shared library. The binary
+//! embeds it and loads it when a locator needs DPDK, so that users of other drivers need no DPDK.
 
 fn main() {
     println!("cargo:rerun-if-changed=shim");
@@ -13,12 +12,15 @@ fn dpdk() {
     let found =
         pkg_config::Config::new().atleast_version("22.11").cargo_metadata(false).probe("libdpdk");
     let dpdk = found.unwrap_or_else(|error| {
-        panic!("the feature `dpdk` needs DPDK 22.11 or later (Debian: libdpdk-dev; `make setup` installs it): {error}")
+        panic!(
+            "the feature `dpdk` needs DPDK 22.11 or later (Debian: libdpdk-dev; `make setup` \
+                installs it): {error}"
+        )
     });
     let mut build = cc::Build::new();
     build.opt_level(3).pic(true).warnings(true).extra_warnings(true);
-    // DPDK's headers use vector instructions up to SSE4.2, and want its configuration before
-    // anything else.
+    // DPDK's headers use vector instructions up to SSE4.2, and need its configuration included
+    // first.
     build.flag("-march=corei7").flag("-include").flag("rte_config.h");
     for path in &dpdk.include_paths {
         build.flag("-isystem").flag(path.to_str().expect("paths of packages are plain"));
@@ -30,7 +32,7 @@ fn dpdk() {
         .arg(format!("{out}/sprat_dpdk.so"))
         .args(["shim/dpdk.c", "shim/xdp.c"]);
     command.args(dpdk.link_paths.iter().map(|path| format!("-L{}", path.display())));
-    // Only what the shim calls; device drivers are loaded by DPDK itself when it starts.
+    // Link only what the shim calls; DPDK itself loads device drivers when it starts.
     command.args(
         ["ethdev", "mbuf", "mempool", "ring", "eal", "kvargs"]
             .map(|library| format!("-lrte_{library}")),

@@ -1,4 +1,4 @@
-"""Sprat for Python. The mover: :mod:`sprat.flow`; kernels on arrays: :mod:`sprat.grape`, with NumPy."""
+"""Sprat for Python: :mod:`sprat.flow` fetches files; :mod:`sprat.grape` runs kernels on arrays."""
 
 from sprat._sprat import __version__
 

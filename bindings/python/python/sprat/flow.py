@@ -1,4 +1,4 @@
-"""The mover: a file from a server, however far, to here: whole and verified, or not at all.
+"""The file mover: fetches a file from a server at any distance, and verifies all of it.
 
 >>> import sprat.flow
 >>> outcome = sprat.flow.copy("sprat://left.example/big.iso", "/srv/big.iso")  # doctest: +SKIP

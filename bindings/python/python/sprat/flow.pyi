@@ -3,73 +3,73 @@ from collections.abc import Callable, Sequence
 from typing import Final, Optional, Union
 
 class Error(Exception):
-    """Why a copy was not made. There is no file under the destination's name then, or the one that was there before."""
+    """A copy failed. The destination's name has no file, or the one that it had before."""
 
 class UsageError(Error):
-    """What was asked for makes no sense."""
+    """The arguments are invalid."""
 
 class NotFound(Error):
     """The source has no such file."""
 
 class Denied(Error):
-    """The source does not give it to us."""
+    """The source denies access to the file."""
 
 class Unreachable(Error):
-    """Nobody there, or not for long enough. The same call goes on from what has come."""
+    """The source cannot be reached, or stopped answering. The same call continues the copy."""
 
 class Untrusted(Error):
     """The other end's certificate is not trusted."""
 
 class ProtocolError(Error):
-    """The other end does not keep to HTTP, or not to what it said before."""
+    """The source violates HTTP, or contradicts what it sent before."""
 
 class Changed(Error):
-    """The file changed while it was fetched, again and again."""
+    """The file changed repeatedly while it was fetched."""
 
 class Corrupt(Error):
-    """Bytes arrive as others than were sent, or the file has not the sum that was given."""
+    """Bytes were changed on their way, or the file does not have the given hash."""
 
 class Exists(Error):
-    """A file of the destination's name is there, and is another than the source."""
+    """The destination exists, and differs from the source."""
 
 class DestinationError(Error):
-    """The destination, or a file that was named, cannot be written or read."""
+    """The destination, or a file named in the arguments, cannot be written or read."""
 
 class Progress:
-    """Where a copy is."""
+    """The progress of a copy."""
 
     done: Final[int]
-    """Bytes of the file that are here, and right as far as can be known."""
+    """Bytes of the file that are here, and verified as far as possible."""
     received: Final[int]
-    """Bytes of those that came in this call."""
+    """The part of these bytes that this call received."""
     length: Final[Optional[int]]
-    """Bytes of the file, if they are known."""
+    """Length of the file, bytes, if known."""
     rtt: Final[float]
-    """The round-trip time as a stream saw it last, seconds; 0 when not known."""
+    """The latest round-trip time of a stream, seconds; 0 if not known."""
     retries: Final[int]
     """Connections that failed and were tried again."""
     wrong: Final[int]
-    """Groups of a megabyte that arrived wrong, and were fetched again."""
+    """Groups of a megabyte that arrived damaged, and were fetched again."""
 
 class Outcome:
-    """What came of a copy."""
+    """The result of a copy."""
 
     target: Final[str]
-    """The file."""
+    """Path of the file."""
     length: Final[int]
     """Its length, bytes."""
     blake3: Final[Optional[str]]
-    """Its BLAKE3 hash, hexadecimal; none when it was there already."""
+    """Its BLAKE3 hash, hexadecimal; None when it existed already."""
     verified: Final[bool]
-    """Whether every group was verified against the source's value, or the whole against a sum that was given."""
+    """Whether all groups were verified by the source's hashes, or the file by a given one."""
     unchanged: Final[bool]
-    """Whether it was there already, as long and as old as the source, and nothing was done."""
+    """Whether the file existed already, with the source's length and time, and nothing was done."""
     sources: Final[list[tuple[str, int]]]
-    """What came from where, bytes; the host that decided what the file is first."""
+    """Bytes received from each host, first the one whose version of the file was copied."""
     progress: Final[Progress]
-    """How it went."""
+    """The progress at the end."""
     seconds: Final[float]
-    """How long it took."""
+    """Duration of the copy."""
 
 def copy(
     source: str,

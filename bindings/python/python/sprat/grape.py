@@ -1,4 +1,4 @@
-"""Kernels of particle interactions, on NumPy's arrays: what every j does to every i.
+"""Kernels of particle interactions on NumPy arrays: the effect of every j on every i.
 
 >>> import numpy, sprat.grape
 >>> kernel = sprat.grape.compile("VARI xi; VARJ xj, mj; VARF sum; sum += mj * (xj - xi)")

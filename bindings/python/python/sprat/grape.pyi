@@ -6,23 +6,23 @@ from numpy.typing import NDArray
 
 _Array = Union[NDArray[numpy.float32], NDArray[numpy.float64]]
 _Arrays = Union[dict[str, _Array], Iterable[_Array], _Array]
-"""By name; in the kernel's order; or a table of shape (N, variables), whose rows are particles."""
+"""A dict by name; a sequence in the kernel's order; or a table of shape (N, variables)."""
 
 class Error(Exception):
-    """Why a kernel was not compiled: it is too large for the target, or the processor lacks what the target needs."""
+    """A kernel was not compiled: it is too large, or the processor does not support the target."""
 
 class KernelError(Error):
-    """The text is no kernel."""
+    """The text is not a valid kernel."""
 
     line: int
-    """Where, from 1."""
+    """Line of the error, from 1."""
     column: int
-    """The character in the line, from 1."""
+    """Character in the line, from 1."""
 
 @final
 class Kernel:
-    """A kernel, ready to be called; from several threads, and in children of a fork, too. It can be
-    pickled and copied: what arrives is compiled again there."""
+    """A compiled kernel. It can be called from several threads, and in children of a fork. It can
+    be pickled and copied; the copy is compiled again for its processor."""
 
     @property
     def i(self) -> list[str]:
@@ -35,18 +35,18 @@ class Kernel:
         """Names of the results, in order."""
     @property
     def constants(self) -> dict[str, Optional[float]]:
-        """Constants and their defaults, None for what must be given."""
+        """Constants and their defaults; None for those that must be given."""
     def __call__(
         self, i: Optional[_Arrays] = None, j: Optional[_Arrays] = None, **constants: float
     ) -> dict[str, NDArray[Any]]:
-        """The results by their names, an array of shape (N,) each, for all i: float32 or float64,
-        bool of `and` and `or`, int64 of places.
+        """Runs the kernel and returns its results by name, each an array of shape (N,) for all i:
+        float32 or float64, bool for `and` and `or`, int64 for indices.
 
         An array of two dimensions has a row for each particle and a column for each variable.
-        TypeError: no array, or one of another dtype, or a constant that the kernel does not have.
-        ValueError: arrays that are missing, of different lengths, or of another shape; a constant
-        that was not given. KernelError, Error: the kernel cannot be had in the precision of these
-        arrays."""
+        TypeError: an argument is not an array, or has another dtype, or the kernel does not have
+        the constant. ValueError: arrays are missing, or have different lengths or another shape; a
+        constant was not given. KernelError, Error: the kernel cannot be compiled in the precision
+        of these arrays."""
 
 def compile(
     text: str,
@@ -56,9 +56,9 @@ def compile(
 ) -> Kernel:
     """Compiles a kernel's text.
 
-    precision is that of variables and results that do not say theirs; None follows the arrays of
-    each call: f64 if one of them is float64, otherwise f32. ValueError: more than 16 threads for
-    each processor."""
+    precision is that of variables and results for which the kernel states none; None follows the
+    arrays of each call: f64 if one of them is float64, otherwise f32. ValueError: more than 16
+    threads for each processor."""
 
 def kernels() -> dict[str, str]:
-    """The kernels that are there to begin with: their texts by their names."""
+    """Returns the texts of the built-in kernels by name."""

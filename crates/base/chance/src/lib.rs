@@ -1,15 +1,13 @@
-//! Chance from a seed: every machine and every release draws the same numbers.
+//! Random numbers from a seed: the same on every machine and in every release.
 //!
-//! A load, a rack on paper or a history of the simulator that a seed reproduces draws from a
-//! [`Chance`], and so does a test. Seeds are recorded, in files of users and in tests, so the
-//! numbers that they stand for never change: the tests of this crate hold them. Nothing here keeps
-//! a secret; `sprat_host::random` does.
+//! Loads, planned racks, histories of the simulator and tests that must be reproducible draw from a
+//! [`Chance`]. Users' files and tests record seeds, so the numbers of a seed never change: the
+//! tests of this crate pin them. Nothing here is secret; use `sprat_host::random` for that.
 
-/// A sequence of numbers that a seed decides: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014),
-/// which is small and fast, passes the usual tests of randomness, and repeats itself after 2^64
-/// numbers.
+/// A sequence of numbers determined by a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014),
+/// which is small and fast, passes the usual tests of randomness, and repeats after 2^64 numbers.
 ///
-/// A clone goes on with the same numbers.
+/// A clone continues with the same numbers.
 ///
 /// ```
 /// use sprat_chance::Chance;
@@ -58,9 +56,9 @@ impl Chance {
         u64::try_from(product >> 64).expect("the high half of 128 bits")
     }
 
-    /// Draws a number from 0 to `bound` - 1, as the remainder of [`draw`](Self::draw): another
-    /// number than [`below`](Self::below) gives. The store's simulator and tests have recorded
-    /// seeds with it.
+    /// Draws a number from 0 to `bound` - 1, as the remainder of [`draw`](Self::draw), which
+    /// differs from the result of [`below`](Self::below). The store's simulator and tests have
+    /// recorded seeds with it.
     ///
     /// # Panics
     /// If `bound` is 0.
@@ -68,7 +66,7 @@ impl Chance {
         self.draw() % bound
     }
 
-    /// Draws a place in a slice of `len` items, by [`modulo`](Self::modulo).
+    /// Draws an index into a slice of `len` items, by [`modulo`](Self::modulo).
     ///
     /// # Panics
     /// If `len` is 0.
@@ -76,7 +74,7 @@ impl Chance {
         usize::try_from(self.modulo(len as u64)).expect("below a usize")
     }
 
-    /// Is true once in `chances` draws on average, by [`modulo`](Self::modulo).
+    /// Returns true once in `chances` draws on average, by [`modulo`](Self::modulo).
     ///
     /// # Panics
     /// If `chances` is 0.
@@ -90,8 +88,8 @@ impl Chance {
     }
 }
 
-/// Returns a number for a number, the finaliser of SplitMix64: each bit of the result depends on
-/// all bits of `word`, and no two words have the same result. `mix(0)` is 0.
+/// The finaliser of SplitMix64: each bit of the result depends on all bits of `word`, and no two
+/// words have the same result. `mix(0)` is 0.
 #[must_use]
 pub fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -99,9 +97,9 @@ pub fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Draws the next number of Marsaglia's xorshift (2003): `state` is that number, and never 0.
-/// Recorded seeds of replication and of the kernels' tests draw from it; a [`Chance`] takes any
-/// seed and is the better generator.
+/// Draws the next number of Marsaglia's xorshift (2003). `state` is that number, and must not be 0.
+/// Recorded seeds of replication and of the kernels' tests use it; a [`Chance`] takes any seed and
+/// is the better generator.
 pub fn xorshift(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

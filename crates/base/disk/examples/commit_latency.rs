@@ -1,7 +1,7 @@
-//! What a durable commit of 200 B costs, on the filesystem of the directory given (default: the
+//! Measures a durable commit of 200 B on the filesystem of the given directory (default: the
 //! current one): a block written by a `FileDisk`, alone and beside threads that only compute,
 //! against appending to a file and calling fdatasync.
-#![allow(clippy::print_stdout, reason = "an example prints and measures")] // it is what the example is for
+#![allow(clippy::print_stdout, reason = "an example prints and measures")]
 
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, Op};
 use std::io::Write;
@@ -35,7 +35,7 @@ fn main() {
     report("append and fdatasync", appends.collect());
 }
 
-/// Measures while a thread for each core only computes.
+/// Runs `measure` while one thread per core only computes.
 fn beside_computing<T>(measure: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn compute(stop: &AtomicBool) {
     }
 }
 
-/// Commits that fill block after block of a file without holes, as the log does.
+/// Commits that fill consecutive blocks of a file without holes, as the log does.
 fn disk_commits(disk: &mut FileDisk) -> Vec<Duration> {
     let len = FILE_BLOCKS * BLOCK_BYTES;
     finish(disk, Op::Write { buffer: AlignedBuf::zeroed(len), len, offset: 0, durable: true });
@@ -81,8 +81,8 @@ fn finish(disk: &mut FileDisk, op: Op) -> Option<AlignedBuf> {
     }
 }
 
-fn report(what: &str, mut times: Vec<Duration>) {
+fn report(label: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let (median, high) = (times[times.len() / 2], times[times.len() * 99 / 100]);
-    println!("{what:60} p50 {:4} us  p99 {:5} us", median.as_micros(), high.as_micros());
+    println!("{label:60} p50 {:4} us  p99 {:5} us", median.as_micros(), high.as_micros());
 }

@@ -1,10 +1,10 @@
-//! Memory that a device can write from.
+//! Memory aligned for direct I/O.
 
 use std::ops::{Deref, DerefMut};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-/// Alignment, in memory and on disk, of what is read and written, bytes. Every device in use has
-/// logical blocks that divide it.
+/// Alignment, in memory and on disk, of all reads and writes, in bytes: a multiple of every
+/// device's logical block size in use.
 pub const BLOCK_BYTES: usize = 4096;
 
 #[derive(Clone, FromBytes, Immutable, IntoBytes)]
@@ -17,14 +17,14 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// A buffer of zeroes of at least `bytes`, rounded up to whole blocks.
+    /// Allocates a zeroed buffer of at least `bytes`, rounded up to whole blocks.
     ///
     /// # Panics
-    /// When there is no such memory, as any allocation does.
+    /// If there is not enough memory, as with any allocation.
     #[must_use]
     pub fn zeroed(bytes: usize) -> Self {
         let count = bytes.div_ceil(BLOCK_BYTES);
-        // Fresh memory of the kernel's is zero: nothing of it is touched before it is used.
+        // The kernel's fresh memory is zero, so the pages stay untouched until they are used.
         Self { blocks: Block::new_vec_zeroed(count).expect("memory for a buffer") }
     }
 

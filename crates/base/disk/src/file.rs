@@ -1,4 +1,4 @@
-//! A real file.
+//! Disks in real files.
 
 use crate::ring::Ring;
 use crate::{AlignedBuf, BLOCK_BYTES, Completion, Disk, MAX_IN_FLIGHT, Op, ReadAt, check_aligned};
@@ -13,43 +13,47 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// How the file's bytes travel.
+/// How a disk transfers the file's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
-    /// From our memory to the device (`O_DIRECT`), where the filesystem takes that: the fastest way
-    /// to a durable write.
+    /// Between our memory and the device (`O_DIRECT`), if the filesystem supports it: the fastest
+    /// way to a durable write.
     Direct,
-    /// Through the kernel's page cache: a write completes when the kernel has it.
+    /// Through the kernel's page cache: a write completes when the kernel has the bytes.
     Cached,
 }
 
 /// Why a file could not be opened as a disk.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Another process holds the file.
-    #[error("{} is in use by another server; stop that one or choose another data directory", .0.display())]
+    /// Another process has locked the file.
+    #[error(
+        "{} is in use by another server; stop that one or choose another data directory",
+        .0.display()
+    )]
     Locked(PathBuf),
     /// The operating system refused.
     #[error("cannot open {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Most files of one name that [`open_locked`] finds removed or renamed when it has locked them.
-const MOST_GONE: usize = 16;
+/// How often [`open_locked`] tries again after it has locked a file that was removed or renamed in
+/// the meantime.
+const MAX_ATTEMPTS: usize = 16;
 
-/// Opens the file at `path` for reading and writing, makes it where there is none, and locks it
-/// until it is closed. `more` are flags besides.
+/// Opens the file at `path` for reading and writing, creates it if there is none, and locks it
+/// until it is closed. `more` are additional flags.
 ///
 /// # Errors
-/// `WOULDBLOCK`: somebody else has it locked. Whatever opening it says.
+/// `WOULDBLOCK`: another process has locked it. Any error of opening it.
 pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | more;
-    for _ in 0..MOST_GONE {
+    for _ in 0..MAX_ATTEMPTS {
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         if is_named(&file, rustix::fs::CWD, path)? {
@@ -59,12 +63,12 @@ pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     Err(Errno::WOULDBLOCK)
 }
 
-/// Whether the open file is the one of that name in `folder`. A file that was opened and then
-/// locked may not be: the holder of the lock removed or renamed it in between, and what is written
-/// to a file without a name is lost.
+/// Whether the open file is the one with that name in `folder`. A file that was opened and then
+/// locked may not be: the previous holder of the lock may have removed or renamed it in between,
+/// and data written to a file without a name is lost.
 ///
 /// # Errors
-/// The system does not say.
+/// The system cannot stat the file or the name.
 pub fn is_named(
     file: impl AsFd,
     folder: impl AsFd,
@@ -78,23 +82,26 @@ pub fn is_named(
     }
 }
 
-/// A file, locked for this process alone as long as it is open.
+/// A [`Disk`] in a file, which this process has locked as long as it is open.
+///
+/// [`open`](Self::open) picks the fastest way to durable writes that the system offers, and
+/// [`describe`](Self::describe) says which that is.
 pub struct FileDisk {
     path: PathBuf,
     file: Arc<File>,
     engine: Engine,
     access: Access,
-    how: String,
+    description: String,
 }
 
 enum Engine {
     Ring(Box<Ring>),
-    /// Where io_uring is forbidden: every operation blocks its submitter.
+    /// Used where io_uring is forbidden: every operation blocks its submitter.
     Blocking(VecDeque<Completion>),
 }
 
 impl Engine {
-    /// The best that is to be had, and its name.
+    /// Starts the best engine available, and returns it with its name.
     fn start(file: &File, separate_sync: bool) -> (Self, String) {
         match file.try_clone().and_then(|file| Ring::new(file, separate_sync)) {
             Ok(ring) => (Self::Ring(Box::new(ring)), "io_uring".to_owned()),
@@ -106,9 +113,9 @@ impl Engine {
 }
 
 impl FileDisk {
-    /// Opens `path`, creating it empty when absent (and then makes its name durable in its
-    /// directory), and locks it. What cannot be had for [`Access::Direct`] is done without and
-    /// said in [`describe`](Self::describe).
+    /// Opens `path` and locks it. Creates it empty if there is none, and makes its name durable in
+    /// its directory. If a feature of [`Access::Direct`] is missing, does without; see
+    /// [`describe`](Self::describe).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -126,7 +133,7 @@ impl FileDisk {
         let durable = access == Access::Direct;
         let separate_sync = durable && (refusal.is_some() || !has_fua(&file));
         let (engine, engine_name) = Engine::start(&file, separate_sync);
-        let how = match (&refusal, separate_sync) {
+        let description = match (&refusal, separate_sync) {
             (None, false) => format!("{engine_name}, O_DIRECT, RWF_DSYNC"),
             (None, true) => {
                 format!("{engine_name}, O_DIRECT, fdatasync (the device has no forced unit access)")
@@ -137,13 +144,13 @@ impl FileDisk {
             (Some(why), false) => format!("{engine_name}, page cache ({why})"),
         };
         let access = if refusal.is_none() { Access::Direct } else { Access::Cached };
-        Ok(Self { path: path.to_owned(), file: Arc::new(file), engine, access, how })
+        Ok(Self { path: path.to_owned(), file: Arc::new(file), engine, access, description })
     }
 
-    /// Takes a file that is open for reading, without a lock: others may change it meanwhile.
-    /// `path` is for messages. What cannot be had for [`Access::Direct`] is done without and
-    /// said in [`describe`](Self::describe); a file description that others share becomes
-    /// direct for them too.
+    /// Wraps a file that is open for reading, without a lock: others may change it in the meantime.
+    /// `path` is for messages. If a feature of [`Access::Direct`] is missing, does without; see
+    /// [`describe`](Self::describe). A file description that others share becomes direct for them
+    /// too.
     #[must_use]
     pub fn for_reading(file: File, path: &Path, access: Access) -> Self {
         let refusal = match access {
@@ -151,46 +158,45 @@ impl FileDisk {
             Access::Cached => Some("cached on request".to_owned()),
         };
         let (engine, engine_name) = Engine::start(&file, false);
-        let (access, how) = match refusal {
+        let (access, description) = match refusal {
             None => (Access::Direct, format!("{engine_name}, O_DIRECT")),
             Some(why) => (Access::Cached, format!("{engine_name}, page cache ({why})")),
         };
-        Self { path: path.to_owned(), file: Arc::new(file), engine, access, how }
+        Self { path: path.to_owned(), file: Arc::new(file), engine, access, description }
     }
 
-    /// How the file's bytes travel: what was asked for, or what there was.
+    /// How the file's bytes are transferred: as requested, or as available.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// How bytes reach the device, for the log: the engine, and what had to be done without and
+    /// How bytes reach the device, for the log: the engine, and which features were missing and
     /// why.
     #[must_use]
     pub fn describe(&self) -> &str {
-        &self.how
+        &self.description
     }
 
-    /// Uses blocking calls from now on, as where io_uring is forbidden: for tests of that way.
+    /// Uses blocking calls from now on, as where io_uring is forbidden. For tests.
     ///
     /// # Panics
-    /// When operations are under way.
+    /// If operations are in flight.
     pub fn without_ring(&mut self) {
         assert!(self.poll().is_none(), "nothing under way");
         self.engine = Engine::Blocking(VecDeque::new());
-        "blocking calls (on request)".clone_into(&mut self.how);
+        "blocking calls (on request)".clone_into(&mut self.description);
     }
 }
 
-/// For what concerns the file as such: its length, its name, its attributes. Bytes go through
-/// [`Disk`].
+/// For operations on the file itself: its length, name and attributes. Bytes go through [`Disk`].
 impl AsFd for FileDisk {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 }
 
-/// Makes the file's name durable.
+/// Makes the file's name durable in its directory.
 fn sync_directory(path: &Path) -> rustix::io::Result<()> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -204,7 +210,7 @@ fn sync_directory(path: &Path) -> rustix::io::Result<()> {
     rustix::fs::fsync(&directory)
 }
 
-/// Switches the file to direct I/O; says why when that cannot be.
+/// Switches the file to direct I/O; returns the reason if that is impossible.
 fn go_direct(file: impl AsFd) -> Result<(), String> {
     if let Ok(stat) = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         && stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0
@@ -222,11 +228,11 @@ fn go_direct(file: impl AsFd) -> Result<(), String> {
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).map_err(|errno| errno.to_string())
 }
 
-/// Whether the device of the file makes a write durable by itself: it can be told to (forced unit
-/// access), or has no volatile cache. For any other the kernel follows a write with `RWF_DSYNC` by
-/// a flush, from a work queue bound to the core that the device interrupts: while a thread computes
-/// there, a commit of 45 us takes 4 ms, until the scheduler's next tick. A separate sync is sent
-/// from wherever there is room, in 55 us.
+/// Whether the file's device can make a single write durable: it supports forced unit access, or
+/// has no volatile cache. For any other device the kernel follows a write with `RWF_DSYNC` by a
+/// flush, from a work queue bound to the core that the device interrupts: while a thread computes
+/// there, a commit of 45 us takes 4 ms, until the scheduler's next tick. A separate sync can be
+/// sent from any free core, in 55 us.
 fn has_fua(file: &File) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else { return false };
     let device = format!(
@@ -234,7 +240,7 @@ fn has_fua(file: &File) -> bool {
         rustix::fs::major(stat.st_dev),
         rustix::fs::minor(stat.st_dev)
     );
-    // A partition's queue is its disk's.
+    // The queue of a partition is that of its disk.
     let says = |name: &str, word: &str| {
         ["queue", "../queue"]
             .iter()
@@ -244,7 +250,7 @@ fn has_fua(file: &File) -> bool {
     says("fua", "1") || says("write_cache", "write through")
 }
 
-/// Does `op` at once.
+/// Performs `op` before it returns.
 fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     match op {
         Op::Write { buffer, len, offset, durable } => {
@@ -264,7 +270,8 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
         Op::Read { buffer, len, wanted, offset } => {
             let mut done = 0;
             while done < *wanted {
-                // Direct I/O takes whole blocks: what was cut short in one begins with it again.
+                // Direct I/O transfers whole blocks: a read that ended within a block is repeated
+                // from its start.
                 let from = done / BLOCK_BYTES * BLOCK_BYTES;
                 match rustix::io::pread(file, &mut buffer[from..*len], *offset + from as u64) {
                     Ok(count) if from + count <= done => {
@@ -286,15 +293,15 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     }
 }
 
-/// Ends the file at `offset`. A file that is no longer keeps no blocks behind its end either: a
-/// truncation to the size that there is gives back what was reserved, on ext4 as on XFS.
+/// Truncates the file to `offset`. A file that is no longer than that loses its reserved blocks
+/// beyond the end, too: on ext4 and XFS a truncation to the present size frees them.
 pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.set_len(size.min(offset))
 }
 
-/// The outcome of a reservation: where there is no such call, the zeroes that are written next do
-/// its work.
+/// The outcome of a reservation. Where the call is not supported, the zeroes that are written next
+/// reserve the space.
 fn reserved(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),

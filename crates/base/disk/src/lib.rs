@@ -1,16 +1,16 @@
-//! Durable writes, and reads ahead: aligned buffers, io_uring, and the trait the simulator stands
-//! in for.
+//! Durable writes, and reads ahead: aligned buffers, io_uring, and the trait that the simulator
+//! implements too.
 //!
-//! A [`Disk`] is one file, owned by one thread, which takes a bounded number of operations, never
-//! blocks on them but in [`Disk::wait`], and tells their outcome through [`Disk::poll`].
-//! - [`FileDisk`]: a real file: io_uring, `O_DIRECT` and `RWF_DSYNC` where the filesystem takes
-//!   them.
-//! - [`MemDisk`]: a file in memory that keeps, loses, tears and refuses writes as its seed and its
-//!   test say, in the caller's virtual time.
+//! A [`Disk`] is one file, owned by one thread. It takes a bounded number of operations, blocks
+//! only in [`Disk::wait`], and returns outcomes through [`Disk::poll`].
+//! - [`FileDisk`]: a real file, with io_uring, `O_DIRECT` and `RWF_DSYNC` where the filesystem
+//!   supports them.
+//! - [`MemDisk`]: a file in memory that keeps, loses, tears and fails writes as its seed and its
+//!   test decide, in the caller's virtual time.
 //!
-//! Buffers are owned: [`AlignedBuf`] goes in with the operation and comes back with the
-//! [`Completion`]. Whoever submits keeps operations on overlapping ranges from being under way
-//! together.
+//! Buffers are owned: an [`AlignedBuf`] goes in with the operation and comes back with the
+//! [`Completion`]. The caller must not have operations on overlapping ranges in flight at the same
+//! time.
 
 mod buffer;
 mod file;
@@ -25,53 +25,52 @@ pub use mem::{Fault, Latency, MemControl, MemDisk, MemReader};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Most operations under way on one disk.
+/// Most operations in flight on one disk.
 pub const MAX_IN_FLIGHT: usize = 64;
 
 /// An operation on a disk. Offsets and lengths are multiples of [`BLOCK_BYTES`].
 #[derive(Debug)]
 pub enum Op {
-    /// Writes the first `len` bytes of `buffer` at `offset`, growing the file when they end behind
+    /// Writes the first `len` bytes of `buffer` at `offset`, growing the file if they end beyond
     /// it.
     Write {
-        /// The bytes; comes back with the completion.
+        /// The bytes. The completion returns the buffer.
         buffer: AlignedBuf,
         /// Bytes of `buffer` to write, more than zero.
         len: usize,
-        /// Where in the file, bytes.
+        /// The offset in the file, in bytes.
         offset: u64,
         /// Whether completion means that the bytes survive a power failure (`O_DSYNC`), or only
         /// that the kernel has them and they survive this process.
         durable: bool,
     },
-    /// Reads from `offset` into the first `len` bytes of `buffer`, of which `wanted` must be there.
-    /// The file may end behind those, in the middle of a block, and what follows in the buffer
-    /// then means nothing. A file that ends before them is `UnexpectedEof`.
+    /// Reads from `offset` into the first `len` bytes of `buffer`. The first `wanted` bytes must
+    /// exist; if the file ends before them the outcome is `UnexpectedEof`. The file may end after
+    /// them, within a block, and the rest of the buffer is then undefined.
     Read {
-        /// Where the bytes go; comes back with the completion.
+        /// The destination. The completion returns the buffer.
         buffer: AlignedBuf,
         /// Bytes of `buffer` to read, more than zero.
         len: usize,
-        /// Bytes without which the read has failed: at most `len`, more than zero, of any
-        /// alignment.
+        /// Bytes that must be read: at most `len`, more than zero, of any alignment.
         wanted: usize,
-        /// Where in the file, bytes.
+        /// The offset in the file, in bytes.
         offset: u64,
     },
-    /// Makes every write that completed before this was submitted durable, with the file's size
+    /// Makes all writes that completed before its submission durable, with the file's size
     /// (`fdatasync`).
     Sync,
-    /// Sets disk space aside without changing the file's size, so that lack of it shows early.
-    /// What has no such call takes it for done.
+    /// Reserves disk space without changing the file's size, so that a lack of it shows early.
+    /// Succeeds without effect where reservations are not supported.
     Reserve {
         /// First byte of the range.
         offset: u64,
         /// Bytes of the range.
         len: u64,
     },
-    /// Gives back all disk space behind `offset`, reserved or written: the file ends there at most.
+    /// Frees all disk space beyond `offset`, reserved or written: the file ends there at most.
     Release {
-        /// Where the file ends, bytes.
+        /// The new end of the file, in bytes.
         offset: u64,
     },
 }
@@ -79,59 +78,63 @@ pub enum Op {
 /// The outcome of an operation.
 #[derive(Debug)]
 pub struct Completion {
-    /// What was passed to [`Disk::submit`].
+    /// The ticket passed to [`Disk::submit`].
     pub ticket: u64,
-    /// Whether it was done. After an error any part of a write, or of a read, may have happened.
+    /// Whether it succeeded. After an error any part of a write or read may have happened.
     pub result: io::Result<()>,
-    /// The buffer of a write or a read.
+    /// The buffer of a write or read.
     pub buffer: Option<AlignedBuf>,
 }
 
 /// One file of blocks, owned by one thread.
+///
+/// A node submits operations with tickets of its choice, and its loop calls [`poll`](Self::poll)
+/// for the outcomes, which arrive in any order; when idle it sleeps on [`poll_fd`](Self::poll_fd).
+/// The disk owns buffers until it returns them.
 pub trait Disk {
-    /// What reads the file, also from other threads.
+    /// A handle that reads the file, also from other threads.
     type Reader: ReadAt;
 
     /// The file's name, for messages.
     fn name(&self) -> String;
 
-    /// Size of the file, bytes.
+    /// The size of the file, in bytes.
     ///
     /// # Errors
-    /// When the file cannot be asked.
+    /// If the size cannot be read.
     fn size(&self) -> io::Result<u64>;
 
-    /// Begins `op`. Outcomes may come in any order.
+    /// Starts `op`. Outcomes may arrive in any order.
     ///
     /// # Panics
-    /// When [`MAX_IN_FLIGHT`] operations are under way, or `op` is not aligned: the caller counts
-    /// and aligns.
+    /// If [`MAX_IN_FLIGHT`] operations are in flight, or `op` is not aligned: the caller counts and
+    /// aligns.
     fn submit(&mut self, ticket: u64, op: Op);
 
-    /// The next outcome, if there is one. No system call when there is none.
+    /// Returns the next outcome, if there is one; otherwise it makes no system call.
     fn poll(&mut self) -> Option<Completion>;
 
-    /// Blocks until [`poll`](Self::poll) has something to tell; returns at once when nothing is
-    /// under way. For start and stop, not for the loop of a node.
+    /// Blocks until [`poll`](Self::poll) has an outcome; returns at once if nothing is in flight.
+    /// For start and stop, not for the loop of a node.
     ///
     /// # Errors
-    /// When waiting fails; the operations remain under way.
+    /// If waiting fails; the operations remain in flight.
     fn wait(&mut self) -> io::Result<()>;
 
-    /// A descriptor that polls readable when an outcome may have come; `None` if there is none, and
-    /// then either outcomes come within `submit` or only time passes.
+    /// A descriptor that polls readable when an outcome may have arrived. `None` if there is none:
+    /// then outcomes arrive within `submit`, or when virtual time passes.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// A handle for reading. It sees what was written by completed operations.
+    /// Returns a handle for reading, which sees the writes of completed operations.
     fn reader(&self) -> Self::Reader;
 }
 
-/// Reads from a disk, blocking, from any thread.
+/// Blocking reads from a disk, by any thread.
 pub trait ReadAt: Clone + Send + Sync {
-    /// Fills the first `len` bytes of `into` from `offset`, both multiples of [`BLOCK_BYTES`].
+    /// Fills the first `len` bytes of `into` from `offset`; both are multiples of [`BLOCK_BYTES`].
     ///
     /// # Errors
-    /// The device's, or `UnexpectedEof` when the file ends before the bytes do.
+    /// Errors of the device, or `UnexpectedEof` if the file ends before the bytes do.
     fn read_at(&self, into: &mut AlignedBuf, len: usize, offset: u64) -> io::Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! A file in memory that fails as files do.
+//! A disk in memory that fails as real ones do.
 
 use crate::pages::Pages;
 use crate::{AlignedBuf, BLOCK_BYTES, Completion, Disk, MAX_IN_FLIGHT, Op, ReadAt, check_aligned};
@@ -8,39 +8,39 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a device writes whole or not at all, bytes.
+/// Bytes that a device writes as a whole or not at all.
 const SECTOR: usize = 512;
 
-/// What befalls an operation.
+/// A failure injected into an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// `EIO`. A write may have happened in part.
+    /// The operation fails with `EIO`. A write may have happened in part.
     Io,
-    /// `ENOSPC`. A write may have happened in part.
+    /// The operation fails with `ENOSPC`. A write may have happened in part.
     NoSpace,
-    /// Never answered: the process will not live to see it.
+    /// The operation never completes within the life of the process.
     Hang,
 }
 
-/// How long operations take, nanoseconds of the virtual clock.
+/// How long operations take, in nanoseconds of virtual time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latency {
-    /// Every operation.
+    /// The time of every operation.
     pub base: u64,
-    /// A durable write or sync, on top.
+    /// Additional time of a durable write or a sync.
     pub durable: u64,
-    /// At most this much more, drawn for each operation.
+    /// Most random additional time, drawn for each operation.
     pub jitter: u64,
 }
 
-/// A write that is with the kernel but perhaps not on the medium.
+/// A write that the kernel has and the medium may not have yet.
 struct Write {
     offset: u64,
     bytes: Vec<u8>,
-    /// Order in which operations were begun.
+    /// The order in which operations were started.
     sequence: u64,
-    /// Whether the caller was told; before that a crash may leave any part, after that it may only
-    /// if the write is not durable.
+    /// Whether the caller has its completion. Before that a crash may keep any part of it;
+    /// afterwards only if the write is not durable.
     completed: bool,
     durable: bool,
 }
@@ -51,7 +51,7 @@ struct Pending {
     sequence: u64,
     due: u64,
     fault: Option<Fault>,
-    /// For a sync: the writes it makes durable, those that were complete when it was begun.
+    /// For a sync, the writes it makes durable: those complete when it started.
     covers: Vec<u64>,
 }
 
@@ -59,11 +59,11 @@ struct State {
     random: Chance,
     now: u64,
     latency: Latency,
-    /// What is on the medium for certain.
+    /// The bytes that are on the medium for certain.
     medium: Pages,
-    /// What reads see: the medium and every completed write.
+    /// What readers see: the medium with every completed write.
     view: Pages,
-    /// Begun and not certain, in the order in which they reach the medium.
+    /// Writes that are started and not certain, in the order in which they reach the medium.
     writes: Vec<Write>,
     pending: Vec<Pending>,
     begun: u64,
@@ -74,14 +74,18 @@ struct State {
     opened: bool,
 }
 
-/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable, and of the
-/// rest what the seed says, sector by sector.
+/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable; of the rest,
+/// the seed decides sector by sector.
+///
+/// Open it by [`MemControl::open`]. Time is virtual: operations complete when
+/// [`MemControl::set_now`] or a [`wait`](Disk::wait) has advanced it far enough.
 pub struct MemDisk {
     state: Arc<Mutex<State>>,
     life: u64,
 }
 
-/// The medium as its tormentor sees it: outlives the disks opened on it.
+/// Controls the medium of a [`MemDisk`]: its clock, latency, faults and crashes. Outlives the disks
+/// opened on it; clones control the same medium.
 #[derive(Clone)]
 pub struct MemControl {
     state: Arc<Mutex<State>>,
@@ -95,7 +99,7 @@ pub struct MemReader {
 }
 
 impl State {
-    /// Moves the writes at the front that are certain by now to the medium.
+    /// Moves the leading writes that are certain now to the medium.
     fn settle(&mut self) {
         let certain =
             self.writes.iter().take_while(|write| write.completed && write.durable).count();
@@ -104,7 +108,7 @@ impl State {
         }
     }
 
-    /// Ends an operation; returns its outcome.
+    /// Performs an operation and returns its outcome.
     fn finish(&mut self, pending: Pending) -> Completion {
         let Pending { ticket, op, sequence, fault, covers, .. } = pending;
         let mut result = match fault {
@@ -177,7 +181,7 @@ impl State {
 }
 
 impl MemControl {
-    /// An empty file without limits, latency or faults; `seed` decides what crashes leave.
+    /// Creates an empty file without limits, latency or faults; `seed` decides what crashes leave.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let state = State {
@@ -197,7 +201,7 @@ impl MemControl {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Opens the file; `None` when it is open already, as the lock of a real one would have it.
+    /// Opens the file; `None` if it is open already, as with the lock of a real one.
     #[must_use]
     pub fn open(&self) -> Option<MemDisk> {
         let mut state = lock(&self.state);
@@ -208,8 +212,8 @@ impl MemControl {
         Some(MemDisk { state: self.state.clone(), life: state.life })
     }
 
-    /// Cuts the power: what was not certain is kept, lost or torn, and disks opened so far are
-    /// dead.
+    /// Simulates a power failure: writes that were not certain are kept, lost or torn, and open
+    /// disks are dead.
     pub fn crash(&self) {
         let mut state = lock(&self.state);
         let writes = std::mem::take(&mut state.writes);
@@ -238,8 +242,8 @@ impl MemControl {
         state.opened = false;
     }
 
-    /// Ends the process but not the kernel: what is under way is still done, and disks opened so
-    /// far are dead.
+    /// Simulates the end of the process, not of the kernel: operations in flight are still
+    /// performed, and open disks are dead.
     pub fn kill(&self) {
         let mut state = lock(&self.state);
         for pending in std::mem::take(&mut state.pending) {
@@ -249,20 +253,20 @@ impl MemControl {
         state.opened = false;
     }
 
-    /// Sets the virtual clock, nanoseconds: what is due by then is answered.
+    /// Advances the virtual clock to `now`, in nanoseconds: operations due by then complete.
     pub fn set_now(&self, now: u64) {
         let mut state = lock(&self.state);
         state.now = state.now.max(now);
     }
 
-    /// The virtual clock, nanoseconds: ahead of what was set when someone had to wait for an
-    /// answer.
+    /// The virtual clock, in nanoseconds: ahead of the time set if a disk had to wait for an
+    /// outcome.
     #[must_use]
     pub fn now(&self) -> u64 {
         lock(&self.state).now
     }
 
-    /// When the next answer is due, nanoseconds; `None` when nothing is under way.
+    /// When the next operation completes, in nanoseconds; `None` if none is in flight.
     #[must_use]
     pub fn next_due(&self) -> Option<u64> {
         lock(&self.state)
@@ -278,26 +282,26 @@ impl MemControl {
         lock(&self.state).latency = latency;
     }
 
-    /// Sets how much the medium holds, bytes.
+    /// Sets the capacity of the medium, in bytes.
     pub fn set_capacity(&self, bytes: u64) {
         lock(&self.state).capacity = bytes;
     }
 
-    /// Operations begun since the file exists.
+    /// Operations started since the file was created.
     #[must_use]
     pub fn operations(&self) -> u64 {
         lock(&self.state).begun
     }
 
-    /// Makes `fault` befall the operation that is `after` more operations away (0: the next one).
+    /// Injects `fault` into the operation that is `after` operations away (0: the next one).
     pub fn fail(&self, after: u64, fault: Fault) {
         let mut state = lock(&self.state);
         let number = state.begun + after;
         state.faults.push((number, fault));
     }
 
-    /// Takes back what [`fail`](Self::fail) has announced and has not befallen anyone yet.
-    pub fn spare(&self) {
+    /// Removes the faults that [`fail`](Self::fail) has scheduled and that have not happened yet.
+    pub fn clear_faults(&self) {
         lock(&self.state).faults.clear();
     }
 
@@ -318,7 +322,7 @@ impl MemControl {
         state.medium.write(offset, bytes);
     }
 
-    /// What readers see, whole.
+    /// The whole contents that readers see.
     #[must_use]
     pub fn contents(&self) -> Vec<u8> {
         let state = lock(&self.state);
@@ -329,7 +333,7 @@ impl MemControl {
 }
 
 impl MemDisk {
-    /// The state, if the disk has not died.
+    /// The state, unless the disk is dead.
     fn alive(&self) -> Option<MutexGuard<'_, State>> {
         Some(lock(&self.state)).filter(|state| state.life == self.life)
     }

@@ -1,13 +1,13 @@
-//! Sparse bytes: what a file in memory is made of.
+//! Sparse bytes, the contents of a file in memory.
 
 use std::collections::BTreeMap;
 
 const PAGE: usize = 4096;
 
-/// An absent page: compared with whole, for a growing file is mostly this.
+/// The contents of an absent page, which writes are compared with: a growing file is mostly zeroes.
 static ZEROES: [u8; PAGE] = [0; PAGE];
 
-/// Bytes by page; a page that is absent is zero.
+/// Bytes by page; absent pages are zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
@@ -15,12 +15,12 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Bytes from the beginning to the last one written.
+    /// The end of the last byte written.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Puts `bytes` at `offset`.
+    /// Writes `bytes` at `offset`.
     pub(crate) fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
         self.size = self.size.max(offset + bytes.len() as u64);
         while !bytes.is_empty() {
@@ -39,14 +39,14 @@ impl Pages {
         }
     }
 
-    /// Drops what lies behind `size`, which is at a page's end.
+    /// Drops everything after `size`, which is a multiple of the page size.
     pub(crate) fn truncate(&mut self, size: u64) {
         debug_assert!(split(size).1 == 0, "{size} is within a page");
         self.pages.split_off(&split(size).0);
         self.size = self.size.min(size);
     }
 
-    /// Fills `into` from `offset`; what lies behind the end is zero.
+    /// Fills `into` from `offset`; bytes beyond the end are zero.
     pub(crate) fn read(&self, mut offset: u64, mut into: &mut [u8]) {
         while !into.is_empty() {
             let (page, within) = split(offset);
@@ -62,7 +62,7 @@ impl Pages {
     }
 }
 
-/// The page of an offset, and the place within it.
+/// The page of an offset, and the offset within it.
 fn split(offset: u64) -> (u64, usize) {
     let within = usize::try_from(offset % PAGE as u64).expect("less than a page");
     (offset / PAGE as u64, within)

@@ -1,5 +1,5 @@
-//! The one place that hands memory to the kernel.
-#![allow(unsafe_code)] // io_uring takes addresses; see each block
+//! The io_uring engine, the only module that passes addresses to the kernel.
+#![allow(unsafe_code)] // io_uring needs addresses; each block says why it is sound
 
 use crate::{BLOCK_BYTES, MAX_IN_FLIGHT, Op};
 use io_uring::{IoUring, opcode, squeue, types};
@@ -7,37 +7,38 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Submission entries: a write and its sync for each operation that may be under way.
+/// Submission entries: a write and its sync for each operation in flight.
 const ENTRIES: u32 = 128;
 const _: () = assert!(ENTRIES as usize == 2 * MAX_IN_FLIGHT);
 
-/// Marks the answer to a sync; the other bits are the slot's index.
+/// Marks the completion of a sync in its user data; the other bits are the slot's index.
 const SYNC: u64 = 1 << 32;
 
-/// What lies in a slot while the kernel works on it.
+/// An operation that the kernel works on.
 struct Slot {
     ticket: u64,
     op: Op,
-    /// Bytes of a write or a read that are done: the kernel may do a part.
+    /// Bytes written or read so far: the kernel may transfer a part.
     done: usize,
-    /// Answers that are due.
+    /// Completions still expected.
     due: u8,
-    /// A write that a sync must still follow.
+    /// Whether a sync must still follow the write.
     unsynced: bool,
-    /// The kernel may not have taken a write and its sync together, and then does not keep their
-    /// order.
-    parted: bool,
+    /// Whether the kernel may have taken a write and its sync separately, and then does not keep
+    /// their order.
+    separated: bool,
     /// The first error.
     error: Option<io::Error>,
 }
 
 impl Slot {
-    /// Takes an answer of the kernel: to the operation, or to the sync linked behind it.
-    fn take(&mut self, sync: bool, result: i32) {
+    /// Handles a completion of the operation, or of the sync linked to it.
+    fn complete(&mut self, sync: bool, result: i32) {
         self.due -= 1;
         let Ok(count) = usize::try_from(result) else {
             let error = io::Error::from_raw_os_error(-result);
-            // A sync is cancelled when the write before it was not whole, which has its own answer.
+            // The kernel cancels the sync if the write before it was short; the write has its own
+            // completion.
             let cancelled =
                 sync && error.raw_os_error() == Some(rustix::io::Errno::CANCELED.raw_os_error());
             if !cancelled {
@@ -46,7 +47,7 @@ impl Slot {
             return;
         };
         if sync {
-            self.unsynced &= self.parted || self.left() > 0;
+            self.unsynced &= self.separated || self.left() > 0;
             return;
         }
         let (before, from) = (self.done, self.from());
@@ -61,7 +62,7 @@ impl Slot {
             Op::Read { len, wanted, .. } => {
                 self.done = from + count;
                 assert!(self.done <= *len, "the kernel read what there was room for");
-                // No further than before: the file ends there.
+                // No progress: the file ends there.
                 if self.done < *wanted && self.done <= before {
                     self.error.get_or_insert(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -70,8 +71,8 @@ impl Slot {
         }
     }
 
-    /// Where in the buffer the rest begins. A read that was cut short in a block, as at a file's
-    /// end, begins with that block again, for direct I/O takes whole blocks.
+    /// Where in the buffer the rest begins. A read that ended within a block, as at a file's end,
+    /// continues with that block, because direct I/O transfers whole blocks.
     fn from(&self) -> usize {
         match &self.op {
             Op::Read { .. } => self.done / BLOCK_BYTES * BLOCK_BYTES,
@@ -79,7 +80,7 @@ impl Slot {
         }
     }
 
-    /// Bytes that are still to be written, or read.
+    /// Bytes still to be written or read.
     fn left(&self) -> usize {
         match &self.op {
             Op::Write { len, .. } => len - self.done,
@@ -89,22 +90,22 @@ impl Slot {
     }
 }
 
-/// An io_uring and everything in flight on it. Buffers belong to the ring until the kernel has
-/// answered, whatever the caller drops meanwhile.
+/// An io_uring and all operations in flight on it. The ring owns their buffers until the kernel has
+/// completed them, whatever the caller drops in the meantime.
 pub(crate) struct Ring {
     uring: IoUring,
     file: File,
-    /// Durable writes take a second operation, a data sync.
+    /// Whether durable writes need a second operation, a data sync.
     separate_sync: bool,
     slots: [Option<Slot>; MAX_IN_FLIGHT],
     in_flight: usize,
 }
 
 impl Ring {
-    /// A ring for `file`.
+    /// Creates a ring for `file`.
     ///
     /// # Errors
-    /// When the kernel gives none: too old, or forbidden (as containers often do).
+    /// If the kernel provides none: too old, or forbidden, as in many containers.
     pub(crate) fn new(file: File, separate_sync: bool) -> io::Result<Self> {
         let uring = IoUring::new(ENTRIES)?;
         Ok(Self {
@@ -116,18 +117,18 @@ impl Ring {
         })
     }
 
-    /// Begins `op`, which is aligned.
+    /// Starts `op`, which must be aligned.
     pub(crate) fn submit(&mut self, ticket: u64, op: Op) {
         let index =
             self.slots.iter().position(Option::is_none).expect("a free slot: the caller counts");
         let unsynced = self.separate_sync && matches!(op, Op::Write { durable: true, .. });
         self.slots[index] =
-            Some(Slot { ticket, op, done: 0, due: 0, unsynced, parted: false, error: None });
+            Some(Slot { ticket, op, done: 0, due: 0, unsynced, separated: false, error: None });
         self.in_flight += 1;
         self.push(index);
     }
 
-    /// Hands the slot's operation, or what is left of it, to the kernel.
+    /// Submits the slot's operation, or the rest of it, to the kernel.
     fn push(&mut self, index: usize) {
         let slot = self.slots[index].as_mut().expect("an operation in the slot");
         let fd = types::Fd(self.file.as_raw_fd());
@@ -144,7 +145,7 @@ impl Ring {
                     opcode::Write::new(fd, bytes.as_ptr(), length).offset(*offset + from as u64);
                 let write = write.rw_flags(flags).build();
                 if slot.unsynced {
-                    // The kernel begins the sync when the whole write is done, and cancels it
+                    // The kernel starts the sync when the whole write is done, and cancels it
                     // otherwise.
                     then = Some(sync().user_data(SYNC));
                     write.flags(squeue::Flags::IO_LINK)
@@ -161,8 +162,8 @@ impl Ring {
             }
             Op::Sync => sync(),
             Op::Release { offset } => {
-                // Older kernels' rings cannot truncate. It takes a moment, and only where a disk is
-                // full.
+                // Older kernels cannot truncate through a ring. The call is short, and only needed
+                // when a disk is full.
                 slot.error = crate::file::release(&self.file, *offset).err();
                 opcode::Nop::new().build()
             }
@@ -177,28 +178,29 @@ impl Ring {
             let mark = entry.get_user_data();
             let entry = entry.user_data(mark | index as u64);
             // SAFETY: the entry points into the buffer of `self.slots[index]`, heap memory that
-            // neither moves nor is touched before the slot is emptied: in `poll`, once
-            // the kernel has answered, or never (`drop` waits for the answer, or leaks
-            // the slots). The descriptor is open as long as `self`.
+            // neither moves nor is accessed before the slot is emptied: in `poll`, once the kernel
+            // has completed it, or never (`drop` waits for the completion, or leaks the slots). The
+            // descriptor is open as long as `self`.
             let pushed = unsafe { self.uring.submission().push(&entry) };
             pushed.expect("as many entries as operations have steps");
         }
-        // An interrupted or refused submission leaves the entry queued: the next `submit` or `wait`
-        // takes it along.
+        // An interrupted or refused submission leaves the entry queued; the next `submit` or `wait`
+        // submits it.
         let _ = self.uring.submit();
-        slot.parted = !self.uring.submission().is_empty();
+        slot.separated = !self.uring.submission().is_empty();
     }
 
-    /// The next finished operation: its ticket, itself and its outcome.
+    /// Returns the next finished operation: its ticket, itself and its outcome.
     pub(crate) fn poll(&mut self) -> Option<(u64, Op, io::Result<()>)> {
         loop {
-            let Some(answer) = self.uring.completion().next() else {
+            let Some(completion) = self.uring.completion().next() else {
                 self.resubmit();
                 return None;
             };
-            let index = usize::try_from(answer.user_data() & !SYNC).expect("the index of a slot");
+            let index =
+                usize::try_from(completion.user_data() & !SYNC).expect("the index of a slot");
             let slot = self.slots[index].as_mut().expect("the kernel answers what was asked");
-            slot.take(answer.user_data() & SYNC != 0, answer.result());
+            slot.complete(completion.user_data() & SYNC != 0, completion.result());
             if slot.due > 0 {
                 continue;
             }
@@ -212,14 +214,14 @@ impl Ring {
         }
     }
 
-    /// Offers entries that an earlier call could not hand over to the kernel again.
+    /// Submits entries that an earlier call could not.
     fn resubmit(&mut self) {
         if !self.uring.submission().is_empty() {
             let _ = self.uring.submit();
         }
     }
 
-    /// Blocks until an answer is there, if anything is in flight.
+    /// Blocks until there is a completion, if anything is in flight.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         if self.in_flight == 0 {
             return Ok(());
@@ -231,9 +233,10 @@ impl Ring {
         }
     }
 
-    /// Polls readable when there are answers.
+    /// A descriptor that polls readable when there are completions.
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is the ring's, which stays open as long as `self` is borrowed.
+        // SAFETY: the descriptor belongs to the ring, which stays open as long as `self` is
+        // borrowed.
         unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) }
     }
 }
@@ -242,7 +245,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight > 0 {
             if self.wait().is_err() {
-                // The kernel may still write from the buffers: they must outlive us.
+                // The kernel may still access the buffers: they must outlive the ring.
                 std::mem::forget(std::mem::replace(
                     &mut self.slots,
                     [const { None }; MAX_IN_FLIGHT],

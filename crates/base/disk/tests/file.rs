@@ -10,8 +10,7 @@ fn buffer(blocks: usize, byte: u8) -> AlignedBuf {
     buffer
 }
 
-/// Each of several threads removes the file that it has locked, again and again: none has one
-/// without a name.
+/// Several threads repeatedly lock and remove the same file: none ever holds one without a name.
 #[test]
 fn a_file_that_is_locked_has_its_name() {
     let directory = tempfile::tempdir().unwrap();
@@ -65,7 +64,7 @@ fn drain(disk: &mut FileDisk, mut left: usize) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_bytes_are_read_back() {
     for (mut disk, _directory) in disks() {
         disk.submit(1, Op::Reserve { offset: 0, len: 64 * BLOCK_BYTES as u64 });
         drain(&mut disk, 1);
@@ -123,9 +122,8 @@ fn a_file_has_one_owner_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     let first = FileDisk::open(&path, Access::Direct).unwrap();
-    assert!(
-        matches!(FileDisk::open(&path, Access::Cached), Err(OpenError::Locked(locked)) if locked == path)
-    );
+    let second = FileDisk::open(&path, Access::Cached);
+    assert!(matches!(second, Err(OpenError::Locked(locked)) if locked == path));
     drop(first);
     FileDisk::open(&path, Access::Cached).unwrap();
 }
@@ -137,7 +135,7 @@ fn a_file_that_cannot_be_opened_is_named() {
     assert!(error.to_string().contains("/proc/no/such"), "{error}");
 }
 
-/// What reads give on every kind of disk: ends of files are in the middle of blocks.
+/// The results of reads on every kind of disk, with a file that ends within a block.
 #[test]
 fn reads_end_where_the_file_does() {
     let content: Vec<u8> = (0..=250).cycle().take(3 * BLOCK_BYTES + 904).collect();
@@ -180,7 +178,7 @@ fn reads_end_where_the_file_does() {
                 assert_eq!(read(4 * BLOCK_BYTES, whole + 1, 0), eof);
                 assert_eq!(read(BLOCK_BYTES, 905, 3 * BLOCK_BYTES as u64), eof);
                 assert_eq!(read(BLOCK_BYTES, 1, 4 * BLOCK_BYTES as u64), eof);
-                // Cut short between two reads.
+                // The file is truncated between two reads.
                 let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
                 file.set_len(2 * BLOCK_BYTES as u64).unwrap();
                 assert_eq!(read(4 * BLOCK_BYTES, whole, 0), eof);

@@ -1,4 +1,4 @@
-//! The disk in memory keeps what it promised, and only that.
+//! The disk in memory keeps its promises, and no more.
 
 use proptest::prelude::*;
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Fault, Latency, MemControl, MemDisk, Op, ReadAt};
@@ -30,35 +30,37 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// After a crash each sector holds what some write put there, and none older than the last one that
-    /// was certain. Writes of a block are one at a time, as the trait demands.
+    /// After a crash each sector holds bytes of some write, none older than the last one that was
+    /// certain. Writes of a block are one at a time, as the trait demands.
     #[test]
     fn a_crash_loses_nothing_certain(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let control = MemControl::new(seed);
         let mut disk = control.open().unwrap();
-        // By block: the last write that is certain, the last one complete, the last one begun.
+        // By block, the last write that is certain, the last one that is complete, and the last one
+        // started.
         let mut certain = [0u8; BLOCKS];
         let mut complete = [0u8; BLOCKS];
         let mut begun = [0u8; BLOCKS];
-        let mut meaning: Vec<(usize, u8, bool, [u8; BLOCKS])> = Vec::new();
+        let mut operations: Vec<(usize, u8, bool, [u8; BLOCKS])> = Vec::new();
         for step in steps {
-            let number = u8::try_from(meaning.len() + 1).unwrap();
+            let number = u8::try_from(operations.len() + 1).unwrap();
             match step {
                 Step::Write(block, durable) if begun[block] == complete[block] => {
-                    write(&mut disk, meaning.len() as u64, block, number, durable);
+                    write(&mut disk, operations.len() as u64, block, number, durable);
                     begun[block] = number;
-                    meaning.push((block, number, durable, complete));
+                    operations.push((block, number, durable, complete));
                 }
                 Step::Write(..) => {}
                 Step::Sync => {
-                    disk.submit(meaning.len() as u64, Op::Sync);
-                    meaning.push((BLOCKS, number, true, complete));
+                    disk.submit(operations.len() as u64, Op::Sync);
+                    operations.push((BLOCKS, number, true, complete));
                 }
                 Step::Wait => {
                     disk.wait().unwrap();
                     while let Some(completion) = disk.poll() {
                         completion.result.unwrap();
-                        let (block, number, durable, covers) = meaning[usize::try_from(completion.ticket).unwrap()];
+                        let (block, number, durable, covers) =
+                            operations[usize::try_from(completion.ticket).unwrap()];
                         if block == BLOCKS {
                             for (certain, covered) in certain.iter_mut().zip(covers) {
                                 *certain = covered.max(*certain);
@@ -81,7 +83,7 @@ proptest! {
             for sector in bytes.chunks(512) {
                 prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "sectors are whole");
                 prop_assert!((certain[block]..=begun[block]).contains(&sector[0]));
-                let writer = sector[0] == 0 || meaning[usize::from(sector[0]) - 1].0 == block;
+                let writer = sector[0] == 0 || operations[usize::from(sector[0]) - 1].0 == block;
                 prop_assert!(writer, "what is there was written there");
             }
         }
@@ -119,7 +121,7 @@ fn time_is_the_callers() {
 }
 
 #[test]
-fn faults_befall_the_operation_that_was_named() {
+fn faults_hit_the_chosen_operation() {
     let control = MemControl::new(1);
     let mut disk = control.open().unwrap();
     control.fail(1, Fault::Io);

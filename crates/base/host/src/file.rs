@@ -1,19 +1,19 @@
-//! Files that are replaced.
+//! Replaces files atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Puts a file with these bytes in the place of the one called `path`, whole or not at all: who
-/// opens it finds the old one or the new one, also after a power cut. Durable on return. Makes the
-/// folder if there is none.
+/// Replaces the file at `path` by one with these bytes, atomically and durably: a reader finds the
+/// old file or the new one, also after a power failure. Creates the folder if there is none.
 ///
-/// The bytes are written as `path` with `.new` behind it, so one writer at a time: hold a lock
-/// where there may be several. What a crash left under that name is overwritten.
+/// The bytes are first written to `path` with `.new` appended, so there may be only one writer at a
+/// time: hold a lock where there can be several. A file that a crash has left under that name is
+/// overwritten.
 ///
 /// # Errors
-/// Whatever the filesystem says, with the path; the old file stands then, unless it was the folder
-/// that could not be synced.
+/// Errors of the filesystem, with the path. The old file then remains, unless only the sync of the
+/// folder failed.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

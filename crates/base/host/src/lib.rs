@@ -1,10 +1,10 @@
-//! What every part asks of the machine that it runs on.
+//! Small services of the operating system that all crates use.
 //!
-//! - [`replace`] puts a file in the place of another, whole or not at all.
+//! - [`replace`] replaces a file atomically.
 //! - [`memory`] reads a line of `/proc/meminfo`.
-//! - [`lock`] takes a lock that a panic may have left.
-//! - [`random`] draws a number that nobody can guess.
-//! - [`wait_until`] and [`retry`] wait for what does not say when it happens.
+//! - [`lock`] takes a mutex even if it is poisoned.
+//! - [`random`] draws an unpredictable number.
+//! - [`wait_until`] and [`retry`] poll for conditions that send no notification.
 
 mod file;
 mod wait;
@@ -15,8 +15,8 @@ pub use wait::{retry, wait_until};
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A line of `/proc/meminfo`, such as `MemAvailable`: in bytes where the kernel gives it in kB,
-/// else the number as it is. None where there is no such line.
+/// Returns the value of a line of `/proc/meminfo`, such as `MemAvailable`: in bytes if the kernel
+/// states it in kB, otherwise the bare number. `None` if there is no such line.
 #[must_use]
 pub fn memory(name: &str) -> Option<u64> {
     memory_in(&fs::read_to_string("/proc/meminfo").ok()?, name)
@@ -32,18 +32,18 @@ fn memory_in(text: &str, name: &str) -> Option<u64> {
     }
 }
 
-/// Takes the lock, also when a thread panicked while it held it: for data that is whole whenever
-/// the lock is free, and between any two statements under it. The panic is reported where it
-/// happened; a second one here would only hide it.
+/// Locks the mutex even if a thread has panicked while it held it. Only for data that is consistent
+/// after every statement under the lock. The panic is reported where it happened; a second one here
+/// would hide it.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number from the kernel's generator (getrandom(2)), which nobody can guess. It never blocks
-/// once the machine has started.
+/// Returns an unpredictable number from the kernel's generator (getrandom(2)). Never blocks once
+/// the machine has started.
 ///
 /// # Panics
-/// When the kernel has no such call: it came with Linux 3.17.
+/// If the kernel lacks the call, which came with Linux 3.17.
 #[must_use]
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn lines_of_meminfo_are_read_with_their_units() {
-        let text = "MemTotal:       24552856 kB\nMemAvailable:    1024 kB\nHugePages_Free:       12\nBad: x kB\n";
+        let text = "MemTotal:       24552856 kB\nMemAvailable:    1024 kB\n\
+                    HugePages_Free:       12\nBad: x kB\n";
         assert_eq!(memory_in(text, "MemAvailable"), Some(1 << 20));
         assert_eq!(memory_in(text, "HugePages_Free"), Some(12));
         assert_eq!(memory_in(text, "Mem"), None);

@@ -1,23 +1,22 @@
-//! Waiting for what does not say when it happens: a lock of a process that was killed, a server
+//! Polls for conditions that send no notification, such as the lock of a killed process or a server
 //! that starts.
 //!
-//! These sleep, so they are for control threads and commands, which have nothing else to do. A
-//! node's loop owns its waiting: it sets a timer instead.
+//! These functions sleep, so they are for control threads and commands. A node's loop sets a timer
+//! instead.
 
 use std::time::{Duration, Instant};
 
-/// Asks `is_so` every `pause` until it is true, for `patience` at most. Returns whether it became
-/// true; it is asked at least once, whatever the patience.
+/// Calls `is_so` every `pause` until it returns true, for at most `patience`, but at least once.
+/// Returns whether it did.
 pub fn wait_until(patience: Duration, pause: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     retry(patience, pause, |()| true, || if is_so() { Ok(()) } else { Err(()) }).is_ok()
 }
 
-/// Makes an `attempt` every `pause` until one succeeds or fails with an error that does not pass by
-/// itself, for `patience` at most.
+/// Calls `attempt` every `pause`, for at most `patience`, until it succeeds or `passes` returns
+/// false for its error, because a further attempt cannot do better.
 ///
 /// # Errors
-/// That of the last attempt: it was made after `patience`, or `passes` denies that another can do
-/// better.
+/// The error of the last attempt.
 pub fn retry<T, E>(
     patience: Duration,
     pause: Duration,
@@ -60,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_is_not_waited_for() {
+    fn a_condition_that_holds_is_not_waited_for() {
         assert!(wait_until(Duration::ZERO, PAUSE, || true));
         assert!(!wait_until(2 * PAUSE, PAUSE, || false));
     }

@@ -1,4 +1,4 @@
-//! What the machine does, and what it refuses.
+//! The services of the operating system, and their errors.
 
 use sprat_host::{lock, memory, random, replace};
 use std::fs;
@@ -21,7 +21,7 @@ fn a_file_is_replaced_whole_and_its_folder_made() {
 }
 
 #[test]
-fn what_cannot_be_replaced_is_named_and_stands() {
+fn a_failed_replacement_names_the_file_and_keeps_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("kept");
     replace(&path, b"one").expect("written");

@@ -1,10 +1,10 @@
-//! Round trips of 100 bytes over loopback: bare sockets of the standard library, and our drivers,
-//! spinning and waiting, all in one run, each in turn.
+//! Round trips of 100 bytes over loopback with bare sockets of the standard library and with our
+//! drivers, spinning and waiting, all in one run, in turn.
 //!
 //!     cargo run --release -p sprat-net --example echo [hog]
 //!
-//! Two threads, one to a core; with `hog` a third that computes, and all go where the system puts
-//! them.
+//! Two threads, each on a core of its own; with `hog` a third one that computes, and the system
+//! places all of them.
 
 #![expect(clippy::print_stdout, reason = "a program")]
 
@@ -20,13 +20,13 @@ const FRAME: usize = 100;
 const TURN: Duration = Duration::from_millis(100);
 const TURNS: usize = 6;
 
-/// One end of an echo.
+/// An end of an echo.
 trait End {
     /// Sends a frame.
     fn send(&mut self);
-    /// Looks once for frames, and has a server answer them; returns how many came.
+    /// Receives frames once, and as a server echoes them; returns how many arrived.
     fn poll(&mut self) -> usize;
-    /// Where to sleep.
+    /// The descriptors to sleep on.
     fn sources(&self) -> Sources<'_> {
         Sources::default()
     }
@@ -116,7 +116,7 @@ impl<D: Driver> End for Ours<D> {
     }
 }
 
-/// How a variant waits: not at all, or as a node does.
+/// A driver, and how it waits: not at all, or as a node does.
 #[derive(Clone, Copy)]
 struct Variant {
     name: &'static str,
@@ -192,7 +192,7 @@ fn pair(kind: Kind) -> io::Result<(Box<dyn End + Send>, Box<dyn End + Send>)> {
     })
 }
 
-/// Waits between polls that found nothing.
+/// Waits after polls that found nothing.
 struct Waiter {
     start: Instant,
     idle: Option<Idle>,
@@ -226,7 +226,7 @@ fn pin(core: usize) {
 
 fn main() -> io::Result<()> {
     let hog = std::env::args().any(|argument| argument == "hog");
-    // The variant whose turn it is.
+    // The index of the variant that is running.
     let turn = AtomicUsize::new(usize::MAX);
     let stop = VARIANTS.len();
     let (mut clients, mut servers) = (Vec::new(), Vec::new());

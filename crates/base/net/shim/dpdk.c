@@ -18,7 +18,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
-/* Frames in one call; more are taken in turns. */
+/* Most frames in one call of DPDK; more take several calls. */
 #define BURST 64
 
 /* Frames that each thread keeps out of the pool's common ring. */
@@ -26,7 +26,7 @@
 
 /* ------------------------------------------------------------------ the environment */
 
-/* DPDK logs line by line, from whichever thread. The latest are kept for whoever has an error to explain. */
+/* DPDK logs line by line, from any thread. The latest lines are kept to explain errors. */
 static struct {
 	pthread_mutex_t lock;
 	char text[2048];
@@ -36,7 +36,7 @@ static struct {
 static ssize_t journal_write(void *cookie, const char *text, size_t len)
 {
 	(void)cookie;
-	/* What is as bad as that is about to end the process, and with it the journal. */
+	/* A critical message precedes the end of the process, and of the journal with it. */
 	if (rte_log_cur_msg_loglevel() <= (int)RTE_LOG_CRIT)
 		fprintf(stderr, "sprat: DPDK: %.*s", (int)len, text);
 	size_t keep = len < sizeof(journal.text) ? len : sizeof(journal.text);
@@ -108,7 +108,7 @@ int sprat_dpdk_attach(const char *arguments, const char *name, uint16_t *port)
 		return result;
 	if (rte_eth_dev_get_port_by_name(name, port) == 0)
 		return 0;
-	/* Some drivers name their ports after something else than the device. */
+	/* Some drivers do not name their ports after the device. */
 	struct rte_dev_iterator iterator;
 	uint16_t found;
 	RTE_ETH_FOREACH_MATCHING_DEV(found, name, &iterator) {
@@ -213,7 +213,7 @@ int sprat_dpdk_hear_group(uint16_t port, const uint8_t *group)
 	if (rte_eth_dev_set_mc_addr_list(port, &mac, 1) == 0)
 		return 0;
 	int result = rte_eth_allmulticast_enable(port);
-	/* What can do neither takes in everything. */
+	/* A device that supports neither receives everything. */
 	return result == -ENOTSUP ? 0 : result;
 }
 
@@ -227,7 +227,7 @@ void sprat_dpdk_close(uint16_t port)
 {
 	struct rte_eth_dev_info info;
 	struct rte_device *device = rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
-	/* Of an interface of the kernel's it would stay so. */
+	/* A kernel's interface would stay promiscuous. */
 	if (rte_eth_promiscuous_get(port) == 1)
 		rte_eth_promiscuous_disable(port);
 	rte_eth_dev_stop(port);
@@ -289,7 +289,7 @@ int sprat_dpdk_steer(uint16_t port, uint16_t queue, uint16_t udp_port, int ipv6)
 		return 0;
 	if (ipv6)
 		return -rte_errno;
-	/* Some insist on being told twice what the packet carries. */
+	/* Some drivers need the next protocol in the IPv4 header too. */
 	pattern[1].spec = &carries_udp;
 	pattern[1].mask = &carries;
 	return rte_flow_create(port, &attributes, pattern, actions, &error) ? 0 : -rte_errno;
@@ -303,12 +303,12 @@ uint16_t sprat_dpdk_receive(uint16_t port, uint16_t queue, struct sprat_frame *f
 	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, count < BURST ? count : BURST), kept = 0;
 	for (uint16_t i = 0; i < got; i++) {
 		struct rte_mbuf *mbuf = mbufs[i];
-		/* Buffers hold the longest frame there is, so a frame in pieces is longer than that. */
+		/* Buffers hold the longest frame, so a frame in several segments is too long. */
 		if (unlikely(mbuf->nb_segs != 1)) {
 			rte_pktmbuf_free(mbuf);
 			continue;
 		}
-		/* A virtual function may have its tags taken off by the card's owner. The host reads them in the frame. */
+		/* The card's owner may strip a virtual function's tags; the host reads them. */
 		if (unlikely(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) && rte_vlan_insert(&mbuf)) {
 			rte_pktmbuf_free(mbuf);
 			continue;
@@ -395,7 +395,7 @@ uint16_t sprat_dpdk_transmit_with(uint16_t port, uint16_t queue, struct rte_memp
 		first->nb_segs = 1;
 		rte_pktmbuf_free(tail);
 	}
-	/* Whoever still has the data would read what is no longer there. */
+	/* A device that still refers to the data would read memory that is no longer valid. */
 	if (rte_mbuf_ext_refcnt_read(&shared))
 		rte_panic("port %u keeps frames it was said to copy\n", port);
 	return took;

@@ -1,5 +1,5 @@
 /*
- * The one thing that we ask the kernel about its programs. See dpdk.h.
+ * Looks up the name of a BPF program in the kernel. See dpdk.h.
  */
 #define _GNU_SOURCE
 #include <linux/bpf.h>

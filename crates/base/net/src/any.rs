@@ -1,4 +1,4 @@
-//! Whichever driver a locator asks for.
+//! The driver that a locator names, chosen at run time.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -11,10 +11,15 @@ use crate::tcp::{Tcp, TcpRx, TcpTx};
 use crate::udp::{Udp, UdpRx, UdpTx};
 use crate::{Counters, Driver, Figure, Locator, Mac, Mem, MemTx, Sources, Transmit, Transport};
 
-/// One of the drivers, chosen when the program starts. [`open`](Self::open) makes one of a locator,
-/// `from` one of a driver.
+/// One of the drivers, chosen when the program starts.
 ///
-/// Because [`Mem`] lives on one thread so does this: open it on the thread that will own it.
+/// [`open`](Self::open) opens the driver that a locator names; `from` wraps one that is open
+/// already. Tell peers the locator that [`advertised`](Self::advertised) returns, which has the
+/// actual address and port. From then on use it as a [`Driver`]: methods that only some drivers
+/// support ([`ping`](Self::ping), [`take_refusal`](Self::take_refusal),
+/// [`close_idle`](Self::close_idle)) do nothing on the others.
+///
+/// [`Mem`] is not `Send`, and so neither is this: open it on the thread that will own it.
 pub struct AnyDriver {
     tx: AnyTx,
     rx: AnyRx,
@@ -23,17 +28,17 @@ pub struct AnyDriver {
 
 /// The sending half of [`AnyDriver`].
 pub enum AnyTx {
-    /// Of [`Udp`].
+    /// The half of [`Udp`].
     Udp(UdpTx),
-    /// Of [`Tcp`].
+    /// The half of [`Tcp`].
     Tcp(TcpTx),
-    /// Of [`Mem`].
+    /// The half of [`Mem`].
     Mem(MemTx),
-    /// Of [`BypassDriver`](crate::bypass::BypassDriver).
+    /// The half of [`BypassDriver`](crate::bypass::BypassDriver).
     Bypass(BypassTx),
 }
 
-/// The receiving half. Always of the same driver as the sending half beside it.
+/// The receiving half, always of the driver whose sending half is beside it.
 enum AnyRx {
     Udp(UdpRx),
     Tcp(TcpRx),
@@ -72,17 +77,18 @@ impl From<BypassDriver> for AnyDriver {
 }
 
 impl AnyDriver {
-    /// The locator by which others reach a driver that was opened at `locator`.
+    /// Returns the locator by which peers reach this driver, which was opened at `locator`: with
+    /// the actual address, port and hardware address.
     #[must_use]
     pub fn advertised(&self, locator: &Locator) -> Locator {
-        let mut told = locator.at(self.local);
-        if let (Some(mac), Transport::FastDpdk(bypass)) = (self.mac(), &mut told.transport) {
+        let mut advertised = locator.at(self.local);
+        if let (Some(mac), Transport::FastDpdk(bypass)) = (self.mac(), &mut advertised.transport) {
             bypass.mac = Some(mac);
         }
-        told
+        advertised
     }
 
-    /// The hardware address, of drivers that have one.
+    /// The hardware address, if the driver has one.
     fn mac(&self) -> Option<Mac> {
         match &self.tx {
             AnyTx::Bypass(tx) => Some(tx.mac()),
@@ -90,7 +96,7 @@ impl AnyDriver {
         }
     }
 
-    /// What the driver has counted.
+    /// The driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         match &self.tx {
@@ -101,8 +107,9 @@ impl AnyDriver {
         }
     }
 
-    /// Sends an echo request that the far driver answers; whether it has left. Of drivers that
-    /// bypass the kernel: see [`BypassDriver::ping`].
+    /// Sends an ICMP echo request, which the peer's driver or kernel answers. Returns whether the
+    /// request has left; always false with drivers that do not bypass the kernel. See
+    /// [`BypassDriver::ping`].
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         match &mut self.tx {
             AnyTx::Bypass(tx) => tx.ping(peer, number, len),
@@ -110,7 +117,7 @@ impl AnyDriver {
         }
     }
 
-    /// The number of a ping that was answered.
+    /// Returns the number of a ping that was answered since the last call, if there is one.
     pub fn take_pong(&mut self) -> Option<u32> {
         match &mut self.tx {
             AnyTx::Bypass(tx) => tx.take_pong(),
@@ -119,7 +126,7 @@ impl AnyDriver {
     }
 
     /// Returns a peer whose host has reported since the last call that no process listens there.
-    /// Kernel TCP learns of it, and kernel UDP that was opened to [connect](crate::Role::Connect).
+    /// Only kernel TCP and kernel UDP opened to [connect](crate::DriverRole::Connect) report this.
     pub fn take_refusal(&mut self) -> Option<SocketAddr> {
         match &mut self.tx {
             AnyTx::Tcp(tx) => tx.take_refusal(),
@@ -128,8 +135,8 @@ impl AnyDriver {
         }
     }
 
-    /// Closes connections that have carried nothing since the last call; returns how many.
-    /// Of drivers that have connections, that is [`Tcp::close_idle`]; others have nothing to close.
+    /// Closes connections that have carried nothing since the last call and returns how many, as
+    /// [`Tcp::close_idle`] does. Drivers without connections return 0.
     pub fn close_idle(&mut self) -> usize {
         match &mut self.tx {
             AnyTx::Tcp(tx) => tx.close_idle(),

@@ -1,7 +1,7 @@
-//! What a driver counts.
+//! The counters of a driver.
 
-/// What one driver has carried and lost since it was opened. Plain numbers: the driver's thread
-/// owns them, and whoever wants to show them copies them out.
+/// What one driver has carried and lost since it was opened. Plain numbers, owned by the driver's
+/// thread; copy them to show them elsewhere.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Frames handed to the node.
@@ -18,43 +18,45 @@ pub struct Counters {
     /// Frames not sent because they are longer than the driver or path carries (`EMSGSIZE`), or
     /// empty.
     pub dropped_size: u64,
-    /// Frames not sent because there is no way to the peer: no route, wrong address family,
-    /// waiting to reconnect.
+    /// Frames not sent because there is no way to the peer: no route, wrong address family, waiting
+    /// to reconnect.
     pub dropped_unreachable: u64,
-    /// Frames lost because the peer refused them or its connection broke before they had left.
+    /// Frames lost because the peer refused them, or because its connection broke before they were
+    /// sent.
     pub dropped_refused: u64,
     /// Frames not sent for another reason.
     pub dropped_other: u64,
-    /// Datagrams that came truncated or empty, and stream lengths that no frame has.
+    /// Datagrams that arrived truncated or empty, and length prefixes in a stream that no frame can
+    /// have.
     pub malformed: u64,
-    /// Frames that were for somebody else, or of a kind that means nothing to us. Of drivers that
-    /// see whole frames.
+    /// Frames addressed to another host, or of a kind this host does not understand. Only drivers
+    /// that see whole frames count them.
     pub foreign: u64,
-    /// Frames whose checksums do not fit. Of drivers that see whole frames.
+    /// Frames with a wrong checksum. Only drivers that see whole frames count them.
     pub corrupt: u64,
-    /// Looks at devices, one a millisecond, at which every frame was in use: what arrives then is
-    /// kept by the device, or lost. Of drivers that have frames of their own.
+    /// Times, sampled once a millisecond, that a device's pool had no free frame: frames that
+    /// arrive then wait in the device, or are lost. Only drivers with frame pools count them.
     pub no_buffer: u64,
-    /// Errors of single peers that showed while receiving.
+    /// Errors concerning single peers that the kernel reported on receive.
     pub receive_errors: u64,
-    /// Calls of the kernel to send (or to the hub, one a frame).
+    /// System calls to send; with the hub in memory, one a frame.
     pub sends: u64,
-    /// Runs of frames that left in one call, cut apart by the kernel or device.
+    /// Runs of frames sent in one call, which the kernel or device cut into frames.
     pub segmented: u64,
     /// Connections opened to peers.
     pub connected: u64,
     /// Connections accepted from peers.
     pub accepted: u64,
-    /// Connections from peers turned away because there were too many.
+    /// Incoming connections refused because there were too many.
     pub rejected: u64,
     /// Attempts to connect that failed.
     pub connect_failed: u64,
-    /// Connections that ended, for whatever reason.
+    /// Connections that ended, for any reason.
     pub closed: u64,
 }
 
 impl Counters {
-    /// Frames that were to be sent and were not.
+    /// Frames that were not sent, for any reason.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped_full

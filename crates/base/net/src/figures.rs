@@ -1,24 +1,24 @@
-//! What a node tells of its network to those who watch it.
+//! Named numbers that a node exports to monitoring.
 
 use std::borrow::Cow;
 
 use crate::Counters;
 
-/// A number by name, as metrics have it: names that end in `_total` only grow, and labels stand
-/// behind the name, as in `device_up{device="net_af_packet0"}`. A name has at most [`MAX_NAME`]
-/// bytes.
+/// A metric: a name and its value. Names that end in `_total` belong to counters, which only grow.
+/// Labels follow the name, as in `device_up{device="net_af_packet0"}`. A name with its labels has
+/// at most [`MAX_NAME`] bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Figure {
-    /// Its name, perhaps with labels.
+    /// The name, with labels if it has any.
     pub name: Cow<'static, str>,
-    /// Its value.
+    /// The value.
     pub value: u64,
 }
 
-/// Longest name of a figure, bytes: its length has one byte on the network.
+/// Longest name of a figure, in bytes: on the network its length takes one byte.
 pub const MAX_NAME: usize = 255;
 
-/// Longest value of a label, bytes; what is longer is cut.
+/// Longest value of a label, in bytes; longer ones are cut.
 const MAX_LABEL: usize = 64;
 
 impl Figure {
@@ -28,8 +28,8 @@ impl Figure {
         Self { name: name.into(), value }
     }
 
-    /// A figure with one to three labels, each a name and a value. Of values, what has a meaning of
-    /// its own in metrics is replaced by `_`.
+    /// A figure with one to three labels, each a name and a value. Characters of values that have a
+    /// meaning in metrics are replaced by `_`.
     #[must_use]
     pub fn labelled(name: &'static str, labels: &[(&'static str, &str)], value: u64) -> Self {
         let plain =
@@ -46,7 +46,7 @@ impl Figure {
 }
 
 impl Counters {
-    /// The same as figures.
+    /// Adds each counter as a figure.
     pub fn figures(&self, figures: &mut Vec<Figure>) {
         let named = [
             ("network_frames_in_total", self.frames_in),

@@ -1,20 +1,21 @@
-//! Drivers: frames in, frames out, over kernel UDP, kernel TCP or memory; and service locators.
+//! Network drivers, which send and receive frames over kernel UDP, kernel TCP, shared memory, DPDK
+//! or a network in memory; and service locators, which name endpoints.
 //!
-//! A [`Driver`] moves opaque frames between socket addresses. It is owned by one thread, never
-//! blocks, and allocates nothing once warm. Frames may be lost, repeated and reordered, unless
-//! [`Transmit::reliable`] says otherwise; the `rpc` crate above makes calls of them.
+//! A [`Driver`] moves opaque frames between socket addresses. One thread owns it; it never blocks,
+//! and allocates nothing once warm. The network may lose, repeat and reorder frames unless
+//! [`Transmit::reliable`] returns true; the `rpc` crate builds calls on top.
 //!
 //! - [`Locator`] names an endpoint and its transport; [`AnyDriver::open`] opens it.
 //! - [`Udp`] and [`Tcp`] are the kernel's transports, [`Mem`] is a network in memory with its own
 //!   time.
-//! - [`Idle`] decides, between two rounds of a node's loop, whether to spin, yield or sleep.
+//! - [`Idle`] decides, between two iterations of a node's loop, whether to spin, yield or sleep.
 //!
-//! - [`bypass`] is the driver that goes past the kernel: a host on [`ether`] over memory that
-//!   processes share and, with the feature `dpdk`, over the devices DPDK drives.
+//! - [`bypass`] is the driver that bypasses the kernel: a host on [`ether`] over memory that
+//!   processes share or, with the feature `dpdk`, over devices that DPDK drives.
 //!
-//! But for shared memory, DPDK and one instruction ([`ticks`]) the crate has no `unsafe`: system
-//! calls go through `rustix`, `socket2` and, for what those two lack, `nix` (`UDP_GRO` and its
-//! control message) and `perf-event2` (counters of events).
+//! Only shared memory, DPDK and one instruction ([`ticks`]) need `unsafe`. System calls go through
+//! `rustix`, `socket2` and, for what those two lack, `nix` (`UDP_GRO` and its control message) and
+//! `perf-event2` (event counters).
 
 mod any;
 pub mod bypass;
@@ -37,19 +38,22 @@ pub use any::{AnyDriver, AnyTx};
 pub use counters::Counters;
 pub use driver::{Driver, MAX_FRAME, Sink, Transmit};
 pub use figures::{Figure, MAX_NAME};
-pub use idle::decide::{Decider, Mode, Policy, Step};
+pub use idle::decide::{Decider, IdleStep, Mode, Policy};
 pub use idle::sources::{MAX_SOURCES, Sources};
 pub use idle::{Idle, Waker};
-pub use locator::{Bypass, Fault, Host, Locator, LocatorError, Locators, Transport};
+pub use locator::{Bypass, Host, Locator, LocatorError, LocatorFault, Locators, Transport};
 pub use mac::Mac;
-pub use mem::{Fate, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
-pub use open::{OpenError, Role};
-pub use stamp::{Count, Event, Laps, Scale, Stamped, ThreadAccount, counts, stamp, ticks};
+pub use mem::{Delivery, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
+pub use open::{DriverRole, OpenError};
+pub use stamp::{
+    EventCounter, PerfEvent, RecentSamples, Scale, StampedTx, ThreadAccount, counts_events, stamp,
+    ticks,
+};
 pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};
 pub use time::Nanos;
 pub use udp::{SMALL_FRAME, Udp, UdpTx};
 
-/// Opened on one thread, owned by another.
+/// These are opened on one thread and moved to the thread that owns them.
 const _: () = {
     const fn sendable<T: Send>() {}
     sendable::<Udp>();

@@ -1,4 +1,4 @@
-//! A network in memory, with its own time: for tests and the simulator.
+//! A network in memory with its own time, for tests and the simulator.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -12,63 +12,66 @@ use std::time::Duration;
 use crate::driver::Sink;
 use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
 
-/// Frames that wait at a port, and frames under way in a hub for each port; those beyond are
-/// dropped.
+/// Most frames that wait at a port, and most that are under way in a hub for each port; further
+/// ones are dropped.
 pub const QUEUE_LIMIT: usize = 16_384;
 
-/// Frames that one [`Driver::receive`] hands out.
+/// Most frames that one [`Driver::receive`] hands out.
 const RECEIVE_BATCH: usize = 64;
 
-/// Buffers kept for the next frames.
+/// Buffers kept for reuse.
 const SPARE_BUFFERS: usize = 1024;
 
-/// What a hub's network is like.
+/// Properties of a hub's network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HubOptions {
-    /// Largest frame, bytes; at most [`MAX_FRAME`].
+    /// Largest frame, in bytes; at most [`MAX_FRAME`].
     pub mtu: usize,
-    /// What [`Transmit::reliable`] says. The hub's policy must keep the promise.
+    /// What [`Transmit::reliable`] returns. If it is true, the hub's policy must neither lose,
+    /// repeat nor reorder frames.
     pub reliable: bool,
 }
 
 impl Default for HubOptions {
-    /// Ethernet with UDP.
+    /// Ethernet carrying UDP.
     fn default() -> Self {
         Self { mtu: 1472, reliable: false }
     }
 }
 
-/// A frame about to travel.
+/// A frame that is about to be sent, as the hub's policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight<'a> {
-    /// When it leaves.
+    /// When it is sent.
     pub now: Nanos,
-    /// Who sends it.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// To whom.
+    /// The receiver's address.
     pub to: SocketAddr,
     /// Its bytes.
     pub frame: &'a [u8],
 }
 
-/// What becomes of a frame. Frames pass one another when delays differ.
+/// What the network does with a frame. Frames with different delays may overtake one another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Fate {
-    /// It is lost.
+pub enum Delivery {
+    /// The frame is lost.
     Drop,
-    /// It arrives after this time.
+    /// The frame arrives after this time.
     Deliver(Duration),
-    /// It arrives twice, after these times.
+    /// The frame arrives twice, after these times.
     Twice(Duration, Duration),
 }
 
-type Policy = Box<dyn FnMut(Flight<'_>) -> Fate>;
+type Policy = Box<dyn FnMut(Flight<'_>) -> Delivery>;
 
-/// A network that ports plug into. Clones are handles of the same network.
+/// A network in memory. Nodes plug in by [`port`](Self::port); clones are handles of the same
+/// network.
 ///
-/// Time is the caller's: nothing arrives but by [`deliver_until`](Self::deliver_until). The same
-/// calls give the same deliveries, in the same order. Without a policy frames arrive at once, each
-/// once.
+/// The caller owns time: frames arrive only when it calls [`deliver_until`](Self::deliver_until),
+/// and the same calls give the same deliveries in the same order. A [policy](Self::set_policy)
+/// delays, drops or repeats frames; without one each arrives once, without delay. All of it lives
+/// on one thread.
 #[derive(Clone)]
 pub struct Hub {
     inner: Rc<RefCell<Inner>>,
@@ -77,13 +80,13 @@ pub struct Hub {
 struct Inner {
     options: HubOptions,
     now: Nanos,
-    /// Frames handed in so far; orders those due at the same time.
+    /// Frames sent so far; it orders frames that are due at the same time.
     sequence: u64,
     policy: Policy,
-    under_way: BinaryHeap<Reverse<Delivery>>,
+    under_way: BinaryHeap<Reverse<InTransit>>,
     ports: BTreeMap<SocketAddr, Port>,
     spare: Vec<Vec<u8>>,
-    /// Frames for which no port was there, or whose port was full.
+    /// Frames that found no port at their address, or a full one.
     lost: u64,
 }
 
@@ -93,7 +96,7 @@ struct Port {
 }
 
 #[derive(Eq, Ord, PartialEq, PartialOrd)]
-struct Delivery {
+struct InTransit {
     due: Nanos,
     sequence: u64,
     from: SocketAddr,
@@ -113,7 +116,7 @@ impl Hub {
             options,
             now: Nanos(0),
             sequence: 0,
-            policy: Box::new(|_| Fate::Deliver(Duration::ZERO)),
+            policy: Box::new(|_| Delivery::Deliver(Duration::ZERO)),
             under_way: BinaryHeap::new(),
             ports: BTreeMap::new(),
             spare: Vec::new(),
@@ -122,13 +125,14 @@ impl Hub {
         Self { inner: Rc::new(RefCell::new(inner)) }
     }
 
-    /// Has `policy` decide the fate of every frame from now on. It must not call the hub.
-    pub fn set_policy(&self, policy: impl FnMut(Flight<'_>) -> Fate + 'static) {
+    /// Sets the policy that decides what happens to each frame from now on. It must not call the
+    /// hub.
+    pub fn set_policy(&self, policy: impl FnMut(Flight<'_>) -> Delivery + 'static) {
         self.inner.borrow_mut().policy = Box::new(policy);
     }
 
-    /// Plugs a port in. Pulled out when dropped; frames still under way to its address then
-    /// reach whoever is plugged in there when they arrive, as after a restart.
+    /// Plugs in a port at `address`. Dropping the port unplugs it; frames still under way then go
+    /// to the port that has the address when they arrive, as after a restart.
     ///
     /// # Errors
     /// `AddrInUse` when the address is taken.
@@ -149,21 +153,21 @@ impl Hub {
         self.inner.borrow().now
     }
 
-    /// When the next frame under way arrives.
+    /// When the next frame under way is due, if there is one.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Nanos> {
         self.inner.borrow().under_way.peek().map(|Reverse(delivery)| delivery.due)
     }
 
-    /// Moves time on to `now` and frames due by then into their ports, earliest first;
-    /// returns how many. Time never goes back: an earlier `now` delivers what is due and leaves
-    /// time alone.
+    /// Advances time to `now`, moves the frames due by then into their ports, earliest first, and
+    /// returns how many it delivered. Time never goes back: an earlier `now` delivers what is due
+    /// by it and leaves the hub's time unchanged.
     pub fn deliver_until(&self, now: Nanos) -> usize {
         let mut inner = self.inner.borrow_mut();
         inner.now = inner.now.max(now);
         let mut delivered = 0;
         while inner.under_way.peek().is_some_and(|Reverse(delivery)| delivery.due <= now) {
-            let Some(Reverse(Delivery { from, to, frame, .. })) = inner.under_way.pop() else {
+            let Some(Reverse(InTransit { from, to, frame, .. })) = inner.under_way.pop() else {
                 break;
             };
             match inner.ports.get_mut(&to) {
@@ -186,7 +190,7 @@ impl Hub {
         self.inner.borrow().ports.get(&address).map_or(0, |port| port.waiting.len())
     }
 
-    /// Frames that were delivered to nobody: no port had the address, or it was full.
+    /// Frames that were lost on arrival: no port had the address, or its queue was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.inner.borrow().lost
@@ -194,17 +198,16 @@ impl Hub {
 }
 
 impl Inner {
-    /// Sends a frame on its way, or drops it as the policy will. Returns whether there was room for
-    /// it.
+    /// Sends a frame, or drops it if the policy says so. Returns whether there was room for it.
     fn launch(&mut self, from: SocketAddr, to: SocketAddr, frame: Vec<u8>) -> bool {
         if self.under_way.len() >= QUEUE_LIMIT * self.ports.len().max(1) {
             self.recycle(frame);
             return false;
         }
         match (self.policy)(Flight { now: self.now, from, to, frame: &frame }) {
-            Fate::Drop => self.recycle(frame),
-            Fate::Deliver(after) => self.enqueue(after, from, to, frame),
-            Fate::Twice(first, second) => {
+            Delivery::Drop => self.recycle(frame),
+            Delivery::Deliver(after) => self.enqueue(after, from, to, frame),
+            Delivery::Twice(first, second) => {
                 let mut copy = self.spare.pop().unwrap_or_default();
                 copy.extend_from_slice(&frame);
                 self.enqueue(first, from, to, frame);
@@ -216,7 +219,8 @@ impl Inner {
 
     fn enqueue(&mut self, after: Duration, from: SocketAddr, to: SocketAddr, frame: Vec<u8>) {
         self.sequence += 1;
-        let delivery = Delivery { due: self.now + after, sequence: self.sequence, from, to, frame };
+        let delivery =
+            InTransit { due: self.now + after, sequence: self.sequence, from, to, frame };
         self.under_way.push(Reverse(delivery));
     }
 
@@ -228,13 +232,13 @@ impl Inner {
     }
 }
 
-/// A port of a [`Hub`].
+/// A driver plugged into a [`Hub`].
 pub struct Mem {
     tx: MemTx,
 }
 
-/// The sending half of [`Mem`]. Every frame, of whatever size, leaves at the flush: what is not
-/// flushed does not leave, so that tests notice.
+/// The sending half of [`Mem`]. Every frame, of any size, leaves only at the flush, so that tests
+/// notice a missing one.
 pub struct MemTx {
     hub: Hub,
     address: SocketAddr,
@@ -243,7 +247,7 @@ pub struct MemTx {
 }
 
 impl Mem {
-    /// What the port has counted.
+    /// The port's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
@@ -274,7 +278,7 @@ impl Driver for Mem {
     }
 }
 
-/// [`Driver::receive`], for whoever holds the sending half: `of` finds it.
+/// Implements [`Driver::receive`] for any `holder` of the sending half; `of` returns that half.
 pub(crate) fn receive<T>(
     holder: &mut T,
     of: impl Fn(&mut T) -> &mut MemTx,
@@ -337,7 +341,7 @@ impl Transmit for MemTx {
 }
 
 impl MemTx {
-    /// What the port has counted.
+    /// The port's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -1,71 +1,72 @@
-//! Opening a driver, and saying why one cannot be.
+//! Opens the driver that a locator names, and explains failures.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use thiserror::Error;
 
-use crate::bypass::{Address, BypassDriver, Share};
+use crate::bypass::{Address, BypassDriver, DeviceShare};
 use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 
 /// What a driver is opened for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Role<'a> {
-    /// To be reached at the locator.
+pub enum DriverRole<'a> {
+    /// To listen at the locator.
     Listen,
-    /// To reach services such as the locator's: own address and port are the system's choice,
-    /// unless this locator, of the same transport, says what they are. Of `fast+dpdk` it also
-    /// names the device; otherwise that is the first.
+    /// To connect to services such as the one at the locator. The system chooses the own address
+    /// and port, unless the locator given here, of the same transport, states them. With
+    /// `fast+dpdk` that locator also names the device; without it the first device is used.
     Connect(Option<&'a Locator>),
 }
 
-/// Why a driver could not be opened. Says which, why, and what to do.
+/// Why a driver could not be opened: the locator, the cause, and what to do about it.
 #[derive(Debug, Error)]
-#[error("cannot open `{locator}`: {cause}; {mend}")]
+#[error("cannot open `{locator}`: {cause}; {remedy}")]
 pub struct OpenError {
     /// The locator.
     pub locator: String,
-    /// What is in the way.
+    /// The cause.
     #[source]
     pub cause: io::Error,
-    /// What to do about it.
-    pub mend: &'static str,
+    /// What the user can do about it.
+    pub remedy: &'static str,
 }
 
 impl AnyDriver {
-    /// Opens the driver that `locator` asks for. A host's name is looked up, which can take
-    /// seconds.
+    /// Opens the driver that `locator` names. Looks up a host's name, which can take seconds.
     ///
     /// # Errors
-    /// [`OpenError`]: the name is unknown, the address taken, forbidden or another machine's, or the
-    /// transport not built in.
-    pub fn open(locator: &Locator, role: Role<'_>) -> Result<Self, OpenError> {
+    /// [`OpenError`]: the name is unknown; the address is in use, forbidden or not this machine's;
+    /// or this build lacks the transport.
+    pub fn open(locator: &Locator, role: DriverRole<'_>) -> Result<Self, OpenError> {
         Self::open_with(locator, role, None)
     }
 
-    /// The same, to be reached at the locator, for one of several nodes that share a device: see
+    /// Opens the driver to listen at `locator` as one of several nodes that share a device; see
     /// [`BypassDriver::open_share`].
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open_share(locator: &Locator, share: Share) -> Result<Self, OpenError> {
-        Self::open_with(locator, Role::Listen, Some(share))
+    pub fn open_share(locator: &Locator, share: DeviceShare) -> Result<Self, OpenError> {
+        Self::open_with(locator, DriverRole::Listen, Some(share))
     }
 
     fn open_with(
         locator: &Locator,
-        role: Role<'_>,
-        mut share: Option<Share>,
+        role: DriverRole<'_>,
+        mut share: Option<DeviceShare>,
     ) -> Result<Self, OpenError> {
         let own = match role {
-            Role::Connect(Some(own)) if own.transport.name() == locator.transport.name() => own,
+            DriverRole::Connect(Some(own)) if own.transport.name() == locator.transport.name() => {
+                own
+            }
             _ => locator,
         };
-        let fail = |cause: io::Error, mend| OpenError { locator: own.to_string(), cause, mend };
+        let fail = |cause: io::Error, remedy| OpenError { locator: own.to_string(), cause, remedy };
         let addresses = own
             .resolve()
             .map_err(|cause| fail(cause, "check the host's name, or give its address"))?;
-        let given = role == Role::Listen || !std::ptr::eq(own, locator);
+        let given = role == DriverRole::Listen || !std::ptr::eq(own, locator);
         let mut last = None;
         for address in addresses {
             let opened = match &own.transport {
@@ -79,25 +80,25 @@ impl AnyDriver {
             }
         }
         let cause = last.expect("resolve gives at least one address");
-        let mend = match &own.transport {
-            Transport::FastDpdk(_) => mend_of_bypass(&cause),
-            _ => mend(&cause),
+        let remedy = match &own.transport {
+            Transport::FastDpdk(_) => remedy_of_bypass(&cause),
+            _ => remedy_of_kernel(&cause),
         };
-        Err(fail(cause, mend))
+        Err(fail(cause, remedy))
     }
 }
 
-fn open(transport: &Transport, own: SocketAddr, role: Role<'_>) -> io::Result<AnyDriver> {
+fn open(transport: &Transport, own: SocketAddr, role: DriverRole<'_>) -> io::Result<AnyDriver> {
     Ok(match (transport, role) {
-        (Transport::Tcp, Role::Listen) => AnyDriver::from(Tcp::listen(own)?),
-        (Transport::Tcp, Role::Connect(_)) => AnyDriver::from(Tcp::connect_only()?),
-        (Transport::FastUdp | Transport::FastDpdk(_), Role::Listen) => {
+        (Transport::Tcp, DriverRole::Listen) => AnyDriver::from(Tcp::listen(own)?),
+        (Transport::Tcp, DriverRole::Connect(_)) => AnyDriver::from(Tcp::connect_only()?),
+        (Transport::FastUdp | Transport::FastDpdk(_), DriverRole::Listen) => {
             AnyDriver::from(Udp::bind(own)?)
         }
-        (Transport::FastUdp | Transport::FastDpdk(_), Role::Connect(_)) => {
+        (Transport::FastUdp | Transport::FastDpdk(_), DriverRole::Connect(_)) => {
             let mut udp = Udp::bind(own)?;
-            // Without it a peer where no process listens looks like one that is silent.
-            let _ = udp.hear_refusals();
+            // Without this, a peer whose port no process listens on looks like one that is silent.
+            let _ = udp.enable_refusals();
             AnyDriver::from(udp)
         }
     })
@@ -107,10 +108,10 @@ fn bypass_kernel(
     bypass: &Bypass,
     address: SocketAddr,
     given: bool,
-    share: Option<Share>,
+    share: Option<DeviceShare>,
 ) -> io::Result<AnyDriver> {
     match given {
-        // The locator is the peer's: of ours nothing is known.
+        // The locator is the peer's and says nothing of our own devices.
         false => {
             Ok(BypassDriver::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?
                 .into())
@@ -127,7 +128,7 @@ fn bypass_kernel(
     }
 }
 
-/// Any address and port of the family of `address`.
+/// The unspecified address and port 0, of the family of `address`.
 fn unspecified(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -135,7 +136,7 @@ fn unspecified(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn mend_of_bypass(cause: &io::Error) -> &'static str {
+fn remedy_of_bypass(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::Unsupported => {
             "build it with `--features dpdk`, or use `fast+udp:host=..,port=..` in its place"
@@ -148,7 +149,7 @@ fn mend_of_bypass(cause: &io::Error) -> &'static str {
     }
 }
 
-fn mend(cause: &io::Error) -> &'static str {
+fn remedy_of_kernel(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
             "stop whoever has the port (`ss -lntup` shows it), or choose another port"

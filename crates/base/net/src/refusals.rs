@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-/// Peers kept until they are asked for; of more, the newest are dropped.
+/// Most peers kept between two calls of [`Refusals::take`]; further ones are dropped.
 const MAX_REFUSALS: usize = 64;
 
-/// Peers whose hosts have refused a connection, or a datagram, since the last look: each once.
+/// Peers whose hosts have refused a connection or a datagram and that were not taken yet, each
+/// once.
 #[derive(Default)]
 pub(crate) struct Refusals {
     peers: Vec<SocketAddr>,

@@ -1,4 +1,5 @@
-//! Time stamps cheap enough to be left in: where a request passes from one room to the next.
+//! Time stamps cheap enough to stay in release builds, taken where a request passes from one stage
+//! to the next.
 
 #![allow(unsafe_code, reason = "the processor's time stamp counter has no safe interface")]
 
@@ -10,19 +11,18 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub use account::ThreadAccount;
-pub use count::{Count, Event, counts, stamp};
+pub use count::{EventCounter, PerfEvent, counts_events, stamp};
 
 use crate::Transmit;
 
-/// Latest laps that are kept.
-const LAPS: usize = 4096;
+/// How many of the latest samples are kept.
+const KEPT_SAMPLES: usize = 4096;
 
-/// How long a scale is measured: the error is then below one in 10,000.
+/// How long a scale is measured; the error is then below one in 10,000.
 const MEASURED: Duration = Duration::from_millis(20);
 
-/// The processor's time stamp counter, which every core of a machine of today counts alike;
-/// nanoseconds on processors without one. One reading takes 7 to 20 ns. See [`Scale`] for what a
-/// tick is.
+/// Reads the processor's time stamp counter, which today's machines keep synchronous across cores;
+/// on processors without one, nanoseconds. Takes 7 to 20 ns. [`Scale`] converts ticks to time.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {
@@ -39,14 +39,14 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// How long a tick is.
+/// The duration of a tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     nanos_per_tick: f64,
 }
 
 impl Scale {
-    /// Measures it against the system's clock; takes 20 ms. Not for a node's loop.
+    /// Measures a tick against the system's clock, which takes 20 ms: not for a node's loop.
     #[must_use]
     pub fn measure() -> Self {
         let (start, first) = (Instant::now(), ticks());
@@ -58,61 +58,61 @@ impl Scale {
         Self { nanos_per_tick: elapsed.as_nanos() as f64 / passed as f64 }
     }
 
-    /// Ticks as nanoseconds.
+    /// Converts ticks to nanoseconds.
     #[must_use]
     pub fn nanos(self, ticks: u64) -> f64 {
         ticks as f64 * self.nanos_per_tick
     }
 }
 
-/// The latest times that one stage took, in ticks; or events, where [`stamp`]s count those.
+/// The latest durations of one stage, in ticks; or numbers of events, where [`stamp`]s count those.
 #[derive(Clone, Debug)]
-pub struct Laps {
+pub struct RecentSamples {
     kept: Vec<u32>,
     next: usize,
     count: u64,
 }
 
-impl Default for Laps {
+impl Default for RecentSamples {
     fn default() -> Self {
-        Self { kept: Vec::with_capacity(LAPS), next: 0, count: 0 }
+        Self { kept: Vec::with_capacity(KEPT_SAMPLES), next: 0, count: 0 }
     }
 }
 
-impl Laps {
-    /// Takes one.
+impl RecentSamples {
+    /// Adds a sample.
     #[inline]
     pub fn push(&mut self, ticks: u64) {
         let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
-        if self.kept.len() < LAPS {
+        if self.kept.len() < KEPT_SAMPLES {
             self.kept.push(ticks);
         } else {
             self.kept[self.next] = ticks;
-            self.next = (self.next + 1) % LAPS;
+            self.next = (self.next + 1) % KEPT_SAMPLES;
         }
         self.count += 1;
     }
 
-    /// Forgets those kept; the count goes on.
+    /// Drops the samples; [`count`](Self::count) goes on.
     pub fn clear(&mut self) {
         self.kept.clear();
         self.next = 0;
     }
 
-    /// How many there have been.
+    /// How many samples have been added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean of the latest; 0 when there are none. Of times the median tells more.
+    /// The mean of the samples kept; 0 when there are none. For times the median is more robust.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let sum: u64 = self.kept.iter().copied().map(u64::from).sum();
         sum as f64 / self.kept.len().max(1) as f64
     }
 
-    /// The median of the latest, ticks; 0 when there are none.
+    /// The median of the samples kept; 0 when there are none.
     #[must_use]
     pub fn median(&self) -> u64 {
         let mut sorted = self.kept.clone();
@@ -121,24 +121,25 @@ impl Laps {
     }
 }
 
-/// A driver's sending half that takes a [`stamp`] when it is first used: up to there the time was
-/// its user's.
-pub struct Stamped<'a, T: ?Sized> {
+/// A driver's sending half that takes a [`stamp`] when it first sends: the time until then was
+/// spent by its user, the time after by the driver.
+pub struct StampedTx<'a, T: ?Sized> {
     tx: &'a mut T,
-    /// When; 0 for not yet.
+    /// When it first sent; 0 if it has not.
     first: &'a mut u64,
     on: bool,
 }
 
-impl<'a, T: Transmit + ?Sized> Stamped<'a, T> {
-    /// The same sending half; `first` gets the time if `on`, unless it has one.
+impl<'a, T: Transmit + ?Sized> StampedTx<'a, T> {
+    /// Wraps `tx`. If `on`, the first send writes its stamp to `first`, unless that holds one
+    /// already.
     #[inline]
     pub fn new(tx: &'a mut T, first: &'a mut u64, on: bool) -> Self {
         Self { tx, first, on }
     }
 }
 
-impl<T: Transmit + ?Sized> Transmit for Stamped<'_, T> {
+impl<T: Transmit + ?Sized> Transmit for StampedTx<'_, T> {
     #[inline]
     fn mtu(&mut self, peer: SocketAddr) -> usize {
         self.tx.mtu(peer)
@@ -177,17 +178,17 @@ mod tests {
     }
 
     #[test]
-    fn laps_keep_the_latest() {
-        let mut laps = Laps::default();
+    fn samples_keep_the_latest() {
+        let mut laps = RecentSamples::default();
         assert_eq!((laps.median(), laps.mean(), laps.count()), (0, 0.0, 0));
         (0..100).for_each(|ticks| laps.push(ticks));
         assert_eq!((laps.median(), laps.mean()), (50, 49.5));
-        (0..LAPS).for_each(|_| laps.push(7));
-        assert_eq!((laps.median(), laps.count()), (7, 100 + LAPS as u64));
+        (0..KEPT_SAMPLES).for_each(|_| laps.push(7));
+        assert_eq!((laps.median(), laps.count()), (7, 100 + KEPT_SAMPLES as u64));
         laps.push(u64::MAX);
         assert_eq!(laps.median(), 7);
         laps.clear();
         laps.push(9);
-        assert_eq!((laps.median(), laps.count()), (9, 102 + LAPS as u64));
+        assert_eq!((laps.median(), laps.count()), (9, 102 + KEPT_SAMPLES as u64));
     }
 }

@@ -1,18 +1,18 @@
-//! Time as nodes see it.
+//! The clock of nodes.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since a moment of the clock owner's choice (a process's start, or zero in the
-/// simulator). Monotonic; comparable only within one node.
+/// A point in time: nanoseconds since a moment that the owner of the clock chooses, such as the
+/// process's start, or zero in the simulator. Monotonic; comparable only within one node.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Later than any time that comes.
+    /// Later than any other time.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// Time since `earlier`; zero when `earlier` is later.
+    /// The time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

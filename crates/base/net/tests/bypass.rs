@@ -10,7 +10,7 @@ use common::{at, echo, exchange, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_net::{Bypass, Driver, Idle, Locator, Mode, Nanos, Policy, Sources, Transmit, Transport};
 
-/// A locator of one end of a memory interface.
+/// The locator of one end of a memory interface.
 fn end(folder: &Path, host: &str, role: &str, number: usize) -> Locator {
     let socket = folder.join(format!("memif{number}.sock"));
     let device =
@@ -25,7 +25,7 @@ fn open(locator: &Locator) -> BypassDriver {
         .unwrap_or_else(|error| panic!("{locator}: {error}"))
 }
 
-/// Two hosts, joined, and the address of the second.
+/// Two connected hosts, and the address of the second.
 fn pair(folder: &Path, hosts: [&str; 2]) -> (BypassDriver, BypassDriver, SocketAddr) {
     let server = open(&end(folder, hosts[1], "server", 0));
     let client = open(&end(folder, hosts[0], "client", 0));
@@ -33,7 +33,7 @@ fn pair(folder: &Path, hosts: [&str; 2]) -> (BypassDriver, BypassDriver, SocketA
     (client, server, to)
 }
 
-/// Lets both ends do what is due until a ping comes back.
+/// Drives both ends until a ping is answered.
 fn meet(client: &mut BypassDriver, server: &mut BypassDriver, peer: IpAddr) {
     until("a ping is answered", || {
         client.ping(peer, 1, 64);
@@ -88,7 +88,7 @@ fn pings_are_answered_by_the_driver_alone() {
 }
 
 #[test]
-fn whoever_starts_first_waits_for_the_other_and_frames_wait_with_it() {
+fn the_first_to_start_and_its_frames_wait_for_the_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut client = open(&end(folder.path(), "10.9.0.1", "client", 0));
     let to = at("10.9.0.2:7");
@@ -115,7 +115,7 @@ fn a_peer_that_goes_and_comes_back_is_met_again_and_nothing_leaks() {
         let to = server.local_addr();
         meet(&mut client, &mut server, to.ip());
         exchange(&mut client, &mut server, to, &[100; 50]);
-        // Gone in the middle of a burst.
+        // The server goes in the middle of a burst.
         for number in 0..2000 {
             send(client.tx(), to, &frame(number, 1000));
         }
@@ -142,7 +142,7 @@ fn more_frames_than_there_is_room_for_are_dropped_and_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut client, mut server, to) = pair(folder.path(), FAMILIES[0]);
     meet(&mut client, &mut server, to.ip());
-    // The server does not look while far more than its ring arrives.
+    // The server does not read while far more than its ring holds arrives.
     let sent = 20_000;
     for number in 0..sent {
         send(client.tx(), to, &frame(number, 500));
@@ -220,8 +220,8 @@ fn two_links_carry_more_than_either_and_stand_in_for_one_another() {
     exchange(&mut client, &mut server, to, &[1000; 100]);
 }
 
-/// One end on a thread of its own, which sleeps whenever there is nothing to do: neither time nor
-/// anybody else wakes it.
+/// Runs one end on a thread of its own, which sleeps whenever there is nothing to do: only the peer
+/// wakes it.
 fn sleeper(locator: &Locator, mut work: impl FnMut(&mut BypassDriver) -> bool) {
     let start = Instant::now();
     let clock = || Nanos(0) + start.elapsed();
@@ -239,7 +239,7 @@ fn sleeper(locator: &Locator, mut work: impl FnMut(&mut BypassDriver) -> bool) {
 }
 
 #[test]
-fn whoever_sleeps_is_woken() {
+fn sleepers_are_woken() {
     let folder = tempfile::tempdir().expect("a folder");
     let [server, client] = [("10.9.0.2", "server"), ("10.9.0.1", "client")]
         .map(|(host, role)| end(folder.path(), host, role, 0));
@@ -249,9 +249,9 @@ fn whoever_sleeps_is_woken() {
             let mut seen = 0;
             sleeper(&server, |driver| {
                 while {
-                    let came = echo(driver);
-                    seen += came as u64;
-                    came > 0
+                    let frames = echo(driver);
+                    seen += frames as u64;
+                    frames > 0
                 } {}
                 seen < ROUNDS
             });
@@ -260,13 +260,13 @@ fn whoever_sleeps_is_woken() {
             let (to, mut sent, mut back) = (at("10.9.0.2:7"), 0, 0);
             sleeper(&client, |driver| {
                 loop {
-                    let came = take(driver);
-                    back += came.len() as u64;
+                    let frames = take(driver);
+                    back += frames.len() as u64;
                     if sent == back && sent < ROUNDS {
                         sent += 1;
                         send(driver.tx(), to, &frame(sent, 100));
                         driver.tx().flush();
-                    } else if came.is_empty() {
+                    } else if frames.is_empty() {
                         return back < ROUNDS;
                     }
                 }

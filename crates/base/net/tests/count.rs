@@ -1,25 +1,25 @@
-//! Stamps that count events: by those of the kernel, which any machine has, and by those of the
+//! Stamps that count events: those of the kernel, which any machine has, and those of the
 //! processor, where it has them.
 
 use std::time::Duration;
 
-use sprat_net::{Count, Event, stamp, ticks};
+use sprat_net::{EventCounter, PerfEvent, stamp, ticks};
 use sprat_testing::skip;
 
-/// A time in which a thread does not run.
+/// How long a thread does not run.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Nothing on a machine that lets nobody count.
-fn start(event: Event) -> Option<Count> {
-    Count::start(event)
+/// Starts a counter; `None` on a machine that does not allow it.
+fn start(event: PerfEvent) -> Option<EventCounter> {
+    EventCounter::start(event)
         .inspect_err(|error| skip(&format!("stamps that count {event}: {error}")))
         .ok()
 }
 
 #[test]
-fn stamps_count_while_they_are_asked_to() {
-    let Some(count) = start(Event::TaskClock) else { return };
-    assert_eq!(count.event(), Event::TaskClock);
+fn stamps_count_while_a_counter_lives() {
+    let Some(count) = start(PerfEvent::TaskClock) else { return };
+    assert_eq!(count.event(), PerfEvent::TaskClock);
     let first = stamp();
     let mut sum = 0_u64;
     (0..10_000_000_u64).for_each(|number| sum = std::hint::black_box(sum ^ number));
@@ -30,7 +30,7 @@ fn stamps_count_while_they_are_asked_to() {
     std::thread::sleep(NAP);
     let passed = u128::from(stamp() - first);
     assert!(passed < NAP.as_nanos() / 2, "{passed} ns of running, in a nap");
-    assert!(Count::start(Event::PageFaults).is_err(), "one at a time");
+    assert!(EventCounter::start(PerfEvent::PageFaults).is_err(), "one at a time");
     drop(count);
     let (before, ours, after) = (ticks(), stamp(), ticks());
     assert!((before..=after).contains(&ours), "time again");
@@ -38,7 +38,7 @@ fn stamps_count_while_they_are_asked_to() {
 
 #[test]
 fn another_thread_counts_for_itself() {
-    let Some(_count) = start(Event::TaskClock) else { return };
+    let Some(_count) = start(PerfEvent::TaskClock) else { return };
     std::thread::spawn(|| {
         let (before, ours, after) = (ticks(), stamp(), ticks());
         assert!((before..=after).contains(&ours), "it has not been asked to count");
@@ -49,7 +49,7 @@ fn another_thread_counts_for_itself() {
 
 #[test]
 fn faults_are_counted() {
-    let Some(count) = start(Event::PageFaults) else { return };
+    let Some(count) = start(PerfEvent::PageFaults) else { return };
     assert_eq!(count.cost(), 0, "a stamp touches nothing new");
     let first = stamp();
     assert!(first > 0, "no stamp is 0");
@@ -59,21 +59,21 @@ fn faults_are_counted() {
 
 #[test]
 fn the_processor_counts_or_it_is_said_why_not() {
-    for event in Event::HARDWARE {
+    for event in PerfEvent::HARDWARE {
         assert_eq!(event.word().parse(), Ok(event));
-        match Count::start(event) {
+        match EventCounter::start(event) {
             Ok(count) => assert!(
-                event != Event::Instructions || count.cost() > 0,
+                event != PerfEvent::Instructions || count.cost() > 0,
                 "a stamp is some instructions"
             ),
             Err(error) => {
-                let said = error.to_string();
+                let message = error.to_string();
                 for word in [event.word(), "perf_event_open: ", "; "] {
-                    assert!(said.contains(word), "no {word:?} in {said}");
+                    assert!(message.contains(word), "no {word:?} in {message}");
                 }
-                skip(&format!("stamps that count {event}: {said}"));
+                skip(&format!("stamps that count {event}: {message}"));
             }
         }
     }
-    assert!("dirhams".parse::<Event>().is_err_and(|said| said.contains("task-clock")));
+    assert!("dirhams".parse::<PerfEvent>().is_err_and(|message| message.contains("task-clock")));
 }

@@ -1,5 +1,5 @@
-//! Several nodes on one of DPDK's devices, each on a queue and a thread of its own, and one address
-//! for all.
+//! Several nodes share one of DPDK's devices and one address, each with a queue and a thread of its
+//! own.
 #![cfg(feature = "dpdk")]
 
 mod common;
@@ -12,38 +12,38 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::network::{alone, cable};
+use common::network::{cable, enter_namespace};
 use common::{PATIENCE, at, echo, frame, send, take, until};
-use sprat_net::bypass::{Address, BypassDriver, Share, shares};
+use sprat_net::bypass::{Address, BypassDriver, DeviceShare, shares};
 use sprat_net::{
     AnyDriver, Bypass, Driver, Figure, Idle, Locator, Mode, Nanos, Policy, Sources, Transmit, Waker,
 };
 
 const NODES: usize = 3;
 
-/// Where the first node is; the others have the ports behind it.
+/// The first node's address; the others have the following ports.
 const FIRST: &str = "10.9.0.2:100";
 const CLIENT: &str = "10.9.0.1:7";
 
-/// What has not come back by then was lost, most likely.
+/// A frame that is not back after this time was probably lost.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// One test at a time: DPDK is one for the process.
+/// One test at a time, because a process has only one DPDK.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// What a node is told.
+/// Commands to a node.
 #[derive(Default)]
 struct Orders {
-    /// Leaves what comes where it is.
+    /// Stops reading frames.
     stall: AtomicBool,
     end: AtomicBool,
 }
 
-/// A node that sends back all that comes, and sleeps when nothing does: no clock wakes it.
+/// Runs a node that echoes all frames and sleeps when there are none: no timer wakes it.
 fn serve(
     device: &str,
     number: usize,
-    share: Share,
+    share: DeviceShare,
     orders: &Orders,
     open: &Sender<Waker>,
 ) -> BTreeMap<String, u64> {
@@ -78,7 +78,7 @@ fn serve(
     figures.into_iter().map(|Figure { name, value }| (name.into_owned(), value)).collect()
 }
 
-/// Sends each node some frames, and has all of them back.
+/// Sends some frames to each node, and waits for all of them to return.
 fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
     for number in nodes {
         let to =
@@ -109,8 +109,8 @@ fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
     }
 }
 
-/// Has a node answer something that it was not asked before: whatever else it answers has come by
-/// then, or never will.
+/// Exchanges a new frame with a node: replies to earlier frames have arrived by then, or never
+/// will.
 fn settle(client: &mut BypassDriver, to: SocketAddr) {
     const LEN: usize = 48;
     let begun = Instant::now();
@@ -128,11 +128,11 @@ fn settle(client: &mut BypassDriver, to: SocketAddr) {
     }
 }
 
-/// The client's side of it all.
-fn use_them(client: &mut BypassDriver) {
+/// The client's side of the test.
+fn talk_to_all(client: &mut BypassDriver) {
     talk(client, 0..NODES);
 
-    // One answers for the address.
+    // Only one node answers pings to the address.
     let mut answered = Vec::new();
     for number in 0..20 {
         assert!(client.ping(at(FIRST).ip(), number, 64));
@@ -142,12 +142,12 @@ fn use_them(client: &mut BypassDriver) {
             answered.contains(&number)
         });
     }
-    talk(client, 0..1); // whatever else was answered has come by now
+    talk(client, 0..1); // all other replies have arrived by now
     answered.extend(std::iter::from_fn(|| client.take_pong()));
     assert_eq!(answered, (0..20).collect::<Vec<_>>(), "each ping is answered once");
 }
 
-/// One that takes nothing stops nobody, nor does one that has ended.
+/// Neither a node that reads nothing nor one that has exited stops the others.
 fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[Waker]) {
     let last = NODES - 1;
     let to = SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(last).expect("few"));
@@ -174,17 +174,17 @@ fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[W
     talk(client, 0..last);
 }
 
-/// Has the first node answer something: what was sent before has been taken in by then.
+/// Exchanges a frame with the first node, which has read all earlier frames by then.
 fn talk_briefly(client: &mut BypassDriver) {
     send(client.tx(), at(FIRST), &frame(1, 100));
     client.tx().flush();
     until("the first node answers", || take(client).iter().any(|(from, _)| *from == at(FIRST)));
 }
 
-/// `one_queue`: all that comes is in the first node's queue, rather than anywhere.
+/// `one_queue`: all frames arrive in the first node's queue, not in any queue.
 fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
     let orders: Vec<Orders> = (0..NODES).map(|_| Orders::default()).collect();
-    let told = thread::scope(|scope| {
+    let figures_of_nodes = thread::scope(|scope| {
         let mut wakers = Vec::new();
         let mut threads = Vec::new();
         for (number, share) in shares(NODES).expect("bells").into_iter().enumerate() {
@@ -198,7 +198,7 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
             let mut client =
                 BypassDriver::open(&bypass, Address::Own(at(CLIENT))).expect("it opens");
             settle(&mut client, at(FIRST));
-            use_them(&mut client);
+            talk_to_all(&mut client);
             if one_queue {
                 do_without_the_last(&mut client, &orders, &wakers);
             }
@@ -209,25 +209,30 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
             orders.end.store(true, Ordering::SeqCst);
             waker.ring();
         }
-        let told: Vec<_> =
+        let figures_of_nodes: Vec<_> =
             threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
         if let Err(panic) = ran {
             std::panic::resume_unwind(panic);
         }
-        told
+        figures_of_nodes
     });
-    let sum = |name: &str| told.iter().map(|told| told[name]).sum::<u64>();
-    assert!(sum("network_handed_over_total") > 0, "no device here steers by rules: {told:?}");
+    let sum = |name: &str| figures_of_nodes.iter().map(|figures| figures[name]).sum::<u64>();
     assert!(
-        !one_queue || told[NODES - 1]["network_handed_over_lost_total"] > 0,
-        "what nobody took is counted: {told:?}"
+        sum("network_handed_over_total") > 0,
+        "no device here steers by rules: {figures_of_nodes:?}"
+    );
+    assert!(
+        !one_queue || figures_of_nodes[NODES - 1]["network_handed_over_lost_total"] > 0,
+        "what nobody took is counted: {figures_of_nodes:?}"
     );
     assert!(
         one_queue || sum("frames_in_use") == 0,
-        "all frames are back, wherever they have been: {told:?}"
+        "all frames are back, wherever they have been: {figures_of_nodes:?}"
     );
-    let steers =
-        told[0].iter().find(|(name, _)| name.starts_with("device_steers{")).expect("it is told");
+    let steers = figures_of_nodes[0]
+        .iter()
+        .find(|(name, _)| name.starts_with("device_steers{"))
+        .expect("it is told");
     assert_eq!(*steers.1, 0, "nor says so");
 }
 
@@ -243,9 +248,9 @@ fn over_a_paravirtual_device() {
 #[test]
 fn over_packet_sockets() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Err(why) = alone().and_then(|()| cable("s0", "c0")) {
+    if let Err(why) = enter_namespace().and_then(|()| cable("s0", "c0")) {
         return sprat_testing::skip(&format!("nodes that share an interface: {why}"));
     }
-    // The kernel spreads what comes over the queues, by a hash.
+    // The kernel spreads frames over the queues by a hash.
     nodes_share("net_af_packet0,iface=s0", "net_af_packet1,iface=c0", false);
 }

@@ -10,28 +10,27 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::network::{alone, cable};
+use common::network::{cable, enter_namespace};
 use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_net::{Bypass, Driver, Idle, Mode, Nanos, Policy, Sources, Transmit};
 
-/// How often each of the two sleeps, at least. Frames go there and back for as long as that takes:
-/// one that comes while a node looks for the last time wakes nobody, and how many do is up to the
-/// machine.
+/// How often each node sleeps, at least. Frames go back and forth for as long as that takes: one
+/// that arrives during a node's last poll wakes no node, and how many do is up to the machine.
 const SLEEPS: u32 = 1500;
 
-/// How long a node is left alone, and how often it may look round meanwhile: one that napped as
-/// nodes with devices that cannot wake them do would look a thousand times.
+/// How long a node is left enter_namespace, and how many iterations it may run in that time: one
+/// that took the naps of nodes with devices that cannot wake them would run a thousand.
 const ALONE: Duration = Duration::from_secs(1);
-const TURNS: u32 = 100;
+const ITERATIONS: u32 = 100;
 
 const SERVER: &str = "10.9.0.2:7";
 const CLIENT: &str = "10.9.0.1:7";
 
-/// One test at a time: DPDK is one for the process.
+/// One test at a time, because a process has only one DPDK.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A driver on a device, and its waiting.
+/// A driver on a device, with the state of its waiting.
 struct Node {
     driver: BypassDriver,
     idle: Idle,
@@ -52,7 +51,7 @@ impl Node {
         Nanos(0) + self.start.elapsed()
     }
 
-    /// Rests as a node does that has nothing to do.
+    /// Rests like a node that has nothing to do.
     fn rest(&mut self, longest: Duration) {
         let now = self.now();
         let Self { driver, idle, .. } = self;
@@ -64,7 +63,7 @@ impl Node {
         idle.rest(now, until).expect("polls");
     }
 
-    /// The same, but once the device has a bell nothing else ends the sleep: a frame that does not
+    /// Rests so that once the device has a bell nothing else ends the sleep: a frame that does not
     /// ring is never seen.
     fn rest_on_the_bell(&mut self) {
         let now = self.now();
@@ -82,8 +81,8 @@ impl Node {
         idle.rest(now, until).expect("polls");
     }
 
-    /// Works until `work` says that it is done, asleep whenever there is nothing to do.
-    /// It is told how often the node has slept.
+    /// Calls `work` with the number of sleeps so far until it returns false, and sleeps whenever
+    /// there is nothing to do.
     fn work(&mut self, mut work: impl FnMut(&mut BypassDriver, u32) -> bool) {
         let start = Instant::now();
         while work(&mut self.driver, self.sleeps.get()) {
@@ -92,29 +91,29 @@ impl Node {
         }
     }
 
-    /// How often it looks round when nothing happens.
-    fn turns_alone(&mut self) -> u32 {
-        let (start, mut turns) = (Instant::now(), 0);
+    /// Counts the iterations when nothing happens.
+    fn iterations_alone(&mut self) -> u32 {
+        let (start, mut iterations) = (Instant::now(), 0);
         while start.elapsed() < ALONE {
             take(&mut self.driver);
             self.rest(ALONE);
-            turns += 1;
+            iterations += 1;
         }
-        turns
+        iterations
     }
 }
 
-/// Two nodes that sleep whenever they can wake one another thousands of times, and hardly stir when
+/// Two nodes that sleep whenever they can wake each other thousands of times, and hardly run when
 /// nothing happens.
-fn whoever_sleeps_is_woken(servers: &str, clients: &str) {
+fn sleepers_are_woken(servers: &str, clients: &str) {
     let to = at(SERVER);
     let (open, opened) = channel();
     let (end, ended) = channel();
     // Whether the server has slept enough, and which frame is the last.
     let (rested, last) = (&AtomicBool::new(false), &AtomicU64::new(u64::MAX));
     let check = |node: &mut Node| {
-        let turns = node.turns_alone();
-        assert!(turns <= TURNS, "{turns} turns with nothing to do");
+        let iterations = node.iterations_alone();
+        assert!(iterations <= ITERATIONS, "{iterations} turns with nothing to do");
     };
     // A driver lives on the thread that opened it.
     std::thread::scope(|scope| {
@@ -125,9 +124,9 @@ fn whoever_sleeps_is_woken(servers: &str, clients: &str) {
             server.work(|driver, sleeps| {
                 rested.store(sleeps >= SLEEPS, Ordering::Release);
                 loop {
-                    let came = echo(driver) as u64;
-                    seen += came;
-                    if came == 0 {
+                    let frames = echo(driver) as u64;
+                    seen += frames;
+                    if frames == 0 {
                         return seen < last.load(Ordering::Acquire);
                     }
                 }
@@ -141,8 +140,8 @@ fn whoever_sleeps_is_woken(servers: &str, clients: &str) {
             let (mut sent, mut back) = (0, 0);
             client.work(|driver, sleeps| {
                 loop {
-                    let came = take(driver);
-                    back += came.len() as u64;
+                    let frames = take(driver);
+                    back += frames.len() as u64;
                     if back == last.load(Ordering::Acquire) {
                         return false;
                     }
@@ -153,7 +152,7 @@ fn whoever_sleeps_is_woken(servers: &str, clients: &str) {
                         }
                         send(driver.tx(), to, &frame(sent, 100));
                         driver.tx().flush();
-                    } else if came.is_empty() {
+                    } else if frames.is_empty() {
                         return true;
                     }
                 }
@@ -169,20 +168,20 @@ fn over_a_paravirtual_device() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("vhost.sock").display().to_string();
-    whoever_sleeps_is_woken(
+    sleepers_are_woken(
         &format!("net_vhost0,iface={socket}"),
         &format!("net_virtio_user0,path={socket}"),
     );
 }
 
-/// Over a cable of the test's own.
+/// Runs the test over a virtual cable.
 fn over_a_cable(kind: &str) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    match alone().and_then(|()| cable("s0", "c0")) {
+    match enter_namespace().and_then(|()| cable("s0", "c0")) {
         Ok(()) => {}
         Err(why) => return sprat_testing::skip(&format!("sleeping over {kind}: {why}")),
     };
-    whoever_sleeps_is_woken(&format!("net_{kind}0,iface=s0"), &format!("net_{kind}1,iface=c0"));
+    sleepers_are_woken(&format!("net_{kind}0,iface=s0"), &format!("net_{kind}1,iface=c0"));
 }
 
 #[test]
@@ -195,8 +194,8 @@ fn over_xdp_sockets() {
     over_a_cable("af_xdp");
 }
 
-/// A frame that comes when the node has looked for the last time, and has not fallen asleep yet,
-/// rings no bell: nobody has asked for that so far.
+/// A frame that arrives after the last poll and before the node sleeps rings no bell, since the
+/// bell is not armed yet.
 #[test]
 fn a_frame_that_comes_just_before_the_sleep_ends_it() {
     const TIMES: u64 = 1000;

@@ -1,4 +1,4 @@
-//! The host on Ethernet, against another of its kind and against frames of all sorts.
+//! Tests the host on Ethernet against another host and against frames of all kinds.
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and sums here are small")]
 
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sprat_net::ether::{
-    Checksums, Heard, Host, LinkSettings, MAX_HEADERS, Settings, Unroutable, group_mac, port_of,
+    Checksums, EtherHost, FrameEvent, HostSettings, LinkSettings, MAX_HEADERS, Unroutable,
+    group_mac, port_of,
 };
 use sprat_net::{Counters, Mac, Nanos};
 
@@ -17,8 +18,8 @@ fn mac(number: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, number])
 }
 
-fn settings(address: &str) -> Settings {
-    Settings {
+fn settings(address: &str) -> HostSettings {
+    HostSettings {
         address: address.parse().expect("an address"),
         prefix: 0,
         gateway: None,
@@ -31,18 +32,18 @@ fn link(number: u8) -> LinkSettings {
     LinkSettings { mac: mac(number), checksums: Checksums::Software }
 }
 
-/// A host and what it has counted.
+/// A host and its counters.
 struct Node {
-    host: Host,
+    host: EtherHost,
     counters: Counters,
 }
 
 impl Node {
-    fn new(settings: Settings, number: u8) -> Self {
-        Self { host: Host::new(settings, &[link(number)]), counters: Counters::default() }
+    fn new(settings: HostSettings, number: u8) -> Self {
+        Self { host: EtherHost::new(settings, &[link(number)]), counters: Counters::default() }
     }
 
-    fn read(&mut self, frame: &[u8]) -> Heard {
+    fn read(&mut self, frame: &[u8]) -> FrameEvent {
         self.host.read(0, frame, false, &mut self.counters)
     }
 
@@ -60,18 +61,18 @@ impl Node {
     }
 }
 
-/// Has `a` learn where `b` is, by question and answer.
+/// Lets `a` resolve `b` by a solicitation and its reply.
 fn introduce(a: &mut Node, b: &mut Node) {
     let peer = b.address();
-    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
-    let question = a.host.question(peer.ip(), 0).to_vec();
-    assert_eq!(b.read(&question), Heard::Question);
+    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Resolving(true)));
+    let solicitation = a.host.solicitation(peer.ip(), 0).to_vec();
+    assert_eq!(b.read(&solicitation), FrameEvent::Request);
     let answer = b.host.reply().to_vec();
-    assert_eq!(a.read(&answer), Heard::Nothing);
+    assert_eq!(a.read(&answer), FrameEvent::Nothing);
     assert!(a.host.is_settled());
 }
 
-fn pair(first: Settings, second: Settings) -> (Node, Node) {
+fn pair(first: HostSettings, second: HostSettings) -> (Node, Node) {
     let (mut a, mut b) = (Node::new(first, 1), Node::new(second, 2));
     introduce(&mut a, &mut b);
     (a, b)
@@ -84,20 +85,22 @@ const PAIRS: [[&str; 2]; 2] =
 fn datagrams_of_all_sizes_arrive_and_are_answered() {
     for [first, second] in PAIRS {
         for vlan in [None, Some(77)] {
-            let (mut a, mut b) =
-                pair(Settings { vlan, ..settings(first) }, Settings { vlan, ..settings(second) });
+            let (mut a, mut b) = pair(
+                HostSettings { vlan, ..settings(first) },
+                HostSettings { vlan, ..settings(second) },
+            );
             let most = a.host.mtu(b.address().ip());
             for len in [1, 2, 3, 63, 100, most - 1, most] {
                 let payload: Vec<u8> = (0..len).map(|at| (at * 7 % 251) as u8).collect();
                 let frame = a.frame(b.address(), &payload);
                 assert!(frame.len() - len <= MAX_HEADERS);
-                let Heard::Datagram { from, payload: range } = b.read(&frame) else {
+                let FrameEvent::Datagram { from, payload: range } = b.read(&frame) else {
                     panic!("{first} {len}")
                 };
                 assert_eq!((from, &frame[range]), (a.address(), &payload[..]));
-                // Whoever was written to need not ask where the answer goes.
+                // A host that has received a datagram need not resolve its sender.
                 let frame = b.frame(a.address(), &payload);
-                let Heard::Datagram { from, payload: range } = a.read(&frame) else {
+                let FrameEvent::Datagram { from, payload: range } = a.read(&frame) else {
                     panic!("{first} {len}")
                 };
                 assert_eq!((from, &frame[range]), (b.address(), &payload[..]));
@@ -111,21 +114,20 @@ fn datagrams_of_all_sizes_arrive_and_are_answered() {
 fn the_port_a_frame_is_for_is_seen_at_a_glance() {
     for [first, second] in PAIRS {
         for vlan in [None, Some(7)] {
-            let tagged = |address| Settings { vlan, ..settings(address) };
+            let tagged = |address| HostSettings { vlan, ..settings(address) };
             let (mut a, mut b) = pair(tagged(first), tagged(second));
             let frame = a.frame(b.address(), b"datagram");
             assert_eq!(port_of(&frame), Some(7001));
             let end = frame.len() - b"datagram".len();
             for len in 0..frame.len() {
-                // What stands behind the ports is not looked at; without them there is nothing to
-                // see.
+                // Nothing after the ports is read; without them there is no port.
                 assert_eq!(port_of(&frame[..len]), (len + 4 >= end).then_some(7001), "{len} bytes");
             }
-            assert_eq!(port_of(a.host.question(b.address().ip(), 0)), None);
+            assert_eq!(port_of(a.host.solicitation(b.address().ip(), 0)), None);
             let (_, echo) = a.host.echo(b.address().ip(), 1, 64, Nanos(0)).expect("a known peer");
             assert_eq!(port_of(echo), None);
-            let heard = b.read(&frame);
-            assert!(matches!(heard, Heard::Datagram { .. }), "{heard:?}");
+            let event = b.read(&frame);
+            assert!(matches!(event, FrameEvent::Datagram { .. }), "{event:?}");
         }
     }
 }
@@ -135,15 +137,15 @@ fn what_is_for_others_is_passed_over() {
     let (mut a, mut b) = pair(settings("10.0.0.1:7"), settings("10.0.0.2:8"));
     let frame = a.frame(b.address(), b"for b");
     let mut other = Node::new(settings("10.0.0.3:8"), 3);
-    assert_eq!(other.read(&frame), Heard::Nothing);
+    assert_eq!(other.read(&frame), FrameEvent::Nothing);
     assert_eq!(other.counters.foreign, 1, "another station");
     let mut port = Node::new(settings("10.0.0.2:9"), 2);
-    assert_eq!(port.read(&frame), Heard::Nothing, "another port");
-    let mut tagged = Node::new(Settings { vlan: Some(5), ..settings("10.0.0.2:8") }, 2);
-    assert_eq!(tagged.read(&frame), Heard::Nothing, "another network");
-    let question = a.host.question("10.0.0.9".parse().expect("an address"), 0).to_vec();
-    assert_eq!(b.read(&question), Heard::Nothing, "somebody else is asked for");
-    assert!(matches!(b.read(&frame), Heard::Datagram { .. }));
+    assert_eq!(port.read(&frame), FrameEvent::Nothing, "another port");
+    let mut tagged = Node::new(HostSettings { vlan: Some(5), ..settings("10.0.0.2:8") }, 2);
+    assert_eq!(tagged.read(&frame), FrameEvent::Nothing, "another network");
+    let solicitation = a.host.solicitation("10.0.0.9".parse().expect("an address"), 0).to_vec();
+    assert_eq!(b.read(&solicitation), FrameEvent::Nothing, "somebody else is asked for");
+    assert!(matches!(b.read(&frame), FrameEvent::Datagram { .. }));
 }
 
 #[test]
@@ -155,9 +157,9 @@ fn a_flipped_bit_is_never_taken_for_the_truth() {
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            if let Heard::Datagram { from, payload: range } = b.read(&damaged) {
-                // The sender's hardware address is the one thing no checksum covers, and traffic
-                // class, hop count and flow label in IPv6's header.
+            if let FrameEvent::Datagram { from, payload: range } = b.read(&damaged) {
+                // No checksum covers the sender's hardware address, nor traffic class, hop limit
+                // and flow label in IPv6's header.
                 assert_eq!(
                     (from, &damaged[range]),
                     (a.address(), &payload[..]),
@@ -181,12 +183,12 @@ fn echoes_are_answered_and_their_answers_known() {
             let (_, frame) =
                 a.host.echo(b.address().ip(), 0xdead_beef, len, Nanos(0)).expect("a known peer");
             let frame = frame.to_vec();
-            assert_eq!(b.read(&frame), Heard::Question);
+            assert_eq!(b.read(&frame), FrameEvent::Request);
             let answer = b.host.reply().to_vec();
             assert_eq!(answer.len(), frame.len());
             assert_eq!(
                 a.read(&answer),
-                Heard::Pong { from: b.address().ip(), number: 0xdead_beef }
+                FrameEvent::EchoReply { from: b.address().ip(), number: 0xdead_beef }
             );
         }
     }
@@ -196,45 +198,45 @@ fn echoes_are_answered_and_their_answers_known() {
 fn a_silent_neighbour_is_asked_for_again_and_then_no_more() {
     let mut a = Node::new(settings("10.0.0.1:7"), 1);
     let peer: SocketAddr = "10.0.0.2:8".parse().expect("an address");
-    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Resolving(true)));
     assert_eq!(
         a.host.route(peer, || Nanos(0)).map(drop),
-        Err(Unroutable::Asking(false)),
+        Err(Unroutable::Resolving(false)),
         "once is enough"
     );
-    let mut asked = Vec::new();
+    let mut solicited = Vec::new();
     for millis in 0..5000 {
         while let Some(ip) = a.host.take_due(Nanos(0) + Duration::from_millis(millis)) {
             assert_eq!(ip, peer.ip());
-            asked.push(millis);
+            solicited.push(millis);
         }
     }
-    assert_eq!(asked, [5, 25, 125, 525], "waits grow");
-    // Whoever wants it then has it asked for again.
-    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+    assert_eq!(solicited, [5, 25, 125, 525], "waits grow");
+    // A later frame starts the resolution again.
+    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Resolving(true)));
 }
 
 #[test]
 fn what_is_far_goes_to_the_gateway() {
     let gateway: IpAddr = "10.0.0.254".parse().expect("an address");
     let mut a =
-        Node::new(Settings { prefix: 24, gateway: Some(gateway), ..settings("10.0.0.1:7") }, 1);
+        Node::new(HostSettings { prefix: 24, gateway: Some(gateway), ..settings("10.0.0.1:7") }, 1);
     let mut router = Node::new(settings("10.0.0.254:1"), 9);
     introduce(&mut a, &mut router);
     let far: SocketAddr = "192.0.2.7:8".parse().expect("an address");
     let frame = a.frame(far, b"far away");
     assert_eq!(frame[..6], mac(9).0, "to the router's hardware address");
     let mut there = Node::new(settings("192.0.2.7:8"), 9);
-    assert!(matches!(there.read(&frame), Heard::Datagram { .. }), "for the one far away");
-    // What comes back through the gateway teaches nothing about the neighbourhood.
+    assert!(matches!(there.read(&frame), FrameEvent::Datagram { .. }), "for the one far away");
+    // Datagrams through the gateway teach nothing about neighbours.
     let mut there = Node::new(settings("192.0.2.7:8"), 9);
     introduce(&mut there, &mut Node::new(settings("10.0.0.1:7"), 1));
     let answer = there.frame(a.address(), b"back");
-    assert!(matches!(a.read(&answer), Heard::Datagram { from, .. } if from == far));
+    assert!(matches!(a.read(&answer), FrameEvent::Datagram { from, .. } if from == far));
     assert_eq!(a.frame(far, b"again")[..6], mac(9).0);
     let near: SocketAddr = "10.0.0.77:8".parse().expect("an address");
     assert!(
-        matches!(a.host.route(near, || Nanos(0)), Err(Unroutable::Asking(true))),
+        matches!(a.host.route(near, || Nanos(0)), Err(Unroutable::Resolving(true))),
         "a neighbour of its own"
     );
 }
@@ -254,15 +256,15 @@ fn a_neighbour_that_moves_is_followed() {
     let mut moved = Node::new(settings("10.0.0.2:8"), 5);
     introduce(&mut moved, &mut a);
     assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
-    // And by its datagrams alone.
+    // Its datagrams alone suffice, too.
     introduce(&mut b, &mut a);
     let frame = b.frame(a.address(), b"here");
-    assert!(matches!(a.read(&frame), Heard::Datagram { .. }));
+    assert!(matches!(a.read(&frame), FrameEvent::Datagram { .. }));
     assert_eq!(a.frame(b.address(), b"x")[..6], mac(2).0);
 }
 
 #[test]
-fn whoever_takes_over_an_address_says_so() {
+fn a_host_that_takes_over_an_address_announces_it() {
     for [first, second] in PAIRS {
         let (mut a, b) = pair(settings(first), settings(second));
         let mut heir = Node::new(settings(second), 5);
@@ -277,33 +279,38 @@ fn whoever_takes_over_an_address_says_so() {
                 "an advertisement that nobody asked for, and that counts"
             );
         }
-        assert_eq!(a.read(&announcement), Heard::Nothing, "no answer is wanted");
+        assert_eq!(a.read(&announcement), FrameEvent::Nothing, "no answer is wanted");
         assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
         let mut stranger = Node::new(settings(first), 6);
-        assert_eq!(stranger.read(&announcement), Heard::Nothing);
+        assert_eq!(stranger.read(&announcement), FrameEvent::Nothing);
         assert_eq!(
             stranger.host.route(b.address(), || Nanos(0)).map(drop),
-            Err(Unroutable::Asking(true))
+            Err(Unroutable::Resolving(true))
         );
-        // A link that was down may lead to somebody else now.
+        // A link that was down may lead to another network now.
         assert!(!a.host.set_link(0, false) && a.host.set_link(0, true));
-        assert_eq!(a.host.route(b.address(), || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+        assert_eq!(
+            a.host.route(b.address(), || Nanos(0)).map(drop),
+            Err(Unroutable::Resolving(true))
+        );
     }
 }
 
 #[test]
 fn two_links_share_peers_and_stand_in_for_one_another() {
-    let mut a = Host::new(settings("10.0.0.1:7"), &[link(1), link(11)]);
+    let mut a = EtherHost::new(settings("10.0.0.1:7"), &[link(1), link(11)]);
     let mut counters = Counters::default();
     let mut used = [0; 2];
     let peers: Vec<SocketAddr> =
         (2..34).map(|last| format!("10.0.0.{last}:8").parse().expect("an address")).collect();
     for &peer in &peers {
-        let mut b =
-            Host::new(Settings { address: peer, ..settings("10.0.0.2:8") }, &[link(50), link(51)]);
+        let mut b = EtherHost::new(
+            HostSettings { address: peer, ..settings("10.0.0.2:8") },
+            &[link(50), link(51)],
+        );
         for at in 0..2 {
-            let question = b.question(a.address().ip(), at).to_vec();
-            assert_eq!(a.read(at, &question, false, &mut counters), Heard::Question);
+            let solicitation = b.solicitation(a.address().ip(), at).to_vec();
+            assert_eq!(a.read(at, &solicitation, false, &mut counters), FrameEvent::Request);
         }
         used[a.route(peer, || Nanos(0)).expect("known").link()] += 1;
     }
@@ -314,9 +321,9 @@ fn two_links_share_peers_and_stand_in_for_one_another() {
     assert!(a.route(peers[0], || Nanos(0)).is_ok(), "a link that is down is better than none");
 }
 
-/// Two hosts with two cables between them, each way of which may swallow what it is to carry.
+/// Two hosts with two cables between them, each direction of which may lose everything.
 struct Cables {
-    hosts: [Host; 2],
+    hosts: [EtherHost; 2],
     counters: Counters,
     /// By sender and link.
     broken: [[bool; 2]; 2],
@@ -326,7 +333,7 @@ struct Cables {
 impl Cables {
     fn new(pair: [&str; 2]) -> Self {
         let host = |at: usize| {
-            Host::new(settings(pair[at]), &[link(10 * at as u8), link(10 * at as u8 + 1)])
+            EtherHost::new(settings(pair[at]), &[link(10 * at as u8), link(10 * at as u8 + 1)])
         };
         let hosts = [host(0), host(1)];
         let mut cables =
@@ -334,8 +341,8 @@ impl Cables {
         for from in 0..2 {
             for at in 0..2 {
                 let other = cables.hosts[1 - from].address().ip();
-                let question = cables.hosts[from].question(other, at).to_vec();
-                cables.carry(from, at, &question);
+                let solicitation = cables.hosts[from].solicitation(other, at).to_vec();
+                cables.carry(from, at, &solicitation);
             }
         }
         cables
@@ -346,16 +353,16 @@ impl Cables {
             return false;
         }
         match self.hosts[1 - from].read(at, frame, false, &mut self.counters) {
-            Heard::Question => {
+            FrameEvent::Request => {
                 let answer = self.hosts[1 - from].reply().to_vec();
                 self.carry(1 - from, at, &answer);
                 false
             }
-            heard => matches!(heard, Heard::Datagram { .. }),
+            event => matches!(event, FrameEvent::Datagram { .. }),
         }
     }
 
-    /// Sends a datagram; the link it went over, and whether it arrived.
+    /// Sends a datagram; returns the link it took, and whether it arrived.
     fn send(&mut self, from: usize, len: usize) -> (usize, bool) {
         let peer = self.hosts[1 - from].address();
         let route = self.hosts[from].route_of(peer, len, || Nanos(0)).expect("known");
@@ -364,7 +371,7 @@ impl Cables {
         (at, self.carry(from, at, &frame))
     }
 
-    /// A millisecond goes by.
+    /// Advances time by a millisecond.
     fn tick(&mut self) {
         self.now = self.now + Duration::from_millis(1);
         for from in 0..2 {
@@ -397,7 +404,7 @@ fn a_link_that_swallows_frames_in_silence_is_left_within_100_ms_and_taken_up_aga
         for directions in [&[0][..], &[1], &[0, 1]] {
             let mut cables = Cables::new(pair);
             let own = cables.send(0, 100).0;
-            // Question and answer, as calls do.
+            // A request and its reply, as calls do.
             let call = |cables: &mut Cables| cables.send(0, 100).1 && cables.send(1, 100).1;
             for _ in 0..300 {
                 assert!(call(&mut cables));
@@ -413,7 +420,7 @@ fn a_link_that_swallows_frames_in_silence_is_left_within_100_ms_and_taken_up_aga
                     cables.tick();
                 }
                 assert!(lost < 100, "{lost} ms with link {at} broken from {directions:?}");
-                assert!(lost == 0 || cables.hosts.iter().any(Host::is_watching));
+                assert!(lost == 0 || cables.hosts.iter().any(EtherHost::is_watching));
                 cables.broken = [[false; 2]; 2];
                 (0..600).for_each(|_| {
                     assert!(call(&mut cables));
@@ -428,7 +435,7 @@ fn a_link_that_swallows_frames_in_silence_is_left_within_100_ms_and_taken_up_aga
 }
 
 #[test]
-fn whoever_does_not_answer_over_any_link_keeps_the_last() {
+fn a_peer_silent_on_all_links_keeps_the_last() {
     let mut cables = Cables::new(PAIRS[0]);
     cables.broken = [[true; 2]; 2];
     for _ in 0..3000 {
@@ -444,11 +451,12 @@ fn whoever_does_not_answer_over_any_link_keeps_the_last() {
 
 #[test]
 fn a_narrow_path_is_believed_within_reason() {
-    let (mut a, b) = pair(Settings { mtu: 9000, ..settings("10.0.0.1:7") }, settings("10.0.0.2:8"));
+    let (mut a, b) =
+        pair(HostSettings { mtu: 9000, ..settings("10.0.0.1:7") }, settings("10.0.0.2:8"));
     let peer = b.address().ip();
     let full = a.host.mtu(peer);
     assert_eq!(full, 9000 - 28);
-    // A router's complaint about a packet of ours: ICMP 3/4, quoting its header.
+    // A router's ICMP 3/4 about a packet of ours, with its header quoted.
     let complain = |a: &mut Node, mtu: u16, quoted_source: [u8; 4]| {
         let mut icmp = vec![3, 4, 0, 0, 0, 0];
         icmp.extend_from_slice(&mtu.to_be_bytes());
@@ -486,7 +494,7 @@ fn a_narrow_path_is_believed_within_reason() {
         frame.extend_from_slice(&[8, 0]);
         frame.extend_from_slice(&ip);
         frame.extend_from_slice(&icmp);
-        assert_eq!(a.read(&frame), Heard::Nothing);
+        assert_eq!(a.read(&frame), FrameEvent::Nothing);
     };
     complain(&mut a, 100, [10, 0, 0, 1]);
     assert_eq!(a.host.mtu(peer), full, "no path is so narrow");
@@ -497,7 +505,7 @@ fn a_narrow_path_is_believed_within_reason() {
     assert_eq!(a.counters.corrupt + a.counters.malformed, 0);
 }
 
-/// RFC 1071, as slowly as it can be done.
+/// The checksum of RFC 1071 in its simplest form.
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let words =
         bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
@@ -524,26 +532,32 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_do_harm(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8), head in 0..3usize) {
+    fn no_bytes_do_harm(
+        frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8),
+        head in 0..3usize,
+    ) {
         let (mut a, _) = pair(settings("10.0.0.1:7"), settings("10.0.0.2:8"));
         for rest in frames {
             let mut frame = mac(1).0.to_vec();
             frame.extend_from_slice(&[2, 0, 0, 0, 0, 9]);
             frame.extend_from_slice([&[8, 0][..], &[8, 6], &[0x86, 0xdd]][head]);
             frame.extend_from_slice(&rest);
-            if let Heard::Datagram { payload, .. } = a.read(&frame) {
+            if let FrameEvent::Datagram { payload, .. } = a.read(&frame) {
                 prop_assert!(payload.end <= frame.len());
             }
         }
     }
 
     #[test]
-    fn no_mutation_does_harm(edits in prop::collection::vec((0..200usize, any::<u8>()), 1..6), cut in 0..200usize) {
+    fn no_mutation_does_harm(
+        edits in prop::collection::vec((0..200usize, any::<u8>()), 1..6),
+        cut in 0..200usize,
+    ) {
         for [first, second] in PAIRS {
             let (mut a, mut b) = pair(settings(first), settings(second));
             let echo = a.host.echo(b.address().ip(), 1, 60, Nanos(0)).expect("known").1.to_vec();
-            let question = a.host.question(b.address().ip(), 0).to_vec();
-            for mut frame in [a.frame(b.address(), &[7; 100]), echo, question] {
+            let solicitation = a.host.solicitation(b.address().ip(), 0).to_vec();
+            for mut frame in [a.frame(b.address(), &[7; 100]), echo, solicitation] {
                 for &(at, value) in &edits {
                     if let Some(byte) = frame.get_mut(at) {
                         *byte = value;
@@ -558,16 +572,16 @@ proptest! {
 
 #[test]
 fn a_host_of_ipv6_is_looked_for_in_its_group() {
-    // The example of RFC 4291, 2.7.1, with the hardware address that RFC 2464, 7 makes of it.
+    // The example of RFC 4291, 2.7.1, with the hardware address derived from it by RFC 2464, 7.
     let host: IpAddr = "4037::1:800:200e:8c6c".parse().expect("an address");
     assert_eq!(group_mac(host), Some(Mac([0x33, 0x33, 0xff, 0x0e, 0x8c, 0x6c])));
     assert_eq!(group_mac("10.0.0.1".parse().expect("an address")), None);
 
-    // That is where a neighbour's question goes.
-    let mut asking = Node::new(settings("[fd00::1]:7"), 1);
-    let question = asking.host.question("fd00::2".parse().expect("an address"), 0);
+    // A neighbour's solicitation goes to that group.
+    let mut soliciting = Node::new(settings("[fd00::1]:7"), 1);
+    let solicitation = soliciting.host.solicitation("fd00::2".parse().expect("an address"), 0);
     assert_eq!(
-        Some(Mac(question[..6].try_into().expect("six"))),
+        Some(Mac(solicitation[..6].try_into().expect("six"))),
         group_mac("fd00::2".parse().expect("an address"))
     );
 }

@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use sprat_net::{Decider, Driver, Idle, Mode, Nanos, Policy, Sources, Step, Transmit, Udp};
+use sprat_net::{Decider, Driver, Idle, IdleStep, Mode, Nanos, Policy, Sources, Transmit, Udp};
 
-/// A round of the loop that finds nothing.
+/// The duration of an iteration that finds nothing.
 const ROUND: Duration = Duration::from_nanos(200);
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// A node in virtual time. Sleeping takes it to the next arrival, and the wake-up to `wake` after
-/// that.
+/// A node in virtual time. A sleep advances time to the next arrival plus the wake-up time `wake`.
 struct Node {
     decider: Decider,
     now: Nanos,
@@ -32,16 +31,16 @@ impl Node {
         Self { decider, now, wake: micros(50), awake: Duration::ZERO, sleeps: 0, yields: 0 }
     }
 
-    /// Waits for work that arrives at `arrival`, then does it. Returns how late.
+    /// Waits for work that arrives at `arrival`, then does it. Returns how late it was.
     fn wait(&mut self, arrival: Nanos) -> Duration {
         while self.now < arrival {
             match self.decider.idle(self.now) {
-                Step::Sleep => {
+                IdleStep::Sleep => {
                     self.sleeps += 1;
                     self.now = arrival + self.wake;
                 }
                 step => {
-                    self.yields += u32::from(step == Step::Yield);
+                    self.yields += u32::from(step == IdleStep::Yield);
                     self.now = self.now + ROUND;
                     self.awake += ROUND;
                 }
@@ -67,7 +66,7 @@ fn under_load_an_adaptive_node_sleeps_at_most_once() {
 
 #[test]
 fn two_sleepers_wake_up_together() {
-    // The other side, too, needs a wake-up to answer: the gap is two wake-ups.
+    // The peer also needs a wake-up to answer: the gap is two wake-ups.
     let mut node = Node::new(Mode::Adaptive);
     node.wait(node.now + micros(1_000_000));
     for _ in 0..3 {
@@ -88,7 +87,7 @@ fn an_idle_node_costs_next_to_nothing() {
         // A thousand timers a second, and an arrival each tenth.
         for _ in 0..100 {
             for _ in 0..100 {
-                if node.decider.idle(node.now) != Step::Sleep {
+                if node.decider.idle(node.now) != IdleStep::Sleep {
                     node.awake += ROUND;
                 }
                 node.now = node.now + micros(1000);
@@ -131,18 +130,18 @@ fn a_node_whose_core_is_taken_sleeps_instead() {
         now = now + micros(5);
         decider.worked(now);
     }
-    assert_eq!(decider.idle(now + micros(15)), Step::Yield);
+    assert_eq!(decider.idle(now + micros(15)), IdleStep::Yield);
     // Three milliseconds later we have the core again.
     now = now + micros(3015);
     decider.idle(now);
     decider.worked(now);
-    assert_eq!(decider.idle(now + micros(1)), Step::Sleep);
-    assert_eq!(decider.idle(now + micros(90_000)), Step::Sleep, "longer, the more it cost");
+    assert_eq!(decider.idle(now + micros(1)), IdleStep::Sleep);
+    assert_eq!(decider.idle(now + micros(90_000)), IdleStep::Sleep, "longer, the more it cost");
     // After a while it tries again.
     now = now + micros(3015 * 32) + policy.robbed_for;
     decider.worked(now);
     decider.worked(now + micros(5));
-    assert_eq!(decider.idle(now + micros(20)), Step::Yield);
+    assert_eq!(decider.idle(now + micros(20)), IdleStep::Yield);
 }
 
 #[test]
@@ -153,12 +152,12 @@ fn two_peers_on_one_core_sleep_instead_of_spinning_at_each_other() {
     decider.worked(now);
     let mut yield_for = |decider: &mut Decider, taken: Duration| {
         now = now + micros(15);
-        assert_eq!(decider.idle(now), Step::Yield);
+        assert_eq!(decider.idle(now), IdleStep::Yield);
         now = now + taken;
         decider.worked(now);
         now
     };
-    // Nobody else wanted the core, or only now and then.
+    // No other thread wanted the core, or only now and then.
     for taken in [300, 300, 9000, 9000, 300, 9000].map(Duration::from_nanos) {
         let now = yield_for(&mut decider, taken);
         assert!(!decider.sleeps_at_once(now));
@@ -166,14 +165,18 @@ fn two_peers_on_one_core_sleep_instead_of_spinning_at_each_other() {
     yield_for(&mut decider, micros(9));
     let now = yield_for(&mut decider, micros(9));
     assert!(decider.sleeps_at_once(now), "three in a row");
-    assert_eq!(decider.idle(now), Step::Sleep);
+    assert_eq!(decider.idle(now), IdleStep::Sleep);
     let later = now + policy.robbed_for;
     decider.worked(later);
-    assert_eq!(decider.idle(later + micros(1)), Step::Spin, "then it tries again");
+    assert_eq!(decider.idle(later + micros(1)), IdleStep::Spin, "then it tries again");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// However work arrives, an adaptive node spins only for a bounded time after it.
     #[test]
@@ -187,7 +190,7 @@ proptest! {
     }
 }
 
-/// Real time, for the tests with threads.
+/// Real time for the tests with threads.
 fn clock() -> impl Fn() -> Nanos + Copy {
     let start = Instant::now();
     move || Nanos(1) + start.elapsed()
@@ -207,14 +210,14 @@ fn no_ring_is_lost() {
             for number in 1..=rounds {
                 posted.store(number, Ordering::SeqCst);
                 waker.ring();
-                // Every other time without waiting for it to be seen.
+                // Every other time without waiting for the node to see it.
                 while number % 2 == 0 && taken.load(Ordering::SeqCst) < number {
                     std::thread::yield_now();
                 }
             }
         }
     });
-    // Without a deadline: a lost ring would hang here, not just be slow.
+    // Without a deadline a lost ring would hang here, not only be slow.
     while taken.load(Ordering::SeqCst) < rounds {
         let seen = posted.load(Ordering::SeqCst);
         if seen > taken.swap(seen, Ordering::SeqCst) {
@@ -233,7 +236,7 @@ fn stale_rings_do_not_keep_it_awake() {
     for _ in 0..3 {
         idle.waker().ring();
     }
-    // One round for the rings, then sleep to the deadline.
+    // One iteration for the rings, then a sleep to the deadline.
     idle.rest(clock(), || (Nanos::NEVER, Sources::default())).expect("rests");
     let deadline = clock() + Duration::from_millis(30);
     let mut rounds = 0;
@@ -264,7 +267,8 @@ fn a_frame_wakes_a_sleeper() {
     });
     while driver.receive(&mut |_, _, frame| assert_eq!(frame, b"wake up")).expect("receives") == 0 {
         let now = clock();
-        // From the first round on that may sleep, so that the frame comes before, during or after.
+        // From the first iteration that may sleep, so that the frame arrives before, during or
+        // after the sleep.
         slept.store(now.0 > 1_000_000, Ordering::SeqCst);
         let patience = Duration::from_millis(if now.0 > 1_000_000 { 60_000 } else { 1 });
         let mut sources = Sources::default();

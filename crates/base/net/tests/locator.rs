@@ -1,15 +1,17 @@
-//! Locators: what is printed parses back, and what does not parse says how to mend it.
+//! Locators: the printed form parses back, and parse errors say how to correct the text.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
-use sprat_net::{AnyDriver, Bypass, Driver, Fault, Host, Locator, Locators, Mac, Role, Transport};
+use sprat_net::{
+    AnyDriver, Bypass, Driver, DriverRole, Host, Locator, LocatorFault, Locators, Mac, Transport,
+};
 
 fn parse(text: &str) -> Locator {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn complaint(text: &str) -> String {
+fn error_of(text: &str) -> String {
     text.parse::<Locator>().expect_err(text).to_string()
 }
 
@@ -48,7 +50,11 @@ fn bypasses() -> impl Strategy<Value = Bypass> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn printed_locators_parse_back(transport in transports(), host in hosts(), port: u16) {
@@ -62,7 +68,9 @@ proptest! {
     }
 
     #[test]
-    fn no_near_locator_panics(text in "(tcp|fast\\+udp|fast\\+dpdk):(host|port|mac|dev|=|,|:|\\[|\\]|[0-9a-f]{1,4}){0,12}") {
+    fn no_near_locator_panics(
+        text in "(tcp|fast\\+udp|fast\\+dpdk):(host|port|mac|dev|=|,|:|\\[|\\]|[0-9a-f]{1,4}){0,12}",
+    ) {
         if let Ok(locator) = text.parse::<Locator>() {
             prop_assert_eq!(parse(&locator.to_string()), locator);
         }
@@ -133,7 +141,7 @@ fn brackets_around_ipv6_are_free() {
 }
 
 #[test]
-fn complaints_name_the_part_and_the_mend() {
+fn errors_name_the_part_and_the_remedy() {
     for (text, expected) in [
         ("tpc:host=a,port=1", "did you mean `tcp`?"),
         ("udp:host=a,port=1", "did you mean `fast+udp`?"),
@@ -171,9 +179,9 @@ fn complaints_name_the_part_and_the_mend() {
         ("fast+dpdk://a:1", "key=value"),
         ("host=127.0.0.1,port=1", "write for example"),
     ] {
-        let complaint = complaint(text);
-        assert!(complaint.contains(expected), "{text}: {complaint}");
-        assert!(complaint.contains(text), "{text}: {complaint}");
+        let error = error_of(text);
+        assert!(error.contains(expected), "{text}: {error}");
+        assert!(error.contains(text), "{text}: {error}");
     }
 }
 
@@ -181,7 +189,7 @@ fn complaints_name_the_part_and_the_mend() {
 fn a_long_text_is_refused_whole() {
     let text = format!("tcp:host={},port=1", "a".repeat(2000));
     let error = text.parse::<Locator>().expect_err("too long");
-    assert!(matches!(error.fault, Fault::TooLong(_)));
+    assert!(matches!(error.fault, LocatorFault::TooLong(_)));
     assert!(error.text.len() <= 1024);
 }
 
@@ -193,7 +201,7 @@ fn names_resolve_on_demand() {
 
 #[test]
 fn opening_says_what_is_in_the_way() {
-    let failure = |text: &str| match AnyDriver::open(&parse(text), Role::Listen) {
+    let failure = |text: &str| match AnyDriver::open(&parse(text), DriverRole::Listen) {
         Ok(_) => panic!("{text} opened"),
         Err(error) => error.to_string(),
     };
@@ -205,8 +213,10 @@ fn opening_says_what_is_in_the_way() {
     for transport in ["tcp", "fast+udp"] {
         let elsewhere = failure(&format!("{transport}:host=192.0.2.1,port=0"));
         assert!(elsewhere.contains("of this machine"), "{elsewhere}");
-        let first =
-            AnyDriver::open(&parse(&format!("{transport}:host=127.0.0.1,port=0")), Role::Listen);
+        let first = AnyDriver::open(
+            &parse(&format!("{transport}:host=127.0.0.1,port=0")),
+            DriverRole::Listen,
+        );
         let port = first.as_ref().expect("opens").local_addr().port();
         let taken = failure(&format!("{transport}:host=127.0.0.1,port={port}"));
         assert!(taken.contains("in use") && taken.contains("another port"), "{taken}");
@@ -217,7 +227,7 @@ fn opening_says_what_is_in_the_way() {
 fn connecting_drivers_are_of_the_services_family() {
     for (host, v6) in [("127.0.0.1", false), ("::1", true)] {
         let locator = parse(&format!("fast+udp:host={host},port=9"));
-        let driver = AnyDriver::open(&locator, Role::Connect(None)).expect("opens");
+        let driver = AnyDriver::open(&locator, DriverRole::Connect(None)).expect("opens");
         assert_eq!(driver.local_addr().is_ipv6(), v6);
         assert_ne!(driver.local_addr().port(), 9);
     }

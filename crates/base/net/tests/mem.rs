@@ -1,4 +1,5 @@
-//! The network in memory: nothing moves but by the clock, and the same seed gives the same history.
+//! The network in memory: nothing moves except by the clock, and the same seed gives the same
+//! history.
 
 use crate::common;
 use std::net::SocketAddr;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use common::{at, echo, frame, send, take};
 use proptest::prelude::*;
-use sprat_net::{AnyDriver, Driver, Fate, Hub, HubOptions, Mem, Nanos, Transmit};
+use sprat_net::{AnyDriver, Delivery, Driver, Hub, HubOptions, Mem, Nanos, Transmit};
 
 const A: &str = "10.0.0.1:1";
 const B: &str = "10.0.0.2:1";
@@ -27,7 +28,7 @@ fn frames_arrive_when_their_time_has_come() {
     let (hub, mut a, mut b) = net();
     hub.set_policy(|flight| {
         assert_eq!((flight.from, flight.to), (at(A), at(B)));
-        Fate::Deliver(Duration::from_nanos(flight.frame.len() as u64 * 10))
+        Delivery::Deliver(Duration::from_nanos(flight.frame.len() as u64 * 10))
     });
     send(a.tx(), at(B), &[3; 30]);
     assert_eq!(hub.next_delivery(), None, "not before the flush");
@@ -42,12 +43,12 @@ fn frames_arrive_when_their_time_has_come() {
 }
 
 #[test]
-fn fates_are_what_the_policy_says() {
+fn the_policy_decides_deliveries() {
     let (hub, mut a, mut b) = net();
     hub.set_policy(|flight| match flight.frame[0] {
-        0 => Fate::Drop,
-        1 => Fate::Deliver(Duration::ZERO),
-        _ => Fate::Twice(Duration::ZERO, Duration::from_nanos(5)),
+        0 => Delivery::Drop,
+        1 => Delivery::Deliver(Duration::ZERO),
+        _ => Delivery::Twice(Duration::ZERO, Duration::from_nanos(5)),
     });
     for first in 0..3u8 {
         post(&mut a, B, &[first; 4]);
@@ -63,7 +64,7 @@ fn fates_are_what_the_policy_says() {
 fn a_port_that_returns_gets_what_is_still_under_way() {
     let (hub, mut a, b) = net();
     assert!(hub.port(at(B)).is_err(), "taken");
-    hub.set_policy(|_| Fate::Deliver(Duration::from_nanos(10)));
+    hub.set_policy(|_| Delivery::Deliver(Duration::from_nanos(10)));
     post(&mut a, B, b"one");
     drop(b);
     hub.deliver_until(Nanos(10));
@@ -106,7 +107,7 @@ fn any_driver_over_memory_behaves_as_memory() {
     assert_eq!(b.counters().frames_out, 1);
 }
 
-/// All that arrives anywhere, and when.
+/// All frames that arrive anywhere, and when.
 fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec<u8>)> {
     let (hub, mut a, mut b) = net();
     let mut state = seed;
@@ -116,11 +117,12 @@ fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec
         state >> 33
     };
     hub.set_policy(move |_| match random() % 4 {
-        0 => Fate::Drop,
-        1 => {
-            Fate::Twice(Duration::from_nanos(random() % 100), Duration::from_nanos(random() % 100))
-        }
-        _ => Fate::Deliver(Duration::from_nanos(random() % 100)),
+        0 => Delivery::Drop,
+        1 => Delivery::Twice(
+            Duration::from_nanos(random() % 100),
+            Duration::from_nanos(random() % 100),
+        ),
+        _ => Delivery::Deliver(Duration::from_nanos(random() % 100)),
     });
     let mut history = Vec::new();
     let mut collect = |hub: &Hub, a: &mut Mem, b: &mut Mem| {
@@ -145,15 +147,23 @@ fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn one_seed_is_one_history(seed: u64, posts in proptest::collection::vec((any::<bool>(), 0..50u64, 1..100usize), 0..60)) {
+    fn one_seed_is_one_history(
+        seed: u64,
+        posts in proptest::collection::vec((any::<bool>(), 0..50u64, 1..100usize), 0..60),
+    ) {
         let first = history(seed, &posts);
         prop_assert_eq!(&first, &history(seed, &posts));
         prop_assert!(first.len() <= posts.len() * 2);
         prop_assert!(first.is_sorted_by_key(|(when, ..)| *when));
-        let sent: Vec<_> = (0..).zip(&posts).map(|(number, &(_, _, len))| frame(number, len)).collect();
+        let sent: Vec<_> =
+            (0..).zip(&posts).map(|(number, &(_, _, len))| frame(number, len)).collect();
         prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "nothing is made up");
     }
 }

@@ -14,13 +14,13 @@ use sprat_net::Bypass;
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_testing::skip;
 
-/// Long past the time that DPDK needs to start.
+/// Far longer than DPDK needs to start.
 const START: Duration = Duration::from_secs(60);
 
-/// DPDK spins on cores of which there are few: one test at a time.
+/// DPDK spins on cores, of which there are few: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// DPDK's end.
+/// DPDK's process at the other end.
 struct Peer(Child);
 
 impl Peer {
@@ -34,7 +34,7 @@ impl Peer {
             .arg(format!("--vdev={device}"))
             .args(["--", "--forward-mode=icmpecho", "--auto-start", "--port-topology=loop"])
             .args(["--total-num-mbufs=2048", "--mbuf-size=9600", "--disable-link-check"])
-            .stdin(Stdio::piped()) // it ends when it is told to, or when we do
+            .stdin(Stdio::piped()) // it ends when this is closed
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
@@ -47,7 +47,7 @@ impl Peer {
         }
     }
 
-    /// What it has said, all of it: it ends.
+    /// Ends it, and returns all of its output.
     fn end(mut self) -> String {
         let _ = self.0.stdin.take().expect("piped").write_all(b"\n");
         let mut said = String::new();
@@ -73,7 +73,7 @@ fn open(role: &str, socket: &Path) -> BypassDriver {
 /// Pings of all lengths, and many at once.
 fn talk(ours: &mut BypassDriver) {
     let peer: IpAddr = "10.9.0.2".parse().expect("an address");
-    // DPDK takes its time to begin: seconds, on a machine with much to do.
+    // DPDK starts slowly: it takes seconds on a busy machine.
     let start = Instant::now();
     while ours.take_pong().is_none() {
         assert!(start.elapsed() < START, "DPDK's end never answers: {:?}", ours.devices());
@@ -106,7 +106,7 @@ fn talk(ours: &mut BypassDriver) {
     }
     let counters = ours.counters();
     assert_eq!((counters.dropped(), counters.malformed), (before, 0), "{counters:?}");
-    // DPDK's program changes a request's checksum instead of taking a new one, and is off by one
+    // DPDK's program adjusts a request's checksum instead of computing a new one, and is off by one
     // when a carry is lost.
     assert!(counters.corrupt <= 2, "{counters:?}");
 }
@@ -123,7 +123,7 @@ fn with_dpdk(ours: &str, theirs: &str) {
             1 => {
                 drop(peer); // killed
                 if theirs == "server" {
-                    let _ = std::fs::remove_file(&socket); // which DPDK, other than we, does not do itself
+                    let _ = std::fs::remove_file(&socket); // DPDK does not replace the file
                 }
             }
             _ => assert!(peer.end().contains("icmpecho"), "DPDK's end was the one that answered"),
@@ -148,7 +148,7 @@ fn dpdk_as_the_server_of_ours() {
 }
 
 #[test]
-fn a_peer_that_does_not_fit_is_told_why() {
+fn a_peer_that_does_not_fit_gets_the_reason() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("memif.sock");

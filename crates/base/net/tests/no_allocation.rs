@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::io::IoSlice;
 
 use common::{LOOPBACKS, at, until};
-use sprat_net::{AnyDriver, Driver, Role, Tcp, Transmit, Udp};
+use sprat_net::{AnyDriver, Driver, DriverRole, Tcp, Transmit, Udp};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -17,16 +17,17 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: passes everything on to the system's allocator; the count beside it allocates nothing.
+// SAFETY: it forwards everything to the system's allocator; the counter beside it allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the promises that the system's allocator asks for.
+        // SAFETY: the caller upholds the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller upholds the contract of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -81,14 +82,14 @@ fn warm_drivers_allocate_nothing() {
                 format!("net_memif0,role={role},socket={},socket-abstract=no", socket.display());
             let locator =
                 format!("fast+dpdk:host={host},port=7,dev={device}").parse().expect("a locator");
-            AnyDriver::open(&locator, Role::Listen).expect("opens")
+            AnyDriver::open(&locator, DriverRole::Listen).expect("opens")
         };
         let hosts =
             if address.is_ipv4() { ["10.9.0.1", "10.9.0.2"] } else { ["fd00::1", "fd00::2"] };
         let memif = (memif(hosts[0], "client"), memif(hosts[1], "server"));
         for (mut client, mut server) in [udp, tcp, memif] {
             rounds(&mut client, &mut server, 100);
-            // One for the frame itself.
+            // One allocation for the frame itself.
             assert_eq!(allocations(|| rounds(&mut client, &mut server, 200)), 1);
         }
     }

@@ -1,4 +1,4 @@
-//! Devices for whoever is no host: whole frames, over a memory interface, in one process.
+//! Raw devices: whole frames over a memory interface, in one process.
 
 use crate::common;
 use std::io::IoSlice;
@@ -13,9 +13,9 @@ fn open(folder: &Path, role: &str) -> RawDevice {
     RawDevice::open(&device, Some(1500)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn turn(devices: [&mut RawDevice; 2]) {
+fn poll(devices: [&mut RawDevice; 2]) {
     for device in devices {
-        device.turn().expect("it stands on nothing that could go");
+        device.poll().expect("it stands on nothing that could go");
     }
 }
 
@@ -25,10 +25,10 @@ fn frames_for_anybody_pass_as_they_are() {
     let (mut one, mut other) = (open(folder.path(), "server"), open(folder.path(), "client"));
     assert!(!one.send(&[IoSlice::new(&frame(0, 60))]), "nobody is there");
     until("both have met", || {
-        turn([&mut one, &mut other]);
+        poll([&mut one, &mut other]);
         one.is_up() && other.is_up()
     });
-    // What opened it need not be what uses it.
+    // A device may be used on another thread than the one that opened it.
     let one = std::thread::spawn(move || {
         for (number, len) in (1..).zip([14, 60, 1000, 1514]) {
             let frame = frame(number, len);
@@ -36,13 +36,13 @@ fn frames_for_anybody_pass_as_they_are() {
             assert!(one.send(&[IoSlice::new(head), IoSlice::new(tail)]));
         }
         assert!(!one.send(&[IoSlice::new(&[0; 3000])]), "too long");
-        one.turn().expect("it stands on nothing that could go");
+        one.poll().expect("it stands on nothing that could go");
         one
     });
     let one = one.join().expect("sent");
     for (number, len) in (1..).zip([14, 60, 1000, 1514]) {
         until("a frame comes", || {
-            other.turn().expect("it stands on nothing that could go");
+            other.poll().expect("it stands on nothing that could go");
             other
                 .receive()
                 .map(|got| assert!(got == frame(number, len), "frame {number}"))
@@ -52,19 +52,19 @@ fn frames_for_anybody_pass_as_they_are() {
     assert!(other.receive().is_none());
     drop(one);
     until("the other has noticed", || {
-        other.turn().expect("it stands on nothing that could go");
+        other.poll().expect("it stands on nothing that could go");
         !other.is_up()
     });
     assert!(!other.send(&[IoSlice::new(&frame(0, 60))]), "nobody is there");
 }
 
-/// Whoever comes next does not get what the one before did not take.
+/// The next peer does not get frames that the previous one did not read.
 #[test]
 fn what_waits_for_a_peer_that_goes_is_dropped_and_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut one, mut other) = (open(folder.path(), "server"), open(folder.path(), "client"));
     until("both have met", || {
-        turn([&mut one, &mut other]);
+        poll([&mut one, &mut other]);
         one.is_up() && other.is_up()
     });
     let mut taken = 0_u64;
@@ -74,17 +74,17 @@ fn what_waits_for_a_peer_that_goes_is_dropped_and_counted() {
     }
     drop(other);
     until("it has noticed", || {
-        one.turn().expect("it stands on nothing that could go");
+        one.poll().expect("it stands on nothing that could go");
         !one.is_up()
     });
-    assert!((1..taken).contains(&one.forgotten()), "{} of {taken}", one.forgotten());
+    assert!((1..taken).contains(&one.discarded()), "{} of {taken}", one.discarded());
     let mut next = open(folder.path(), "client");
     until("both have met", || {
-        turn([&mut one, &mut next]);
+        poll([&mut one, &mut next]);
         one.is_up() && next.is_up()
     });
     for _ in 0..100 {
-        turn([&mut one, &mut next]);
+        poll([&mut one, &mut next]);
         assert!(next.receive().is_none(), "a frame for another");
     }
 }

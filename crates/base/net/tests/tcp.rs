@@ -14,7 +14,7 @@ fn pair(address: &str) -> (Tcp, Tcp, SocketAddr) {
     (Tcp::connect_only().expect("opens"), server, to)
 }
 
-/// A frame as it lies in the stream.
+/// A frame with its length prefix, as in the stream.
 fn framed(frame: &[u8]) -> Vec<u8> {
     [&u32::try_from(frame.len()).expect("short").to_le_bytes(), frame].concat()
 }
@@ -42,7 +42,7 @@ fn small_frames_leave_together() {
     let before = client.counters().sends;
     exchange(&mut client, &mut server, to, &[64; 32]);
     assert_eq!(client.counters().sends, before + 1);
-    // And with the long one that follows them.
+    // Also together with the long one that follows them.
     exchange(&mut client, &mut server, to, &[64, 64, 64, 15_000]);
     assert_eq!(client.counters().sends, before + 2);
 }
@@ -51,7 +51,7 @@ fn small_frames_leave_together() {
 fn what_the_peer_does_not_take_waits_and_then_goes_on() {
     let (mut client, mut server, to) = pair(LOOPBACKS[0]);
     exchange(&mut client, &mut server, to, &[64]);
-    // More than loopback's socket buffers hold, until frames are dropped.
+    // Send more than loopback's socket buffers hold, until frames are dropped.
     let mut accepted = Vec::new();
     let mut number = 0;
     while client.counters().dropped_full == 0 {
@@ -205,7 +205,7 @@ fn many_connections_are_served_and_come_and_go() {
 fn a_peer_that_dies_and_returns_is_reached_again() {
     let (mut client, server, to) = pair(LOOPBACKS[0]);
     drop(server);
-    // Nobody there: frames are dropped, attempts are not made with every frame.
+    // No server listens: frames are dropped, and not every frame makes an attempt to connect.
     for _ in 0..100 {
         send(client.tx(), to, b"anybody?");
         client.tx().flush();
@@ -223,7 +223,7 @@ fn a_peer_that_dies_and_returns_is_reached_again() {
         got.extend(take(&mut server));
         !got.is_empty()
     });
-    // It dies with the connection open, and returns at once.
+    // The server dies with the connection open, and returns at once.
     drop(server);
     let mut server = Tcp::listen(to).expect("the address is free");
     let mut got = Vec::new();
@@ -237,8 +237,8 @@ fn a_peer_that_dies_and_returns_is_reached_again() {
 }
 
 #[test]
-fn answers_to_a_client_that_has_left_do_not_call_it_back() {
-    // A client that is also a listener at its port, to see whether anybody calls.
+fn replies_to_a_client_that_has_left_do_not_connect_to_it() {
+    // A client that also listens at its port, to see whether the server connects to it.
     let mut server = Tcp::listen(at(LOOPBACKS[0])).expect("listens");
     let mut stream = TcpStream::connect(server.local_addr()).expect("connects");
     stream.write_all(&framed(b"request")).expect("writes");
@@ -301,12 +301,24 @@ fn frames_of_many_parts_arrive_whole() {
 }
 
 proptest! {
-    // A case that fails waits in vain: shrink little.
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 8, failure_persistence: None, ..ProptestConfig::default() })]
+    // A failing case waits for a timeout, so shrink little.
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        max_shrink_iters: 8,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_sequence_of_sizes_comes_back(sizes in proptest::collection::vec(
-        prop_oneof![4 => Just(64usize), 2 => 1..200usize, 2 => 1..12_000usize, 1 => 1..=MAX_FRAME], 1..32))
+        prop_oneof![
+            4 => Just(64usize),
+            2 => 1..200usize,
+            2 => 1..12_000usize,
+            1 => 1..=MAX_FRAME,
+        ],
+        1..32,
+    ))
     {
         let (mut client, mut server, to) = pair(LOOPBACKS[0]);
         exchange(&mut client, &mut server, to, &sizes);

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use common::{LOOPBACKS, at, exchange, frame, send, take, until};
 use proptest::prelude::*;
-use sprat_net::{AnyDriver, Driver, Locator, Role, SMALL_FRAME, Transmit, Udp};
+use sprat_net::{AnyDriver, Driver, DriverRole, Locator, SMALL_FRAME, Transmit, Udp};
 
 fn pair(address: &str) -> (Udp, Udp, SocketAddr) {
     let server = Udp::bind(at(address)).expect("binds");
@@ -39,7 +39,7 @@ fn equal_frames_leave_and_arrive_as_runs() {
         let counters = *client.counters();
         assert_eq!((counters.sends, counters.segmented), (2, 2), "one call a burst");
         assert_eq!((counters.frames_out, counters.frames_in), (64, 64));
-        // The last of a run may be shorter, never longer.
+        // The last frame of a run may be shorter, never longer.
         exchange(&mut client, &mut server, to, &[100, 100, 100, 50]);
         assert_eq!(client.counters().sends, 3);
         exchange(&mut client, &mut server, to, &[100, 100, 100, 150]);
@@ -48,7 +48,7 @@ fn equal_frames_leave_and_arrive_as_runs() {
 }
 
 #[test]
-fn a_burst_beyond_the_stage_leaves_unasked() {
+fn a_burst_beyond_the_stage_is_sent_before_the_flush() {
     let (mut client, mut server, to) = pair(LOOPBACKS[0]);
     let count = 2000;
     for number in 0..count {
@@ -73,7 +73,7 @@ fn peers_get_their_own_frames_in_order() {
     let count = 100u64;
     for number in 0..count {
         for (i, &peer) in peers.iter().enumerate() {
-            // Long ones between short ones must not overtake them.
+            // Long frames between short ones must not overtake them.
             let len = if number % 17 == 3 { 15_000 + i } else { 60 };
             send(client.tx(), peer, &frame(number, len));
         }
@@ -98,8 +98,8 @@ fn many_peers_get_one_frame_each_in_one_call() {
     let mut client = Udp::bind(at(LOOPBACKS[0])).expect("binds");
     let mut servers: Vec<_> =
         (0..20).map(|_| Udp::bind(at(LOOPBACKS[0])).expect("binds")).collect();
-    // Broadcasting is refused to a socket that did not ask for it: the call ends there, and must go
-    // on behind.
+    // The kernel refuses broadcasts of a socket that has not enabled them: the call ends there, and
+    // the driver must continue after it.
     let refused = [(7, at("255.255.255.255:9")), (13, at("255.255.255.255:10"))];
     for (number, server) in (0..).zip(&servers) {
         for (_, broadcast) in refused.iter().filter(|(before, _)| *before == number) {
@@ -154,7 +154,7 @@ fn empty_datagrams_are_counted_and_passed_over() {
 }
 
 #[test]
-fn a_dead_peer_harms_nobody() {
+fn a_dead_peer_does_not_disturb_others() {
     let (mut client, mut server, to) = pair(LOOPBACKS[0]);
     let dead = Udp::bind(at(LOOPBACKS[0])).expect("binds").local_addr();
     for _ in 0..10 {
@@ -170,7 +170,7 @@ fn a_socket_of_ipv6_reaches_both_families() {
     let port = server.local_addr().port();
     for host in ["127.0.0.1", "::1"] {
         let locator: Locator = format!("fast+udp:host={host},port={port}").parse().expect("parses");
-        let mut client = AnyDriver::open(&locator, Role::Connect(None)).expect("opens");
+        let mut client = AnyDriver::open(&locator, DriverRole::Connect(None)).expect("opens");
         let to = locator.resolve().expect("an address")[0];
         exchange(&mut client, &mut server, to, &[64, 64, 3000]);
     }
@@ -194,12 +194,25 @@ fn the_descriptor_polls_readable_when_a_frame_is_there() {
 }
 
 proptest! {
-    // A case that fails waits in vain: shrink little.
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 8, failure_persistence: None, ..ProptestConfig::default() })]
+    // A failing case waits for a timeout, so shrink little.
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        max_shrink_iters: 8,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_sequence_of_sizes_comes_back(sizes in proptest::collection::vec(
-        prop_oneof![4 => Just(64usize), 2 => 1..200usize, 2 => Just(1472), 2 => 1..12_000usize, 1 => 1..65_507usize], 1..32))
+        prop_oneof![
+            4 => Just(64usize),
+            2 => 1..200usize,
+            2 => Just(1472),
+            2 => 1..12_000usize,
+            1 => 1..65_507usize,
+        ],
+        1..32,
+    ))
     {
         let (mut client, mut server, to) = pair(LOOPBACKS[0]);
         exchange(&mut client, &mut server, to, &sizes);

@@ -1,5 +1,5 @@
-//! What the tests of several crates share. Only dev-dependencies name this crate: its functions
-//! panic, print and sleep, as a test may and a program of ours may not.
+//! Helpers shared by the tests of several crates. Only dev-dependencies may name this crate: its
+//! functions panic, print and sleep, which our programs must not.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,12 +9,12 @@ use std::io::Write as _;
 /// The caller returns.
 ///
 /// # Panics
-/// If that file cannot be written: a skip that nobody sees is a test that silently does nothing.
+/// If that file cannot be written: an unreported skip is a test that silently does nothing.
 pub fn skip(why: &str) {
     eprintln!("skipped: {why}");
     let Some(path) = std::env::var_os("SPRAT_SKIPS") else { return };
     let list = File::options().create(true).append(true).open(path);
-    // One write, so that lines of tests beside each other do not mix.
+    // A single write, so that lines of parallel tests do not mix.
     let written = list.and_then(|mut list| list.write_all(format!("{why}\n").as_bytes()));
     written.expect("the file that SPRAT_SKIPS names can be written");
 }

@@ -1,45 +1,45 @@
-//! Figures as people read them: three significant digits and a unit.
+//! Formats numbers for people: three significant digits and a unit.
 
 /// Bytes in a MiB.
 pub const MIB: f64 = 1_048_576.0;
 
-/// A time given in nanoseconds: `13.8 us`.
+/// Formats a time in nanoseconds: `13.8 us`.
 #[must_use]
 pub fn time(ns: f64) -> String {
     scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
 }
 
-/// Bytes a second in binary multiples, as \[MMS\] has them under the name MB/s: `6.91 MiB/s`.
+/// Formats bytes per second in binary multiples, which \[MMS\] calls MB/s: `6.91 MiB/s`.
 #[must_use]
 pub fn bandwidth(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s"])
 }
 
-/// Operations a second: `142 k/s`.
+/// Formats operations per second: `142 k/s`.
 #[must_use]
 pub fn rate(ops_per_second: f64) -> String {
     scaled(ops_per_second, 1000.0, &["/s", "k/s", "M/s", "G/s"])
 }
 
-/// Bits a second: `1.88 Gb/s`.
+/// Formats bits per second: `1.88 Gb/s`.
 #[must_use]
 pub fn bit_rate(bits_per_second: f64) -> String {
     scaled(bits_per_second, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s"])
 }
 
-/// A count of bytes in decimal multiples, as buffers are set: `64.0 MB`.
+/// Formats bytes in decimal multiples, as buffers are configured: `64.0 MB`.
 #[must_use]
 pub fn decimal_bytes(count: f64) -> String {
     scaled(count, 1000.0, &["B", "KB", "MB", "GB"])
 }
 
-/// A count of bytes in binary multiples: `1.5 GiB`.
+/// Formats bytes in binary multiples: `1.5 GiB`.
 #[must_use]
 pub fn bytes(count: f64) -> String {
     scaled(count, 1024.0, &["B", "KiB", "MiB", "GiB"])
 }
 
-/// The size of a file in decimal multiples: `999 B`, `1.00 kB`, `123 GB`.
+/// Formats the size of a file in decimal multiples: `999 B`, `1.00 kB`, `123 GB`.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn file_size(bytes: u64) -> String {
@@ -49,7 +49,7 @@ pub fn file_size(bytes: u64) -> String {
     }
 }
 
-/// The size of an object in decimal multiples, as \[MMS\] has them: `100 B`, `10 KB`, `1 MB`.
+/// Formats the size of an object in decimal multiples, as \[MMS\] does: `100 B`, `10 KB`, `1 MB`.
 #[must_use]
 pub fn object_size(bytes: usize) -> String {
     match bytes {
@@ -61,13 +61,13 @@ pub fn object_size(bytes: usize) -> String {
     }
 }
 
-/// A time given in nanoseconds, for axes: `10 us`, `13.8 us`.
+/// Formats a time in nanoseconds for an axis: `10 us`, `13.8 us`.
 #[must_use]
 pub fn short_time(ns: f64) -> String {
     short(&time(ns))
 }
 
-/// A figure without zeros that say nothing, for axes: `10.0 us` becomes `10 us`.
+/// Removes trailing zeros from a formatted number, for axes: `10.0 us` becomes `10 us`.
 #[must_use]
 pub fn short(figure: &str) -> String {
     let (number, unit) = figure
@@ -81,7 +81,7 @@ pub fn short(figure: &str) -> String {
     format!("{number}{unit}")
 }
 
-/// Three significant digits: `0.152`, `13.8`, `421`; what is too small for that, as `5.0e-6`.
+/// Formats three significant digits: `0.152`, `13.8`, `421`; very small values as `5.0e-6`.
 #[must_use]
 pub fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {

@@ -1,7 +1,7 @@
-//! Text inside HTML and SVG.
+//! Escapes text for HTML and SVG.
 
-/// Returns `text` as content of an element or as a quoted attribute that a browser shows as `text`:
-/// none of it is markup, whoever wrote it.
+/// Returns `text` escaped as content of an element or as a quoted attribute: a browser shows it as
+/// it is, and treats none of it as markup.
 ///
 /// ```
 /// use sprat_units::html::escape;

@@ -1,22 +1,20 @@
-//! Sizes, rates, shares and durations as people type them: one grammar for every command, file and
-//! interface.
+//! Parses sizes, rates, shares and durations as people type them: one grammar for every command,
+//! file and interface.
 //!
 //! | what | examples | a number alone |
 //! | --- | --- | --- |
 //! | [`size`] | `1500`, `64K`, `16G`, `16GiB`, `1.5GB` | bytes |
 //! | [`rate`] | `100M`, `2Gbit`, `2Gb/s`, `9600`, `10MB/s` | bits a second |
-//! | [`duration`] | `250ms`, `90s`, `10m`, `1h30m` | refused, but for 0 |
+//! | [`duration`] | `250ms`, `90s`, `10m`, `1h30m` | refused, except 0 |
 //! | [`seconds`] | the same | seconds |
-//! | [`share`], [`ratio`] | `0.1%`, `50 %`, `150%` | refused, but for 0 |
+//! | [`share`], [`ratio`] | `0.1%`, `50 %`, `150%` | refused, except 0 |
 //!
-//! `MB` is 10^6 bytes and `MiB` 2^20, in each of them. Where the tools that people come from
-//! differ, so does what they take a lone letter for, and Sprat does as most of them: `16G` of
-//! memory is 16 GiB, as to dd, curl, rclone and the JVM; `1G` as a rate is 10^9 bits a second, as
-//! to tc and iperf3. What two of them read in two ways, and no convention decides, is refused with
-//! both readings named.
+//! `MB` is 10^6 bytes and `MiB` 2^20 everywhere. Tools differ in the meaning of a lone letter, and
+//! Sprat follows the majority: `16G` of memory is 16 GiB, as in dd, curl, rclone and the JVM; `1G`
+//! as a rate is 10^9 bits a second, as in tc and iperf3. A text that common tools read in two ways
+//! is refused, and the error names both readings.
 //!
-//! [`figure`] is the way back: figures as people read them. [`html`] makes text safe on the pages
-//! that show them.
+//! [`figure`] formats numbers for people. [`html`] escapes text for the pages that show them.
 
 pub mod figure;
 pub mod html;
@@ -26,49 +24,53 @@ pub use time::{duration, seconds};
 
 use thiserror::Error;
 
-/// Why a text is not the quantity that was asked for, and what would be.
+/// Why a text is not the expected quantity, with examples of what is.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum UnitError {
-    /// Not a number with a unit that the quantity has.
-    #[error("{text:?} is not a {what}; write {examples}")]
+    /// The text is not a number with a unit of the quantity.
+    #[error("{text:?} is not a {quantity}; write {examples}")]
     Unknown {
         /// The text.
         text: String,
-        /// Which quantity was asked for.
-        what: &'static str,
-        /// What would do.
+        /// The expected quantity.
+        quantity: &'static str,
+        /// Texts that are valid.
         examples: &'static str,
     },
-    /// It means one thing to some people and another to others.
+    /// Common tools read the text in two ways.
     #[error("{text:?} can be read two ways: write {one} or {other}")]
     Ambiguous {
         /// The text.
         text: String,
-        /// One reading, in words that leave no doubt.
+        /// One reading, written unambiguously.
         one: String,
-        /// The other.
+        /// The other reading.
         other: String,
     },
-    /// More than the quantity can be.
+    /// The quantity is too large.
     #[error("{text:?} is more than there can be: the limit is {most}")]
     TooMuch {
         /// The text.
         text: String,
-        /// The most there can be.
+        /// The limit.
         most: &'static str,
     },
 }
 
-/// What a quantity is called in complaints.
+/// The words for a quantity in error messages.
 struct Kind {
-    what: &'static str,
+    quantity: &'static str,
     examples: &'static str,
     most: &'static str,
 }
 
 impl Kind {
     fn unknown(&self, text: &str) -> UnitError {
-        UnitError::Unknown { text: text.to_owned(), what: self.what, examples: self.examples }
+        UnitError::Unknown {
+            text: text.to_owned(),
+            quantity: self.quantity,
+            examples: self.examples,
+        }
     }
 
     fn too_much(&self, text: &str) -> UnitError {
@@ -77,30 +79,30 @@ impl Kind {
 }
 
 const SIZE: Kind = Kind {
-    what: "size",
+    quantity: "size",
     examples: "512M or 16GiB (2^20, 2^30) or 1.5GB (10^9), say",
     most: "16 EiB",
 };
 const RATE: Kind = Kind {
-    what: "rate",
+    quantity: "rate",
     examples: "2Gb/s, 100Mbit or 100M (bits), or 10MB/s (bytes), say",
     most: "10^18 bits a second",
 };
 const SHARE: Kind = Kind {
-    what: "share",
+    quantity: "share",
     examples: "0.1% or 50%, say",
     most: "100%, or 1000% of what can be more than all",
 };
 
-/// Most bits a second that a rate can be.
+/// Largest rate, in bits per second.
 const MAX_RATE: u64 = 1_000_000_000_000_000_000;
 
-/// Bytes: a number, alone or with `B`; with `K`, `M`, `G`, `T` or `P`, also as `KiB` or `Ki`
-/// (powers of 1024); or with `kB`, `MB`, `GB`, `TB` or `PB` (powers of 1000). Large letters and
-/// small ones are the same here.
+/// Parses a size in bytes: a number alone or with `B`; with `K`, `M`, `G`, `T` or `P`, also as
+/// `KiB` or `Ki` (powers of 1024); or with `kB`, `MB`, `GB`, `TB` or `PB` (powers of 1000). Case
+/// does not matter.
 ///
 /// # Errors
-/// Not a size, or more than a `u64` holds.
+/// The text is not a size, or exceeds a `u64`.
 ///
 /// ```
 /// use sprat_units::size;
@@ -122,13 +124,13 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
     number.times(scale).ok_or_else(|| SIZE.too_much(text))
 }
 
-/// Bits a second: a number with `k`, `M`, `G` or `T` (powers of 1000; of 1024 with an `i` behind),
-/// alone or before `bit`, `b/s`, `bit/s`, `bps`, or, where bytes are meant, `B/s`. A number alone
-/// is bits a second.
+/// Parses a rate in bits per second: a number with `k`, `M`, `G` or `T` (powers of 1000; of 1024
+/// with an `i` after the letter), alone or before `bit`, `b/s`, `bit/s`, `bps`, or, for bytes,
+/// `B/s`. A number alone is in bits per second.
 ///
 /// # Errors
-/// Not a rate, or more than 10^18. `2GB` is no rate, but an amount, and tc takes `100mbps` for
-/// bytes where others take it for bits: both readings are named.
+/// The text is not a rate, or exceeds 10^18. `2GB` is an amount rather than a rate, and `100mbps`
+/// means bytes to tc and bits to others: the error names both readings.
 ///
 /// ```
 /// use sprat_units::rate;
@@ -168,40 +170,42 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
     scaled.filter(|bits| *bits <= MAX_RATE).ok_or_else(|| RATE.too_much(text))
 }
 
-/// A share of a whole, from 0 to 1: a percentage.
+/// Parses a share of a whole, from 0 to 1, written as a percentage.
 ///
 /// # Errors
-/// Not a share, or more than all. A number without `%`, but for 0, is refused: `0.1` is a tenth to
-/// some and a thousandth to others, and the two differ by more than any measurement would show as
-/// wrong.
+/// The text is not a share, or exceeds 100 %. A number without `%` is refused, except 0: `0.1` is a
+/// tenth to some people and a thousandth to others, and a measurement would not show the mistake.
 ///
 /// ```
 /// use sprat_units::share;
 /// assert_eq!(share("0.1%"), Ok(0.001));
 /// assert_eq!(share("0"), Ok(0.0));
-/// assert_eq!(share("0.1").unwrap_err().to_string(), r#""0.1" can be read two ways: write 0.1% or 10%"#);
+/// assert_eq!(
+///     share("0.1").unwrap_err().to_string(),
+///     r#""0.1" can be read two ways: write 0.1% or 10%"#
+/// );
 /// ```
 pub fn share(text: &str) -> Result<f64, UnitError> {
-    part(text, 1.0)
+    percentage(text, 1.0)
 }
 
-/// [`share`], of what can be more than all: up to 1000 %.
+/// Parses a share like [`share`], but up to 1000 %, for quantities that can exceed the whole.
 ///
 /// # Errors
-/// As for [`share`].
+/// Those of [`share`].
 ///
 /// ```
 /// assert_eq!(sprat_units::ratio("150%"), Ok(1.5));
 /// ```
 pub fn ratio(text: &str) -> Result<f64, UnitError> {
-    part(text, 10.0)
+    percentage(text, 10.0)
 }
 
-fn part(text: &str, most: f64) -> Result<f64, UnitError> {
+fn percentage(text: &str, most: f64) -> Result<f64, UnitError> {
     let (number, unit) = split(text).ok_or_else(|| SHARE.unknown(text))?;
     let value = number.value();
     match unit {
-        // The decimal is read once, so that what `percent` writes is exactly what it was given.
+        // Parse the decimal only once, so that the result of `percent` parses back exactly.
         "%" if value <= most * 100.0 => format!("{}e-2", text.trim().trim_end_matches(['%', ' ']))
             .parse()
             .map_err(|_| SHARE.unknown(text)),
@@ -215,10 +219,10 @@ fn part(text: &str, most: f64) -> Result<f64, UnitError> {
     }
 }
 
-/// A share in the fewest digits that [`share`] takes for exactly the same.
+/// Formats a share with the fewest digits that [`share`] parses back exactly.
 ///
 /// # Panics
-/// If it is not from 0 to 1.
+/// If `share` is not from 0 to 1.
 ///
 /// ```
 /// use sprat_units::percent;
@@ -232,7 +236,7 @@ pub fn percent(share: f64) -> String {
     let (mantissa, exponent) = text.split_once('e').expect("it was asked for");
     let exponent: i32 = exponent.parse().expect("a small number");
     let digits = mantissa.replace('.', "");
-    // Digits before the point, of the share in percent.
+    // The number of digits before the point, of the percentage.
     match usize::try_from(1 + exponent + 2) {
         _ if share == 0.0 => "0%".to_owned(),
         Ok(before) if before >= digits.len() => format!("{digits:0<before$}%"),
@@ -241,11 +245,11 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A number as it was typed: exact where it is whole.
+/// A number as typed; exact if it is an integer.
 #[derive(Clone, Copy)]
 enum Number {
     Whole(u64),
-    Broken(f64),
+    Fraction(f64),
 }
 
 impl Number {
@@ -256,15 +260,15 @@ impl Number {
                 reason = "what a double does not hold exactly is past any limit here"
             )]
             Self::Whole(number) => number as f64,
-            Self::Broken(number) => number,
+            Self::Fraction(number) => number,
         }
     }
 
-    /// So many times as much, rounded to a whole; `None` past a `u64`.
+    /// Multiplies by `scale` and rounds to an integer; `None` beyond a `u64`.
     fn times(self, scale: u64) -> Option<u64> {
         match self {
             Self::Whole(number) => number.checked_mul(scale),
-            Self::Broken(number) => {
+            Self::Fraction(number) => {
                 #[expect(
                     clippy::cast_precision_loss,
                     reason = "scales are powers, which a double holds"
@@ -281,19 +285,19 @@ impl Number {
     }
 }
 
-/// A number without sign or exponent, and what stands behind it.
+/// Splits a number without sign or exponent from the text after it.
 fn split(text: &str) -> Option<(Number, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let number = match digits.parse() {
         Ok(whole) => Number::Whole(whole),
-        Err(_) => Number::Broken(digits.parse().ok()?),
+        Err(_) => Number::Fraction(digits.parse().ok()?),
     };
     Some((number, unit.trim_start()))
 }
 
-/// The power that a unit's letter stands for, and the rest of the unit.
+/// Returns the power for a unit's letter, and the rest of the unit.
 fn prefix(unit: &str) -> (u32, &str) {
     let power = match unit.bytes().next() {
         Some(b'k' | b'K') => 1,

@@ -1,31 +1,35 @@
-//! Durations.
+//! Parses durations.
 
 use crate::{Kind, UnitError, split};
 use std::time::Duration;
 
-const TIME: Kind = Kind { what: "time", examples: "250ms, 90s, 10m or 1h, say", most: "584 years" };
+const TIME: Kind =
+    Kind { quantity: "time", examples: "250ms, 90s, 10m or 1h, say", most: "584 years" };
 
-/// A time: numbers with `ns`, `us`, `ms`, `s`, `m` (minutes), `h` or `d`, one behind the other.
+/// Parses a time: consecutive numbers with `ns`, `us`, `ms`, `s`, `m` (minutes), `h` or `d`.
 ///
 /// # Errors
-/// Not a time, or more than 584 years. A number alone is refused, but for 0: it is milliseconds to
-/// some programs, seconds to others and microseconds to tc.
+/// The text is not a time, or exceeds 584 years. A number alone is refused, except 0: it means
+/// milliseconds to some programs, seconds to others and microseconds to tc.
 ///
 /// ```
 /// use {sprat_units::duration, std::time::Duration};
 /// assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
 /// assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
-/// assert_eq!(duration("60").unwrap_err().to_string(), r#""60" can be read two ways: write 60s or 60ms"#);
+/// assert_eq!(
+///     duration("60").unwrap_err().to_string(),
+///     r#""60" can be read two ways: write 60s or 60ms"#
+/// );
 /// ```
 pub fn duration(text: &str) -> Result<Duration, UnitError> {
     read(text, None)
 }
 
-/// [`duration`], and a number alone is seconds: for what has always been told in seconds. Help says
-/// so there.
+/// Parses a time like [`duration`], where a number alone means seconds: for options that have
+/// always been in seconds, as their help says.
 ///
 /// # Errors
-/// Not a time, or more than 584 years.
+/// The text is not a time, or exceeds 584 years.
 ///
 /// ```
 /// use {sprat_units::seconds, std::time::Duration};
@@ -36,12 +40,12 @@ pub fn seconds(text: &str) -> Result<Duration, UnitError> {
     read(text, Some(1_000_000_000))
 }
 
-/// Reads a time, where a number alone has so many nanoseconds.
+/// Parses a time. `alone` is the number of nanoseconds that a number without a unit counts in.
 fn read(text: &str, alone: Option<u64>) -> Result<Duration, UnitError> {
     let mut rest = text.trim();
     let mut nanos = 0_u64;
     let mut parts = 0;
-    // Each turn takes at least a digit.
+    // Each iteration consumes at least one digit.
     while parts == 0 || !rest.is_empty() {
         let (number, behind) = split(rest).ok_or_else(|| TIME.unknown(text))?;
         let end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());

@@ -1,4 +1,4 @@
-//! What people type, and what the tools that they come from take it for.
+//! Texts that people type, and their meaning in the tools they come from.
 
 use proptest::prelude::*;
 use sprat_units::figure;
@@ -74,8 +74,8 @@ fn rates() {
         ("2GB", "2Gb/s or 2GB/s"),
         ("64kbps", "64kb/s or 64kB/s"),
     ] {
-        let complaint = rate(text).expect_err(text).to_string();
-        assert!(complaint.contains(readings), "{complaint}");
+        let error = rate(text).expect_err(text).to_string();
+        assert!(error.contains(readings), "{error}");
     }
 }
 
@@ -131,8 +131,8 @@ fn shares() {
         assert!(share(text).is_err(), "{text}");
     }
     for (text, readings) in [("0.1", "0.1% or 10%"), ("1", "1% or 100%"), ("0.07", "0.07% or 7%")] {
-        let complaint = share(text).expect_err(text).to_string();
-        assert!(complaint.contains(readings), "{complaint}");
+        let error = share(text).expect_err(text).to_string();
+        assert!(error.contains(readings), "{error}");
     }
 }
 
@@ -186,12 +186,14 @@ proptest! {
     }
 
     #[test]
-    fn no_near_quantity_panics(text in "[0-9.]{0,22} ?(([kKmMgGtTpP]i?)?(b|B|bit|b/s|Bps|%|s|ms|h|\u{b5}s)?){0,3}") {
+    fn no_near_quantity_panics(
+        text in "[0-9.]{0,22} ?(([kKmMgGtTpP]i?)?(b|B|bit|b/s|Bps|%|s|ms|h|\u{b5}s)?){0,3}",
+    ) {
         let _ = (size(&text), rate(&text), duration(&text), seconds(&text), share(&text));
     }
 
     #[test]
-    fn shares_are_told_exactly(value in 0.0..=1.0) {
+    fn shares_round_trip_exactly(value in 0.0..=1.0) {
         prop_assert_eq!(share(&percent(value)), Ok(value));
     }
 

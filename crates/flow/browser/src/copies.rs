@@ -1,38 +1,46 @@
-//! One download, in a thread of its own.
+//! One download, on a thread of its own.
 
 use super::protocol::{Code, FileName, Id, Report};
-use sprat_flow::Recent;
+use sprat_flow::RecentRate;
 use sprat_flow::copy::{Error, Event, Fetch, Outcome};
-use sprat_flow::file::PlaceError;
+use sprat_flow::file::DestinationError;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// Between two reports of how far a download is.
+/// Interval between two reports of progress.
 const REPORT_TIME: Duration = Duration::from_millis(500);
 
-/// Tells how a download goes.
-pub(super) struct Teller<'a> {
+/// Runs a download and reports its progress to the browser.
+pub(super) struct DownloadReporter<'a> {
     id: &'a Id,
     name: &'a FileName,
     reports: &'a SyncSender<Report>,
-    recent: Recent,
-    told: Option<Instant>,
+    recent: RecentRate,
+    last_report: Option<Instant>,
     verified: bool,
 }
 
-impl<'a> Teller<'a> {
-    /// Of the download that is to get this name.
+impl<'a> DownloadReporter<'a> {
+    /// Makes the reporter of a download that will have this name.
     pub(super) fn new(id: &'a Id, name: &'a FileName, reports: &'a SyncSender<Report>) -> Self {
-        Self { id, name, reports, recent: Recent::default(), told: None, verified: false }
+        Self {
+            id,
+            name,
+            reports,
+            recent: RecentRate::default(),
+            last_report: None,
+            verified: false,
+        }
     }
 
-    /// Makes the copy; gives the last report, which is the caller's to send. None: it was stopped.
+    /// Runs the download, and returns its final report, which the caller sends; `None` if it was
+    /// cancelled.
     pub(super) fn run(mut self, copy: &Fetch) -> Option<Report> {
         match copy.run(&mut |event| self.event(event)) {
             Ok(outcome) => Some(self.done(&outcome)),
             Err(Error::Cancelled) => None,
             Err(error) => {
-                let (code, why) = judge(error);
+                let (code, why) = classify(error);
                 Some(Report::Failed { id: self.id.clone(), code, why: why.into() })
             }
         }
@@ -41,10 +49,9 @@ impl<'a> Teller<'a> {
     fn event(&mut self, event: &Event) {
         let note = match event {
             Event::Opened { length, verified, resumed, .. } => {
-                (self.recent, self.verified) = (Recent::default(), *verified);
+                (self.recent, self.verified) = (RecentRate::default(), *verified);
                 let (id, name) = (self.id.clone(), self.name.clone());
-                // The browser may have gone: then there is nobody to tell, and the host is about to
-                // end.
+                // If the browser has gone, the report is lost, and the host is about to end.
                 let report = Report::Opened {
                     id,
                     name,
@@ -57,11 +64,11 @@ impl<'a> Teller<'a> {
             }
             Event::Progress(progress) => {
                 let bytes_per_second = self.recent.per_second(progress.received);
-                if self.told.is_none_or(|told| told.elapsed() >= REPORT_TIME) {
-                    self.told = Some(Instant::now());
+                if self.last_report.is_none_or(|last_report| last_report.elapsed() >= REPORT_TIME) {
+                    self.last_report = Some(Instant::now());
                     let rtt_us = u64::try_from(progress.rtt.as_micros()).unwrap_or(u64::MAX);
                     let (id, done, bytes) = (self.id.clone(), progress.done, progress.length);
-                    // One that nobody has room for is not worth waiting for.
+                    // If the queue is full, the next report will do.
                     let _ = self.reports.try_send(Report::Progress {
                         id,
                         done,
@@ -81,7 +88,7 @@ impl<'a> Teller<'a> {
             Event::StartsOver { why } => format!("begins anew: {why}"),
             Event::Checking { .. } => "reads and verifies what is here".to_owned(),
             Event::Failed { name, why } => format!("{name}: {why}"),
-            Event::Without { source, why } => format!("goes on without {source}: {why}"),
+            Event::HostDropped { source, why } => format!("goes on without {source}: {why}"),
             Event::Note(text) => text.clone(),
         };
         let _ = self.reports.try_send(Report::Note { id: self.id.clone(), text: note.into() });
@@ -101,8 +108,8 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// Why a download failed, without advice about a command line that nobody typed.
-pub(super) fn judge(error: Error) -> (Code, String) {
+/// Says why a download failed, without advice about a command line that was never used.
+pub(super) fn classify(error: Error) -> (Code, String) {
     match error {
         Error::Usage(why) => (Code::Usage, why),
         Error::NotFound { status, .. } => {
@@ -119,10 +126,12 @@ pub(super) fn judge(error: Error) -> (Code, String) {
             (Code::Changed, format!("it changes while it is fetched: {why}"))
         }
         Error::Corrupt { why, .. } => (Code::Corrupt, why),
-        Error::Place(PlaceError::Exists(path) | PlaceError::Other { path, .. }) => {
+        Error::Destination(
+            DestinationError::Exists(path) | DestinationError::Other { path, .. },
+        ) => {
             (Code::Exists, format!("there is another file now at {}; move it away", path.display()))
         }
-        Error::Place(_) | Error::Sink(_) | Error::File { .. } => {
+        Error::Destination(_) | Error::Sink(_) | Error::File { .. } => {
             (Code::Unwritable, error.to_string())
         }
         Error::Cancelled => (Code::Unreachable, "stopped".to_owned()),

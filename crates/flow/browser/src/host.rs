@@ -1,14 +1,14 @@
-//! The host: takes requests, keeps a bounded number of downloads going, and reports.
+//! The host: receives requests, runs a bounded number of downloads, and reports.
 //!
-//! One thread decides; it is told everything through one inbox: requests by a thread that reads,
-//! ends of downloads by the threads that make them, and that it is to stop. Another thread writes
-//! reports. When the browser closes its end, downloads are stopped as Ctrl-C would, each with its
+//! One thread makes all decisions. It gets events from one queue: requests from the thread that
+//! reads them, results from the threads of downloads, and the signal to stop. Another thread writes
+//! reports. When the browser closes its end, downloads are cancelled as by Ctrl-C, each with its
 //! journal.
 
-use super::copies::{Teller, judge};
+use super::copies::{DownloadReporter, classify};
 use super::protocol::{Code, FileName, Id, PROTOCOL, Report, Request, Source, frame};
 use sprat_flow::copy::{self, Fetch, MAX_STREAMS, Options};
-use sprat_flow::file::Place;
+use sprat_flow::file::Destination;
 use sprat_flow::journal;
 use sprat_http::Cancel;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,48 +23,48 @@ use std::time::Duration;
 /// Most downloads at a time; others wait.
 pub const MAX_RUNNING: usize = 4;
 
-/// Most downloads that wait; one more is refused.
+/// Most downloads that wait; one more is rejected.
 pub const MAX_WAITING: usize = 256;
 
-/// Most servers that are asked at a time whether they have the verified form; one more has not.
+/// Most servers that are probed at a time for the verified form; for one more the answer is no.
 const MAX_PROBES: usize = 16;
 
-/// Most reports that wait to be written: several of each download there can be.
+/// Capacity of the queue of reports: several for each possible download.
 const MAX_REPORTS: usize = 1024;
 const _: () = assert!(MAX_REPORTS > 3 * (MAX_RUNNING + MAX_WAITING));
 
-/// Most requests and ends that wait to be looked at.
+/// Capacity of the queue of events.
 const MAX_INBOX: usize = 64;
 
-/// Most files of one name: the last is `name (999)`.
+/// Most files with the same name: the last is `name (999)`.
 const MAX_NUMBER: u32 = 1000;
 
-/// Bytes of a journal that are read to see what it is about: its first record is shorter.
+/// How much of a journal is read to find its source, which is in the first record.
 const JOURNAL_BYTES: u64 = 128 << 10;
 
-/// How long the last reports may take to be written.
+/// Time limit for writing the last reports.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How long a server may take to answer a probe.
+/// Time limit of a probe.
 const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What shows a folder, on every desktop that follows freedesktop.org.
-const SHOWS: &str = "xdg-open";
+/// Program that opens a folder on desktops that follow freedesktop.org.
+const FOLDER_OPENER: &str = "xdg-open";
 
-/// What the deciding thread is told.
-enum Told {
-    Asked(Box<Request>),
-    /// A message that is no request.
-    Nonsense(String),
-    /// A download has ended, with this report; none: it was stopped.
+/// An event for the deciding thread.
+enum HostEvent {
+    Request(Box<Request>),
+    /// A message that is not a request.
+    Invalid(String),
+    /// A download has ended with this report; `None` if it was cancelled.
     Ended(Id, Option<Report>),
     Probed(Report),
-    /// The browser has closed its end, or what it sends makes no sense any more.
+    /// The browser has closed its end, or sends malformed frames.
     Closed(Option<String>),
     Stop,
 }
 
-/// A download under way.
+/// A download in progress.
 struct Running {
     name: FileName,
     cancel: Cancel,
@@ -78,11 +78,10 @@ struct Waiting {
     name: Option<FileName>,
 }
 
-/// Serves one browser until it closes `input`, or something comes on `stop`. Files go into
-/// `folder`, which is made when it is not there.
-///
+/// Serves one browser until it closes `input`, or a message arrives on `stop`. Files go into
+/// `folder`, which is created if missing.
 /// # Errors
-/// The folder cannot be made, or a thread cannot be started; or what the browser sent is no frame.
+/// The folder cannot be created, a thread cannot be started, or the browser sent a malformed frame.
 pub fn serve(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
@@ -90,7 +89,7 @@ pub fn serve(
     stop: Receiver<()>,
 ) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let (inbox, told) = sync_channel(MAX_INBOX);
+    let (inbox, events) = sync_channel(MAX_INBOX);
     let (reports, to_write) = sync_channel(MAX_REPORTS);
     let (written, farewell) = sync_channel::<()>(1);
     spawn("sprat-write", move || write(output, &to_write, &written))?;
@@ -99,7 +98,7 @@ pub fn serve(
     let stops = inbox.clone();
     spawn("sprat-stop", move || {
         if stop.recv().is_ok() {
-            let _ = stops.send(Told::Stop);
+            let _ = stops.send(HostEvent::Stop);
         }
     })?;
     let host = Host {
@@ -111,16 +110,18 @@ pub fn serve(
         waiting: VecDeque::new(),
         probes: 0,
     };
-    let ended = host.run(&told);
-    let _ = farewell.recv_timeout(FAREWELL); // an error says that the writer has ended, which is what is waited for
+    let ended = host.run(&events);
+    // Ends at once with an error when the writer has ended and dropped its sender.
+    let _ = farewell.recv_timeout(FAREWELL);
     ended
 }
 
+/// The state of the deciding thread.
 struct Host {
     folder: PathBuf,
-    inbox: SyncSender<Told>,
+    inbox: SyncSender<HostEvent>,
     reports: SyncSender<Report>,
-    /// Whether the browser said hello, in a version that we know.
+    /// Whether the browser has sent a hello of a supported version.
     greeted: bool,
     running: BTreeMap<Id, Running>,
     waiting: VecDeque<Waiting>,
@@ -128,28 +129,31 @@ struct Host {
 }
 
 impl Host {
-    fn run(mut self, told: &Receiver<Told>) -> io::Result<()> {
+    fn run(mut self, events: &Receiver<HostEvent>) -> io::Result<()> {
         let why = loop {
-            match told.recv().expect("we have a sender ourselves") {
-                Told::Asked(request) => self.request(*request)?,
-                Told::Nonsense(why) => self.refuse(None, why),
-                Told::Ended(id, report) => {
+            match events.recv().expect("we have a sender ourselves") {
+                HostEvent::Request(request) => self.request(*request)?,
+                HostEvent::Invalid(why) => self.refuse(None, why),
+                HostEvent::Ended(id, report) => {
                     self.ended(&id, report);
                     self.next()?;
                 }
-                Told::Probed(report) => {
+                HostEvent::Probed(report) => {
                     self.probes -= 1;
                     self.report(report);
                 }
-                Told::Closed(why) => break why,
-                Told::Stop => break None,
+                HostEvent::Closed(why) => break why,
+                HostEvent::Stop => break None,
             }
         };
         for running in self.running.values() {
-            running.cancel.ask();
+            running.cancel.cancel();
         }
         while !self.running.is_empty() {
-            if let Told::Ended(id, report) = told.recv().expect("we have a sender ourselves") {
+            if let HostEvent::Ended(id, report) = events.recv().expect(
+                "we have a sender \
+                ourselves",
+            ) {
                 self.ended(&id, report);
             }
         }
@@ -166,7 +170,8 @@ impl Host {
             }
             Request::Hello { protocol } => {
                 let why = format!(
-                    "the extension speaks version {protocol} of the messages, sprat {PROTOCOL}: run sprat browser install \
+                    "the extension speaks version {protocol} of the messages, sprat {PROTOCOL}: \
+                     run sprat browser install \
                      and load the extension again"
                 );
                 self.refuse(None, why);
@@ -198,7 +203,7 @@ impl Host {
         Ok(())
     }
 
-    /// Begins downloads that wait, as long as there is room.
+    /// Starts waiting downloads as long as there is room.
     fn next(&mut self) -> io::Result<()> {
         while self.running.len() < MAX_RUNNING
             && let Some(Waiting { id, source, name }) = self.waiting.pop_front()
@@ -206,7 +211,7 @@ impl Host {
             let begun = self.name(&source, name).and_then(|name| {
                 let options = Options { streams: MAX_STREAMS, ..Options::default() };
                 let copy = Fetch::new(source.as_str(), &self.folder.join(name.as_str()), options);
-                Ok((name, copy.map_err(judge)?))
+                Ok((name, copy.map_err(classify)?))
             });
             match begun {
                 Ok((name, copy)) => {
@@ -215,8 +220,8 @@ impl Host {
                     let (inbox, reports, this) =
                         (self.inbox.clone(), self.reports.clone(), id.clone());
                     spawn("sprat-copy", move || {
-                        let last = Teller::new(&this, &name, &reports).run(&copy);
-                        let _ = inbox.send(Told::Ended(this, last));
+                        let last = DownloadReporter::new(&this, &name, &reports).run(&copy);
+                        let _ = inbox.send(HostEvent::Ended(this, last));
                     })?;
                     self.running.insert(id, running);
                 }
@@ -226,8 +231,8 @@ impl Host {
         Ok(())
     }
 
-    /// The name that a download gets: the one it had, or the first that is free or was begun from
-    /// the same source.
+    /// Returns the name of a download: the one it had before, or the first that is free or belongs
+    /// to an interrupted download from the same source.
     fn name(&self, source: &Source, had: Option<FileName>) -> Result<FileName, (Code, String)> {
         if let Some(name) = had {
             let busy = self.running.values().any(|running| running.name == name);
@@ -251,7 +256,7 @@ impl Host {
     fn cancel(&mut self, id: Id, discard: bool) {
         if let Some(running) = self.running.get_mut(&id) {
             running.discard = discard;
-            running.cancel.ask();
+            running.cancel.cancel();
         } else if let Some(at) = self.waiting.iter().position(|one| one.id == id) {
             let waiting = self.waiting.remove(at).expect("it was found there");
             match waiting.name.filter(|_| discard) {
@@ -263,7 +268,7 @@ impl Host {
         }
     }
 
-    /// A download's thread has ended.
+    /// Handles the end of a download's thread.
     fn ended(&mut self, id: &Id, report: Option<Report>) {
         let Some(running) = self.running.remove(id) else { return };
         match report {
@@ -273,13 +278,13 @@ impl Host {
         }
     }
 
-    /// Throws away what there is of a file that is not whole.
+    /// Removes what is left of an incomplete file.
     fn discard(&self, id: Id, name: &FileName) {
         if self.running.values().any(|running| running.name == *name) {
             return self.refuse(Some(id), format!("another download writes {}", name.as_str()));
         }
-        let discarded =
-            Place::of(&self.folder.join(name.as_str())).and_then(|place| place.discard());
+        let discarded = Destination::new(&self.folder.join(name.as_str()))
+            .and_then(|destination| destination.discard());
         match discarded {
             Ok(()) => self.report(Report::Stopped { id, discarded: true }),
             Err(error) => self.refuse(Some(id), error.to_string()),
@@ -295,22 +300,22 @@ impl Host {
         let (inbox, address) = (self.inbox.clone(), source.address());
         spawn("sprat-probe", move || {
             let options = Options { patience: PROBE_PATIENCE, ..Options::default() };
-            let verified = copy::look(&address, &options).is_ok_and(|look| look.verified);
-            let _ = inbox.send(Told::Probed(Report::Probed { id, verified }));
+            let verified = copy::probe(&address, &options).is_ok_and(|info| info.verified);
+            let _ = inbox.send(HostEvent::Probed(Report::Probed { id, verified }));
         })
     }
 
-    /// Shows the folder. Nothing of it comes from a page.
+    /// Opens the folder on the desktop. No part of the command comes from a web page.
     fn show(&self, id: Id) {
         let null = Stdio::null;
-        let mut command = Command::new(SHOWS);
+        let mut command = Command::new(FOLDER_OPENER);
         command.arg(&self.folder).stdin(null()).stdout(null()).stderr(null());
-        // Its end is awaited only so that no dead process stays behind.
+        // Wait for the process only so that no zombie is left.
         let shown =
             command.spawn().and_then(|mut child| spawn("sprat-show", move || drop(child.wait())));
         match shown {
             Ok(()) => self.report(Report::Shown { id }),
-            Err(error) => self.refuse(Some(id), format!("{SHOWS} cannot be run: {error}")),
+            Err(error) => self.refuse(Some(id), format!("{FOLDER_OPENER} cannot be run: {error}")),
         }
     }
 
@@ -318,48 +323,48 @@ impl Host {
         self.report(Report::Refused { id, why: why.into() });
     }
 
-    /// Reports; when the browser is gone there is nobody to hear it, which the reader tells us.
+    /// Sends a report. If the browser has gone it is lost; the reading thread reports that.
     fn report(&self, report: Report) {
         let _ = self.reports.send(report);
     }
 }
 
-/// Whether a new download of `source` may have this name: nothing has it, or only what an earlier
-/// one from there left.
+/// Returns whether a new download of `source` may have this name: nothing has it, except the part
+/// of an interrupted download from the same source.
 fn is_free(folder: &Path, name: &FileName, source: &str) -> bool {
-    let Ok(place) = Place::of(&folder.join(name.as_str())) else { return false };
+    let Ok(destination) = Destination::new(&folder.join(name.as_str())) else { return false };
     let there = |path: &Path| path.symlink_metadata().is_ok();
-    if there(place.target()) {
+    if there(destination.target()) {
         return false;
     }
-    if !there(place.part()) && !there(place.journal()) {
+    if !there(destination.part()) && !there(destination.journal()) {
         return true;
     }
     let mut bytes = Vec::new();
-    let read = File::open(place.journal())
+    let read = File::open(destination.journal())
         .and_then(|file| file.take(JOURNAL_BYTES).read_to_end(&mut bytes));
     read.is_ok() && journal::parse(&bytes).is_some_and(|parsed| parsed.identity.source == source)
 }
 
 /// Reads requests until there are no more.
-fn read(mut input: impl Read, inbox: &SyncSender<Told>) {
+fn read(mut input: impl Read, inbox: &SyncSender<HostEvent>) {
     loop {
-        let told = match frame::read(&mut input) {
+        let event = match frame::read(&mut input) {
             Ok(Some(body)) => match Request::parse(&body) {
-                Ok(request) => Told::Asked(Box::new(request)),
-                Err(why) => Told::Nonsense(why),
+                Ok(request) => HostEvent::Request(Box::new(request)),
+                Err(why) => HostEvent::Invalid(why),
             },
-            Ok(None) => Told::Closed(None),
-            Err(error) => Told::Closed(Some(error.to_string())),
+            Ok(None) => HostEvent::Closed(None),
+            Err(error) => HostEvent::Closed(Some(error.to_string())),
         };
-        let last = matches!(told, Told::Closed(_));
-        if inbox.send(told).is_err() || last {
+        let last = matches!(event, HostEvent::Closed(_));
+        if inbox.send(event).is_err() || last {
             return;
         }
     }
 }
 
-/// Writes reports until there are no more, or nobody reads them.
+/// Writes reports until there are no more, or the browser has closed its end.
 fn write(mut output: impl Write, reports: &Receiver<Report>, _written: &SyncSender<()>) {
     for report in reports {
         if frame::write(&mut output, &report.bytes()).is_err() {

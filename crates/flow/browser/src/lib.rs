@@ -1,9 +1,9 @@
-//! The browser's side door: what the extension and `sprat browser host` say to each other, and the
-//! host.
+//! The native messaging host of the browser extension: the messages that the extension and `sprat
+//! browser host` exchange, and the host.
 //!
-//! The browser starts the host, and talks to it over standard input and output. The host ends when
-//! the browser closes that; what was under way then lies beside its destination, with its journal,
-//! and goes on when the extension asks for it again.
+//! The browser starts the host and communicates with it over standard input and output. The host
+//! ends when the browser closes these. Downloads in progress are then kept with their journals, and
+//! resume when the extension requests them again.
 
 mod copies;
 pub mod host;

@@ -1,36 +1,35 @@
-//! Groups: the parts of a file that are verified, and fetched again, alone.
+//! Groups: the units in which a file is verified and fetched again.
 //!
-//! A file's BLAKE3 hash is the root of a tree over chunks of 1 KiB. A group is a whole subtree,
-//! 1,024 chunks; its *value* is what stands at that subtree's top. Values can be computed in any
-//! order, by whoever has a group's bytes and knows where in the file they are; all values together
-//! give the file's hash, the one that `b3sum` prints.
+//! A file's BLAKE3 hash is the root of a tree over chunks of 1 KiB. A group is a complete subtree
+//! of 1,024 chunks, and its *value* is the node at the top of that subtree. A value can be computed
+//! from a group's bytes and their position in the file alone, in any order; all values together
+//! yield the file's hash, as `b3sum` prints it.
 
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use std::ops::Range;
 
-/// Bytes of a group; the last of a file has fewer.
+/// Bytes of a group; the last group of a file may be shorter.
 pub const GROUP_BYTES: u64 = 1 << 20;
 
 /// Bytes of a value.
 pub const VALUE_BYTES: u64 = 32;
 
-/// The content type of a body in verified form: each group's bytes, then its value.
+/// Content type of a body in verified form: each group's bytes, then its value.
 pub const VERIFIED: &str = "application/vnd.sprat.verified";
 
-/// The content type of a body of nothing but the groups' values, in order.
+/// Content type of a body that consists of the groups' values, in order.
 pub const VALUES: &str = "application/vnd.sprat.values";
 
-/// What stands for a group in its file's tree. The value of a file's only group is the file's hash.
+/// The node of a group in its file's tree. The value of a file's only group is the file's hash.
 pub type Value = [u8; 32];
 
-/// How many groups a file of `bytes` has.
+/// Returns the number of groups of a file of `bytes` bytes.
 #[must_use]
 pub fn count(bytes: u64) -> u64 {
     bytes.div_ceil(GROUP_BYTES)
 }
 
-/// The bytes of group `index` in a file of `bytes`.
-///
+/// Returns the byte range of group `index` in a file of `bytes` bytes.
 /// # Panics
 /// When the file has no such group.
 #[must_use]
@@ -40,10 +39,9 @@ pub fn range(bytes: u64, index: u64) -> Range<u64> {
     start..bytes.min(start + GROUP_BYTES)
 }
 
-/// The value of group `index`, whose bytes are `content`, in a file of `bytes`.
-///
+/// Computes the value of group `index`, whose bytes are `content`, in a file of `bytes` bytes.
 /// # Panics
-/// When that group has another length.
+/// When the group has another length.
 #[must_use]
 pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
     let mut summing = Summing::begin(bytes, index);
@@ -51,19 +49,19 @@ pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
     summing.value()
 }
 
-/// The value of a group, from its bytes as they come: small parts are summed while they are still
+/// Computes the value of a group incrementally, so that received pieces are hashed while they are
 /// in the processor's cache.
 #[derive(Debug)]
 pub struct Summing {
     hasher: blake3::Hasher,
-    /// Bytes that are still to come.
+    /// Bytes still to be added.
     left: u64,
     /// Whether the group is the whole file.
     only: bool,
 }
 
 impl Summing {
-    /// Begins with group `index` in a file of `bytes`.
+    /// Begins group `index` in a file of `bytes` bytes.
     ///
     /// # Panics
     /// When the file has no such group.
@@ -77,16 +75,15 @@ impl Summing {
         Self { hasher, left: range.end - range.start, only }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn add(&mut self, content: &[u8]) {
         self.hasher.update(content);
         self.left = self.left.wrapping_sub(content.len() as u64);
     }
 
-    /// The value.
-    ///
+    /// Returns the value.
     /// # Panics
-    /// When not exactly the group's bytes were taken.
+    /// When not exactly the group's bytes were added.
     #[must_use]
     pub fn value(&self) -> Value {
         assert_eq!(self.left, 0, "a group is summed whole");
@@ -94,8 +91,8 @@ impl Summing {
     }
 }
 
-/// The hash of the file whose groups have these values, in order; of an empty file when there are
-/// none.
+/// Returns the hash of the file whose groups have these values, in order; with no values, that of
+/// an empty file.
 #[must_use]
 pub fn root(values: &[Value]) -> Value {
     match values {
@@ -108,7 +105,7 @@ pub fn root(values: &[Value]) -> Value {
     }
 }
 
-/// The value above some, which are not the whole file.
+/// Returns the node above `values`, which are not the whole file.
 fn top(values: &[Value]) -> Value {
     if let [only] = values {
         return *only;
@@ -117,15 +114,14 @@ fn top(values: &[Value]) -> Value {
     merge_subtrees_non_root(&top(left), &top(right), Mode::Hash)
 }
 
-/// How many of `count` leaves are on the left: the most that make a full tree and leave something
-/// for the right.
+/// Returns how many of `count` leaves are on the left: the largest power of two less than `count`.
 fn left(count: usize) -> usize {
     debug_assert!(count >= 2, "a tree has two sides");
     1 << (count - 1).ilog2()
 }
 
-/// The length in verified form of the part `range` of a file: the start of a group, to the end of
-/// one, or of the file.
+/// Returns the length in verified form of the part `range` of a file, which begins at a group and
+/// ends at the end of a group or of the file.
 ///
 /// # Panics
 /// When `range` does not begin where a group does.
@@ -139,14 +135,14 @@ pub fn verified_length(range: &Range<u64>) -> u64 {
     length + count(length) * VALUE_BYTES
 }
 
-/// The length of a file whose verified form has `bytes`. None: no file's has.
+/// Returns the length of the file whose verified form has `bytes` bytes; `None` if there is none.
 #[must_use]
 pub fn length_of_verified(bytes: u64) -> Option<u64> {
     let length = bytes - (bytes.div_ceil(GROUP_BYTES + VALUE_BYTES) * VALUE_BYTES).min(bytes);
     (verified_length(&(0..length)) == bytes).then_some(length)
 }
 
-/// The length of the values of the part `range` of a file, which begins where a group does.
+/// Returns the length of the values of the part `range` of a file, which begins at a group.
 ///
 /// # Panics
 /// As [`verified_length`].

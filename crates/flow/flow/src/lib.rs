@@ -1,11 +1,12 @@
-//! The mover: a file over a long fat pipe, disk to disk, in one TCP stream, verified on the way.
+//! The file mover: copies files over long, fast networks at the rate of the slowest part, and
+//! verifies them on the way.
 //!
-//! What both ends agree on is HTTP/1.1, so that either end may be somebody else's. Between two of
-//! ours a body is in *verified* form: after every [`group`] of the file's bytes comes its value in
-//! the file's BLAKE3 tree.
+//! Both ends speak HTTP/1.1, so that either may be any other program. Between two `sprat` programs
+//! a body is in *verified form*: each [`group`] of the file's bytes is followed by its value in the
+//! file's BLAKE3 tree.
 //!
-//! [`copy`] fetches, into a [`mod@file`] that gets its name when it is whole, with a [`journal`] to
-//! go on from.
+//! [`copy`] fetches and sends files; [`share`] is the server. A received [`mod@file`] gets its name
+//! only when it is complete, and a [`journal`] beside it lets an interrupted transfer resume.
 
 pub mod copy;
 pub mod file;
@@ -16,5 +17,5 @@ mod plain;
 mod recent;
 pub mod share;
 
-pub use plain::{is_tricky, plain};
-pub use recent::Recent;
+pub use plain::{escape_controls, is_unprintable};
+pub use recent::RecentRate;

@@ -1,5 +1,5 @@
-//! What there is of a file that is arriving: its part, the journal of it, and the values of its
-//! groups. Who fetches has one, and who is sent to.
+//! What has been received of a file: its part, the part's journal, and the values of its groups.
+//! Both a fetch and the server's side of an upload have one.
 
 use crate::file::{Sink, SinkError};
 use crate::group::{self, Value};
@@ -8,30 +8,30 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What has arrived of a file.
+/// What has been received of a file.
 pub(crate) struct Partial {
     pub(crate) sink: Sink,
-    /// None: an interruption costs everything.
+    /// `None` when the transfer cannot be resumed.
     pub(crate) journal: Option<Journal>,
     pub(crate) values: BTreeMap<u64, Value>,
-    /// Why the journal could not be written any more: told once.
+    /// Why the journal could not be written, until that is reported.
     pub(crate) journal_failed: Option<String>,
 }
 
 impl Partial {
-    /// One of which nothing has arrived.
+    /// Makes one without any group.
     pub(crate) fn new(sink: Sink, journal: Option<Journal>) -> Self {
         Self { sink, journal, values: BTreeMap::new(), journal_failed: None }
     }
 
-    /// Bytes that are here of a file of `length`.
+    /// Returns how many bytes of a file of `length` bytes are here.
     pub(crate) fn bytes(&self, length: u64) -> u64 {
         self.values.keys().map(|group| bytes_of(length, *group)).sum()
     }
 
-    /// Writes groups down that have become durable. A journal that cannot be written costs time
-    /// after an interruption, no more.
-    pub(crate) fn write_down(&mut self) {
+    /// Journals the groups that have become durable. If the journal cannot be written, the transfer
+    /// goes on, but can be resumed only from here.
+    pub(crate) fn journal_durable(&mut self) {
         let durable = self.sink.take_durable();
         let Some(journal) = self.journal.as_mut().filter(|_| !durable.is_empty()) else { return };
         let groups = durable
@@ -41,28 +41,30 @@ impl Partial {
         if let Err(error) = journal.append(&groups) {
             self.journal = None;
             self.journal_failed = Some(format!(
-                "the journal cannot be written ({error}): an interruption would cost what comes from here on"
+                "the journal cannot be written ({error}): an interruption would cost what comes \
+                 from here on"
             ));
         }
     }
 
-    /// Reads those groups that are here and meant, forgets those that are not what they were, and
-    /// returns how many. None: it was stopped.
+    /// Reads the groups that `is_selected` accepts, forgets corrupt ones, and returns how many
+    /// there were; `None` if stopped.
     pub(crate) fn check(
         &mut self,
         length: u64,
-        which: &dyn Fn(u64) -> bool,
+        is_selected: &dyn Fn(u64) -> bool,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Option<usize>, SinkError> {
         self.sink.flush()?;
         let mut wrong: Vec<u64> = Vec::new();
         let Some(mut buffer) = self.sink.buffer()? else { unreachable!("nobody else has one") };
-        for (index, value) in self.values.iter().filter(|(index, _)| which(**index)) {
+        for (index, value) in self.values.iter().filter(|(index, _)| is_selected(**index)) {
             if is_stopped() {
                 return Ok(None);
             }
             let len = usize::try_from(bytes_of(length, *index)).expect("a group is in memory");
-            // What cannot be read is not what it was either; to be written again may help the disk.
+            // A group that cannot be read counts as corrupt: writing it again may repair the disk
+            // block.
             let right = self.sink.read(*index, &mut buffer, len).is_ok()
                 && group::value(length, *index, &buffer[..len]) == *value;
             if !right {
@@ -77,13 +79,14 @@ impl Partial {
     }
 }
 
-/// Bytes of a group.
+/// Returns the length of a group.
 pub(crate) fn bytes_of(length: u64, group: u64) -> u64 {
     let range = group::range(length, group);
     range.end - range.start
 }
 
-/// What tells a part from another file that has come to its name: inode, and when that was made.
+/// Identifies a part by its inode and creation time, so that another file of that name is not
+/// mistaken for it.
 pub(crate) fn part_id(path: &Path) -> String {
     match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO | StatxFlags::BTIME) {
         Ok(stat) => {

@@ -1,29 +1,29 @@
-//! A rate of late.
+//! The rate of the last seconds.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Over how long a rate is taken.
+/// Period over which the rate is taken.
 const RATE_TIME: Duration = Duration::from_secs(2);
 
-/// Most moments that a rate is taken over.
+/// Most samples that are kept.
 const MAX_MOMENTS: usize = 64;
 
-/// What had come when, of late.
+/// The rate over the last two seconds, computed from samples of a byte counter.
 #[derive(Debug)]
-pub struct Recent {
+pub struct RecentRate {
     moments: VecDeque<(Instant, u64)>,
 }
 
-impl Default for Recent {
-    /// Nothing has come, as of now.
+impl Default for RecentRate {
+    /// Begins with zero bytes, now.
     fn default() -> Self {
         Self { moments: VecDeque::from([(Instant::now(), 0)]) }
     }
 }
 
-impl Recent {
-    /// Notes that `bytes` have come by now; gives the bytes a second.
+impl RecentRate {
+    /// Adds a sample, `bytes` so far, and returns the rate in bytes per second.
     pub fn per_second(&mut self, bytes: u64) -> u64 {
         let now = Instant::now();
         self.moments.push_back((now, bytes));

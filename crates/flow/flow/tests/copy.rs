@@ -40,11 +40,11 @@ fn streams_begin_with_equal_parts() {
     let server = Server::start(content(40 * MIB), false);
     let four = sprat_flow::copy::Options { streams: 4, ..options() };
     copy(&server.url(), "/dev/null".as_ref(), four).0.unwrap();
-    // What is slow may be taken over later, which asks more.
+    // A slow run may be taken over later, which takes more requests.
     let mut ranges: Vec<_> =
         server.requests()[..4].iter().map(|request| request.fields["range"].clone()).collect();
     ranges.sort();
-    // The first was sent when nobody knew how much there is.
+    // The first request was sent before the length was known.
     let parts = [(0, 8), (8, 19), (19, 30), (30, 40)];
     let mut parts = parts.map(|(first, end)| format!("bytes={}-{}", first * MIB, end * MIB - 1));
     parts.sort();
@@ -52,7 +52,7 @@ fn streams_begin_with_equal_parts() {
 }
 
 #[test]
-fn what_the_source_tells_of_a_file_is_kept() {
+fn stated_attributes_are_kept() {
     use std::os::unix::fs::PermissionsExt as _;
     let server = Server::start(content(10), true);
     let when = UNIX_EPOCH + Duration::new(1_600_000_000, 123_456_789);
@@ -85,7 +85,7 @@ fn a_file_that_is_there_stays() {
     let target = directory.path().join("file.bin");
     fs::write(&target, "mine").unwrap();
     let (outcome, _) = copy(&server.url(), &target, options());
-    assert!(matches!(outcome, Err(Error::Place(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(Error::Destination(_))), "{outcome:?}");
     assert_eq!(fs::read(&target).unwrap(), b"mine");
     let force = || sprat_flow::copy::Options { force: true, ..options() };
     assert!(!copy(&server.url(), &target, force()).0.unwrap().unchanged);
@@ -99,7 +99,7 @@ fn a_file_that_is_there_stays() {
 }
 
 #[test]
-fn an_interruption_costs_what_was_not_durable_and_no_more() {
+fn an_interruption_costs_only_groups_that_were_not_durable() {
     for verified in [true, false] {
         for reset in [true, false] {
             let bytes = 9 * MIB + 7;
@@ -215,14 +215,14 @@ fn a_bit_that_is_flipped_every_time_is_named() {
 }
 
 #[test]
-fn a_source_that_changes_is_begun_anew_and_never_mixed() {
+fn a_source_that_changes_is_fetched_again_and_never_mixed() {
     let old = content(4 * MIB);
     let mut other = old.clone();
     other[0] ^= 1;
     let faults = [
         Fault::Change(content(4 * MIB + 1), "\"two\""),
         Fault::Change(other.clone(), "\"two\""),
-        // From a server that does not know of conditions: its tag tells.
+        // From a server without conditional requests: its tag differs.
         Fault::Mix(other, "\"two\""),
     ];
     for verified in [true, false] {
@@ -243,7 +243,7 @@ fn a_source_that_changes_is_begun_anew_and_never_mixed() {
 }
 
 #[test]
-fn what_is_left_of_another_state_is_not_used() {
+fn parts_of_another_state_are_not_used() {
     let server = Server::start(content(4 * MIB), true);
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
@@ -323,7 +323,7 @@ fn stopping_keeps_what_is_there() {
     let cancel = copying.cancel();
     let stopped = copying.run(&mut |event| {
         if matches!(event, Event::Progress(progress) if progress.done >= 3 * MIB as u64) {
-            cancel.ask();
+            cancel.cancel();
         }
     });
     assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
@@ -444,7 +444,7 @@ fn pipes_and_devices_are_neither_opened_nor_replaced() {
     for target in [pipe.as_path(), "/dev/zero".as_ref()] {
         let error = copy(&server.url(), target, force()).0.unwrap_err();
         assert!(
-            matches!(&error, Error::Place(_)) && error.to_string().contains("stays"),
+            matches!(&error, Error::Destination(_)) && error.to_string().contains("stays"),
             "{error}"
         );
     }

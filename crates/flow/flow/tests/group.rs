@@ -43,7 +43,11 @@ fn values_make_the_hash_that_everybody_knows() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn one_wrong_byte_is_in_one_value(bytes in 1usize..4 << 20, at in any::<prop::sample::Index>(), bit in 0u8..8) {
+    fn one_wrong_byte_is_in_one_value(
+        bytes in 1usize..4 << 20,
+        at in any::<prop::sample::Index>(),
+        bit in 0u8..8,
+    ) {
         let mut content = content(bytes);
         let right = values(&content);
         let at = at.index(bytes);

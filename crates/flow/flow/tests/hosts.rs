@@ -62,7 +62,7 @@ fn copy(
 ) -> (Result<Outcome, Error>, Vec<Event>) {
     let mut events = Vec::new();
     let outcome = Fetch::new(&sources[0], target, options).and_then(|mut copy| {
-        sources[1..].iter().try_for_each(|other| copy.also(other))?;
+        sources[1..].iter().try_for_each(|other| copy.add_host(other))?;
         copy.run(&mut |event| match event {
             Event::Progress(progress) => at(progress),
             other => events.push(other.clone()),
@@ -73,7 +73,7 @@ fn copy(
 
 fn without(events: &[Event]) -> Vec<&str> {
     let left = events.iter().filter_map(|event| match event {
-        Event::Without { source, .. } => Some(&source[..]),
+        Event::HostDropped { source, .. } => Some(&source[..]),
         _ => None,
     });
     left.collect()
@@ -134,8 +134,8 @@ fn one_that_is_killed_is_done_without() {
         assert!(fs::read(&target).unwrap() == content);
         assert!(outcome.verified && hosts[killed].is_none());
         if killed == 0 {
-            // Another one says what the file is from then on: it was asked whether what was here is
-            // its.
+            // Another host defines the file from then on: it was asked whether it has the same
+            // groups as those here.
             assert!(
                 without(&events).contains(&&sources[0].replace("sprat", "http")[..]),
                 "{events:?}"
@@ -197,14 +197,14 @@ fn one_that_has_another_file_does_not_take_over() {
         ["file.sprat-journal", "file.sprat-part"],
         "what is here waits for the first"
     );
-    // Who has only the second from then on gets its file, whole.
+    // A fetch from only the second host then gets its file, complete.
     let (outcome, events) = copy(&sources[1..], &target, options(), &mut |_| {});
     outcome.unwrap();
     assert!(fs::read(&target).unwrap() == other, "{events:?}");
 }
 
 #[test]
-fn a_silent_host_holds_nobody_up() {
+fn a_silent_host_does_not_delay_others() {
     let content = content(24 * MIB + 5);
     for slow in [0, 1] {
         let crawling = Pace::Limit(200_000);
@@ -233,7 +233,7 @@ fn a_stream_that_stalls_is_helped_by_the_others() {
         server.fault([Fault::Stall(2 * MIB + 100)]);
         let directory = tempfile::tempdir().unwrap();
         let target = directory.path().join("file");
-        // No patience ends in time what nobody helps.
+        // Waiting for the stalled streams alone would take too long.
         let patient = Options { streams: 3, patience: Duration::from_secs(600), ..options() };
         let (outcome, events) = copy(&[server.url()], &target, patient, &mut |_| {});
         assert_eq!(outcome.unwrap().progress.retries, 0, "{events:?}");
@@ -244,7 +244,7 @@ fn a_stream_that_stalls_is_helped_by_the_others() {
 }
 
 #[test]
-fn what_changes_while_a_stream_stalls_is_begun_anew() {
+fn a_file_that_changes_while_a_stream_stalls_is_fetched_again() {
     let (old, mut new) = (content(30 * MIB), content(30 * MIB));
     new[5] ^= 1;
     let server = Server::start(old, true);
@@ -287,13 +287,13 @@ fn an_interrupted_copy_goes_on_from_other_hosts() {
             Options { limit: Some(30_000_000), sync_bytes: 2 << 20, ..options() },
         )
         .unwrap();
-        copying.also(&sources[1]).unwrap();
+        copying.add_host(&sources[1]).unwrap();
         let cancel = copying.cancel();
         let enough = (8 * (round as u64 + 1)) << 20;
         let mut resumed = None;
         let outcome = copying.run(&mut |event| match event {
             Event::Opened { resumed: bytes, .. } => resumed = Some(*bytes),
-            Event::Progress(progress) if progress.done >= enough && round < 2 => cancel.ask(),
+            Event::Progress(progress) if progress.done >= enough && round < 2 => cancel.cancel(),
             _ => {}
         });
         assert!(resumed.unwrap() >= done, "{resumed:?} of {done}");
@@ -308,7 +308,7 @@ fn an_interrupted_copy_goes_on_from_other_hosts() {
 }
 
 #[test]
-fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
+fn unchanged_groups_of_a_changed_file_are_not_fetched_again() {
     let old = content(16 * MIB);
     let host = Host::new(&old);
     let directory = tempfile::tempdir().unwrap();
@@ -318,7 +318,7 @@ fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
     let cancel = copying.cancel();
     let stopped = copying.run(&mut |event| {
         if matches!(event, Event::Progress(progress) if progress.done >= 8 * MIB as u64) {
-            cancel.ask();
+            cancel.cancel();
         }
     });
     assert!(matches!(stopped, Err(Error::Cancelled)));
@@ -340,7 +340,7 @@ fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
 }
 
 #[test]
-fn hosts_that_tell_no_values_need_a_sum() {
+fn hosts_without_values_need_a_sum() {
     let content = content(30 * MIB + 1);
     let (first, second) =
         (Server::start(content.clone(), false), Server::start(content.clone(), false));
@@ -372,12 +372,12 @@ fn hosts_that_tell_no_values_need_a_sum() {
 }
 
 #[test]
-fn nobody_is_named_who_cannot_be_meant() {
+fn invalid_or_repeated_hosts_are_refused() {
     let target = Path::new("/tmp/never");
     let mut copy = Fetch::new("sprat://one.example/a/file", target, options()).unwrap();
-    copy.also("two.example").unwrap();
-    copy.also("[::1]:80").unwrap();
-    copy.also("http://two.example/elsewhere").unwrap();
+    copy.add_host("two.example").unwrap();
+    copy.add_host("[::1]:80").unwrap();
+    copy.add_host("http://two.example/elsewhere").unwrap();
     for wrong in [
         "",
         "two.example",
@@ -388,19 +388,19 @@ fn nobody_is_named_who_cannot_be_meant() {
         "a b",
         "x:99999",
     ] {
-        assert!(matches!(copy.also(wrong), Err(Error::Usage(_))), "{wrong}");
+        assert!(matches!(copy.add_host(wrong), Err(Error::Usage(_))), "{wrong}");
     }
     let more = (0..20)
-        .map(|number| copy.also(&format!("host{number}.example")))
+        .map(|number| copy.add_host(&format!("host{number}.example")))
         .filter(Result::is_err)
         .count();
     assert!(more > 0, "there is a limit");
     let mut local = Fetch::new("/etc/hostname", target, options()).unwrap();
-    assert!(matches!(local.also("one.example"), Err(Error::Usage(_))));
+    assert!(matches!(local.add_host("one.example"), Err(Error::Usage(_))));
 }
 
 #[test]
-fn nobody_is_told_who_we_are_but_who_should() {
+fn credentials_go_only_to_the_hosts_they_are_for() {
     let content = content(20 * MIB);
     let servers = [0, 1, 2].map(|_| Server::start(content.clone(), false));
     let sum = Sums { blake3: Some(*blake3::hash(&content).as_bytes()), sha256: None };

@@ -1,4 +1,4 @@
-//! Interruptions from outside: kills at any time, full disks, places where nobody may write.
+//! Interruptions from outside: kills at any time, full disks, unwritable destinations.
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
 use crate::support;
@@ -127,7 +127,7 @@ fn within(settings: &'static str, test: impl FnOnce(&Path) + Send) {
 }
 
 #[test]
-fn a_disk_without_room_is_told_before_anything_is_kept() {
+fn a_full_disk_is_reported_before_anything_is_kept() {
     within("size=4m", |root| {
         let server = Server::start(content(6 * MIB), true);
         let (outcome, _) =
@@ -157,7 +157,7 @@ fn a_disk_that_fills_up_leaves_no_wrong_file() {
 }
 
 #[test]
-fn a_place_where_nobody_may_write_is_named() {
+fn an_unwritable_destination_is_named() {
     within("size=4m,ro", |root| {
         let server = Server::start(content(MIB), true);
         let error = copy(&server.url(), &root.join("file"), options()).0.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The journal: what it says is true, whatever is left of it.
+//! The journal: its content is true, however much of it is left.
 
 use crate::support;
 use proptest::prelude::*;
@@ -47,7 +47,10 @@ fn the_format_is_what_it_was() {
 proptest! {
     #[test]
     fn a_prefix_says_less_and_nothing_else(
-        batches in prop::collection::vec(prop::collection::btree_map(0u64..3000, any::<[u8; 32]>(), 0..40), 0..8),
+        batches in prop::collection::vec(
+            prop::collection::btree_map(0u64..3000, any::<[u8; 32]>(), 0..40),
+            0..8,
+        ),
         cut in any::<prop::sample::Index>(),
         flip in prop::option::of((any::<prop::sample::Index>(), 0u8..8)),
     ) {
@@ -81,8 +84,8 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// Whatever prefix of the journal is left, and whatever lies where it promises nothing: the file is exact, and what it promises is
-    /// not fetched again.
+    /// For any prefix of the journal, and any bytes in groups that it does not list, the file
+    /// becomes exact, and listed groups are not fetched again.
     #[test]
     fn any_prefix_makes_the_exact_file(
         cut in any::<prop::sample::Index>(),
@@ -98,7 +101,8 @@ proptest! {
         server.fault([Fault::Cut { after: (after << 20) + 70_000, reset: false }]);
         let eager = Options { retries: 0, sync_bytes: 1, ..options() };
         copy(&server.url(), &target, eager).0.unwrap_err();
-        let (part, journal) = (directory.path().join("file.sprat-part"), directory.path().join("file.sprat-journal"));
+        let part = directory.path().join("file.sprat-part");
+        let journal = directory.path().join("file.sprat-journal");
         let mut promised = 0;
         if journal.exists() {
             let bytes = fs::read(&journal).unwrap();
@@ -108,11 +112,14 @@ proptest! {
             let mut written = fs::read(&part).unwrap();
             for index in (0..count(length)).filter(|index| !left.contains_key(index)) {
                 let range = range(length, index);
-                written[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()].fill(0xee);
+                let at = |offset: u64| usize::try_from(offset).unwrap();
+                written[at(range.start)..at(range.end)].fill(0xee);
             }
-            promised = left.keys().map(|index| range(length, *index)).map(|range| range.end - range.start).sum();
+            let ranges = left.keys().map(|index| range(length, *index));
+            promised = ranges.map(|range| range.end - range.start).sum();
             // In place: the file is the same one.
-            std::os::unix::fs::FileExt::write_all_at(&fs::File::options().write(true).open(&part).unwrap(), &written, 0).unwrap();
+            let file = fs::File::options().write(true).open(&part).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &written, 0).unwrap();
         }
         let (outcome, events) = copy(&server.url(), &target, Options { streams, ..options() });
         prop_assert_eq!(outcome.unwrap().progress.received, length - promised, "{:?}", events);

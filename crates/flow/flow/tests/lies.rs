@@ -1,8 +1,8 @@
-//! Servers that lie: the file is exact or absent, whatever they say.
+//! Servers that violate the protocol: the file is exact or absent, whatever they send.
 
 use crate::support;
 use proptest::prelude::*;
-use sprat_flow::copy::answer::{Answer, Asked, judge};
+use sprat_flow::copy::answer::{Answer, FileRequest, judge};
 use sprat_flow::copy::{Error, Options};
 use sprat_http::client::Head;
 use std::fs;
@@ -102,7 +102,7 @@ fn parts_that_were_not_asked_for_are_refused() {
 }
 
 #[test]
-fn what_may_be_another_state_is_begun_anew() {
+fn a_file_in_a_doubtful_state_is_fetched_again() {
     let last = 3 * MIB + 10;
     for verified in [true, false] {
         for fault in [
@@ -122,11 +122,11 @@ fn what_may_be_another_state_is_begun_anew() {
 }
 
 #[test]
-fn bodies_that_end_elsewhere_than_told_are_not_taken() {
+fn bodies_that_end_elsewhere_than_stated_are_refused() {
     let total = 3 * MIB + 11;
     for verified in [true, false] {
         for longer in [1, 32, MIB] {
-            // It stalls, is asked again, and then tells another length: begun anew.
+            // It stalls, is requested again, and then states another length: fetched again.
             let _ = exact_or_absent(
                 verified,
                 &says(&[("Content-Length", &(total + longer).to_string())]),
@@ -134,7 +134,7 @@ fn bodies_that_end_elsewhere_than_told_are_not_taken() {
             );
         }
     }
-    // Shorter, in verified form: the values tell.
+    // Shorter, in verified form: the values reveal it.
     for shorter in [1, 31, 33, MIB] {
         let told = total + 4 * 32 - shorter;
         let _ = exact_or_absent(true, &says(&[("Content-Length", &told.to_string())]), false);
@@ -160,12 +160,12 @@ fn chunks_that_make_no_sense_are_refused() {
             &body[..8.min(body.len())]
         );
     }
-    // Cut: asked again.
+    // Cut short: requested again.
     exact_or_absent(false, &Fault::Raw([head, b"5\r\nab"].concat()), false).unwrap();
 }
 
 #[test]
-fn redirects_are_followed_so_far_and_tell_nobody_who_we_are() {
+fn redirects_are_bounded_and_drop_credentials() {
     let end = Server::start(content(MIB), true);
     let begin = Server::start(Vec::new(), true);
     let redirect = |to: &str| {
@@ -195,7 +195,7 @@ fn redirects_are_followed_so_far_and_tell_nobody_who_we_are() {
 }
 
 #[test]
-fn what_there_is_not_or_not_for_us_is_told_so() {
+fn missing_and_denied_files_are_reported() {
     for (status, want) in
         [(404, "no such file"), (410, "no such file"), (401, "--token-file"), (403, "--token-file")]
     {
@@ -208,9 +208,9 @@ fn what_there_is_not_or_not_for_us_is_told_so() {
 }
 
 proptest! {
-    /// Whatever a head says: if it is taken, it is what was asked for, and the body's length is right for it.
+    /// Whatever a head says: if it is accepted, it matches the request, and so does the body's length.
     #[test]
-    fn what_is_taken_was_asked_for(
+    fn accepted_responses_match_the_request(
         status in prop_oneof![Just(200u16), Just(206)],
         length in prop::option::of(0u64..5 << 20),
         range in prop::option::of((0u64..4 << 20, 0u64..4 << 20, 0u64..5 << 20)),
@@ -220,11 +220,16 @@ proptest! {
     ) {
         let mut text = format!("HTTP/1.1 {status} X\r\n");
         if let Some(length) = length { text += &format!("Content-Length: {length}\r\n"); }
-        if let Some((first, last, total)) = range { text += &format!("Content-Range: bytes {first}-{last}/{total}\r\n"); }
+        if let Some((first, last, total)) = range { text += &format!("Content-Range: bytes \
+            {first}-{last}/{total}\r\n"); }
         if verified { text += "Content-Type: application/vnd.sprat.verified\r\n"; }
         text += "\r\n";
         let part = from << 20..(from << 20) + bytes;
-        let asked = Asked { range: Some(part.clone()), length: Some(part.end), ..Asked::default() };
+        let asked = FileRequest {
+            range: Some(part.clone()),
+            length: Some(part.end),
+            ..FileRequest::default()
+        };
         if let Ok(Some((head, used))) = Head::parse(text.as_bytes()) {
             prop_assert_eq!(used, text.len());
             if let Answer::Bytes(start) = judge(&head, &asked) {

@@ -138,7 +138,7 @@ fn the_newer_protocol_and_names_that_have_both_work() {
 }
 
 #[test]
-fn who_cannot_be_known_is_not_listened_to() {
+fn untrusted_servers_are_refused() {
     let made = self_signed(&["127.0.0.1".to_owned()]).unwrap();
     let other = self_signed(&["127.0.0.1".to_owned()]).unwrap();
     let pair =
@@ -212,7 +212,7 @@ fn folders_arrive_with_all_that_is_in_them() {
 }
 
 #[test]
-fn what_is_not_copied_of_a_folder_is_named() {
+fn entries_left_out_of_a_folder_are_named() {
     let pair = Pair::new();
     for name in
         ["top/file", "top/sub/file", "top/.hidden", "top/sub/.hidden too", "top/sub/.x.sprat-part"]
@@ -334,11 +334,16 @@ fn a_server_that_is_killed_and_comes_back_is_gone_on_with() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
-    fn any_length_arrives_in_any_number_of_streams(bytes in 0usize..40 * MIB, streams in 1usize..9, verify: bool) {
+    fn any_length_arrives_in_any_number_of_streams(
+        bytes in 0usize..40 * MIB,
+        streams in 1usize..9,
+        verify: bool,
+    ) {
         let pair = Pair::new();
         pair.write("file", &content(bytes));
         let target = pair.target.path().join("file");
-        let (outcome, _) = copy(&pair.url("http", "file"), &target, Options { streams, verify, ..options() });
+        let options = Options { streams, verify, ..options() };
+        let (outcome, _) = copy(&pair.url("http", "file"), &target, options);
         let outcome = outcome.unwrap();
         prop_assert_eq!(outcome.verified, verify);
         prop_assert!(fs::read(&target).unwrap() == content(bytes));

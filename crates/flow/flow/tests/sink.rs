@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use sprat_disk::Access;
-use sprat_flow::file::{Attributes, Place, PlaceError, Sink, SinkError};
+use sprat_flow::file::{Attributes, Destination, DestinationError, Sink, SinkError};
 use sprat_flow::group::{count, range};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -86,7 +86,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_there_is_kept_and_nobody_else_may_write() {
+fn existing_bytes_are_kept_and_the_file_is_locked() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     fs::write(&path, content(2 << 20)).unwrap();
@@ -103,9 +103,9 @@ fn what_is_there_is_kept_and_nobody_else_may_write() {
 }
 
 #[test]
-fn a_name_is_given_once_and_taken_from_nobody() {
+fn a_name_is_given_once_and_never_replaced() {
     let directory = tempfile::tempdir().unwrap();
-    let place = |name: &OsStr| Place::of(&directory.path().join(name)).unwrap();
+    let place = |name: &OsStr| Destination::new(&directory.path().join(name)).unwrap();
     let long = OsStr::from_bytes(&[b'x'; 255]);
     let cut = format!("{}{}", "\u{e9}".repeat(127), "y");
     for name in [
@@ -120,7 +120,7 @@ fn a_name_is_given_once_and_taken_from_nobody() {
             fs::write(path, "new").unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }
         fs::write(place.target(), "old").unwrap();
-        assert!(matches!(place.publish(false), Err(PlaceError::Exists(_))));
+        assert!(matches!(place.publish(false), Err(DestinationError::Exists(_))));
         assert_eq!(fs::read(place.target()).unwrap(), b"old");
         place.publish(true).unwrap();
         assert_eq!(fs::read(place.target()).unwrap(), b"new");
@@ -130,6 +130,9 @@ fn a_name_is_given_once_and_taken_from_nobody() {
     let other = OsStr::from_bytes(&[&[b'x'; 254][..], b"z"].concat()).to_owned();
     assert_ne!(place(long).part(), place(&other).part(), "names that are cut are still told apart");
     for name in ["/", "..", "x/..", "folder/"] {
-        assert!(matches!(Place::of(Path::new(name)), Err(PlaceError::NoName(_))), "{name}");
+        assert!(
+            matches!(Destination::new(Path::new(name)), Err(DestinationError::NoName(_))),
+            "{name}"
+        );
     }
 }

@@ -61,7 +61,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn any_range_is_its_bytes(
-        size in 0usize..12 << 20, first in any::<prop::sample::Index>(), last in any::<prop::sample::Index>(), cached in 0u8..3
+        size in 0usize..12 << 20,
+        first in any::<prop::sample::Index>(),
+        last in any::<prop::sample::Index>(),
+        cached in 0u8..3,
     ) {
         let (first, last) = (first.index(size + 1), last.index(size + 1));
         let range = first.min(last)..first.max(last);
@@ -76,7 +79,8 @@ proptest! {
                 1 => {
                     // A hole in what is known.
                     forget(&file);
-                    std::os::unix::fs::FileExt::read_at(&file, &mut vec![0; size / 2], size as u64 / 4).unwrap();
+                    let mut half = vec![0; size / 2];
+            std::os::unix::fs::FileExt::read_at(&file, &mut half, size as u64 / 4).unwrap();
                 }
                 _ => {}
             }

@@ -4,7 +4,7 @@
 
 use crate::support;
 use sprat_flow::copy::{Error, Event, Options, Outcome, Upload};
-use sprat_flow::file::PlaceError;
+use sprat_flow::file::DestinationError;
 use sprat_flow::share::{self, Share};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -156,7 +156,7 @@ fn a_file_that_is_there_stays() {
     let url = receiver.url("/a file");
     fs::write(receiver.path("a file"), "mine").unwrap();
     let (outcome, _) = send(&path, &url, options());
-    assert!(matches!(outcome, Err(Error::Place(PlaceError::Exists(_)))), "{outcome:?}");
+    assert!(matches!(outcome, Err(Error::Destination(DestinationError::Exists(_)))), "{outcome:?}");
     assert_eq!(fs::read(receiver.path("a file")).unwrap(), b"mine");
     assert_eq!(receiver.received(), 0, "and nothing was sent");
     send(&path, &url, Options { force: true, ..options() }).0.unwrap();
@@ -393,7 +393,7 @@ fn a_byte_that_changes_on_the_way_is_found_and_sent_again() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_sent_is_begun_anew() {
+fn a_file_that_changes_while_it_is_sent_is_sent_again() {
     let receiver = Receiver::start();
     let bytes = 6 * MIB;
     let (_directory, path) = file(bytes);

@@ -93,7 +93,7 @@ fn they_go_from_disk_to_disk_on_demand() {
 }
 
 #[test]
-fn a_share_tells_them_to_who_asks_if_it_may() {
+fn a_share_sends_xattrs_on_request_if_allowed() {
     let Some((source, files)) = source() else { return };
     for (tells, asks) in [(true, true), (true, false), (false, true)] {
         let (_share, url) = share(source.path(), tells);
@@ -117,7 +117,7 @@ fn a_share_tells_them_to_who_asks_if_it_may() {
 }
 
 #[test]
-fn they_are_sent_along_to_who_takes_them() {
+fn xattrs_are_uploaded_to_servers_that_accept_them() {
     let Some((source, files)) = source() else { return };
     let there = tempfile::tempdir().unwrap();
     let (_share, url) = share(there.path(), true);

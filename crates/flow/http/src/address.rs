@@ -1,4 +1,4 @@
-//! Where a file comes from.
+//! Addresses of files on servers.
 
 use super::error::Error;
 use base64::Engine as _;
@@ -9,14 +9,14 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use url::Url;
 
-/// The port of `sprat share`, unless told.
+/// Default port of `sprat share`.
 pub const SHARE_PORT: u16 = 8040;
 
-/// Parameters that let whoever knows them in: they are not shown.
+/// Query parameters that grant access and are therefore never displayed.
 const SECRETS: [&str; 2] = ["token", "ticket"];
 
-/// What stands for itself in a path of ours: letters, digits and marks that no reader takes for
-/// anything else.
+/// Bytes that a path percent-encodes: all but letters, digits and marks without a meaning in URLs,
+/// shells or patterns.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -42,8 +42,16 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'*')
     .add(b':');
 
-/// The address of a file on a server: `http`, `https`; or `sprat` and `sprats`, which are the same
-/// on port 8040 and insist on the verified form.
+/// The address of a file on a server, with the credentials to use there.
+///
+/// The schemes are `http`, `https`, and `sprat` and `sprats`, which are HTTP and HTTPS on port 8040
+/// and accept only the verified form. [`Address::parse`] turns a name and a password in the text
+/// into an `Authorization` field; [`Address::with_token`] sets a bearer token in its place.
+/// Credentials are sent only to the host they were given for: [`Address::redirected`] drops them
+/// when a redirect leaves it.
+///
+/// `Display` omits credentials, tokens and tickets, so that an address can be printed and written
+/// to a journal.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     url: Url,
@@ -52,32 +60,31 @@ pub struct Address {
     signed: Option<Signed>,
 }
 
-/// Of an address that is signed: what only its signer knows how to make.
+/// The parts of a presigned address that only its signer can produce.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Signed {
-    /// What a request for the head asks for: a signature is for one method.
+    /// The request target for `HEAD`: a signature is valid for one method.
     head: String,
-    /// By which name the file is shown and written down.
+    /// The name by which the file is displayed and journaled.
     shown: String,
 }
 
 impl Address {
-    /// Whether `text` is an address, not the name of a local file.
+    /// Returns whether `text` is an address rather than the name of a local file.
     #[must_use]
-    pub fn is_one(text: &str) -> bool {
+    pub fn is_address(text: &str) -> bool {
         text.split_once("://")
             .is_some_and(|(scheme, _)| matches!(scheme, "http" | "https" | "sprat" | "sprats"))
     }
 
-    /// Reads an address. A name and a password in it become the authorization.
-    ///
+    /// Parses an address. A name and a password in it become its authorization.
     /// # Errors
-    /// [`Error::Usage`] with what is wrong.
+    /// [`Error::Usage`] says what is wrong.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = |why: &dyn fmt::Display| {
             Error::Usage(format!(
                 "{}: {why}; want http://HOST/PATH or sprat://HOST/PATH",
-                shown_of(text)
+                without_password(text)
             ))
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong(&"not an address"))?;
@@ -92,7 +99,8 @@ impl Address {
         };
         let mut url = Url::parse(&format!("{plain}://{rest}")).map_err(|error| wrong(&error))?;
         if ours {
-            // The other scheme has no port of its own, so that any that is given is seen.
+            // `Url` drops a port that is the default of its scheme. `sprat` has no default, so that
+            // an explicit `:80` is seen.
             let given =
                 Url::parse(&format!("sprat://{rest}")).map_err(|error| wrong(&error))?.port();
             url.set_port(Some(given.unwrap_or(SHARE_PORT))).map_err(|()| wrong(&"no host"))?;
@@ -105,21 +113,20 @@ impl Address {
         })
     }
 
-    /// The address of a file that who has its signature may fetch: one for the file, and one for
-    /// its head. It is shown, and known to a journal, by another name, which does not change
-    /// when it is signed anew.
-    ///
+    /// Makes a presigned address from the signed URLs for `GET` (`file`) and for `HEAD` (`head`).
+    /// It is displayed and journaled as `shown`, which stays the same when the file is signed
+    /// again.
     /// # Errors
-    /// [`Error::Usage`] as [`Address::parse`].
+    /// [`Error::Usage`] as for [`Address::parse`].
     pub fn signed(file: &str, head: &str, shown: &str) -> Result<Self, Error> {
         let head = Self::parse(head)?.target(false);
         Ok(Self { signed: Some(Signed { head, shown: shown.to_owned() }), ..Self::parse(file)? })
     }
 
-    /// Where a redirect leads. Who we are is told to nobody but the host that we were told to tell.
-    ///
+    /// Returns the address that a redirect from here to `location` leads to. Credentials are kept
+    /// only if the host and port stay the same.
     /// # Errors
-    /// [`Error::Protocol`] when it leads nowhere, or from TLS to plain text.
+    /// [`Error::Protocol`] when the location is no HTTP address, or leads from TLS to plain text.
     pub fn redirected(&self, location: &str) -> Result<Self, Error> {
         let wrong = |why: String| Error::Protocol { source_name: self.to_string(), why };
         let url = self
@@ -133,14 +140,14 @@ impl Address {
             return Err(wrong("redirects from https to http".to_owned()));
         }
         let mut url = without_fragment(url);
-        basic(&mut url); // another's idea of who we are
+        basic(&mut url); // credentials that the server chose
         let same = url.host() == self.url.host()
             && url.port_or_known_default() == self.url.port_or_known_default();
         let authorization = if same { self.authorization.clone() } else { None };
         Ok(Self { url, verified: self.verified, authorization, signed: None })
     }
 
-    /// The same with a token that says who we are.
+    /// Sets a bearer token as the authorization, if there is one.
     #[must_use]
     pub fn with_token(mut self, token: Option<&str>) -> Self {
         if let Some(token) = token {
@@ -149,23 +156,22 @@ impl Address {
         self
     }
 
-    /// The same without saying who we are.
+    /// Removes the credentials.
     #[must_use]
     pub fn without_authorization(self) -> Self {
         Self { authorization: None, ..self }
     }
 
-    /// The same path on another host, `HOST` or `HOST:PORT`, which is told the same of who we are.
-    ///
+    /// Returns the same path, with the same credentials, on another host: `HOST` or `HOST:PORT`.
     /// # Errors
-    /// [`Error::Usage`] when that is no host.
+    /// [`Error::Usage`] when `host` is no host, or this address is presigned.
     pub fn at_host(&self, host: &str) -> Result<Self, Error> {
         let wrong = || {
             Error::Usage(format!(
                 "{host:?}: not a host; want HOST, HOST:PORT, or an address like http://HOST/PATH"
             ))
         };
-        // A scheme without a port of its own, so that any that is given is seen.
+        // `Url` drops a port that is the default of its scheme. `sprat` has no default.
         let given = Url::parse(&format!("sprat://{host}")).map_err(|_| wrong())?;
         let bare = given.path().is_empty() && given.query().is_none() && given.fragment().is_none();
         let named =
@@ -182,7 +188,7 @@ impl Address {
         Ok(other)
     }
 
-    /// Another path on the same server, with a query.
+    /// Replaces the path, and the query by `query`.
     #[must_use]
     pub fn with_path(&self, path: &str, query: Option<&str>) -> Self {
         let mut other = self.clone();
@@ -191,58 +197,59 @@ impl Address {
         other
     }
 
-    /// Whether both are at one server, by one protocol.
+    /// Returns whether both addresses have the same host, port and encryption.
     #[must_use]
-    pub fn is_at_host_of(&self, other: &Self) -> bool {
+    pub fn is_same_server(&self, other: &Self) -> bool {
         let server = |address: &Self| (address.is_tls(), address.host().to_owned(), address.port());
         server(self) == server(other)
     }
 
-    /// The path, percent-encoded.
+    /// Returns the percent-encoded path.
     #[must_use]
     pub fn path(&self) -> &str {
         self.url.path()
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.url.scheme() == "https"
     }
 
-    /// Whether a signature is part of it.
+    /// Returns whether the address is presigned.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         self.signed.is_some()
     }
 
-    /// Whether only the verified form will do.
+    /// Returns whether only the verified form is acceptable (`sprat` and `sprats`).
     #[must_use]
     pub fn wants_verified(&self) -> bool {
         self.verified
     }
 
-    /// The host: a name, or an address without brackets.
+    /// Returns the host: a name, or an IP address without brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         let host = self.url.host_str().unwrap_or_default();
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.url.port_or_known_default().unwrap_or(80)
     }
 
-    /// What the `Host` field says.
+    /// Returns the value of the `Host` field.
     #[must_use]
     pub fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// What a request asks for, for the head alone or for more: path and query.
+    /// Returns the request target, path and query; for `HEAD` if `head_only`, which matters to a
+    /// presigned address.
     #[must_use]
     pub fn target(&self, head_only: bool) -> String {
         if let Some(signed) = self.signed.as_ref().filter(|_| head_only) {
@@ -252,33 +259,33 @@ impl Address {
         self.url.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
     }
 
-    /// What the `Authorization` field says, if we are somebody.
+    /// Returns the value of the `Authorization` field, if there are credentials.
     #[must_use]
     pub fn authorization(&self) -> Option<&str> {
         self.authorization.as_deref()
     }
 
-    /// The last part of the path, decoded: what the file is called. None: the path is of a folder,
-    /// or the name none that a file can have.
+    /// Returns the last part of the path, decoded: the name of the file. `None` when the path is a
+    /// folder's, or the name cannot be a file's.
     #[must_use]
     pub fn name(&self) -> Option<String> {
         usable(self.url.path_segments()?.next_back()?)
     }
 
-    /// The same of a folder, whose path ends with a slash.
+    /// Returns the name of a folder, whose path ends with a slash; `None` as for [`Address::name`].
     #[must_use]
     pub fn folder_name(&self) -> Option<String> {
         usable(self.url.path_segments()?.nth_back(1)?)
     }
 }
 
-/// A name as part of a path in an address.
+/// Percent-encodes a name as one part of a path.
 #[must_use]
 pub fn encode(name: &OsStr) -> String {
     percent_encode(name.as_bytes(), ESCAPED).to_string()
 }
 
-/// A part of a path as the name of a file here, if it can be one.
+/// Decodes a part of a path to a file name, if it can be one.
 fn usable(part: &str) -> Option<String> {
     let bytes: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
     let name = String::from_utf8(bytes).ok()?;
@@ -286,7 +293,7 @@ fn usable(part: &str) -> Option<String> {
     usable.then_some(name)
 }
 
-/// The address as it may be shown and written down: without tokens and tickets.
+/// Displays the address without credentials, tokens and tickets.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(signed) = &self.signed {
@@ -309,7 +316,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Takes name and password out of an address.
+/// Removes the name and the password from `url` and returns them as basic authorization.
 fn basic(url: &mut Url) -> Option<String> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
@@ -327,8 +334,8 @@ fn without_fragment(mut url: Url) -> Url {
     url
 }
 
-/// A text that may be an address with a password, without that.
-fn shown_of(text: &str) -> String {
+/// Removes the password from a text that may be an address, for an error message.
+fn without_password(text: &str) -> String {
     match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1)))
     {
         Some((scheme, rest)) => format!("{scheme}://{rest}"),

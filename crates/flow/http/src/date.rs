@@ -1,19 +1,19 @@
-//! Dates, as HTTP writes them, and times to the nanosecond, as our own fields do.
+//! HTTP dates, and times to the nanosecond as Sprat's own fields carry them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment in seconds and nanoseconds since 1970, as files have it. Nanoseconds count forwards,
+/// A time in seconds and nanoseconds since 1970, as `stat` returns it. Nanoseconds count forwards,
 /// also before 1970.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Moment {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// Nanoseconds after those, less than 1,000,000,000.
+    /// Nanoseconds within the second, less than 1,000,000,000.
     pub nanoseconds: u32,
 }
 
 impl Moment {
-    /// As a date of HTTP, which knows whole seconds, and no year before 1970.
+    /// Formats an HTTP date, in whole seconds; times before 1970 become 1970.
     #[must_use]
     pub fn http(self) -> String {
         httpdate::fmt_http_date(
@@ -21,7 +21,7 @@ impl Moment {
         )
     }
 
-    /// A date of HTTP, in any of its three forms.
+    /// Parses an HTTP date in any of its three formats.
     #[must_use]
     pub fn parse_http(text: &str) -> Option<Self> {
         let since = httpdate::parse_http_date(text.trim()).ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -29,35 +29,35 @@ impl Moment {
     }
 }
 
-/// The last second that a date of HTTP can tell: the end of the year 9999.
+/// The last second that an HTTP date can express: the end of the year 9999.
 const LAST: i64 = 253_402_300_799;
 
 impl std::fmt::Display for Moment {
-    /// `SECONDS.NNNNNNNNN`.
+    /// Formats as `SECONDS.NNNNNNNNN`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{:09}", self.seconds, self.nanoseconds)
     }
 }
 
 impl std::str::FromStr for Moment {
-    type Err = NoMoment;
+    type Err = ParseMomentError;
 
-    fn from_str(text: &str) -> Result<Self, NoMoment> {
-        let (seconds, nanoseconds) = text.split_once('.').ok_or(NoMoment)?;
+    fn from_str(text: &str) -> Result<Self, ParseMomentError> {
+        let (seconds, nanoseconds) = text.split_once('.').ok_or(ParseMomentError)?;
         if nanoseconds.len() != 9 || !nanoseconds.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(NoMoment);
+            return Err(ParseMomentError);
         }
-        let seconds = seconds.parse().map_err(|_| NoMoment)?;
-        Ok(Self { seconds, nanoseconds: nanoseconds.parse().map_err(|_| NoMoment)? })
+        let seconds = seconds.parse().map_err(|_| ParseMomentError)?;
+        Ok(Self { seconds, nanoseconds: nanoseconds.parse().map_err(|_| ParseMomentError)? })
     }
 }
 
-/// What should be a time is none: `SECONDS.NNNNNNNNN` is wanted.
+/// A text is not a time of the form `SECONDS.NNNNNNNNN`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("not a time: SECONDS.NNNNNNNNN since 1970 is wanted")]
-pub struct NoMoment;
+pub struct ParseMomentError;
 
-/// Seconds since 1970 with nine digits behind a point, perhaps negative.
+/// Parses seconds since 1970, perhaps negative, with up to nine decimal digits.
 #[must_use]
 pub fn time(text: &str) -> Option<SystemTime> {
     let (seconds, nanos) = text.split_once('.').unwrap_or((text, "0"));
@@ -69,7 +69,7 @@ pub fn time(text: &str) -> Option<SystemTime> {
     base.checked_add(Duration::from_nanos(nanos.into()))
 }
 
-/// Now, as a date of HTTP.
+/// Returns the current time as an HTTP date.
 #[must_use]
 pub fn now() -> String {
     httpdate::fmt_http_date(SystemTime::now())
@@ -89,7 +89,7 @@ mod tests {
             assert!(Moment::parse_http(&moment.http()).is_some(), "{}", moment.http());
         }
         for text in ["", "1", "1.", "1.5", "1.0000000000", "1.+00000000", "x.000000000"] {
-            assert_eq!(text.parse::<Moment>(), Err(NoMoment), "{text}");
+            assert_eq!(text.parse::<Moment>(), Err(ParseMomentError), "{text}");
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Why a request could not be made.
+//! Why a request failed.
 
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why an address cannot be used, or a request got no answer. Answers that refuse are no errors
-/// here: their status says so.
+/// Why an address cannot be used, or a request got no response. A response that refuses is not an
+/// error here: its status says so.
 ///
-/// The texts name no flag or setting that would help: a caller that has such writes its own.
+/// The messages name no flag or setting that would help; a caller that has some writes its own.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The address makes no sense; the text says what is wrong and what to write.
+    /// The address is invalid; the text says what is wrong and what to write.
     #[error("{0}")]
     Usage(String),
-    /// The server cannot be reached, or the connection to it broke. The request may be repeated.
+    /// The server cannot be reached, or the connection broke. The request may be repeated.
     #[error("{source_name}: {why}")]
     Unreachable {
         /// The address.
         source_name: String,
-        /// What failed last.
+        /// The last failure.
         why: String,
     },
     /// The server's certificate is not trusted.
@@ -29,23 +29,23 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The server does not keep to HTTP, or redirects to where clients are not led.
+    /// The server violates HTTP, or redirects where a client must not follow.
     #[error("{source_name}: {why}")]
     Protocol {
         /// The address.
         source_name: String,
-        /// What it did.
+        /// What the server did.
         why: String,
     },
-    /// The file of certificates to trust cannot be read.
+    /// The file of trusted certificates cannot be read.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Somebody asked to stop.
+    /// The caller cancelled the request.
     #[error("stopped")]
     Cancelled,
 }

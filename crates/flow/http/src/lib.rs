@@ -1,8 +1,9 @@
-//! HTTP/1.1 as the mover speaks it, in two halves: [`server`] parses requests and writes heads of
-//! answers, without I/O; [`client`] connects, sends requests and receives answers.
+//! HTTP/1.1 as the file mover needs it, in two halves: [`server`] parses requests and writes the
+//! heads of responses, without I/O; [`client`] connects, sends requests and receives responses.
 //!
-//! `httparse` takes heads apart. This crate adds strictness: where two readers of one head could
-//! disagree on where it ends, on its body's length, or on the host that it is for, it is refused.
+//! `httparse` splits heads into fields. This crate adds strictness: it rejects a head whose end,
+//! body length or host two readers could interpret differently, since such a difference lets
+//! requests be smuggled past a proxy.
 
 pub mod address;
 mod cancel;
@@ -17,44 +18,46 @@ pub use address::Address;
 pub use cancel::Cancel;
 pub use error::Error;
 
-/// Most bytes of a head, its last empty line included; more is refused (431).
+/// Longest head in bytes, including the empty line that ends it. A longer one is rejected with
+/// status 431.
 pub const MAX_HEAD: usize = 16 << 10;
 
-/// The file's permissions, octal, in an answer in verified form.
+/// Permissions of a file, in octal. Part of a response in verified form, and of an upload.
 pub const MODE: &str = "Sprat-Mode";
 
-/// The file's time of modification in an answer in verified form: seconds since 1970, a dot, nine
-/// digits.
+/// Modification time of a file: seconds since 1970, a dot, nine digits. Part of a response in
+/// verified form, and of an upload.
 pub const MTIME: &str = "Sprat-Mtime";
 
-/// Bytes of the whole file in an answer in verified form, whose own length is another; and of the
-/// file that is to be sent, or is there, where an upload is spoken of.
+/// Length of the whole file in bytes: in a response in verified form, whose body is longer than the
+/// file; in an upload, the length of the file that is sent; in the response to an upload query,
+/// that of the file that already has the name.
 pub const LENGTH: &str = "Sprat-Length";
 
-/// A file's extended attributes, the user's own, where they are asked for by the same field; and
-/// what an upload gives its file.
+/// Extended attributes of a file (`user.*`): in a request for a file, asks for them; in the
+/// response and in an upload, carries them.
 pub const XATTRS: &str = "Sprat-Xattrs";
 
-/// What could not be done for a file that was put and is there.
+/// What the server could not do for a file that it stored, such as setting its time.
 pub const NOTE: &str = "Sprat-Note";
 
-/// What the sender of an upload tells this state of its file from others by: visible ASCII.
+/// Identifies the state of the file that an upload sends: visible ASCII, chosen by the sender.
 pub const UPLOAD: &str = "Sprat-Upload";
 
-/// The BLAKE3 hash that an upload must have at its end, hexadecimal.
+/// The BLAKE3 hash that an uploaded file must have, in hexadecimal.
 pub const BLAKE3: &str = "Sprat-Blake3";
 
-/// Groups of a part of an upload that arrived with another value than was told: numbers with spaces
-/// between them.
+/// Numbers, separated by spaces, of the groups of an uploaded part whose bytes did not match the
+/// value sent with them.
 pub const WRONG: &str = "Sprat-Wrong";
 
-/// The beginning of a group of an upload that came before a connection broke: its number, a space,
-/// and how many bytes.
+/// A group of an upload that was received in part before a connection broke: its number, a space,
+/// and how many bytes the server has.
 pub const BEGUN: &str = "Sprat-Begun";
 
-/// How many groups an upload lacks that was to end.
+/// How many groups the server still lacks of an upload that the sender tried to finish.
 pub const MISSING: &str = "Sprat-Missing";
 
-/// The content type of what is told of an upload, which is the form of a journal; and of the
-/// request that ends one, which has no body.
+/// Content type of the state of an upload, which has the format of a journal, and of the request
+/// without a body that finishes an upload.
 pub const UPLOADED: &str = "application/vnd.sprat.upload";

@@ -1,29 +1,28 @@
-//! Which bytes of a file a request is for, and an answer has (RFC 9110, 14).
+//! Byte ranges of requests and responses (RFC 9110, section 14).
 
 use std::ops::{Range, RangeInclusive};
 
-/// Most parts that a request may ask for at once; of one that asks for more the whole file is sent,
-/// as the standard allows.
+/// Most ranges of one request. A request for more gets the whole file, as the standard allows.
 pub const MAX_PARTS: usize = 16;
 
-/// What a `Range` field means for a file.
+/// What a `Range` field selects of a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Asked {
-    /// All of it: there was no such field, or one that is to be passed over (another unit, not
-    /// understood, too many parts, or parts that are longer than the file together).
+pub enum RequestedRange {
+    /// The whole file: there is no such field, or it is to be ignored (unknown unit, malformed, too
+    /// many ranges, or ranges that are longer than the file together).
     Whole,
     /// These parts, in the order of the request; none is empty.
     Parts(Vec<Range<u64>>),
-    /// Only bytes that the file does not have (416).
+    /// Only bytes beyond the end of the file (416).
     Nothing,
 }
 
-/// Reads a `Range` field for a file of `size` bytes.
+/// Parses a `Range` field for a file of `size` bytes.
 #[must_use]
-pub fn asked(field: &str, size: u64) -> Asked {
-    let Some((unit, list)) = field.split_once('=') else { return Asked::Whole };
+pub fn parse_range(field: &str, size: u64) -> RequestedRange {
+    let Some((unit, list)) = field.split_once('=') else { return RequestedRange::Whole };
     if !unit.trim().eq_ignore_ascii_case("bytes") {
-        return Asked::Whole;
+        return RequestedRange::Whole;
     }
     let mut parts = Vec::new();
     let mut count = 0;
@@ -31,23 +30,23 @@ pub fn asked(field: &str, size: u64) -> Asked {
         list.split(',').map(|item| item.trim_matches([' ', '\t'])).filter(|item| !item.is_empty())
     {
         count += 1;
-        let Some(part) = part(item, size) else { return Asked::Whole };
+        let Some(part) = part(item, size) else { return RequestedRange::Whole };
         if count > MAX_PARTS {
-            return Asked::Whole;
+            return RequestedRange::Whole;
         }
         parts.extend(part);
     }
     let total = parts.iter().map(|part| part.end - part.start).fold(0u64, u64::saturating_add);
     match parts.len() {
-        _ if count == 0 => Asked::Whole,
-        0 => Asked::Nothing,
-        1 => Asked::Parts(parts),
-        _ if total > size => Asked::Whole,
-        _ => Asked::Parts(parts),
+        _ if count == 0 => RequestedRange::Whole,
+        0 => RequestedRange::Nothing,
+        1 => RequestedRange::Parts(parts),
+        _ if total > size => RequestedRange::Whole,
+        _ => RequestedRange::Parts(parts),
     }
 }
 
-/// One part: `None` when it is not understood, and `Some(None)` when the file has no byte of it.
+/// Parses one range: `None` when it is malformed, `Some(None)` when the file has no byte of it.
 fn part(item: &str, size: u64) -> Option<Option<Range<u64>>> {
     let (first, last) = item.split_once('-')?;
     match (first.is_empty(), last.is_empty()) {
@@ -69,7 +68,7 @@ fn part(item: &str, size: u64) -> Option<Option<Range<u64>>> {
     }
 }
 
-/// A number of digits alone; one that no machine counts to is as good as the greatest.
+/// Parses digits; a number beyond `u64` becomes `u64::MAX`.
 fn saturating(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -77,17 +76,17 @@ fn saturating(text: &str) -> Option<u64> {
     Some(text.parse().unwrap_or(u64::MAX))
 }
 
-/// `Content-Range`.
+/// The value of a `Content-Range` field.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContentRange {
-    /// First and last byte; none in an answer that refuses a range.
+    /// First and last byte; `None` in a response that rejects a range.
     pub bytes: Option<RangeInclusive<u64>>,
-    /// Bytes of the whole file.
+    /// Bytes of the whole file, if given.
     pub total: Option<u64>,
 }
 
 impl ContentRange {
-    /// Reads `bytes FIRST-LAST/ALL`, with `*` for what is not told.
+    /// Parses `bytes FIRST-LAST/ALL`, where `*` stands for an unknown number.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (unit, rest) = text.split_once(' ')?;
@@ -110,7 +109,7 @@ impl ContentRange {
     }
 }
 
-/// A number of digits and nothing else: not even a sign, which the library's parser would take.
+/// Parses digits only: `str::parse` would also accept a sign.
 pub(crate) fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
@@ -122,7 +121,7 @@ mod tests {
 
     #[test]
     fn ranges_mean_what_the_standard_says() {
-        let one = |range| Asked::Parts(vec![range]);
+        let one = |range| RequestedRange::Parts(vec![range]);
         for (field, expected) in [
             ("bytes=0-0", one(0..1)),
             ("bytes=0-", one(0..10)),
@@ -131,27 +130,30 @@ mod tests {
             ("bytes=-3", one(7..10)),
             ("bytes=-100", one(0..10)),
             ("bytes=0-99999999999999999999999", one(0..10)),
-            ("bytes=0-1, 4-5 ,,-1", Asked::Parts(vec![0..2, 4..6, 9..10])),
+            ("bytes=0-1, 4-5 ,,-1", RequestedRange::Parts(vec![0..2, 4..6, 9..10])),
             ("bytes=0-1,20-30", one(0..2)),
-            ("bytes=10-", Asked::Nothing),
-            ("bytes=-0", Asked::Nothing),
-            ("bytes=20-30,40-", Asked::Nothing),
-            ("bytes=5-4", Asked::Whole),
-            ("bytes=", Asked::Whole),
-            ("bytes=-", Asked::Whole),
-            ("bytes=a-b", Asked::Whole),
-            ("bytes=+1-2", Asked::Whole),
-            ("bytes 0-1", Asked::Whole),
-            ("lines=0-1", Asked::Whole),
-            ("bytes=0-9,0-9", Asked::Whole),
+            ("bytes=10-", RequestedRange::Nothing),
+            ("bytes=-0", RequestedRange::Nothing),
+            ("bytes=20-30,40-", RequestedRange::Nothing),
+            ("bytes=5-4", RequestedRange::Whole),
+            ("bytes=", RequestedRange::Whole),
+            ("bytes=-", RequestedRange::Whole),
+            ("bytes=a-b", RequestedRange::Whole),
+            ("bytes=+1-2", RequestedRange::Whole),
+            ("bytes 0-1", RequestedRange::Whole),
+            ("lines=0-1", RequestedRange::Whole),
+            ("bytes=0-9,0-9", RequestedRange::Whole),
         ] {
-            assert_eq!(asked(field, 10), expected, "{field}");
+            assert_eq!(parse_range(field, 10), expected, "{field}");
         }
-        assert_eq!(asked("bytes=0-", 0), Asked::Nothing, "an empty file has no bytes");
-        let many = |count: usize| format!("bytes={}", vec!["0-0"; count].join(","));
-        assert!(
-            matches!(asked(&many(MAX_PARTS), 100), Asked::Parts(parts) if parts.len() == MAX_PARTS)
+        assert_eq!(
+            parse_range("bytes=0-", 0),
+            RequestedRange::Nothing,
+            "an empty file has no bytes"
         );
-        assert_eq!(asked(&many(MAX_PARTS + 1), 100), Asked::Whole);
+        let many = |count: usize| format!("bytes={}", vec!["0-0"; count].join(","));
+        let most = parse_range(&many(MAX_PARTS), 100);
+        assert!(matches!(most, RequestedRange::Parts(parts) if parts.len() == MAX_PARTS));
+        assert_eq!(parse_range(&many(MAX_PARTS + 1), 100), RequestedRange::Whole);
     }
 }

@@ -1,29 +1,28 @@
-//! Extended attributes of a file as a field of a head carries them ([`XATTRS`](super::XATTRS)).
+//! Extended attributes of a file as a header field ([`XATTRS`](super::XATTRS)).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::sync::Arc;
 
-/// Longest value, bytes: the kernel's own limit. A field with a longer one is refused.
+/// Longest value in bytes: the kernel's limit. A field with a longer one is rejected.
 pub const MAX_VALUE: usize = 64 << 10;
 
-/// Longest name with its prefix, bytes: the kernel's limit. A field with a longer one is refused.
+/// Longest name, prefix included, in bytes: the kernel's limit. A field with a longer one is
+/// rejected.
 const MAX_NAME: usize = 255;
 
-/// Most bytes of them in a field, of the 16 KiB that a head has; attributes beyond that are left
-/// out.
+/// Most bytes of the field, out of the 16 KiB of a head. Attributes beyond that are left out.
 const MAX_FIELD: usize = 8 << 10;
 
-/// Begins the names of the user's own attributes, the only ones that are copied. Fields leave it
-/// out.
+/// Prefix of the names of user attributes, the only ones that are copied. The field omits it.
 pub const PREFIX: &str = "user.";
 
-/// The user's own extended attributes of a file (`user.*`): names without that prefix and values,
-/// and how many there were besides that found no room in a head.
+/// The extended attributes of a file in the `user.` namespace: names without that prefix, values,
+/// and the number of attributes that were left out for want of room.
 ///
-/// The sender makes it of a file and renders it with [`Xattrs::field`]; the receiver gets it from
-/// [`Xattrs::parse`]. Clones share the values.
+/// The sender reads them from a file and renders them with [`Xattrs::field`]; the receiver parses
+/// them with [`Xattrs::parse`]. Clones share the values.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Xattrs {
     all: Arc<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -31,7 +30,7 @@ pub struct Xattrs {
 }
 
 impl Xattrs {
-    /// Makes them of names without their prefix, and values.
+    /// Makes a set of names without their prefix, and values.
     #[must_use]
     pub fn new(mut all: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
         all.sort();
@@ -43,20 +42,20 @@ impl Xattrs {
         self.all.iter().map(|(name, value)| (&name[..], &value[..]))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many found no room in the field that these were parsed from.
+    /// Returns how many attributes the parsed field left out.
     #[must_use]
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// Renders them as a field's value: `NAME=BASE64, ...`, names percent-encoded, and `+N` for
-    /// those that find no room.
+    /// Renders a field value: `NAME=BASE64, ...` with percent-encoded names, and `+N` for the
+    /// number of attributes left out.
     #[must_use]
     pub fn field(&self) -> String {
         let (mut text, mut left_out) = (String::new(), self.left_out);
@@ -82,7 +81,8 @@ impl Xattrs {
         text
     }
 
-    /// Parses what [`Xattrs::field`] rendered. None: the text is no such list, or beyond a limit.
+    /// Parses the output of [`Xattrs::field`]. `None` when the text is malformed or exceeds a
+    /// limit.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (mut all, mut left_out) = (Vec::new(), 0);
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_read_and_what_is_too_much_is_counted() {
+    fn xattrs_round_trip_and_excess_is_counted() {
         let all = vec![(b"a=b, c".to_vec(), b"\0\xff,".to_vec()), ("\u{e4}".into(), Vec::new())];
         let few = Xattrs { all: Arc::new(all), left_out: 0 };
         assert_eq!(Xattrs::parse(&few.field()).as_ref(), Some(&few));

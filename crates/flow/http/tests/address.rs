@@ -7,7 +7,7 @@ fn address(text: &str) -> Address {
 }
 
 #[test]
-fn an_address_says_whom_to_ask_for_what() {
+fn addresses_parse_to_host_port_and_target() {
     for (text, host, port, target, tls, verified) in [
         ("http://h/a", "h", 80, "/a", false, false),
         ("https://h/a?b=c#d", "h", 443, "/a?b=c", true, false),

@@ -7,7 +7,7 @@ use sprat_http::client::Head;
 fn a_server_may_say_when_to_come_back_as_a_moment() {
     let parse = |fields: &str| {
         let text = format!("HTTP/1.1 503 Later\r\nContent-Length: 0\r\n{fields}\r\n");
-        Head::parse(text.as_bytes()).unwrap().unwrap().0.pause.map(|pause| pause.as_secs())
+        Head::parse(text.as_bytes()).unwrap().unwrap().0.retry_after.map(|pause| pause.as_secs())
     };
     let date = "Date: Thu, 26 Nov 2026 06:00:00 GMT\r\n";
     assert_eq!(parse("Retry-After: 7\r\n"), Some(7));
@@ -21,7 +21,7 @@ fn a_server_may_say_when_to_come_back_as_a_moment() {
 }
 
 #[test]
-fn a_date_tells_states_apart_only_when_it_is_over() {
+fn a_date_is_a_validator_only_after_its_second() {
     let head = |fields: &str| {
         Head::parse(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).unwrap().unwrap().0
     };

@@ -1,14 +1,14 @@
-//! Object stores as ends of a copy: `s3://BUCKET/KEY`.
+//! Object stores as source or destination of a transfer: `s3://BUCKET/KEY`.
 //!
-//! A library speaks S3's language ([`store`]): signatures, parts, what they are made one by. Bytes
-//! and words go over the mover's own connections (`transport`). To fetch, nothing more is needed
-//! than an address that is signed: the rest is [`sprat_flow::copy`], with its streams, its journal
-//! and its care. To [`upload`], a file is sent in parts that become an object when all of them are
-//! there, or nothing.
+//! The `object_store` library implements the S3 protocol ([`store`]): signatures and multipart
+//! uploads. Its requests go over `sprat-http`'s connections (`transport`). To fetch an object, only
+//! a presigned address is made, which [`sprat_flow::copy`] fetches like any other. To send a file
+//! ([`upload`]), its parts are uploaded, which become an object when all have arrived, or are
+//! removed.
 
 pub mod store;
 mod transport;
 pub mod upload;
 
-pub use store::{Location, Store};
+pub use store::{Bucket, Location};
 pub use upload::{Sent, Upload};

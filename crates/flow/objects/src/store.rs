@@ -1,4 +1,4 @@
-//! Buckets: who we are to them, and how their objects are addressed.
+//! Buckets: credentials and addresses of objects.
 
 use crate::transport::Transport;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum};
@@ -13,15 +13,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long a signed address is good for: the longest that S3 takes.
-const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Validity of a presigned address: the longest that S3 allows.
+const SIGNATURE_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a request is tried again.
+/// How long a request is retried.
 const RETRY_TIME: Duration = Duration::from_secs(120);
 
 const SCHEME: &str = "s3://";
 
-/// What says who we are, any of it: without one the library would ask the network around for it.
+/// Environment variables that provide credentials. Without any of them the library would query the
+/// network's metadata service.
 const CREDENTIALS: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
@@ -29,24 +30,24 @@ const CREDENTIALS: &[&str] = &[
     "AWS_WEB_IDENTITY_TOKEN_FILE",
 ];
 
-/// An object's place: `s3://BUCKET/KEY`.
+/// The location of an object: `s3://BUCKET/KEY`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Location {
     /// The bucket.
     pub bucket: String,
-    /// The object's key. Empty, or with a slash at its end: a folder, in which an object keeps its
-    /// file's name.
+    /// The object's key. If it is empty or ends with a slash, it is a folder, where an object keeps
+    /// its file's name.
     pub key: String,
 }
 
 impl Location {
-    /// Whether `text` is one.
+    /// Returns whether `text` is an `s3://` address.
     #[must_use]
-    pub fn is_one(text: &str) -> bool {
+    pub fn is_location(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
 
-    /// Reads one. The key is taken as it stands.
+    /// Parses a location. The key is used verbatim.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -63,20 +64,21 @@ impl Location {
         Ok(location)
     }
 
-    /// Whether it is a folder rather than an object.
+    /// Returns whether it is a folder rather than an object.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.key.is_empty() || self.key.ends_with('/')
     }
 
-    /// The key as the library has it. It leaves out slashes at both ends, and what resolves
-    /// addresses takes `.` and `..` out of them: a key with such parts would become another one's,
-    /// so it is refused.
+    /// Returns the key as the library's type. The library removes slashes at both ends, and URL
+    /// resolution removes `.` and `..`: a key with such parts would address another object, so it
+    /// is rejected.
     pub(crate) fn path(&self) -> Result<Path, Error> {
         let key = self.key.strip_suffix('/').unwrap_or(&self.key);
         let leads_elsewhere = |part: &str| matches!(part, "" | "." | "..");
         if !self.key.is_empty() && key.split('/').any(leads_elsewhere) {
-            let why = "a key with an empty part, or one that is . or .., cannot be asked for by an address";
+            let why = "a key with an empty part, or one that is . or .., cannot be asked for by an \
+                address";
             return Err(Error::Usage(format!("{self}: {why}; give the object another key")));
         }
         Path::parse(key).map_err(|error| Error::Usage(format!("{self}: {error}")))
@@ -89,42 +91,42 @@ impl fmt::Display for Location {
     }
 }
 
-/// A bucket that we may be allowed to use.
+/// A bucket and the credentials to access it. It runs the library's asynchronous requests on a
+/// runtime of its own, on the caller's thread.
 #[derive(Debug)]
-pub struct Store {
+pub struct Bucket {
     pub(crate) s3: AmazonS3,
-    /// The same when everything else was stopped: for what is to be cleared away then.
+    /// A second client that is never cancelled: for removing parts after everything else was.
     pub(crate) last: AmazonS3,
-    /// Ends what is under way.
+    /// Cancels requests in progress.
     pub(crate) stop: Cancel,
     pub(crate) runtime: Runtime,
 }
 
-impl Store {
-    /// The bucket, as the environment tells of it: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
-    /// `AWS_SESSION_TOKEN`; `AWS_REGION`; and `AWS_ENDPOINT_URL` for one that is not Amazon's.
-    ///
+impl Bucket {
+    /// Opens a bucket as the environment configures it: `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`; `AWS_REGION`; and `AWS_ENDPOINT_URL` for a
+    /// server that is not Amazon's.
     /// # Errors
-    /// [`Error::Usage`] when that is not enough, [`Error::File`] of certificates.
+    /// [`Error::Usage`] when credentials are missing, [`Error::File`] for certificates.
     pub fn open(bucket: &str, options: &Options, cancel: &Cancel) -> Result<Self, Error> {
         if !CREDENTIALS
             .iter()
             .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
         {
             return Err(Error::Usage(format!(
-                "{SCHEME}{bucket}: nothing says who we are there; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION, or \
+                "{SCHEME}{bucket}: nothing says who we are there; set AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY (and AWS_REGION, or \
                  AWS_ENDPOINT_URL for a server that is not Amazon's)"
             )));
         }
         Self::with(AmazonS3Builder::from_env(), bucket, options, cancel)
     }
 
-    /// The same with an endpoint and keys that are given; in place of all that the environment
-    /// tells.
-    ///
+    /// Opens a bucket with an explicit endpoint and keys, ignoring the environment.
     /// # Errors
-    /// As [`Store::open`].
-    pub fn at(
+    /// As for [`Bucket::open`].
+    pub fn with_keys(
         endpoint: &str,
         (key_id, secret): (&str, &str),
         bucket: &str,
@@ -144,14 +146,14 @@ impl Store {
     ) -> Result<Self, Error> {
         let unusable =
             |error: &dyn fmt::Display| Error::Usage(format!("{SCHEME}{bucket}: {error}"));
-        let stop = cancel.part();
+        let stop = cancel.child();
         let transport = |cancel: &Cancel| {
             Ok::<_, Error>(Transport(Arc::new(Caller::new(&options.into(), cancel)?)))
         };
-        // Unless told: what a part must be is said with it, so that one that arrives as another is
-        // not taken.
-        let told = builder.get_config_value(&AmazonS3ConfigKey::Checksum);
-        let builder = if told.is_none() {
+        // Unless configured otherwise, each part is sent with its checksum, so that the server
+        // rejects a corrupt one.
+        let configured = builder.get_config_value(&AmazonS3ConfigKey::Checksum);
+        let builder = if configured.is_none() {
             builder.with_checksum_algorithm(Checksum::SHA256)
         } else {
             builder
@@ -177,25 +179,24 @@ impl Store {
         Ok(Self { s3, last, stop, runtime })
     }
 
-    /// The address by which an object is fetched for the next seven days, or as long as temporary
-    /// keys last. It is shown as `s3://BUCKET/KEY`.
-    ///
+    /// Makes a presigned address of an object, valid for seven days or as long as temporary keys
+    /// are. It is displayed as `s3://BUCKET/KEY`.
     /// # Errors
-    /// [`Error`]: a folder, or keys that cannot be had.
+    /// [`Error`]: a folder, or missing keys.
     pub fn address(&self, location: &Location) -> Result<Address, Error> {
         if location.is_folder() {
             return Err(Error::Usage(format!("{location}: is a folder; name the object")));
         }
         let path = location.path()?;
         let sign = |method| {
-            let signed = self.runtime.block_on(self.s3.signed_url(method, &path, GOOD_FOR));
-            signed.map_err(|error| told(location, error))
+            let signed = self.runtime.block_on(self.s3.signed_url(method, &path, SIGNATURE_TIME));
+            signed.map_err(|error| copy_error(location, error))
         };
         let (file, head) = (sign(http::Method::GET)?, sign(http::Method::HEAD)?);
         Ok(Address::signed(file.as_str(), head.as_str(), &location.to_string())?)
     }
 
-    /// The length of an object, bytes; none if there is no such object.
+    /// Returns the length of an object in bytes; `None` if it does not exist.
     ///
     /// # Errors
     /// [`Error`].
@@ -203,13 +204,13 @@ impl Store {
         match self.runtime.block_on(self.s3.head(&location.path()?)) {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(told(location, error)),
+            Err(error) => Err(copy_error(location, error)),
         }
     }
 }
 
-/// An error of the library's, as a copy's.
-pub(crate) fn told(location: &Location, error: object_store::Error) -> Error {
+/// Converts an error of the library.
+pub(crate) fn copy_error(location: &Location, error: object_store::Error) -> Error {
     let (source_name, why) = (location.to_string(), error.to_string());
     match error {
         object_store::Error::NotFound { .. } => Error::NotFound { source_name, status: 404 },

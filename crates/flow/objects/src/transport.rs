@@ -1,4 +1,4 @@
-//! What carries the library's requests: the mover's connections, each on a thread that may wait.
+//! Carries the library's requests over `sprat-http`'s connections, each on a thread that may block.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use sprat_flow::copy::Error;
 use sprat_http::client::{Call, Caller, Reply};
 use std::sync::Arc;
 
-/// The mover's connections, as the library takes them.
+/// The HTTP client that the library uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport(pub(crate) Arc<Caller>);
 
@@ -60,7 +60,7 @@ impl HttpService for Transport {
     }
 }
 
-/// An answer, as the library reads it: with those fields that it asks of any.
+/// Converts a response, with the fields that the library reads.
 fn answer(reply: Reply) -> Result<HttpResponse, HttpError> {
     let Reply { head, body } = reply;
     let mut answer = http::Response::builder().status(head.status);

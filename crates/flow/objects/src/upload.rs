@@ -1,12 +1,12 @@
-//! A local file to an object: in parts, several at a time, which become the object when all are
-//! there. Whatever fails, and Ctrl-C, takes the parts away again.
+//! Uploads a local file as an object: in parts, several at a time, which become the object when all
+//! have arrived. After a failure or a cancellation the parts are removed.
 
-use crate::store::{Location, Store, told};
+use crate::store::{Bucket, Location, copy_error};
 use bytes::Bytes;
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::{MultipartId, ObjectStoreExt as _, PutPayload};
-use sprat_flow::copy::{Error, Event, Options, Progress, Summed, Summer};
-use sprat_flow::file::{PlaceError, Source, SourceError, open_regular};
+use sprat_flow::copy::{Error, Event, FileHasher, FileSums, Options, Progress};
+use sprat_flow::file::{DestinationError, Source, SourceError, open_regular};
 use sprat_flow::group::Value;
 use sprat_http::Cancel;
 use std::fs::Metadata;
@@ -15,19 +15,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Parts under way: each ends with its number, what the store calls it, and its bytes.
-type Going = JoinSet<Result<(usize, PartId, u64), object_store::Error>>;
+/// Parts in progress: each yields its number, its id in the store, and its bytes.
+type InFlight = JoinSet<Result<(usize, PartId, u64), object_store::Error>>;
 
 /// Bytes of a part, unless the file is so long that there would be too many.
 const PART_BYTES: u64 = 16 << 20;
 
-/// Most parts of an object, S3's own limit.
+/// Most parts of an object: the limit of S3.
 const MAX_PARTS: u64 = 10_000;
 
-/// How often it is looked whether to stop while parts are on their way.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often cancellation is checked while parts are in progress.
+const CANCEL_CHECK: Duration = Duration::from_millis(100);
 
-/// A file to be sent.
+/// An upload of a file to an object store. Made with [`Upload::new`] and then run on a [`Bucket`].
+/// It cannot be resumed: a failed one removes its parts.
 #[derive(Debug)]
 pub struct Upload {
     from: PathBuf,
@@ -36,23 +37,23 @@ pub struct Upload {
     cancel: Cancel,
 }
 
-/// What came of it.
+/// The outcome of an upload.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// The object.
     pub target: Location,
-    /// Its length, bytes.
+    /// Its length in bytes.
     pub length: u64,
-    /// The BLAKE3 hash of what was sent.
+    /// The BLAKE3 hash of the bytes that were sent.
     pub blake3: Value,
-    /// How long it took.
+    /// Duration of the upload.
     pub time: Duration,
 }
 
 impl Upload {
-    /// Of the file at `from`, to an object, or into a folder under its own name. Of a copy's
-    /// options `streams` (parts on their way at a time), `force`, `retries`, `patience`, the
-    /// sums, `limit`'s absence and whom to trust are of account.
+    /// Sends the file at `from` to an object, or into a folder under its own name. Of the options,
+    /// `streams` (parts in progress at a time), `force`, `retries`, `patience`, the sums and those
+    /// of trust apply; `limit` must not be set.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -81,19 +82,19 @@ impl Upload {
         Ok(Self { from: from.to_owned(), to, options, cancel: cancel.clone() })
     }
 
-    /// Sends it, telling how it goes.
-    ///
+    /// Sends the file, and passes events to `report`.
     /// # Errors
-    /// [`Error`]. There is no object then, or the one that was there, and no part of another.
-    pub fn run(&self, store: &Store, tell: &mut dyn FnMut(&Event)) -> Result<Sent, Error> {
+    /// [`Error`]. The object then does not exist, or is the one that existed before, and no parts
+    /// are left.
+    pub fn run(&self, bucket: &Bucket, report: &mut dyn FnMut(&Event)) -> Result<Sent, Error> {
         let begun = Instant::now();
         let at = |error| Error::File { path: self.from.clone(), source: error };
         let (file, before) = open_regular(&self.from)?;
-        if !self.options.force && store.length(&self.to)?.is_some() {
-            return Err(PlaceError::Exists(self.to.to_string().into()).into());
+        if !self.options.force && bucket.length(&self.to)?.is_some() {
+            return Err(DestinationError::Exists(self.to.to_string().into()).into());
         }
         let length = before.len();
-        tell(&Event::Opened {
+        report(&Event::Opened {
             source: self.from.display().to_string(),
             target: self.to.to_string().into(),
             length: Some(length),
@@ -105,99 +106,103 @@ impl Upload {
         let reading = Source::new(file.try_clone().map_err(at)?, &self.from, 0..length);
         let sums = &self.options.sums;
         let mut parts =
-            Parts { reading, from: &self.from, summer: sums.summer(), bytes: part_bytes(length) };
+            Parts { reading, from: &self.from, hasher: sums.hasher(), bytes: part_bytes(length) };
         let unchanged = || match file.metadata() {
             Ok(now) if same(&before, &now) => Ok(()),
             _ => Err(self.changed("it was written to while it was read".to_owned())),
         };
         let mut progress = Progress { length: Some(length), ..Progress::default() };
         let path = self.to.path()?;
-        let summed = store.runtime.block_on(async {
+        let sums = bucket.runtime.block_on(async {
             if length <= part_bytes(length) {
                 let whole = parts.next()?.unwrap_or_default();
                 unchanged()?;
-                let summed = self.summed(parts)?;
-                let put = store.s3.put(&path, PutPayload::from(whole)).await;
-                return put.map(|_| summed).map_err(|error| self.told(error));
+                let sums = self.sums(parts)?;
+                let put = bucket.s3.put(&path, PutPayload::from(whole)).await;
+                return put.map(|_| sums).map_err(|error| self.error(error));
             }
-            let created = store.s3.create_multipart(&path).await;
-            let id = created.map_err(|error| self.told(error))?;
-            let sent = self.parts(store, &id, &mut parts, &mut progress, tell).await;
+            let created = bucket.s3.create_multipart(&path).await;
+            let id = created.map_err(|error| self.error(error))?;
+            let sent = self.parts(bucket, &id, &mut parts, &mut progress, report).await;
             let whole = sent.and_then(|sent| unchanged().map(|()| sent));
-            let completed = match whole.and_then(|sent| Ok((sent, self.summed(parts)?))) {
-                Ok((sent, summed)) => {
-                    let completed = store.s3.complete_multipart(&path, &id, sent).await;
-                    completed.map(|_| summed).map_err(|error| self.told(error))
+            let completed = match whole.and_then(|sent| Ok((sent, self.sums(parts)?))) {
+                Ok((sent, sums)) => {
+                    let completed = bucket.s3.complete_multipart(&path, &id, sent).await;
+                    completed.map(|_| sums).map_err(|error| self.error(error))
                 }
                 Err(error) => Err(error),
             };
-            // Else they would be paid for until somebody looks.
+            // Otherwise the parts would be paid for until they are noticed.
             if completed.is_err()
-                && let Err(error) = store.last.abort_multipart(&path, &id).await
+                && let Err(error) = bucket.last.abort_multipart(&path, &id).await
             {
-                tell(&Event::Note(format!("{}: parts of it may be left there: {error}", self.to)));
+                report(&Event::Note(format!(
+                    "{}: parts of it may be left there: \
+                    {error}",
+                    self.to
+                )));
             }
             completed
         })?;
-        let has = store.length(&self.to)?;
+        let has = bucket.length(&self.to)?;
         if has != Some(length) {
             let why = format!("was sent {length} B and has {has:?}; send it again with --force");
             return Err(Error::Protocol { source_name: self.to.to_string(), why });
         }
         (progress.done, progress.received) = (length, length);
-        tell(&Event::Progress(progress));
-        Ok(Sent { target: self.to.clone(), length, blake3: summed.blake3, time: begun.elapsed() })
+        report(&Event::Progress(progress));
+        Ok(Sent { target: self.to.clone(), length, blake3: sums.blake3, time: begun.elapsed() })
     }
 
-    /// The sums of all that was read. A file that has others than it must have does not become an
+    /// Returns the sums of all bytes read. A file with other sums than given does not become an
     /// object.
-    fn summed(&self, parts: Parts<'_>) -> Result<Summed, Error> {
-        let summed = parts.summer.finish();
-        self.options.sums.hold(&self.from.display().to_string(), &summed)?;
-        Ok(summed)
+    fn sums(&self, parts: Parts<'_>) -> Result<FileSums, Error> {
+        let sums = parts.hasher.finish();
+        self.options.sums.check(&self.from.display().to_string(), &sums)?;
+        Ok(sums)
     }
 
-    /// Sends all parts, so many at a time; gives what they are known by, in order. When it fails,
-    /// none is on its way any more.
+    /// Sends all parts, several at a time, and returns their ids in order. After a failure no
+    /// request is in progress any more.
     async fn parts(
         &self,
-        store: &Store,
+        bucket: &Bucket,
         id: &MultipartId,
         parts: &mut Parts<'_>,
         progress: &mut Progress,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Vec<PartId>, Error> {
-        let mut going = JoinSet::new();
-        let done = self.all_parts(store, id, parts, (&mut going, progress), tell).await;
+        let mut in_flight = JoinSet::new();
+        let done = self.all_parts(bucket, id, parts, (&mut in_flight, progress), report).await;
         if done.is_err() {
-            // A part that arrives after it was said that they are not wanted would stay.
-            store.stop.ask();
-            while going.join_next().await.is_some() {}
+            // A part that arrives after the upload was aborted would stay.
+            bucket.stop.cancel();
+            while in_flight.join_next().await.is_some() {}
         }
         done
     }
 
     async fn all_parts(
         &self,
-        store: &Store,
+        bucket: &Bucket,
         id: &MultipartId,
         parts: &mut Parts<'_>,
-        (going, progress): (&mut Going, &mut Progress),
-        tell: &mut dyn FnMut(&Event),
+        (in_flight, progress): (&mut InFlight, &mut Progress),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Vec<PartId>, Error> {
         let path = self.to.path()?;
         let mut sent: Vec<(usize, PartId)> = Vec::new();
         let (mut begun, mut ended) = (0, false);
-        while !ended || !going.is_empty() {
-            if self.cancel.is_asked() {
+        while !ended || !in_flight.is_empty() {
+            if self.cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            if !ended && going.len() < self.options.streams {
+            if !ended && in_flight.len() < self.options.streams {
                 if let Some(part) = parts.next()? {
                     let (s3, path, id, number) =
-                        (store.s3.clone(), path.clone(), id.clone(), begun);
+                        (bucket.s3.clone(), path.clone(), id.clone(), begun);
                     let bytes = part.len() as u64;
-                    going.spawn(async move {
+                    in_flight.spawn(async move {
                         let part = s3.put_part(&path, &id, number, PutPayload::from(part)).await?;
                         Ok((number, part, bytes))
                     });
@@ -207,12 +212,12 @@ impl Upload {
                 }
                 continue;
             }
-            match tokio::time::timeout(LOOK, going.join_next()).await {
+            match tokio::time::timeout(CANCEL_CHECK, in_flight.join_next()).await {
                 Ok(Some(Ok(Ok((number, part, bytes))))) => {
                     sent.push((number, part));
                     progress.done += bytes;
                 }
-                Ok(Some(Ok(Err(error)))) => return Err(self.told(error)),
+                Ok(Some(Ok(Err(error)))) => return Err(self.error(error)),
                 Ok(Some(Err(error))) => {
                     let why = format!("a part was not sent: {error}");
                     return Err(Error::Unreachable { source_name: self.to.to_string(), why });
@@ -220,14 +225,14 @@ impl Upload {
                 Ok(None) | Err(_) => {}
             }
             progress.received = progress.done;
-            tell(&Event::Progress(*progress));
+            report(&Event::Progress(*progress));
         }
         sent.sort_by_key(|(number, _)| *number);
         Ok(sent.into_iter().map(|(_, part)| part).collect())
     }
 
-    fn told(&self, error: object_store::Error) -> Error {
-        if self.cancel.is_asked() { Error::Cancelled } else { told(&self.to, error) }
+    fn error(&self, error: object_store::Error) -> Error {
+        if self.cancel.is_cancelled() { Error::Cancelled } else { copy_error(&self.to, error) }
     }
 
     fn changed(&self, why: String) -> Error {
@@ -235,11 +240,11 @@ impl Upload {
     }
 }
 
-/// A file's parts, in order, hashed as they are read.
+/// The parts of a file in order, hashed as they are read.
 struct Parts<'a> {
     reading: Source,
     from: &'a Path,
-    summer: Summer,
+    hasher: FileHasher,
     bytes: u64,
 }
 
@@ -255,19 +260,19 @@ impl Parts<'_> {
                 SourceError::Io { path, source, .. } => Error::File { path, source },
             })?;
             let Some(block) = block else { break };
-            self.summer.add(block);
+            self.hasher.add(block);
             part.extend_from_slice(block);
         }
         Ok((!part.is_empty()).then(|| part.into()))
     }
 }
 
-/// Bytes of a part of a file: whole megabytes, as the file is read.
+/// Returns the bytes of a part: whole megabytes, as the file is read.
 fn part_bytes(length: u64) -> u64 {
     PART_BYTES.max(length.div_ceil(MAX_PARTS).next_multiple_of(1 << 20))
 }
 
-/// Whether a file has not been written to.
+/// Returns whether a file was not written to.
 fn same(before: &Metadata, now: &Metadata) -> bool {
     let of = |meta: &Metadata| {
         (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec())

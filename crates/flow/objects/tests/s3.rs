@@ -2,9 +2,9 @@
 #![allow(clippy::disallowed_methods, reason = "a test waits for a server")]
 
 use sprat_flow::copy::{Error, Event, Fetch, Options};
-use sprat_flow::file::PlaceError;
+use sprat_flow::file::DestinationError;
 use sprat_http::Cancel;
-use sprat_objects::{Location, Store, Upload};
+use sprat_objects::{Bucket, Location, Upload};
 use sprat_testing::skip;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -91,8 +91,8 @@ impl Server {
         Some(server)
     }
 
-    fn store(&self, options: &Options, cancel: &Cancel) -> Store {
-        Store::at(&self.endpoint, KEYS, "bucket", options, cancel).unwrap()
+    fn store(&self, options: &Options, cancel: &Cancel) -> Bucket {
+        Bucket::with_keys(&self.endpoint, KEYS, "bucket", options, cancel).unwrap()
     }
 
     /// The object as the server keeps it; nothing when there is none.
@@ -171,7 +171,7 @@ fn object_stores_are_ends_of_a_copy() {
     an_interrupted_fetch_goes_on_by_another_signature(&server);
     an_object_that_is_there_stays(&server);
     what_is_stopped_or_fails_leaves_no_part(&server);
-    what_there_is_not_or_not_for_us_is_told_so(&server);
+    missing_and_denied_files_are_reported(&server);
     what_changed_is_not_mixed(&server);
 }
 
@@ -189,11 +189,12 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
         let cancel = Cancel::default();
         let address = server.store(&options(), &cancel).address(&location(&key)).unwrap();
         let mut opened = None;
-        let outcome = Fetch::of(address, here.path(), options()).unwrap().run(&mut |event| {
-            if let Event::Opened { source, streams, .. } = event {
-                opened = Some((source.clone(), *streams));
-            }
-        });
+        let outcome =
+            Fetch::from_address(address, here.path(), options()).unwrap().run(&mut |event| {
+                if let Event::Opened { source, streams, .. } = event {
+                    opened = Some((source.clone(), *streams));
+                }
+            });
         let outcome = outcome.unwrap();
         // One byte is there with the first answer.
         let streams = if bytes == 1 { 1 } else { 3 };
@@ -219,13 +220,13 @@ fn an_interrupted_fetch_goes_on_by_another_signature(server: &Server) {
     let copy = |options: Options| {
         let address =
             server.store(&options, &Cancel::default()).address(&location("large")).unwrap();
-        Fetch::of(address, &target, options).unwrap()
+        Fetch::from_address(address, &target, options).unwrap()
     };
     let first = copy(Options { limit: Some(40_000_000), ..options() });
     let cancel = first.cancel();
     let stopped = first.run(&mut |event| {
         if matches!(event, Event::Progress(progress) if progress.done >= 16 * MIB as u64) {
-            cancel.ask();
+            cancel.cancel();
         }
     });
     assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
@@ -243,7 +244,7 @@ fn an_object_that_is_there_stays(server: &Server) {
     upload(server, &from, "file", options()).unwrap();
     fs::write(&from, "new").unwrap();
     let refused = upload(server, &from, "file", options());
-    assert!(matches!(refused, Err(Error::Place(PlaceError::Exists(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Destination(DestinationError::Exists(_)))), "{refused:?}");
     assert_eq!(server.object("file").unwrap(), b"old");
     upload(server, &from, "file", Options { force: true, ..options() }).unwrap();
     assert_eq!(server.object("file").unwrap(), b"new");
@@ -273,7 +274,7 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
                             .write_all(b"x")
                             .unwrap();
                     } else {
-                        cancel.ask();
+                        cancel.cancel();
                     }
                 }
                 Event::Note(text) => notes.push(text.clone()),
@@ -290,21 +291,24 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
     }
 }
 
-fn what_there_is_not_or_not_for_us_is_told_so(server: &Server) {
+fn missing_and_denied_files_are_reported(server: &Server) {
     let here = tempfile::tempdir().unwrap();
     let target = here.path().join("file");
     let cancel = Cancel::default();
     let missing = server.store(&options(), &cancel).address(&location("no such")).unwrap();
-    let error = Fetch::of(missing, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
+    let error =
+        Fetch::from_address(missing, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
     assert!(
         matches!(error, Error::NotFound { .. })
             && error.to_string().contains("s3://bucket/no such"),
         "{error}"
     );
     let others =
-        Store::at(&server.endpoint, (KEYS.0, "another"), "bucket", &options(), &cancel).unwrap();
+        Bucket::with_keys(&server.endpoint, (KEYS.0, "another"), "bucket", &options(), &cancel)
+            .unwrap();
     let address = others.address(&location("file")).unwrap();
-    let error = Fetch::of(address, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
+    let error =
+        Fetch::from_address(address, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
     assert!(
         matches!(error, Error::Denied { .. }) && !error.to_string().contains("Signature="),
         "{error}"
@@ -333,14 +337,15 @@ fn what_changed_is_not_mixed(server: &Server) {
     let limited = Options { limit: Some(8_000_000), streams: 4, ..options() };
     let address = server.store(&limited, &Cancel::default()).address(&location("changes")).unwrap();
     let (mut changed, mut anew) = (false, false);
-    let outcome = Fetch::of(address, &target, limited).unwrap().run(&mut |event| match event {
-        Event::Progress(progress) if !changed && progress.done >= 4 * MIB as u64 => {
-            changed = true;
-            upload(server, &from, "changes", Options { force: true, ..options() }).unwrap();
-        }
-        Event::StartsOver { .. } => anew = true,
-        _ => {}
-    });
+    let outcome =
+        Fetch::from_address(address, &target, limited).unwrap().run(&mut |event| match event {
+            Event::Progress(progress) if !changed && progress.done >= 4 * MIB as u64 => {
+                changed = true;
+                upload(server, &from, "changes", Options { force: true, ..options() }).unwrap();
+            }
+            Event::StartsOver { .. } => anew = true,
+            _ => {}
+        });
     outcome.unwrap();
     let whole = if anew { new } else { old };
     assert!(

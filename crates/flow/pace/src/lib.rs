@@ -1,5 +1,6 @@
-//! How fast to send on a TCP connection: what the kernel knows of the path ([`path`]), the rate
-//! that follows from that, and how the kernel is made to keep it.
+//! Chooses how fast to send on a TCP connection: reads what the kernel knows of the path
+//! ([`path`]), computes a rate from it ([`weir`]), and makes the kernel keep that rate
+//! ([`window`]). [`Pacer`] does all three for a process's connections.
 
 pub mod doctor;
 pub mod pacer;
@@ -8,4 +9,4 @@ mod sys;
 pub mod weir;
 pub mod window;
 
-pub use pacer::{MIN_RATE, Pace, Paced, Pacer, State};
+pub use pacer::{MIN_RATE, Pace, Paced, Pacer, PacerState};

@@ -1,4 +1,4 @@
-//! The thread that asks the kernel about connections and sets their rates.
+//! The thread that samples connections and sets their rates.
 
 use crate::path::{self, Path};
 use crate::weir::{Mode, Sample, TICKS_PER_RTT, Weir};
@@ -14,46 +14,47 @@ use std::time::{Duration, Instant};
 /// Most connections of a pacer.
 pub const MAX_PACED: usize = 4_096;
 
-/// A connection is looked at this often at most, and at least.
+/// Limits of the interval between two samples of a connection.
 const SHORTEST_TICK: Duration = Duration::from_millis(2);
 const LONGEST_TICK: Duration = Duration::from_millis(25);
 
-/// Paths shorter than this are the kernel's to decide: what a machine's own delays hide cannot be
-/// measured from outside.
+/// On shorter paths the kernel decides: a machine's own delays hide what could be measured.
 pub const SHORTEST_PACED: Duration = Duration::from_millis(2);
 
-/// Who decides how fast a connection sends.
+/// How the rate of a connection is chosen.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Pace {
-    /// The controller, on paths of [`SHORTEST_PACED`] and more.
+    /// By the controller, on paths of [`SHORTEST_PACED`] and more.
     #[default]
     Auto,
-    /// The kernel.
+    /// By the kernel.
     Off,
-    /// The kernel, up to so many bytes a second.
+    /// By the kernel, up to so many bytes a second.
     Limit(u64),
 }
 
-/// Slowest rate that can be asked for, bytes a second.
+/// Slowest rate that can be requested, in bytes a second.
 pub const MIN_RATE: u64 = 1_000;
 
-/// What is known of a paced connection.
+/// The state of a paced connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct State {
-    /// What the kernel told last.
+pub struct PacerState {
+    /// The kernel's last statistics.
     pub path: Path,
-    /// The rate that was set, bytes a second; none: the kernel decides.
+    /// The rate that was set, in bytes a second; `None` if the kernel decides.
     pub rate: Option<u64>,
-    /// What the controller is about, if it decides.
+    /// The controller's mode, if it decides.
     pub mode: Option<Mode>,
-    /// What it takes the path to carry, bytes a second; zero before it knows.
+    /// The controller's estimate of what the path carries, in bytes a second; zero before there is
+    /// one.
     pub capacity: u64,
     /// Bytes a second that arrived in the last fifth of a second.
-    pub arrives: u64,
+    pub arrival_rate: u64,
 }
 
-/// Paces connections, from one thread. Those that are paced stay so when it is dropped, at their
-/// last rate.
+/// Paces the connections of a process, from one thread. [`Pacer::add`] begins to pace a connection,
+/// and dropping the returned [`Paced`] ends it. When the pacer is dropped, its connections keep
+/// their last rates.
 #[derive(Debug)]
 pub struct Pacer {
     to: Option<mpsc::SyncSender<Connection>>,
@@ -61,29 +62,28 @@ pub struct Pacer {
     window: Arc<LazyWindow>,
 }
 
-/// The window, made when the first connection needs it, or why there is none: it reads all of the
-/// kernel's types.
+/// The window, or why there is none; made when the first connection needs it, because that parses
+/// all of the kernel's types.
 type LazyWindow = OnceLock<Result<Window, WindowError>>;
 
-/// A connection that is paced, until this is dropped.
+/// A handle of a paced connection; pacing ends when it is dropped.
 #[derive(Debug)]
 pub struct Paced {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PacerState>>,
 }
 
 impl Paced {
-    /// What is known of it.
+    /// Returns the connection's state.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> PacerState {
         *lock(&self.state)
     }
 }
 
 impl Pacer {
     /// Starts the thread.
-    ///
     /// # Errors
-    /// The system has no thread for it.
+    /// The thread cannot be created.
     pub fn start() -> io::Result<Self> {
         let (to, from) = mpsc::sync_channel(64);
         let thread =
@@ -91,18 +91,19 @@ impl Pacer {
         Ok(Self { to: Some(to), thread: Some(thread), window: Arc::default() })
     }
 
-    /// Why connections have the kernel's own window below the rate; none when they have ours.
+    /// Returns why connections keep the kernel's own congestion window, which may limit them below
+    /// their rate; `None` when they have ours.
     #[must_use]
     pub fn limited_by(&self) -> Option<&WindowError> {
         self.window.get_or_init(Window::open).as_ref().err()
     }
 
-    /// Paces a connection, from now on until the result is dropped.
-    ///
+    /// Paces a connection until the returned handle is dropped.
     /// # Errors
-    /// The socket is not of TCP, or the kernel refuses.
+    /// The socket is not TCP, or the kernel refuses.
     pub fn add(&self, socket: &TcpStream, pace: Pace) -> io::Result<Paced> {
-        let state = Arc::new(Mutex::new(State { path: Path::of(socket)?, ..State::default() }));
+        let state =
+            Arc::new(Mutex::new(PacerState { path: Path::of(socket)?, ..PacerState::default() }));
         if let Pace::Limit(rate) = pace {
             path::limit_rate(socket, Some(rate))?;
             lock(&state).rate = Some(rate);
@@ -128,11 +129,12 @@ impl Drop for Pacer {
     fn drop(&mut self) {
         drop(self.to.take());
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic was told where it happened
+            let _ = thread.join(); // a panic has already been reported
         }
     }
 }
 
+/// A paced connection, as the thread sees it.
 #[derive(Debug)]
 struct Connection {
     socket: TcpStream,
@@ -141,37 +143,36 @@ struct Connection {
     window: Arc<LazyWindow>,
     began: Instant,
     due: Instant,
-    /// Bytes delivered, and the kernel's count of segments at that time, which begins again at
-    /// 2^32.
+    /// Bytes delivered, and the kernel's count of segments at that time, which wraps at 2^32.
     delivered: (u64, u32),
-    /// When what had arrived was last counted.
+    /// When the arrival rate was last computed, and the bytes delivered by then.
     arrived: (Instant, u64),
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PacerState>>,
 }
 
 fn run(from: &mpsc::Receiver<Connection>) {
     let mut connections: Vec<Connection> = Vec::new();
     loop {
-        let came = match connections.iter().map(|each| each.due).min() {
+        let received = match connections.iter().map(|each| each.due).min() {
             Some(next) => from.recv_timeout(next.saturating_duration_since(Instant::now())),
             None => from.recv().map_err(RecvTimeoutError::from),
         };
-        match came {
+        match received {
             Ok(new) if connections.len() < MAX_PACED => connections.push(new),
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let now = Instant::now();
-        // Who has dropped a connection's other half wants it no longer paced.
+        // The other owner of `state` is the `Paced` handle.
         connections.retain_mut(|each| {
-            Arc::strong_count(&each.state) > 1 && (each.due > now || each.look(now).is_ok())
+            Arc::strong_count(&each.state) > 1 && (each.due > now || each.tick(now).is_ok())
         });
     }
 }
 
 impl Connection {
-    /// Asks the kernel, and sets the rate.
-    fn look(&mut self, now: Instant) -> io::Result<()> {
+    /// Samples the kernel's statistics, and sets the rate.
+    fn tick(&mut self, now: Instant) -> io::Result<()> {
         let path = Path::of(&self.socket)?;
         self.due = now + (path.min_rtt / TICKS_PER_RTT).clamp(SHORTEST_TICK, LONGEST_TICK);
         let segments = path.delivered.wrapping_sub(self.delivered.1);
@@ -182,12 +183,12 @@ impl Connection {
             let sample = self.sample(&path, now);
             let begins = self.weir.is_none();
             let weir = self.weir.get_or_insert_default();
-            let told = weir.update(sample);
-            rate = Some(if weir.knocks() { told | KNOCK_BIT } else { told & !KNOCK_BIT });
+            let weir_rate = weir.update(sample);
+            rate = Some(if weir.knocks() { weir_rate | KNOCK_BIT } else { weir_rate & !KNOCK_BIT });
             path::limit_rate(&self.socket, rate)?;
             if begins && let Ok(window) = self.window.get_or_init(Window::open) {
-                // Where the kernel refuses it after all, its own is limited by the rate.
-                let _ = window.give(&self.socket);
+                // If the kernel refuses, its own window is limited by the rate.
+                let _ = window.attach(&self.socket);
             }
         }
         let mut state = lock(&self.state);
@@ -198,7 +199,7 @@ impl Connection {
         let passed = now - self.arrived.0;
         if passed >= Duration::from_millis(200) {
             let bytes = u128::from(self.delivered.0 - self.arrived.1);
-            state.arrives =
+            state.arrival_rate =
                 u64::try_from(bytes * 1_000_000 / passed.as_micros()).unwrap_or(u64::MAX);
             self.arrived = (now, self.delivered.0);
         }

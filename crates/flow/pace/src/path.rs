@@ -1,4 +1,4 @@
-//! What the kernel knows of a connection's path, and what it may be asked to do there.
+//! The kernel's statistics of a connection's path, and socket options that affect it.
 
 use crate::sys;
 use nix::sys::socket::setsockopt;
@@ -9,12 +9,12 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Most bytes that a socket's buffer is asked to hold: 5 Gb/s over 500 ms, and half again. Kernels
-/// take no more than 1 GiB.
+/// Largest socket buffer that is requested, in bytes: 5 Gb/s over 500 ms, and half again. Kernels
+/// grant no more than 1 GiB.
 pub const MAX_BUFFER: usize = 512 << 20;
 
-/// The kernel's `struct tcp_info`, as far as we read it; older kernels fill in less, and the rest
-/// stays zero.
+/// The kernel's `struct tcp_info`, as far as it is used here. Older kernels fill in less, and the
+/// rest stays zero.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct Raw {
@@ -72,23 +72,23 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 232, "as in linux/tcp.h");
 
-/// What the kernel knows of a connection (`TCP_INFO`), at one moment. Counters run from its
-/// beginning.
+/// The kernel's statistics of a connection (`TCP_INFO`) at one moment. Counters start with the
+/// connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Path {
     /// Bytes of a full segment.
     pub mss: u32,
     /// Smoothed round-trip time; zero before the first.
     pub rtt: Duration,
-    /// How far round-trip times vary about that.
+    /// Mean deviation of the round-trip time.
     pub rtt_variation: Duration,
-    /// The least round-trip time of the kernel's window of some minutes; zero before the first.
+    /// Minimum round-trip time of the last minutes; zero before the first.
     pub min_rtt: Duration,
-    /// Congestion window, segments.
+    /// Congestion window in segments.
     pub cwnd: u32,
-    /// Segments on the way, as far as the sender knows.
+    /// Segments in flight, as far as the sender knows.
     pub unacked: u32,
-    /// Segments taken for lost and not yet sent again.
+    /// Segments considered lost and not retransmitted yet.
     pub lost: u32,
     /// Bytes acknowledged.
     pub acked: u64,
@@ -96,37 +96,36 @@ pub struct Path {
     pub received: u64,
     /// Segments that have reached the other end, in order or not.
     pub delivered: u32,
-    /// Of those, with a mark of congestion (ECN).
+    /// Of those, segments with a congestion mark (ECN).
     pub marked: u32,
-    /// Bytes of payload sent, those sent again too.
+    /// Bytes of payload sent, including retransmissions.
     pub sent: u64,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub retransmitted: u64,
-    /// Bytes that wait in the send buffer for their first sending.
+    /// Bytes in the send buffer that wait for their first transmission.
     pub not_sent: u32,
-    /// The rate of delivery that was measured last, bytes a second.
+    /// The delivery rate measured last, in bytes a second.
     pub delivery_rate: u64,
-    /// Whether that says nothing of the path, for there was no more to send.
+    /// Whether that rate was limited by a lack of bytes to send rather than by the path.
     pub app_limited: bool,
-    /// The rate that the kernel sends at, bytes a second.
+    /// The rate that the kernel sends at, in bytes a second.
     pub pacing_rate: u64,
-    /// The other end's window, bytes; zero when the kernel does not tell (before 5.4).
+    /// The other end's window in bytes; zero if the kernel does not report it (before 5.4).
     pub send_window: u32,
-    /// How long the other end's window was what kept the sender back.
+    /// How long the other end's window limited the sender.
     pub window_limited: Duration,
-    /// How long its own buffer was.
+    /// How long the sender's own buffer limited it.
     pub buffer_limited: Duration,
-    /// Round-trip time as a receiver sees it; zero when not known.
+    /// Round-trip time measured by the receiver; zero if unknown.
     pub receive_rtt: Duration,
-    /// Segments that a receiver got out of order.
+    /// Segments that arrived out of order.
     pub out_of_order: u32,
 }
 
 impl Path {
-    /// Asks the kernel.
-    ///
+    /// Reads the kernel's statistics of a connection.
     /// # Errors
-    /// The socket is not of TCP.
+    /// The socket is not TCP.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let mut raw = Raw::new_zeroed();
         sys::tcp_info(socket, raw.as_mut_bytes())?;
@@ -135,7 +134,7 @@ impl Path {
             mss: raw.send_mss,
             rtt: micros(raw.rtt),
             rtt_variation: micros(raw.rtt_variation),
-            // The kernel says "none yet" by all ones.
+            // The kernel reports all ones before the first measurement.
             min_rtt: if raw.min_rtt == u32::MAX { Duration::ZERO } else { micros(raw.min_rtt) },
             cwnd: raw.cwnd,
             unacked: raw.unacked,
@@ -159,8 +158,8 @@ impl Path {
     }
 }
 
-/// Sets the most that the kernel may send on this connection, bytes a second; none: no limit. Works
-/// without the `fq` queueing discipline.
+/// Limits the rate at which the kernel sends on this connection, in bytes a second; `None` removes
+/// the limit. Works without the `fq` queueing discipline.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -168,23 +167,22 @@ pub fn limit_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
     sys::limit_pacing_rate(socket, rate.unwrap_or(u64::MAX))
 }
 
-/// The direction of a socket's buffer.
+/// A direction of a socket's buffers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Buffer {
-    /// What was received and not yet read. To be set before connecting or listening, for the
-    /// window's scale is agreed then.
+    /// Bytes received and not read. Must be set before connecting or listening, because the window
+    /// scale is negotiated then.
     Receive,
-    /// What was written and not yet acknowledged.
+    /// Bytes written and not acknowledged.
     Send,
 }
 
-/// Gives a socket a buffer of up to `bytes` (at most [`MAX_BUFFER`]), as far as the system allows:
-/// with CAP_NET_ADMIN that much; else what `net.core.rmem_max` or `wmem_max` allow, unless the
-/// kernel's own tuning (`tcp_rmem`, `tcp_wmem`) may go further, which then keeps the buffer. Gives
-/// the bytes it may grow to.
-///
+/// Lets a socket's buffer grow to `bytes` (at most [`MAX_BUFFER`]), as far as the system allows:
+/// without limit with CAP_NET_ADMIN; otherwise to `net.core.rmem_max` or `wmem_max`, unless the
+/// kernel's automatic tuning (`tcp_rmem`, `tcp_wmem`) may go further, which then stays in charge.
+/// Returns the bytes it may grow to.
 /// # Errors
-/// The socket takes no such option.
+/// The socket does not support the option.
 pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<usize> {
     let bytes = bytes.min(MAX_BUFFER);
     let (forced, core, tcp) = match buffer {
@@ -200,8 +198,8 @@ pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<us
     }
     let (core, tuned) = (last_number(core).unwrap_or(0), last_number(tcp).unwrap_or(0));
     let asked = bytes.min(core);
-    // The kernel doubles what it is asked for, to pay for its own structures; its tuning's limits
-    // are so already.
+    // The kernel doubles the requested size to account for its own structures; the limits of its
+    // tuning already include them.
     if 2 * asked <= tuned {
         return Ok(tuned / 2);
     }
@@ -213,40 +211,37 @@ pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<us
     Ok(asked)
 }
 
-/// The last number of a setting under `/proc/sys/net`, if it is there.
+/// Reads the last number of a setting below `/proc/sys/net`.
 fn last_number(name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(format!("/proc/sys/net/{name}")).ok()?;
     text.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Bytes that wait in the send buffer for their first sending, at most: a few milliseconds of the
-/// fastest path. What lies there beyond that does no good, and takes of the memory that the whole
-/// machine has for TCP, which shrinks everybody's windows when it runs low.
+/// Limit of the bytes in the send buffer that wait for their first transmission: a few milliseconds
+/// of the fastest path. More is of no use, and takes from the TCP memory of the whole machine,
+/// which shrinks all windows when it runs low.
 pub const MAX_UNSENT: u32 = 16 << 20;
 
-/// Makes a socket ready to send much over a long way: a buffer that may grow to `buffer` bytes for
-/// what is under way, as far as [`enlarge`] can have it, and no more than `unsent` bytes waiting in
-/// it. Gives the bytes it may grow to.
-///
+/// Prepares a socket for sending at a high rate over a long path: a buffer that may grow to
+/// `buffer` bytes, as far as [`enlarge`] allows, of which at most `unsent` wait for their first
+/// transmission. Returns the bytes it may grow to.
 /// # Errors
-/// The socket is not of TCP.
+/// The socket is not TCP.
 pub fn prepare_sender(socket: impl AsFd, buffer: usize, unsent: u32) -> io::Result<usize> {
     SockRef::from(&socket).set_tcp_notsent_lowat(unsent)?;
     enlarge(socket, Buffer::Send, buffer)
 }
 
-/// Has the kernel control this connection by the congestion control of that name.
-///
+/// Selects the congestion control of a connection by name.
 /// # Errors
-/// There is none, or it is not for everybody.
+/// The kernel has none of that name, or it is not available to everybody.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     SockRef::from(&socket).set_tcp_congestion(name.as_bytes())
 }
 
-/// The name of the congestion control that the kernel uses on this connection.
-///
+/// Returns the name of a connection's congestion control.
 /// # Errors
-/// The socket is not of TCP.
+/// The socket is not TCP.
 pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
     let name = SockRef::from(&socket).tcp_congestion()?;
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Socket options and programs for the kernel, which have no safe interface.
+//! System calls without a safe interface: socket options and BPF.
 #![allow(unsafe_code)] // these calls take addresses; see each block
 
 use nix::libc;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// Fills `into` with what the kernel knows of a connection (`TCP_INFO`), as far as it goes.
+/// Fills `into` with the kernel's statistics of a connection (`TCP_INFO`), as far as they go.
 pub(crate) fn tcp_info(socket: impl AsFd, into: &mut [u8]) -> io::Result<()> {
     let mut length = libc::socklen_t::try_from(into.len()).expect("an option is short");
     let socket = socket.as_fd().as_raw_fd();
@@ -18,7 +18,7 @@ pub(crate) fn tcp_info(socket: impl AsFd, into: &mut [u8]) -> io::Result<()> {
     if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The most that the kernel may send on a connection, bytes a second (`SO_MAX_PACING_RATE`).
+/// Limits the rate at which the kernel sends, in bytes a second (`SO_MAX_PACING_RATE`).
 pub(crate) fn limit_pacing_rate(socket: impl AsFd, rate: u64) -> io::Result<()> {
     let value = rate.to_ne_bytes();
     let length = libc::socklen_t::try_from(value.len()).expect("an option is short");
@@ -29,7 +29,7 @@ pub(crate) fn limit_pacing_rate(socket: impl AsFd, rate: u64) -> io::Result<()> 
     if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel's `bpf` call is asked to do.
+/// Commands of the `bpf` system call.
 mod command {
     pub(super) const MAP_CREATE: i64 = 0;
     pub(super) const MAP_UPDATE: i64 = 2;
@@ -38,7 +38,7 @@ mod command {
     pub(super) const LINK_CREATE: i64 = 28;
 }
 
-/// A request to the kernel's `bpf` call, a union whose fields are at fixed places.
+/// The argument of the `bpf` system call: a union whose fields have fixed offsets.
 struct Request([u8; 128]);
 
 impl Request {
@@ -55,7 +55,7 @@ impl Request {
         self.with(at, &value.to_ne_bytes())
     }
 
-    /// The address of memory that the kernel reads, or writes, during the call.
+    /// Stores the address of memory that the kernel reads or writes during the call.
     fn address(self, at: usize, of: *const u8) -> Self {
         self.with(at, &(of.expose_provenance() as u64).to_ne_bytes())
     }
@@ -64,8 +64,8 @@ impl Request {
     /// Addresses in the request are of memory that lives during the call, as long as the request
     /// says, and writable where the kernel writes.
     unsafe fn call(&self, command: i64) -> io::Result<i64> {
-        // SAFETY: the request lives during the call and is as long as is said; what it refers to is
-        // the caller's promise.
+        // SAFETY: the request lives during the call and has the stated length; the caller
+        // guarantees the memory it refers to.
         let result =
             unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -77,27 +77,27 @@ impl Request {
         // SAFETY: the caller's promise.
         let number = unsafe { self.call(command) }?;
         let number = i32::try_from(number).expect("a descriptor");
-        // SAFETY: the kernel has just given us that descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(number) })
     }
 }
 
-/// A program that stands for one function of a structure of functions in the kernel.
+/// A BPF program that implements one function of a kernel structure of functions.
 pub(crate) struct Function<'a> {
     /// Up to 15 letters, digits and underscores.
     pub(crate) name: &'a str,
     /// Instructions of eight bytes.
     pub(crate) code: &'a [u8],
-    /// The structure's type.
+    /// The number of the structure's type.
     pub(crate) structure: u32,
-    /// Which of its members.
+    /// The index of the function in the structure.
     pub(crate) member: u32,
 }
 
-/// Has the kernel verify and load a program. The error has what its verifier said.
+/// Has the kernel verify and load a program. The error contains the verifier's log.
 pub(crate) fn load(function: &Function<'_>) -> Result<OwnedFd, (io::Error, String)> {
     const STRUCT_OPS: u32 = 27;
-    // The kernel takes functions for itself only under a licence compatible with its own.
+    // The kernel accepts such programs only under a licence compatible with its own.
     let license = c"Dual MIT/GPL";
     let mut log = vec![0_u8; 64 << 10];
     let count = u32::try_from(function.code.len() / 8).expect("a short program");
@@ -121,14 +121,14 @@ pub(crate) fn load(function: &Function<'_>) -> Result<OwnedFd, (io::Error, Strin
     })
 }
 
-/// Makes a structure of functions of a type, fills in `value`, and attaches it. It stays until both
-/// descriptors are closed and nobody uses it.
+/// Creates a structure of functions of a kernel type with content `value`, and attaches it. It
+/// exists until both descriptors are closed and no connection uses it.
 pub(crate) fn attach(called: &str, value_type: u32, value: &[u8]) -> io::Result<[OwnedFd; 2]> {
     const STRUCT_OPS_MAP: u32 = 26;
     const BY_LINK: u32 = 1 << 13;
     const ATTACH_STRUCT_OPS: u32 = 44;
-    // A map of this kind has to come with types of its own, though it uses the kernel's: a header
-    // and one integer.
+    // A map of this kind must have type information, although the kernel uses its own: here a
+    // header and one integer.
     let mut types = Vec::new();
     types.extend(0xEB9F_u16.to_ne_bytes());
     types.extend([1, 0]);
@@ -158,8 +158,8 @@ pub(crate) fn attach(called: &str, value_type: u32, value: &[u8]) -> io::Result<
     let key = 0_u32.to_ne_bytes();
     let request =
         Request::new().number(0, number(&map)).address(8, key.as_ptr()).address(16, value.as_ptr());
-    // SAFETY: key and value live until the end of this function, as long as the map was told they
-    // are.
+    // SAFETY: key and value live until the end of this function, and have the sizes that the map
+    // was created with.
     unsafe { request.call(command::MAP_UPDATE) }?;
     let request = Request::new().number(0, number(&map)).number(8, ATTACH_STRUCT_OPS);
     // SAFETY: no addresses in it.
@@ -167,7 +167,7 @@ pub(crate) fn attach(called: &str, value_type: u32, value: &[u8]) -> io::Result<
     Ok([map, link])
 }
 
-/// A name as the kernel takes it.
+/// Checks a name against the kernel's rules.
 fn name(name: &str) -> &[u8] {
     assert!(
         name.len() < 16 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),

@@ -1,6 +1,6 @@
 //! What holds a path back.
 
-use sprat_pace::doctor::{End, Goal, SETTINGS, examine};
+use sprat_pace::doctor::{Goal, PathEnd, SETTINGS, examine};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,9 +28,13 @@ fn buffers_of_a_plain_system_hold_a_long_path_back() {
     let findings = examine(root.path(), &LONG);
     let names: Vec<_> = findings.iter().map(|finding| &finding.name[..]).collect();
     assert_eq!(names, ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max"]);
-    assert_eq!(findings[0].should, "4096 131072 536870912", "twice 250 MB, and a power of two");
+    assert_eq!(
+        findings[0].recommended, "4096 131072 536870912",
+        "twice 250 MB, and a power of \
+        two"
+    );
     assert_eq!(findings[0].limit, Some(6_291_456 / 2 * 8 * 5), "half of it each fifth of a second");
-    assert_eq!(findings[1].end, End::Sender);
+    assert_eq!(findings[1].end, PathEnd::Sender);
 }
 
 #[test]
@@ -50,7 +54,7 @@ fn a_system_that_is_set_for_it_has_nothing_to_mend() {
 }
 
 #[test]
-fn what_should_be_is_enough() {
+fn recommended_settings_are_enough() {
     for rate in [1_000_000, 1_000_000_000, 10_000_000_000, 40_000_000_000] {
         let goal = Goal { rate, ..LONG };
         let mut settings = vec![
@@ -67,12 +71,12 @@ fn what_should_be_is_enough() {
             let findings = examine(root.path(), &goal);
             settings = findings
                 .iter()
-                .map(|each| (each.name["net.".len()..].to_owned(), each.should.clone()))
+                .map(|each| (each.name["net.".len()..].to_owned(), each.recommended.clone()))
                 .collect();
         }
         // Windows end at a gigabyte: what needs more cannot be had with one connection, and is said
         // again.
-        let most = goal.under_way() <= 1 << 30;
+        let most = goal.bandwidth_delay_product() <= 1 << 30;
         assert_eq!(settings.is_empty(), most, "{rate}: {settings:?}");
     }
 }

@@ -37,7 +37,7 @@ fn a_path_without_length_is_left_to_the_kernel() {
 }
 
 #[test]
-fn a_limit_holds_and_what_passes_is_told() {
+fn a_limit_holds_and_arrivals_are_reported() {
     let pacer = Pacer::start().unwrap();
     let (mut to, mut from) = pair();
     let paced = pacer.add(&to, Pace::Limit(4_000_000)).unwrap();
@@ -45,7 +45,7 @@ fn a_limit_holds_and_what_passes_is_told() {
     let reader =
         std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()).unwrap());
     to.write_all(&vec![7; 2_000_000]).unwrap();
-    until("what arrives is told", || paced.state().arrives > 0);
+    until("what arrives is told", || paced.state().arrival_rate > 0);
     assert_eq!(paced.state().rate, Some(4_000_000));
     drop(to);
     // A connection that is closed while it is paced harms nobody; the pacer holds its socket until

@@ -135,7 +135,8 @@ fn an_outage_is_soon_forgotten() {
             let share = world.run(1.0)[0] / world.capacity;
             assert!(
                 share > 0.9,
-                "{share:.3} after {outage} s without the path of {rtt} s, {buffer} B, known for {known} s"
+                "{share:.3} after {outage} s without the path of {rtt} s, {buffer} B, known for \
+                 {known} s"
             );
         }
     }
@@ -144,7 +145,17 @@ fn an_outage_is_soon_forgotten() {
 proptest! {
     #[test]
     fn any_samples_give_a_rate(
-        steps in prop::collection::vec((0u64..2_000_000, 0u64..1 << 32, 0u64..1 << 32, 0u64..1 << 20, 0u64..3_000_000, any::<bool>()), 1..400),
+        steps in prop::collection::vec(
+            (
+                0u64..2_000_000,
+                0u64..1 << 32,
+                0u64..1 << 32,
+                0u64..1 << 20,
+                0u64..3_000_000,
+                any::<bool>(),
+            ),
+            1..400,
+        ),
         mss in 0u32..70_000,
     ) {
         let mut weir = Weir::new();

@@ -54,7 +54,7 @@ fn a_connection_keeps_the_rate_it_is_given() {
     let Some(window) = window() else { return };
     let (mut to, from) = pair();
     path::limit_rate(&to, Some(20_000_000)).unwrap();
-    window.give(&to).unwrap();
+    window.attach(&to).unwrap();
     assert!(path::congestion_control(&to).unwrap().starts_with("sprat_"));
     let reader = sink(from);
     let start = Instant::now();
@@ -75,7 +75,7 @@ fn another_rate_shows_at_once_and_the_window_outlives_its_owner() {
     let Some(window) = window() else { return };
     let (mut to, from) = pair();
     path::limit_rate(&to, Some(1_000_000)).unwrap();
-    window.give(&to).unwrap();
+    window.attach(&to).unwrap();
     drop(window);
     let reader = sink(from);
     to.write_all(&[1; 1 << 17]).unwrap();
@@ -92,7 +92,7 @@ fn a_knock_has_the_window_of_the_rate_around_it() {
     let Some(window) = window() else { return };
     let (mut to, from) = pair();
     path::limit_rate(&to, Some(1_000_000)).unwrap();
-    window.give(&to).unwrap();
+    window.attach(&to).unwrap();
     let reader = sink(from);
     // Segments a second. Of 100 GB/s a fifth is many segments, even in a loopback's round trip of
     // 20 us: windows are whole ones.

@@ -1,5 +1,4 @@
-//! Programs and what they are run on by chance, for the tests of whatever computes programs
-//! (feature `arbitrary`).
+//! Random programs and inputs, for tests of engines that run programs (feature `arbitrary`).
 
 mod bounds;
 
@@ -13,32 +12,32 @@ use bounds::Bounds;
 use proptest::prelude::*;
 use sprat_chance::xorshift;
 
-/// What kind of programs.
+/// The kind of random programs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// How far any two computations of a contribution may be apart is known ([`Case::tolerances`]):
-    /// divisors and roots stay away from 0, values within bounds, and only what no computation
-    /// rounds is compared. Of `And`, `Or`, `ArgMin`, `ArgMax` all give the same.
+pub enum CaseKind {
+    /// Programs whose errors are bounded ([`Case::tolerances`]): divisors and radicands stay away
+    /// from 0, values within limits, and only exact values are compared. All engines agree about
+    /// `And`, `Or`, `ArgMin` and `ArgMax`.
     Tame,
-    /// Any operations, on any numbers, infinities, zeros with their signs and what is not a number.
+    /// Programs of any operations on any numbers, including infinities, signed zeros and NaN.
     Wild,
 }
 
-/// A program and what it is run on.
+/// A program with its inputs.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The program, not contracted.
     pub program: Program,
-    /// For each result, how far apart two computations of one contribution may be; a least or
-    /// greatest differs by no more, a sum by as many times that as it has terms, and by what
-    /// summing itself rounds. Infinity if [`Kind::Wild`].
+    /// For each result, how far two computations of one contribution may differ. A minimum or
+    /// maximum differs by no more; a sum by this times its number of terms, and by the rounding of
+    /// the summation. Infinite for [`CaseKind::Wild`].
     pub tolerances: Vec<f64>,
     i: Vec<Stored>,
     j: Vec<Stored>,
     constants: Vec<Option<f64>>,
 }
 
-/// A variable for all particles. Of `F32` it is given in either type.
+/// A variable of all particles. One of type `F32` may be stored in either type.
 #[derive(Clone, Debug)]
 enum Stored {
     F32(Vec<f32>),
@@ -46,10 +45,10 @@ enum Stored {
 }
 
 impl Case {
-    /// What it is run on.
+    /// Returns the inputs.
     ///
     /// # Panics
-    /// Never: the columns are the program's.
+    /// Never: the columns fit the program.
     #[must_use]
     pub fn inputs(&self) -> Inputs<'_> {
         let (i, j) = (self.i.iter().map(Stored::column), self.j.iter().map(Stored::column));
@@ -67,12 +66,12 @@ impl Stored {
     }
 }
 
-/// An operation, and operands by how far back they are.
+/// An operation, with its operands by how far back they are.
 type Step = (u8, [u16; 3], i8);
 
-/// Programs whose variables are of these types, for fewer than `ni` and `nj` particles.
+/// Generates programs whose variables have these types, with fewer than `ni` and `nj` particles.
 pub fn cases(
-    kind: Kind,
+    kind: CaseKind,
     types: &'static [Type],
     ni: usize,
     nj: usize,
@@ -103,16 +102,16 @@ pub fn cases(
 }
 
 struct Maker {
-    kind: Kind,
+    kind: CaseKind,
     builder: Builder,
-    /// Numbers, and what is known of them.
+    /// Numbers with their bounds.
     numbers: Vec<(Value, Bounds)>,
     bools: Vec<Value>,
     tolerances: Vec<f64>,
 }
 
 impl Maker {
-    fn new(kind: Kind, i: &[Type], j: &[Type], constants: &[Type]) -> Self {
+    fn new(kind: CaseKind, i: &[Type], j: &[Type], constants: &[Type]) -> Self {
         let fields = |letter: char, types: &[Type]| {
             types
                 .iter()
@@ -131,10 +130,10 @@ impl Maker {
         Self { kind, builder, numbers, bools: Vec::new(), tolerances: Vec::new() }
     }
 
-    /// A number this far back, of a type if one is asked for.
+    /// Returns the number this far back, of a certain type if one is given.
     fn number(&self, back: u16, of: Option<Type>) -> (Value, Bounds) {
         let fits =
-            |(value, _): &&(Value, Bounds)| of.is_none_or(|of| self.builder.of(*value) == of);
+            |(value, _): &&(Value, Bounds)| of.is_none_or(|of| self.builder.type_of(*value) == of);
         let fitting: Vec<_> = self.numbers.iter().rev().filter(fits).collect();
         *fitting[usize::from(back) % fitting.len()]
     }
@@ -146,7 +145,7 @@ impl Maker {
 
     fn step(&mut self, (what, [first, second, third], extra): Step) {
         let (a, x) = self.number(first, None);
-        let of = self.builder.of(a);
+        let of = self.builder.type_of(a);
         let (b, y) = self.number(second, Some(of));
         let unary = |what| Some(Node::Unary(what, a));
         let binary = |what| Some(Node::Binary(what, a, b));
@@ -159,7 +158,7 @@ impl Maker {
             11 => (unary(Unary::Abs), Some(x.abs())),
             12 => (unary(Unary::Sqrt), x.sqrt(of)),
             13 => {
-                // Some past all digits: as accurate as the type.
+                // Some exceed all digits, which means as accurate as the type.
                 let bits = 10 + extra.unsigned_abs() * 2;
                 (unary(Unary::Rsqrt { bits }), x.rsqrt(bits, of))
             }
@@ -179,16 +178,16 @@ impl Maker {
             _ => (self.bool(third).map(|condition| Node::Select(condition, a, b)), Some(x.join(y))),
         };
         let Some(node) = node else { return };
-        let Some(bounds) = bounds.or((self.kind == Kind::Wild).then_some(Bounds::GIVEN)) else {
+        let Some(bounds) = bounds.or((self.kind == CaseKind::Wild).then_some(Bounds::GIVEN)) else {
             return;
         };
         let value = self.builder.value(node);
         self.numbers.push((value, bounds));
     }
 
-    /// A comparison of numbers, or of what was compared.
+    /// Adds a comparison of numbers, or a logical operation on comparisons.
     fn compare(&mut self, third: u16, extra: i8, (a, x): (Value, Bounds), (b, y): (Value, Bounds)) {
-        let exact = x.is_exact() && y.is_exact() || self.kind == Kind::Wild;
+        let exact = x.is_exact() && y.is_exact() || self.kind == CaseKind::Wild;
         let what = [Compare::Lt, Compare::Le, Compare::Eq, Compare::Ne]
             [usize::from(extra.unsigned_abs() % 4)];
         let node = match (self.bool(third), self.bool(third / 3)) {
@@ -218,7 +217,7 @@ impl Maker {
             return self.tolerances.push(0.0);
         }
         let (value, bounds) = self.number(back, None);
-        let inexact = self.kind == Kind::Tame && !bounds.is_exact();
+        let inexact = self.kind == CaseKind::Tame && !bounds.is_exact();
         let reduction = match reduction {
             Reduction::And | Reduction::Or => Reduction::Sum,
             Reduction::ArgMin if inexact => Reduction::Min,
@@ -226,7 +225,7 @@ impl Maker {
             reduction => reduction,
         };
         self.builder.result(&name, reduction, value);
-        self.tolerances.push(if self.kind == Kind::Wild {
+        self.tolerances.push(if self.kind == CaseKind::Wild {
             f64::INFINITY
         } else {
             2.0 * bounds.error()
@@ -234,7 +233,7 @@ impl Maker {
     }
 }
 
-/// Numbers by chance.
+/// A source of random numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -243,8 +242,8 @@ impl Chance {
             .expect("below a number of 16 bits")
     }
 
-    /// What is given: of tame programs what [`Bounds::GIVEN`] says.
-    fn number(&mut self, kind: Kind) -> f64 {
+    /// Returns an input. For tame programs it is within [`Bounds::GIVEN`].
+    fn number(&mut self, kind: CaseKind) -> f64 {
         const SPECIAL: &[f64] = &[
             f64::NAN,
             f64::INFINITY,
@@ -260,8 +259,8 @@ impl Chance {
         ];
         let small = 0.5 + f64::from(self.next(385)) / 256.0;
         match kind {
-            Kind::Tame => small,
-            Kind::Wild => match self.next(4) {
+            CaseKind::Tame => small,
+            CaseKind::Wild => match self.next(4) {
                 0 => SPECIAL[usize::from(self.next(11))],
                 1 => -small,
                 2 => (small - 1.0) * 2.0_f64.powi(i32::from(self.next(80)) - 40),
@@ -270,7 +269,7 @@ impl Chance {
         }
     }
 
-    fn column(&mut self, kind: Kind, of: Type, count: usize) -> Stored {
+    fn column(&mut self, kind: CaseKind, of: Type, count: usize) -> Stored {
         let numbers = (0..count).map(|_| self.number(kind)).collect::<Vec<f64>>();
         if of == Type::F32 && self.next(2) == 0 {
             Stored::F32(numbers.into_iter().map(crate::scalar::narrow).collect())

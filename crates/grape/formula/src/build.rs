@@ -1,4 +1,4 @@
-//! Makes programs, value by value.
+//! Builds programs, value by value.
 
 use crate::limits::MAX_NODES;
 use crate::program::{
@@ -8,9 +8,9 @@ use crate::scalar;
 use crate::simplify::{Form, Known};
 use std::collections::HashMap;
 
-/// Makes a [`Program`] value by value: what is the same is one value, what is known beforehand a
-/// number, and what has a simpler form that never differs gets that. Types are its caller's to get
-/// right, and asserted.
+/// Builds a [`Program`] value by value. Equal values are kept once, values of known operands are
+/// computed, and a value with a simpler form that is equal for all inputs gets that form. The
+/// caller is responsible for correct types, which are asserted.
 #[derive(Debug)]
 pub struct Builder {
     program: Program,
@@ -18,7 +18,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Begins a program of these variables.
+    /// Begins a program with these variables.
     #[must_use]
     pub fn new(i: Vec<Field>, j: Vec<Field>, constants: Vec<Constant>) -> Self {
         let program =
@@ -26,25 +26,25 @@ impl Builder {
         Self { program, known: HashMap::new() }
     }
 
-    /// Says how many floating-point operations a pair counts by convention ([`Program::flops`]).
+    /// Sets how many floating-point operations a pair counts by convention ([`Program::flops`]).
     pub fn flops(&mut self, flops: Option<u32>) {
         self.program.flops = flops;
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     #[must_use]
-    pub fn of(&self, value: Value) -> Type {
-        self.program.of(value)
+    pub fn type_of(&self, value: Value) -> Type {
+        self.program.type_of(value)
     }
 
-    /// The value of a node, whose type follows from its operands (of `Convert`, the other one). Of
-    /// numbers use [`Builder::number`].
+    /// Adds a node, and returns its value. Its type follows from its operands (`Convert` gives the
+    /// other one). Use [`Builder::number`] for numbers.
     ///
     /// # Panics
-    /// Where operands are not of the types that the node's documentation asks for; past
+    /// If operands do not have the types that the node requires, or there would be more than
     /// [`MAX_NODES`].
     pub fn value(&mut self, node: Node) -> Value {
-        let of = self.type_of(node);
+        let of = self.node_type(node);
         let mut node = node;
         loop {
             match Known(&self.program.nodes).simpler(node, of) {
@@ -60,19 +60,19 @@ impl Builder {
         }
     }
 
-    /// A number, rounded to its type.
+    /// Adds a number, rounded to a type.
     pub fn number(&mut self, number: f64, of: Type) -> Value {
         assert_ne!(of, Type::Bool, "a number is not a bool");
         self.intern(Node::Number(scalar::round(number, of).to_bits()), of)
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.program.nodes.len()
     }
 
-    /// Whether there is none yet.
+    /// Returns whether there is no value yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.program.nodes.is_empty()
@@ -81,19 +81,19 @@ impl Builder {
     /// Adds a result.
     ///
     /// # Panics
-    /// Where the contribution is not of the reduction's type.
+    /// If the contribution does not have the reduction's type.
     pub fn result(&mut self, name: &str, reduction: Reduction, contribution: Value) {
         let logic = matches!(reduction, Reduction::And | Reduction::Or);
         assert_eq!(
-            self.of(contribution) == Type::Bool,
+            self.type_of(contribution) == Type::Bool,
             logic,
             "{name}: a reduction of another type"
         );
         self.program.results.push(ResultField { name: name.to_owned(), reduction, contribution });
     }
 
-    /// The program, without values that no result needs. Variables and numbers come right before
-    /// what uses them first.
+    /// Returns the program, without values that no result needs. Variables and numbers come right
+    /// before their first use.
     #[must_use]
     pub fn finish(self) -> Program {
         let nodes = &self.program.nodes;
@@ -129,18 +129,18 @@ impl Builder {
         value
     }
 
-    fn type_of(&self, node: Node) -> Type {
+    fn node_type(&self, node: Node) -> Type {
         let number = |value| {
-            let of = self.of(value);
+            let of = self.type_of(value);
             assert_ne!(of, Type::Bool, "{node:?}: a bool where a number belongs");
             of
         };
         let same = |a, b| {
-            assert_eq!(self.of(a), self.of(b), "{node:?}: operands of two types");
-            self.of(a)
+            assert_eq!(self.type_of(a), self.type_of(b), "{node:?}: operands of two types");
+            self.type_of(a)
         };
         let bool = |value| {
-            assert_eq!(self.of(value), Type::Bool, "{node:?}: a number where a bool belongs")
+            assert_eq!(self.type_of(value), Type::Bool, "{node:?}: a number where a bool belongs")
         };
         match node {
             Node::I(at) => self.program.i[usize::from(at)].of,
@@ -182,7 +182,7 @@ impl Builder {
     }
 }
 
-/// Values that are kept, in their new places.
+/// Values that are kept, with their new positions.
 struct Order<'p> {
     nodes: &'p [(Node, Type)],
     places: Vec<Option<Value>>,
@@ -190,7 +190,7 @@ struct Order<'p> {
 }
 
 impl Order<'_> {
-    /// Keeps a value whose operands are kept, or are variables and numbers.
+    /// Keeps a value. Its operands are kept already, or are variables and numbers.
     fn keep(&mut self, index: usize) -> Value {
         if let Some(place) = self.places[index] {
             return place;
@@ -204,7 +204,7 @@ impl Order<'_> {
     }
 }
 
-/// The same with its operands the other way round, where that is the same.
+/// Returns the node with its operands exchanged, if it is commutative.
 fn twin(node: Node) -> Option<Node> {
     match node {
         Node::Binary(what @ (Binary::Add | Binary::Mul | Binary::And | Binary::Or), a, b) => {

@@ -1,16 +1,16 @@
-//! Which types expressions have, and the values they become.
+//! Checks the types of expressions, and turns them into values.
 
 use crate::build::Builder;
 use crate::error::{Fault, Problem};
 use crate::limits::MAX_NODES;
-use crate::names::Kind;
+use crate::names::NameKind;
 use crate::operand::{Operand, Term};
 use crate::program::{Binary, Compare, Constant, Field, Node, Type, Unary, Value};
 use crate::scalar;
 use crate::simplify::digits;
 use crate::span::Span;
 
-/// The type of what does not say its own.
+/// The type of variables and results that do not state their own.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Precision {
     /// [`Type::F32`].
@@ -29,7 +29,7 @@ impl From<Precision> for Type {
     }
 }
 
-/// Functions of the language.
+/// The functions of the language.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Function {
     Sqrt,
@@ -58,7 +58,7 @@ impl Function {
         Self::F64,
     ];
 
-    /// Arguments of any of them, at most.
+    /// The most arguments of a function.
     pub(crate) const MOST_ARGUMENTS: usize = 3;
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -80,7 +80,7 @@ impl Function {
         }
     }
 
-    /// That it was given another number of arguments than it takes.
+    /// Returns the error of a wrong number of arguments.
     pub(crate) fn arguments(self, found: usize) -> Problem {
         let takes = match self {
             Self::Rsqrt | Self::Powm32 => "a number, and perhaps a relative error",
@@ -92,7 +92,7 @@ impl Function {
     }
 }
 
-/// Makes values of expressions.
+/// Turns expressions into values.
 pub(crate) struct Checker {
     builder: Builder,
     precision: Type,
@@ -118,18 +118,18 @@ impl Checker {
         self.precision
     }
 
-    pub(crate) fn of(&self, value: Value) -> Type {
-        self.builder.of(value)
+    pub(crate) fn type_of(&self, value: Value) -> Type {
+        self.builder.type_of(value)
     }
 
-    /// What a name stands for.
-    pub(crate) fn named(&mut self, kind: Kind, span: Span) -> Checked<Term> {
+    /// Returns the value of a name.
+    pub(crate) fn named(&mut self, kind: NameKind, span: Span) -> Checked<Term> {
         let what = match kind {
-            Kind::I(at) => Operand::Value(self.emit(Node::I(at), span)?),
-            Kind::J(at) => Operand::Value(self.emit(Node::J(at), span)?),
-            Kind::Constant(at) => Operand::Value(self.emit(Node::Constant(at), span)?),
-            Kind::Local(what) => what,
-            Kind::Result(_) => unreachable!("results are no values"),
+            NameKind::I(at) => Operand::Value(self.emit(Node::I(at), span)?),
+            NameKind::J(at) => Operand::Value(self.emit(Node::J(at), span)?),
+            NameKind::Constant(at) => Operand::Value(self.emit(Node::Constant(at), span)?),
+            NameKind::Local(what) => what,
+            NameKind::Result(_) => unreachable!("results are no values"),
         };
         Ok(Term { what, span })
     }
@@ -146,18 +146,18 @@ impl Checker {
         self.value(Node::Unary(Unary::Not, a), span)
     }
 
-    /// A comparison, of the second to the first if `turned`.
+    /// Adds a comparison, with exchanged sides if `swapped`.
     pub(crate) fn compare(
         &mut self,
         what: Compare,
         a: Term,
         b: Term,
-        turned: bool,
+        swapped: bool,
     ) -> Checked<Term> {
         let of = self.join(&[a, b])?;
         let span = a.span.to(b.span);
         let (a, b) = (self.settle(a, of)?, self.settle(b, of)?);
-        let (a, b) = if turned { (b, a) } else { (a, b) };
+        let (a, b) = if swapped { (b, a) } else { (a, b) };
         self.value(Node::Compare(what, a, b), span)
     }
 
@@ -175,12 +175,12 @@ impl Checker {
         self.unary(Unary::Neg, a, start.to(a.span))
     }
 
-    /// A number as it is.
+    /// Checks that the operand of a unary plus is a number.
     pub(crate) fn plus(&mut self, a: Term) -> Checked<Term> {
         self.join(&[a]).map(|_| a)
     }
 
-    /// A function of these.
+    /// Adds a function call.
     pub(crate) fn call(
         &mut self,
         function: Function,
@@ -223,7 +223,7 @@ impl Checker {
         self.unary(Unary::Rsqrt { bits }, a, span)
     }
 
-    /// To the power of -1.5, by the reciprocal square root.
+    /// Adds the power of -1.5, by the reciprocal square root.
     fn powm32(&mut self, a: Term, tolerance: Option<Term>, span: Span) -> Checked<Term> {
         let root = self.rsqrt(a, tolerance, span)?;
         let square = self.arithmetic(Binary::Mul, root, root)?;
@@ -246,19 +246,19 @@ impl Checker {
             return Ok(Term { what: Operand::Value(value), span });
         };
         self.join(&[a])?;
-        if self.of(value) == to {
+        if self.type_of(value) == to {
             return Ok(Term { span, ..a });
         }
         self.value(Node::Unary(Unary::Convert, value), span)
     }
 
-    /// The type of all of these together: the widest that a value has; of numbers of the text alone
-    /// the precision asked for.
+    /// Returns the common type of these terms: the widest type of a value, or the default precision
+    /// if all are literals.
     pub(crate) fn join(&self, terms: &[Term]) -> Checked<Type> {
         let mut joined = None;
         for term in terms {
             let Operand::Value(value) = term.what else { continue };
-            joined = match (self.of(value), joined) {
+            joined = match (self.type_of(value), joined) {
                 (Type::Bool, _) => {
                     let problem = Problem::Kind { expected: "a number", found: "a comparison" };
                     return Err(Fault::new(term.span, problem));
@@ -271,7 +271,7 @@ impl Checker {
         Ok(joined.unwrap_or(self.precision))
     }
 
-    /// A term as a value of a type that is at least as wide as its own.
+    /// Converts a term to a value of a type at least as wide as its own.
     pub(crate) fn settle(&mut self, term: Term, of: Type) -> Checked<Value> {
         match term.what {
             Operand::Literal(number) => self.number(number, of, term.span),
@@ -279,10 +279,10 @@ impl Checker {
                 let (a, b) = (self.number(a, of, term.span)?, self.number(b, of, term.span)?);
                 self.emit(Node::Select(condition, a, b), term.span)
             }
-            Operand::Value(value) if self.of(value) == of => Ok(value),
+            Operand::Value(value) if self.type_of(value) == of => Ok(value),
             Operand::Value(value) => {
                 assert!(
-                    self.of(value) == Type::F32 && of == Type::F64,
+                    self.type_of(value) == Type::F32 && of == Type::F64,
                     "only what is narrower is converted unasked"
                 );
                 self.emit(Node::Unary(Unary::Convert, value), term.span)
@@ -292,7 +292,7 @@ impl Checker {
 
     pub(crate) fn bool(&self, term: Term) -> Checked<Value> {
         match term.what {
-            Operand::Value(value) if self.of(value) == Type::Bool => Ok(value),
+            Operand::Value(value) if self.type_of(value) == Type::Bool => Ok(value),
             _ => Err(Fault::new(
                 term.span,
                 Problem::Kind { expected: "a comparison", found: "a number" },
@@ -308,7 +308,7 @@ impl Checker {
         Ok(self.builder.number(number, of))
     }
 
-    /// A value as a term.
+    /// Adds a node as a term.
     fn value(&mut self, node: Node, span: Span) -> Checked<Term> {
         Ok(Term { what: Operand::Value(self.emit(node, span)?), span })
     }
@@ -318,7 +318,7 @@ impl Checker {
         Ok(self.builder.value(node))
     }
 
-    /// A value needs room for two at most, whatever it simplifies to.
+    /// Checks that there is room for two more values, the most that a node needs.
     fn room(&self, span: Span) -> Checked<()> {
         if self.builder.len() + 2 <= MAX_NODES {
             Ok(())
@@ -328,7 +328,7 @@ impl Checker {
     }
 }
 
-/// The least number of bits with which an error is within a tolerance.
+/// Returns the fewest bits whose error is within a tolerance.
 fn bits(tolerance: Term) -> Checked<u8> {
     let Operand::Literal(error) = tolerance.what else {
         return Err(Fault::new(tolerance.span, Problem::Tolerance));

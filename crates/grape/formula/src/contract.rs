@@ -1,14 +1,14 @@
-//! Products and sums that are rounded once.
+//! Fuses products with sums, which are then rounded once.
 
 use crate::build::Builder;
 use crate::program::{Binary, Node, Program, Unary, Value};
 
 impl Program {
-    /// The same with products that only one sum or difference uses made one operation with it
-    /// ([`Node::Fma`]), rounded once. Where both sides are such products, the right one. A
-    /// product that is a result's contribution stays one: it can be made one operation with the
-    /// result's sum. `a * b - c` becomes one where the sign of `c` can be turned less often than
-    /// for each of these.
+    /// Returns the program with each product that only one sum or difference uses fused with it
+    /// into one operation ([`Node::Fma`]), rounded once. If both sides are such products, the right
+    /// one is fused. A product that is a result's contribution is kept: it can be fused with the
+    /// result's sum. `a * b - c` is fused only if the negation of `c` is computed less often than
+    /// the operation itself.
     #[must_use]
     pub fn contracted(&self) -> Self {
         let mut uses = vec![0_u32; self.nodes.len()];
@@ -20,19 +20,19 @@ impl Program {
             Node::Binary(Binary::Mul, a, b) if uses[value.index()] == 1 => Some((value, a, b)),
             _ => None,
         };
-        // For each sum its product, what else it has, and the signs of both.
+        // For each sum its product, the other operand, and their signs.
         let fused: Vec<Option<Fused>> = self
             .nodes
             .iter()
             .enumerate()
             .map(|(index, &(node, _))| {
-                let fused = |(product, a, b), other, negated, turned| Fused {
+                let fused = |(product, a, b), other, negated, negated_sum| Fused {
                     product,
                     a,
                     b,
                     other,
                     negated,
-                    turned,
+                    negated_sum,
                 };
                 match node {
                     Node::Binary(Binary::Add, a, b) => match (product(b), product(a)) {
@@ -60,9 +60,9 @@ impl Program {
             let at = |value: Value| places[value.index()];
             places[index] = match (node, fused[index]) {
                 _ if gone[index] => continue,
-                (_, Some(Fused { a, b, other, negated, turned, .. })) => {
+                (_, Some(Fused { a, b, other, negated, negated_sum, .. })) => {
                     let mut c = at(other);
-                    if turned {
+                    if negated_sum {
                         c = builder.value(Node::Unary(Unary::Neg, c));
                     }
                     builder.value(Node::Fma { negated, a: at(a), b: at(b), c })
@@ -70,7 +70,7 @@ impl Program {
                 (Node::Number(bits), None) => builder.number(f64::from_bits(bits), of),
                 (_, None) => builder.value(node.map(at)),
             };
-            debug_assert_eq!(builder.of(places[index]), of, "types stay");
+            debug_assert_eq!(builder.type_of(places[index]), of, "types stay");
         }
         for result in &self.results {
             builder.result(&result.name, result.reduction, places[result.contribution.index()]);
@@ -79,7 +79,7 @@ impl Program {
     }
 }
 
-/// A sum and the product in it.
+/// A sum and the product that is fused with it.
 #[derive(Clone, Copy)]
 struct Fused {
     product: Value,
@@ -87,5 +87,5 @@ struct Fused {
     b: Value,
     other: Value,
     negated: bool,
-    turned: bool,
+    negated_sum: bool,
 }

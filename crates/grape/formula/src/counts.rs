@@ -1,15 +1,15 @@
-//! What a program computes, counted.
+//! Counts the operations of a program.
 
 use crate::program::{Binary, Node, Program, Scope, Unary};
 
-/// How many operations of each kind there are.
+/// Numbers of operations of each kind.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Sums and differences.
     pub adds: usize,
     /// Products.
     pub muls: usize,
-    /// Products with sums, rounded once.
+    /// Fused products and sums.
     pub fmas: usize,
     /// Quotients.
     pub divisions: usize,
@@ -23,14 +23,14 @@ pub struct Counts {
     pub comparisons: usize,
     /// Choices.
     pub selects: usize,
-    /// Signs, conversions, logic.
+    /// Signs, conversions and logic.
     pub others: usize,
-    /// Contributions taken into results.
+    /// Reductions of contributions into results.
     pub reductions: usize,
 }
 
 impl Counts {
-    /// All of them.
+    /// Returns the number of all operations.
     #[must_use]
     pub fn total(&self) -> usize {
         let Self {
@@ -60,8 +60,8 @@ impl Counts {
 }
 
 impl Program {
-    /// What is computed as often as this scope says, in [`Scope::Pair`] reductions too, which are
-    /// for each pair whatever they are of.
+    /// Counts the operations of a scope. [`Scope::Pair`] includes the reductions, which are done
+    /// for each pair whatever the scope of their contribution.
     #[must_use]
     pub fn counts(&self, scope: Scope) -> Counts {
         let reductions = if scope == Scope::Pair { self.results().len() } else { 0 };

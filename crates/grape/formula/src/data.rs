@@ -1,21 +1,22 @@
-//! What a kernel is run on, and what comes of it.
+//! The inputs of a kernel, and its outputs.
 
 use crate::program::{Field, Program, Type};
 use crate::scalar;
 use std::ops::Range;
 use thiserror::Error;
 
-/// Numbers of one variable.
+/// The numbers of a variable.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Of [`Type::F32`].
+    /// Numbers of [`Type::F32`].
     F32(&'a [f32]),
-    /// Of [`Type::F64`].
+    /// Numbers of [`Type::F64`].
     F64(&'a [f64]),
 }
 
-/// One variable for all particles: every `stride`-th number of a slice, from its first. A variable
-/// of [`Type::F32`] may be given in `f64`, and is rounded; one of [`Type::F64`] in `f32`.
+/// A variable of all particles: every `stride`-th number of a slice, beginning with the first. A
+/// variable of type [`Type::F32`] may be given in `f64`, and is rounded; one of type [`Type::F64`]
+/// may be given in `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<'a> {
     data: Data<'a>,
@@ -23,29 +24,29 @@ pub struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Every `stride`-th of these.
+    /// Takes every `stride`-th number.
     ///
     /// # Panics
-    /// A stride of 0.
+    /// If the stride is 0.
     #[must_use]
     pub fn strided(data: Data<'a>, stride: usize) -> Self {
         assert!(stride > 0, "a stride of 0");
         Self { data, stride }
     }
 
-    /// The numbers.
+    /// Returns the underlying slice.
     #[must_use]
     pub fn data(&self) -> Data<'a> {
         self.data
     }
 
-    /// From one particle's to the next, in numbers.
+    /// Returns the distance from one particle's number to the next.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// For how many particles.
+    /// Returns the number of particles.
     #[must_use]
     pub fn len(&self) -> usize {
         let len = match self.data {
@@ -55,16 +56,16 @@ impl<'a> Column<'a> {
         len.div_ceil(self.stride)
     }
 
-    /// Whether for none.
+    /// Returns whether there are no particles.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Of these particles alone.
+    /// Returns the column of a range of particles.
     ///
     /// # Panics
-    /// Particles that it does not have.
+    /// If some of these particles do not exist.
     #[must_use]
     pub fn part(&self, of: Range<usize>) -> Self {
         assert!(
@@ -82,7 +83,7 @@ impl<'a> Column<'a> {
         Self { data, stride: self.stride }
     }
 
-    /// A particle's number.
+    /// Returns a particle's number.
     #[must_use]
     pub fn get(&self, particle: usize) -> f64 {
         match self.data {
@@ -104,21 +105,21 @@ impl<'a> From<&'a [f64]> for Column<'a> {
     }
 }
 
-/// One result for all particles.
+/// A result for all particles.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Numbers of [`Type::F32`].
     F32(Vec<f32>),
     /// Numbers of [`Type::F64`].
     F64(Vec<f64>),
-    /// What `and` and `or` give.
+    /// Results of `and` and `or`.
     Bool(Vec<bool>),
-    /// What `argmin` and `argmax` give: places among j, -1 for none.
+    /// Results of `argmin` and `argmax`: indices of j, or -1.
     Index(Vec<i64>),
 }
 
 impl Output {
-    /// For how many particles.
+    /// Returns the number of particles.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -129,13 +130,13 @@ impl Output {
         }
     }
 
-    /// Whether for none.
+    /// Returns whether there are no particles.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its numbers; none of what is a bool or a place.
+    /// Converts to numbers, or returns `None` for bools and indices.
     #[must_use]
     pub fn into_numbers(self) -> Option<Vec<f64>> {
         match self {
@@ -146,69 +147,70 @@ impl Output {
     }
 }
 
-/// What is wrong with what a kernel was to be run on.
+/// Why inputs do not fit a kernel.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum DataError {
-    /// Too few or too many.
+    /// The number of variables is wrong.
     #[error("{given} {kind} variables were given, the kernel has {}: {}", names.len(), names.join(", "))]
     Count {
         /// `i`, `j` or `constant`.
         kind: &'static str,
         /// How many were given.
         given: usize,
-        /// What the kernel has.
+        /// Names of the kernel's variables.
         names: Vec<String>,
     },
-    /// Variables for different numbers of particles.
+    /// Variables have different numbers of particles.
     #[error(
-        "{kind} variable {name} is of {len} particles, {first} of {others}; all of a kind must be of as many"
+        "{kind} variable {name} is of {len} particles, {first} of {others}; all of a kind must be \
+         of as many"
     )]
     Length {
         /// `i` or `j`.
         kind: &'static str,
         /// The variable.
         name: String,
-        /// For how many.
+        /// Its number of particles.
         len: usize,
-        /// The first variable of the kind.
+        /// The first variable of this kind.
         first: String,
-        /// For how many that is.
+        /// The first variable's number of particles.
         others: usize,
     },
-    /// A constant without a value.
+    /// A constant has no value.
     #[error("constant {name} was not given, and has no default in the kernel")]
     Missing {
         /// Its name.
         name: String,
     },
-    /// A constant that its type cannot hold: it would be infinity, or 0.
+    /// A constant would become infinite, or 0, in its type.
     #[error(
         "constant {name} is {value}, and {narrow} in f32: compute in f64, or give it another value"
     )]
     Beyond {
         /// Its name.
         name: String,
-        /// What was given, as text.
+        /// The given value, as text.
         value: String,
-        /// What it would be.
+        /// Its value in `f32`: "infinity" or "0".
         narrow: &'static str,
     },
-    /// More particles than places can tell.
+    /// There are too many particles for indices.
     #[error("{count} {kind} particles: {limit} is the limit")]
     TooMany {
         /// `i` or `j`.
         kind: &'static str,
-        /// How many.
+        /// Their number.
         count: usize,
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// Particles of one kind, at most: what a back end's 32 bits can count.
+/// The most particles of one kind, which 32 bits of a back end can count.
 pub const MAX_PARTICLES: usize = i32::MAX as usize;
 
-/// What a kernel is run on: checked against it.
+/// The inputs of a kernel, checked against its program.
 #[derive(Clone, Debug)]
 pub struct Inputs<'a> {
     i: Vec<Column<'a>>,
@@ -219,12 +221,12 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Checks columns and constants, in the order of the program's. A constant of `None` takes its
-    /// default. A kernel without i variables is run for one i, and one without j variables over
+    /// Checks columns and constants, which are in the program's order. `None` for a constant means
+    /// its default. A kernel without i variables runs for one i, and one without j variables over
     /// one j.
     ///
     /// # Errors
-    /// [`DataError`].
+    /// [`DataError`] if something is missing or does not fit.
     pub fn new(
         program: &Program,
         i: Vec<Column<'a>>,
@@ -253,28 +255,28 @@ impl<'a> Inputs<'a> {
         Ok(Self { i, j, constants, ni, nj })
     }
 
-    /// The i columns.
+    /// Returns the i columns.
     #[must_use]
     pub fn i(&self) -> &[Column<'a>] {
         &self.i
     }
 
-    /// The j columns.
+    /// Returns the j columns.
     #[must_use]
     pub fn j(&self) -> &[Column<'a>] {
         &self.j
     }
 
-    /// The constants.
+    /// Returns the constants.
     #[must_use]
     pub fn constants(&self) -> &[f64] {
         &self.constants
     }
 
-    /// The same with these i alone.
+    /// Returns the inputs with only these i.
     ///
     /// # Panics
-    /// i that there are not.
+    /// If some of these i do not exist.
     #[must_use]
     pub fn of_i(&self, of: Range<usize>) -> Self {
         assert!(of.end <= self.ni, "i that there are not");
@@ -282,10 +284,10 @@ impl<'a> Inputs<'a> {
         Self { i, ni: of.len(), ..self.clone() }
     }
 
-    /// The same with these j alone.
+    /// Returns the inputs with only these j.
     ///
     /// # Panics
-    /// j that there are not.
+    /// If some of these j do not exist.
     #[must_use]
     pub fn of_j(&self, of: Range<usize>) -> Self {
         assert!(of.end <= self.nj, "j that there are not");
@@ -293,20 +295,20 @@ impl<'a> Inputs<'a> {
         Self { j, nj: of.len(), ..self.clone() }
     }
 
-    /// How many i.
+    /// Returns the number of i.
     #[must_use]
     pub fn ni(&self) -> usize {
         self.ni
     }
 
-    /// How many j.
+    /// Returns the number of j.
     #[must_use]
     pub fn nj(&self) -> usize {
         self.nj
     }
 }
 
-/// What becomes of a number that its type cannot hold, not even nearly.
+/// Returns what becomes of a number that its type cannot represent even approximately.
 fn lost(value: f64, of: Type) -> Option<&'static str> {
     let narrow = scalar::round(value, of);
     if value.is_finite() && narrow.is_infinite() {

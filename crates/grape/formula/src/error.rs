@@ -1,4 +1,4 @@
-//! What is wrong with a kernel's text, and where.
+//! Errors in a kernel's text, with their position.
 
 use crate::limits::{
     MAX_FIELDS, MAX_FLOPS, MAX_NAME, MAX_NESTING, MAX_NODES, MAX_STATEMENTS, MAX_TEXT,
@@ -7,135 +7,138 @@ use crate::span::Span;
 use std::fmt;
 use thiserror::Error;
 
-/// Characters of a line that are shown, at most: of a longer one, those around the place.
+/// The most characters of a line that are shown; of a longer line, those around the error.
 const SHOWN: usize = 100;
 
-/// What is wrong with a kernel's text. Displayed, it shows the line with a mark below the place.
+/// An error in a kernel's text. Displayed, it shows the line with a mark below the error.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub struct SyntaxError {
     /// The line, from 1.
     pub line: usize,
     /// The character in the line, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The error.
     pub problem: Problem,
     shown: Box<str>,
     mark: Box<str>,
 }
 
-/// What can be wrong with a kernel's text.
+/// The errors that a kernel's text can have.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[expect(missing_docs, reason = "fields are what the messages say of them")]
 pub enum Problem {
-    /// Too much text.
+    /// The text is too long.
     #[error("the kernel has {len} bytes, {MAX_TEXT} are the limit")]
     TextLength { len: usize },
-    /// A character that means nothing.
+    /// A character that the language does not have.
     #[error("{character:?} means nothing here")]
     Character { character: char },
-    /// Something that begins as a number and goes on otherwise.
+    /// A malformed number.
     #[error("expected a number such as 2, 0.5 or 1e-4")]
     Number,
-    /// A number that its type does not reach.
+    /// A number that exceeds its type.
     #[error("this number is beyond {of}; infinity is written `inf`")]
     Beyond { of: &'static str },
-    /// Something else than what must be here.
+    /// Something else was expected.
     #[error("expected {expected}, found {found}")]
     Expected { expected: String, found: String },
-    /// A parenthesis without its other half.
+    /// A parenthesis is not closed.
     #[error("expected `)` for the `(` of line {line}, column {column}, found {found}")]
     Unclosed { line: usize, column: usize, found: String },
-    /// Expressions in expressions.
+    /// Expressions are nested too deeply.
     #[error("expressions are nested deeper than {MAX_NESTING}: give a part of it a name")]
     Nesting,
-    /// Too many statements.
+    /// There are too many statements.
     #[error("more than {MAX_STATEMENTS} statements")]
     Statements,
-    /// Too many variables.
+    /// There are too many variables.
     #[error("more than {MAX_FIELDS} names in {keyword}")]
     Fields { keyword: &'static str },
-    /// Too many values.
+    /// There are too many values.
     #[error("more than {MAX_NODES} values are computed up to here")]
     Values,
-    /// A long name.
+    /// A name is too long.
     #[error("a name of more than {MAX_NAME} characters")]
     NameLength,
-    /// A word of the language as a name.
+    /// A reserved word is used as a name.
     #[error("`{name}` is a word of the language, in any case of letters: take another name")]
     Reserved { name: String },
-    /// A name that is there already.
+    /// A name is declared twice.
     #[error("`{name}` is there already, of line {line}, column {column}: each name is given once")]
     Twice { name: String, line: usize, column: usize },
-    /// A name that nothing has.
+    /// A name is unknown.
     #[error("`{name}` is not known{}", hint(.nearest.as_ref()))]
     Unknown { name: String, nearest: Option<String> },
-    /// A function that there is not.
+    /// A function is unknown.
     #[error("there is no function `{name}`{}", hint(.nearest.as_ref()))]
     UnknownFunction { name: String, nearest: Option<String> },
-    /// A function without its arguments.
+    /// A function is used without arguments.
     #[error("`{name}` is a function: expected `(` after it, found {found}")]
     Bare { name: &'static str, found: String },
-    /// A declaration behind a statement.
+    /// A declaration follows a statement.
     #[error("{keyword} comes before the first statement")]
     Late { keyword: &'static str },
-    /// A result within an expression.
+    /// A result is used in an expression.
     #[error("`{name}` is a result, known when all j are through: its value cannot be used here")]
     ResultUsed { name: String },
-    /// An assignment to what is given.
+    /// A variable or constant is assigned.
     #[error("`{name}` is given ({keyword}) and cannot be assigned")]
     Given { name: String, keyword: &'static str },
-    /// A result assigned, not reduced.
+    /// A result is assigned instead of reduced.
     #[error(
-        "`{name}` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or `argmax=`"
+        "`{name}` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or \
+         `argmax=`"
     )]
     Assigned { name: String },
-    /// Something reduced that is not a result.
+    /// Something that is no result is reduced.
     #[error("`{name}` is not a result: only names of VARF are reduced; expected `=`")]
     NoResult { name: String },
-    /// Two reductions of one result.
+    /// A result has two different reductions.
     #[error(
-        "`{name}` is reduced by `{first}` in line {line}, here by `{second}`: a result has one reduction"
+        "`{name}` is reduced by `{first}` in line {line}, here by `{second}`: a result has one \
+         reduction"
     )]
     Mixed { name: String, first: &'static str, second: &'static str, line: usize },
-    /// A second place of the least.
+    /// A result has a second `argmin` or `argmax`.
     #[error("`{name}` has its `{reduction}` in line {line} already: a result has one of these")]
     Again { name: String, reduction: &'static str, line: usize },
-    /// A result without statements.
+    /// A result has no statement.
     #[error(
         "nothing contributes to the result `{name}`: expected a statement such as `{name} += ...`"
     )]
     Never { name: String },
-    /// No result.
+    /// The kernel has no result.
     #[error("the kernel has no result: expected `VARF` with a name")]
     NoResults,
-    /// A number where there should be a comparison, or the other way.
+    /// A number where a comparison is expected, or the reverse.
     #[error("expected {expected}, found {found}")]
     Kind { expected: &'static str, found: &'static str },
-    /// A wide value for a narrow result.
+    /// An f64 value is assigned to an f32 result.
     #[error(
         "`{name}` is f32 and this is f64: expected `f32(...)` around it, or `VARF {name}: f64`"
     )]
     Narrow { name: String },
-    /// A type for a result that has no such.
+    /// A type is declared for a result whose reduction determines it.
     #[error(
-        "`{name}` was declared {of}, and `{reduction}` gives {gives}: expected a VARF without a type"
+        "`{name}` was declared {of}, and `{reduction}` gives {gives}: expected a VARF without a \
+         type"
     )]
     Typeless { name: String, of: &'static str, reduction: &'static str, gives: &'static str },
-    /// One comparison after the other.
+    /// Comparisons are chained.
     #[error("comparisons do not chain: expected `a < b and b < c`")]
     Chain,
-    /// Too few or too many arguments.
+    /// A function has the wrong number of arguments.
     #[error("`{function}` takes {takes}, found {found}")]
     Arguments { function: &'static str, takes: &'static str, found: usize },
-    /// An accuracy that is none.
+    /// An accuracy is no number between 0 and 1.
     #[error("expected a relative error between 0 and 1, such as 1e-4, as a number")]
     Tolerance,
-    /// A count of operations that is none.
+    /// A count of operations is invalid.
     #[error("expected a whole number from 1 to {MAX_FLOPS}")]
     Flops,
 }
 
-/// What is wrong with the text at a place of it, before anybody asks which line that is.
+/// An error at a span of the text, whose line has not been determined yet.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) span: Span,
@@ -147,7 +150,7 @@ impl Fault {
         Self { span, problem }
     }
 
-    /// With the line it is in.
+    /// Determines the line.
     pub(crate) fn shown(self, text: &str) -> SyntaxError {
         let (line, column) = place(text, self.span.start);
         let before = &text[..self.span.start];
@@ -173,7 +176,7 @@ impl fmt::Display for SyntaxError {
     }
 }
 
-/// Line and column of a byte, both from 1.
+/// Returns the line and column of a byte, both from 1.
 pub(crate) fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..at];
     let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
@@ -185,8 +188,8 @@ fn hint(name: Option<&String>) -> String {
     name.map_or_else(String::new, |name| format!("; the nearest that is: `{name}`"))
 }
 
-/// The candidate that differs least from a name, if it differs in no more than a third of it (or
-/// one letter).
+/// Returns the candidate most similar to a name, if it differs in at most a third of its letters
+/// (or in one).
 pub(crate) fn closest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<String> {
     let limit = (name.len() / 3).max(1);
     let near = candidates
@@ -195,8 +198,8 @@ pub(crate) fn closest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>)
     near.min().map(|(_, other)| other.to_owned())
 }
 
-/// Letters to insert, drop or change, at least; case does not count. More than `limit` of lengths
-/// that differ by more.
+/// Returns the edit distance of two names, ignoring case. If their lengths differ by more than
+/// `limit`, it returns a larger number than that.
 fn distance(a: &str, b: &str, limit: usize) -> usize {
     if a.len().abs_diff(b.len()) > limit {
         return limit + 1;

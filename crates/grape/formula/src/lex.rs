@@ -1,10 +1,10 @@
-//! A kernel's text, cut into words.
+//! Splits a kernel's text into tokens.
 
 use crate::error::{Fault, Problem};
 use crate::limits::{MAX_NAME, MAX_STATEMENTS, MAX_TEXT};
 use crate::span::Span;
 
-/// A word of the text.
+/// A token of the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Token<'t> {
     Name(&'t str),
@@ -16,14 +16,14 @@ pub(crate) enum Token<'t> {
     End,
 }
 
-/// Longer ones before those that they begin with.
+/// Longer symbols come before their prefixes.
 const SYMBOLS: &[&str] = &[
     "+=", "-=", "&=", "|=", "<=", ">=", "==", "!=", "+", "-", "*", "/", "(", ")", ",", ":", "=",
     "<", ">",
 ];
 
-/// All words of a text, `End` last. A line goes on in the next one inside parentheses, and after a
-/// comma or an operator.
+/// Returns all tokens of a text, ending with `End`. A statement continues on the next line inside
+/// parentheses, and after a comma or an operator.
 pub(crate) fn words(text: &str) -> Result<Vec<(Token<'_>, Span)>, Fault> {
     if text.len() > MAX_TEXT {
         return Err(Fault::new(Span { start: 0, end: 0 }, Problem::TextLength { len: text.len() }));
@@ -92,8 +92,8 @@ pub(crate) fn words(text: &str) -> Result<Vec<(Token<'_>, Span)>, Fault> {
     Ok(words)
 }
 
-/// How much of what begins with a digit or point belongs to it: as a number, or, so that it is told
-/// as a whole, not as one.
+/// Returns the length of a number at the beginning of `text`, including letters that make it
+/// malformed, so that the error shows all of it.
 fn number(text: &str) -> usize {
     let mut before = ' ';
     let goes_on = |c: char| {
@@ -110,7 +110,7 @@ fn is_letter(c: char) -> bool {
 }
 
 impl Token<'_> {
-    /// As messages name it.
+    /// Describes the token for messages.
     pub(crate) fn named(self, span: Span, text: &str) -> String {
         match self {
             Self::End => "the end of the kernel".to_owned(),

@@ -1,8 +1,8 @@
-//! Kernels of particle interactions as formulas. For each of many *i* (held) a kernel goes over all
-//! *j* (broadcast), computes something of the pair, and reduces it to a few results for each i. A
-//! kernel is text ([`Kernel::parse`]); [`Program`] is what it means, typed and in single
-//! assignment, which back ends compute; the [`reference()`] computes it slowly in `f64`, and judges
-//! them.
+//! The language of kernels of particle interactions. For each of many particles *i* (held), a
+//! kernel iterates over all particles *j* (broadcast), computes something of the pair, and reduces
+//! it to a few results for each i. [`Kernel::parse`] reads a kernel's text; a [`Program`] is its
+//! meaning, typed and in static single assignment form, which back ends compile; [`reference()`]
+//! computes it slowly in `f64`, as the standard for the back ends' tests.
 
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
@@ -34,10 +34,10 @@ pub use error::{Problem, SyntaxError};
 pub use limits::{
     MAX_FIELDS, MAX_FLOPS, MAX_NAME, MAX_NESTING, MAX_NODES, MAX_STATEMENTS, MAX_TEXT,
 };
-pub use parse::{Kernel, Unused};
+pub use parse::{Kernel, UnusedName};
 pub use program::{
     Binary, Compare, Constant, Field, Node, Program, Reduction, ResultField, Scope, Type, Unary,
     Value,
 };
 pub use ready::{READY, Ready, ready};
-pub use reference::{Arithmetic, Judgement, reference};
+pub use reference::{Arithmetic, ReferenceOutput, reference};

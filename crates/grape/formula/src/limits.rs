@@ -1,23 +1,23 @@
-//! How much of something a kernel may have.
+//! Limits of a kernel.
 
-/// Bytes of a kernel, at most: as much as the listing of the largest program may have.
+/// The most bytes of a kernel's text: enough for the listing of the largest program.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// Statements of a kernel, at most.
+/// The most statements.
 pub const MAX_STATEMENTS: usize = 8192;
 
-/// Characters of a name, at most.
+/// The most characters of a name.
 pub const MAX_NAME: usize = 64;
 
-/// Expressions in expressions, at most.
+/// The deepest nesting of expressions.
 pub const MAX_NESTING: usize = 64;
 
-/// What `FLOPS` may say, at most.
+/// The largest count of `FLOPS`.
 pub const MAX_FLOPS: u32 = 1_000_000;
 
-/// Values of a program, at most: far beyond what a person writes, and little enough for any back
-/// end's tables.
+/// The most values of a program: far more than people write, but few enough for any back end's
+/// tables.
 pub const MAX_NODES: usize = 4096;
 
-/// Variables of one kind (i, j, constants, results), at most.
+/// The most variables of one kind (i, j, constants, results).
 pub const MAX_FIELDS: usize = 64;

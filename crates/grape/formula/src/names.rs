@@ -1,4 +1,4 @@
-//! What names of a kernel stand for.
+//! The names of a kernel.
 
 use crate::error::{Fault, Problem, closest, place};
 use crate::operand::Operand;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum NameKind {
     I(u8),
     J(u8),
     Constant(u8),
@@ -15,8 +15,8 @@ pub(crate) enum Kind {
     Local(Operand),
 }
 
-impl Kind {
-    /// What gave it.
+impl NameKind {
+    /// Returns the keyword that declares it.
     pub(crate) fn keyword(self) -> &'static str {
         match self {
             Self::I(_) => "VARI",
@@ -29,7 +29,7 @@ impl Kind {
 }
 
 struct Entry {
-    kind: Kind,
+    kind: NameKind,
     at: usize,
     used: bool,
 }
@@ -45,8 +45,8 @@ impl<'t> Names<'t> {
         Self { text, known: HashMap::new() }
     }
 
-    /// Adds a name that must not be there yet.
-    pub(crate) fn add(&mut self, name: &'t str, span: Span, kind: Kind) -> Result<(), Fault> {
+    /// Adds a new name.
+    pub(crate) fn add(&mut self, name: &'t str, span: Span, kind: NameKind) -> Result<(), Fault> {
         if let Some(entry) = self.known.get(name) {
             let (line, column) = place(self.text, entry.at);
             return Err(Fault::new(span, Problem::Twice { name: name.to_owned(), line, column }));
@@ -55,30 +55,30 @@ impl<'t> Names<'t> {
         Ok(())
     }
 
-    /// What a name stands for whose value is wanted.
-    pub(crate) fn used(&mut self, name: &str) -> Result<Kind, Problem> {
+    /// Looks up a name whose value is used.
+    pub(crate) fn used(&mut self, name: &str) -> Result<NameKind, Problem> {
         let Some(entry) = self.known.get_mut(name) else { return Err(self.unknown(name)) };
         entry.used = true;
         match entry.kind {
-            Kind::Result(_) => Err(Problem::ResultUsed { name: name.to_owned() }),
+            NameKind::Result(_) => Err(Problem::ResultUsed { name: name.to_owned() }),
             kind => Ok(kind),
         }
     }
 
-    /// What a name stands for, if anything.
-    pub(crate) fn kind(&self, name: &str) -> Option<Kind> {
+    /// Looks up a name.
+    pub(crate) fn kind(&self, name: &str) -> Option<NameKind> {
         self.known.get(name).map(|entry| entry.kind)
     }
 
-    /// The place of a result.
+    /// Returns the index of a result.
     pub(crate) fn result(&self, name: &str) -> Option<usize> {
         match self.kind(name) {
-            Some(Kind::Result(place)) => Some(place),
+            Some(NameKind::Result(place)) => Some(place),
             _ => None,
         }
     }
 
-    /// That nothing has this name, and which one is near.
+    /// Returns the error of an unknown name, with the most similar one.
     pub(crate) fn unknown(&self, name: &str) -> Problem {
         Problem::Unknown {
             name: name.to_owned(),
@@ -86,12 +86,12 @@ impl<'t> Names<'t> {
         }
     }
 
-    /// Names that nothing used, and where they are. Results are used by whoever runs the kernel.
+    /// Returns the unused names and their positions. Results count as used.
     pub(crate) fn unused(&self) -> impl Iterator<Item = (&'t str, usize)> {
         let unused = self
             .known
             .iter()
-            .filter(|(_, entry)| !entry.used && !matches!(entry.kind, Kind::Result(_)));
+            .filter(|(_, entry)| !entry.used && !matches!(entry.kind, NameKind::Result(_)));
         let mut unused: Vec<_> = unused.map(|(name, entry)| (*name, entry.at)).collect();
         unused.sort_unstable_by_key(|(_, at)| *at);
         unused.into_iter()

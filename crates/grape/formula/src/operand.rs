@@ -1,20 +1,20 @@
-//! What expressions are while they are checked.
+//! Expressions during type checking.
 
 use crate::program::Value;
 use crate::span::Span;
 
-/// What an expression is.
+/// The value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Operand {
-    /// A number of the text, or what was computed of such: of the type of what it meets.
+    /// A literal, or a number computed from literals, which takes the type of the other operand.
     Literal(f64),
-    /// One of two such numbers, by a bool.
+    /// One of two literals, chosen by a bool.
     Choice(Value, f64, f64),
-    /// A value.
+    /// A value of the program.
     Value(Value),
 }
 
-/// An expression and where it is.
+/// An expression with its span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) what: Operand,

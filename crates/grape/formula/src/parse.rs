@@ -1,41 +1,42 @@
-//! The kernel language: statements and expressions, which become values as they are read
-//! ([`crate::check`]). Declarations come first, so nothing has to be kept but names.
+//! Parses the kernel language. Statements and expressions become values as they are read
+//! ([`crate::check`]); since declarations come first, only names must be remembered.
 
 use crate::check::{Checker, Function, Precision};
 use crate::error::{Fault, Problem, SyntaxError, closest, place};
 use crate::lex::{Token, words};
 use crate::limits::{MAX_FIELDS, MAX_FLOPS, MAX_NESTING};
-use crate::names::{Kind, Names};
+use crate::names::{NameKind, Names};
 use crate::operand::Term;
 use crate::program::{Binary, Compare, Constant, Field, Program, Reduction, Type};
-use crate::results::{Results, Way};
+use crate::results::{ReduceOperator, Results};
 use crate::span::Span;
 
-/// A kernel, read from text.
+/// A kernel that was read from text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
-    /// What it means.
+    /// Its program.
     pub program: Program,
-    /// What has a name and is not used: perhaps mistyped elsewhere. In the order of the text.
-    pub unused: Vec<Unused>,
+    /// Names that are declared but not used, perhaps because of a typing error, in the order of the
+    /// text.
+    pub unused: Vec<UnusedName>,
 }
 
 /// A name that nothing uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Unused {
+pub struct UnusedName {
     /// The name.
     pub name: String,
     /// Its line, from 1.
     pub line: usize,
-    /// Its character in the line, from 1.
+    /// Its column in the line, from 1.
     pub column: usize,
 }
 
 impl Kernel {
-    /// Reads a kernel; variables and results that do not say their type have this precision.
+    /// Parses a kernel. Variables and results without a type get this precision.
     ///
     /// # Errors
-    /// [`SyntaxError`]: the first that is wrong.
+    /// [`SyntaxError`] for the first error.
     pub fn parse(text: &str, precision: Precision) -> Result<Self, SyntaxError> {
         let kernel = || {
             let words = words(text)?;
@@ -53,7 +54,7 @@ impl Kernel {
         let (program, names) = kernel().map_err(|fault: Fault| fault.shown(text))?;
         let unused = names.unused().map(|(name, at)| {
             let (line, column) = place(text, at);
-            Unused { name: name.to_owned(), line, column }
+            UnusedName { name: name.to_owned(), line, column }
         });
         Ok(Self { program, unused: unused.collect() })
     }
@@ -99,7 +100,7 @@ impl<'t> Parser<'t> {
         Ok(declared)
     }
 
-    /// `VARI name, name: type`, and with `= number` for constants.
+    /// Parses `VARI name, name: type`, with `= number` for constants.
     fn declaration(
         &mut self,
         keyword: &'static str,
@@ -123,10 +124,10 @@ impl<'t> Parser<'t> {
                 name,
                 span,
                 match keyword {
-                    "VARI" => Kind::I(place),
-                    "VARJ" => Kind::J(place),
-                    "CONST" => Kind::Constant(place),
-                    _ => Kind::Result(at),
+                    "VARI" => NameKind::I(place),
+                    "VARJ" => NameKind::J(place),
+                    "CONST" => NameKind::Constant(place),
+                    _ => NameKind::Result(at),
                 },
             )?;
             let default =
@@ -193,7 +194,7 @@ impl<'t> Parser<'t> {
         Ok(number as u32)
     }
 
-    /// `name = expression`, or a result's `name += expression` and its like.
+    /// Parses `name = expression`, or a reduction such as `name += expression`.
     fn statement(&mut self, checker: &mut Checker, results: &mut Results) -> Parsed<()> {
         if let Some(keyword) = self.keyword() {
             return Err(Fault::new(self.span(), Problem::Late { keyword }));
@@ -205,7 +206,7 @@ impl<'t> Parser<'t> {
                 let Some(result) = self.names.result(name) else {
                     let (at, problem) = match self.names.kind(name) {
                         None => (span, self.names.unknown(name)),
-                        Some(Kind::Local(_)) => {
+                        Some(NameKind::Local(_)) => {
                             (operator, Problem::NoResult { name: name.to_owned() })
                         }
                         Some(kind) => (
@@ -221,13 +222,12 @@ impl<'t> Parser<'t> {
             }
             None => {
                 let problem = match self.names.kind(name) {
-                    Some(Kind::Result(_)) => {
+                    Some(NameKind::Result(_)) => {
                         Some((operator, Problem::Assigned { name: name.to_owned() }))
                     }
-                    Some(kind @ (Kind::I(_) | Kind::J(_) | Kind::Constant(_))) => Some((
-                        span,
-                        Problem::Given { name: name.to_owned(), keyword: kind.keyword() },
-                    )),
+                    Some(kind @ (NameKind::I(_) | NameKind::J(_) | NameKind::Constant(_))) => Some(
+                        (span, Problem::Given { name: name.to_owned(), keyword: kind.keyword() }),
+                    ),
                     _ => None,
                 };
                 if !self.symbol("=") {
@@ -237,32 +237,35 @@ impl<'t> Parser<'t> {
                     return Err(Fault::new(span, problem));
                 }
                 let term = self.expression(checker)?;
-                self.names.add(name, span, Kind::Local(term.what))?;
+                self.names.add(name, span, NameKind::Local(term.what))?;
                 self.end()
             }
         }
     }
 
-    /// `+=` and its like; nothing is taken where there is none.
-    fn way(&mut self) -> Option<Way> {
+    /// Parses a reduction operator, if there is one.
+    fn way(&mut self) -> Option<ReduceOperator> {
         let (way, words) =
             match (self.token(), self.words.get(self.at + 1).map(|(token, _)| *token)) {
-                (Token::Symbol("+="), _) => (Way::plain("+=", Reduction::Sum), 1),
-                (Token::Symbol("-="), _) => {
-                    (Way { negated: true, ..Way::plain("-=", Reduction::Sum) }, 1)
-                }
-                (Token::Symbol("&="), _) => (Way::plain("&=", Reduction::And), 1),
-                (Token::Symbol("|="), _) => (Way::plain("|=", Reduction::Or), 1),
+                (Token::Symbol("+="), _) => (ReduceOperator::plain("+=", Reduction::Sum), 1),
+                (Token::Symbol("-="), _) => (
+                    ReduceOperator { negated: true, ..ReduceOperator::plain("-=", Reduction::Sum) },
+                    1,
+                ),
+                (Token::Symbol("&="), _) => (ReduceOperator::plain("&=", Reduction::And), 1),
+                (Token::Symbol("|="), _) => (ReduceOperator::plain("|=", Reduction::Or), 1),
                 (Token::Name(name), Some(Token::Symbol("="))) => {
                     let known = [
-                        Way::plain("min=", Reduction::Min),
-                        Way::plain("max=", Reduction::Max),
-                        Way::plain("and=", Reduction::And),
-                        Way::plain("or=", Reduction::Or),
-                        Way::plain("argmin=", Reduction::ArgMin),
-                        Way::plain("argmax=", Reduction::ArgMax),
+                        ReduceOperator::plain("min=", Reduction::Min),
+                        ReduceOperator::plain("max=", Reduction::Max),
+                        ReduceOperator::plain("and=", Reduction::And),
+                        ReduceOperator::plain("or=", Reduction::Or),
+                        ReduceOperator::plain("argmin=", Reduction::ArgMin),
+                        ReduceOperator::plain("argmax=", Reduction::ArgMax),
                     ];
-                    let is = |way: &Way| way.text[..way.text.len() - 1].eq_ignore_ascii_case(name);
+                    let is = |way: &ReduceOperator| {
+                        way.text[..way.text.len() - 1].eq_ignore_ascii_case(name)
+                    };
                     (known.into_iter().find(is)?, 2)
                 }
                 _ => return None,
@@ -271,7 +274,8 @@ impl<'t> Parser<'t> {
         Some(way)
     }
 
-    /// Of `or`, the loosest; then `and`, `not`, comparisons, sums, products, signs.
+    /// Parses an expression. Precedence from the loosest: `or`, `and`, `not`, comparisons, sums,
+    /// products, signs.
     fn expression(&mut self, checker: &mut Checker) -> Parsed<Term> {
         let mut left = self.conjunction(checker)?;
         while self.word("or") {
@@ -301,16 +305,16 @@ impl<'t> Parser<'t> {
 
     fn comparison(&mut self, checker: &mut Checker) -> Parsed<Term> {
         let left = self.sum(checker)?;
-        let Some((what, turned)) = self.compare() else { return Ok(left) };
+        let Some((what, swapped)) = self.compare() else { return Ok(left) };
         let right = self.sum(checker)?;
         let span = self.span();
         if self.compare().is_some() {
             return Err(Fault::new(span, Problem::Chain));
         }
-        checker.compare(what, left, right, turned)
+        checker.compare(what, left, right, swapped)
     }
 
-    /// A comparison, and whether its sides are to be turned.
+    /// Parses a comparison operator. Returns it, and whether its sides are exchanged.
     fn compare(&mut self) -> Option<(Compare, bool)> {
         let Token::Symbol(symbol) = self.token() else { return None };
         let found = match symbol {
@@ -429,7 +433,7 @@ impl<'t> Parser<'t> {
         Ok(arguments)
     }
 
-    /// One deeper.
+    /// Parses something nested, and checks the depth.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_NESTING {
             return Err(Fault::new(self.span(), Problem::Nesting));
@@ -454,7 +458,7 @@ impl<'t> Parser<'t> {
         Err(self.expected("`)`, `,` or an operator"))
     }
 
-    /// The end of a statement.
+    /// Parses the end of a statement.
     fn end(&mut self) -> Parsed<()> {
         if self.take(Token::Break) || self.token() == Token::End {
             return Ok(());
@@ -462,7 +466,7 @@ impl<'t> Parser<'t> {
         Err(self.expected("an operator, or the end of the statement"))
     }
 
-    /// A name of somebody's choice.
+    /// Parses a name that is not reserved.
     fn name(&mut self, expected: &'static str) -> Parsed<(&'t str, Span)> {
         let Token::Name(name) = self.token() else { return Err(self.expected(expected)) };
         let span = self.span();
@@ -473,8 +477,7 @@ impl<'t> Parser<'t> {
         Ok((name, span))
     }
 
-    /// The keyword that comes next, with a slash before it as GRAPE-DR's compiler had it, or
-    /// without.
+    /// Parses a keyword, with or without the slash that GRAPE-DR's compiler had before it.
     fn keyword(&mut self) -> Option<&'static str> {
         let slash = usize::from(self.token() == Token::Symbol("/"));
         let Some((Token::Name(name), _)) = self.words.get(self.at + slash) else { return None };
@@ -517,7 +520,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Whether a name is a word of the language.
+/// Returns whether a name is reserved.
 fn is_reserved(name: &str) -> bool {
     let others = ["and", "or", "not", "inf", "nan", "argmin", "argmax"];
     let is = |word: &&str| word.eq_ignore_ascii_case(name);

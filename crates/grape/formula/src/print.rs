@@ -1,4 +1,4 @@
-//! The listing of a program: a kernel of one operation a line, which read again is the same
+//! Prints a program's listing: a kernel with one operation per line, which parses to the same
 //! program.
 
 use crate::program::{Binary, Compare, Field, Node, Program, Reduction, Type, Unary, Value};
@@ -6,9 +6,9 @@ use crate::scalar;
 use crate::simplify::digits;
 use std::fmt;
 
-/// A kernel that means this program, and reads as the same program again; but for what
-/// [`Program::contracted`] made, which the language does not have: `fma(a, b, c)` is `a * b + c`,
-/// and `fnma(a, b, c)` is `c - a * b`.
+/// Prints a kernel that parses to this program. The exception is [`Node::Fma`], which only
+/// [`Program::contracted`] makes and the language does not have: `fma(a, b, c)` is `a * b + c`, and
+/// `fnma(a, b, c)` is `c - a * b`.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let types = |fields: &[Field]| {
@@ -19,7 +19,7 @@ impl fmt::Display for Program {
         let results = self.results.iter().map(|result| {
             let numbers =
                 matches!(result.reduction, Reduction::Sum | Reduction::Min | Reduction::Max);
-            (result.name.clone(), numbers.then(|| self.of(result.contribution)))
+            (result.name.clone(), numbers.then(|| self.type_of(result.contribution)))
         });
         declare(f, "VARF", results.collect())?;
         for constant in &self.constants {
@@ -54,7 +54,7 @@ impl fmt::Display for Program {
 }
 
 impl Program {
-    /// What names of values begin with, so that none of them is a name of the program's.
+    /// Returns a prefix for names of values that no name of the program begins with.
     fn prefix(&self) -> String {
         let fields = self.i.iter().chain(&self.j).map(|field| &field.name);
         let constants = self.constants.iter().map(|constant| &constant.name);
@@ -75,14 +75,14 @@ struct Listing<'p> {
 }
 
 impl Listing<'_> {
-    /// A value as an operand.
+    /// Returns a value as an operand.
     fn name(&self, value: Value) -> String {
         let program = self.program;
         match program.node(value) {
             Node::I(at) => program.i[usize::from(at)].name.clone(),
             Node::J(at) => program.j[usize::from(at)].name.clone(),
             Node::Constant(at) => program.constants[usize::from(at)].name.clone(),
-            Node::Number(bits) if program.of(value) == Type::F32 => {
+            Node::Number(bits) if program.type_of(value) == Type::F32 => {
                 short_text(f64::from_bits(bits))
             }
             Node::Number(bits) => number_text(f64::from_bits(bits)),
@@ -90,16 +90,16 @@ impl Listing<'_> {
         }
     }
 
-    /// A value that nothing beside it gives a type.
+    /// Returns a value as an operand that gets no type from another one.
     fn alone(&self, value: Value) -> String {
         let name = self.name(value);
         match self.program.node(value) {
-            Node::Number(_) => format!("{}({name})", type_name(self.program.of(value))),
+            Node::Number(_) => format!("{}({name})", type_name(self.program.type_of(value))),
             _ => name,
         }
     }
 
-    /// Two values that give each other their type if one has it.
+    /// Returns two operands. If both are literals, each states its type.
     fn pair(&self, a: Value, b: Value) -> (String, String) {
         let number = |value| matches!(self.program.node(value), Node::Number(_));
         if number(a) && number(b) {
@@ -150,7 +150,7 @@ impl Listing<'_> {
     }
 
     fn unary(&self, what: Unary, a: Value) -> String {
-        let of = self.program.of(a);
+        let of = self.program.type_of(a);
         let a = self.alone(a);
         match what {
             Unary::Neg => format!("-{a}"),
@@ -167,7 +167,7 @@ impl Listing<'_> {
     }
 }
 
-/// Declarations of names, those of one type that follow each other in one.
+/// Prints declarations, with consecutive names of one type in a single one.
 fn declare(
     f: &mut fmt::Formatter<'_>,
     keyword: &str,
@@ -189,7 +189,7 @@ fn type_name(of: Type) -> &'static str {
     }
 }
 
-/// A number, in as few digits as tell it from all others.
+/// Formats a number with as few digits as distinguish it from all others.
 fn number_text(number: f64) -> String {
     if number.is_nan() {
         "nan".to_owned()
@@ -200,8 +200,8 @@ fn number_text(number: f64) -> String {
     }
 }
 
-/// A number of `f32`, in as few digits as tell it from all others of `f32`, if it is read as the
-/// same by way of `f64`.
+/// Formats an `f32` number with as few digits as distinguish it from other `f32` numbers, if
+/// parsing it by way of `f64` gives the same number.
 fn short_text(number: f64) -> String {
     let short = format!("{:?}", scalar::narrow(number));
     let read = short.parse::<f64>().map(scalar::narrow);

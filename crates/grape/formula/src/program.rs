@@ -1,5 +1,5 @@
-//! What a kernel means: values in single assignment, each with a type, and the results that they
-//! are reduced to.
+//! The meaning of a kernel: values in static single assignment form, each with a type, and the
+//! results that they are reduced to.
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -8,16 +8,16 @@ pub enum Type {
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// What comparisons give.
+    /// The result of comparisons.
     Bool,
 }
 
-/// A value of a program: its place in [`Program::nodes`]. Operands come before what uses them.
+/// A value of a program: its index in [`Program::nodes`]. Operands come before their users.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Value(pub(crate) u16);
 
 impl Value {
-    /// Its place.
+    /// Returns its index.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -27,28 +27,28 @@ impl Value {
 /// An operation on one value.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Unary {
-    /// The sign turned.
+    /// Negation.
     Neg,
-    /// The sign dropped.
+    /// Absolute value.
     Abs,
     /// The square root, correctly rounded.
     Sqrt,
-    /// One over the square root: within a relative error of two to the power of minus `bits`, or
-    /// within 2 units in the last place where that is more. Of 0 infinity with its sign, of
-    /// infinity 0, of what is below 0 not a number.
+    /// The reciprocal square root, with a relative error of at most 2 to the power of minus `bits`,
+    /// or 2 units in the last place if that is more. It is infinity with the sign of a zero, 0 for
+    /// infinity, and NaN for negative numbers.
     Rsqrt {
-        /// The accuracy asked for: no more than the type's digits, 24 or 53.
+        /// The accuracy: at most the type's digits, 24 or 53.
         bits: u8,
     },
-    /// e to the power of it, within 2 units in the last place; infinity and 0 beyond the range.
+    /// The exponential, within 2 units in the last place; infinity or 0 beyond the range.
     Exp,
-    /// Of a bool.
+    /// Negation of a bool.
     Not,
-    /// `F32` to `F64` or back, rounded to nearest.
+    /// Conversion from `F32` to `F64` or back, rounded to nearest.
     Convert,
 }
 
-/// An operation on two values of one type, which the result has too.
+/// An operation on two values of the same type, which is also the type of its result.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Binary {
     /// Sum.
@@ -59,19 +59,18 @@ pub enum Binary {
     Mul,
     /// Quotient, correctly rounded.
     Div,
-    /// `if a < b { a } else { b }`: what the processors' instruction does with numbers that are
-    /// none, too.
+    /// `if a < b { a } else { b }`, which is what processors do, also for NaN.
     Min,
     /// `if a > b { a } else { b }`.
     Max,
-    /// Of bools.
+    /// Conjunction of bools.
     And,
-    /// Of bools.
+    /// Disjunction of bools.
     Or,
 }
 
-/// A comparison of two numbers of one type, false where one is not a number but for `Ne`. `a > b`
-/// is `b < a`.
+/// A comparison of two numbers of the same type. With NaN it is false, except `Ne`. `a > b` is `b <
+/// a`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Compare {
     /// Less.
@@ -84,66 +83,66 @@ pub enum Compare {
     Ne,
 }
 
-/// How a value comes to be.
+/// The operation that computes a value.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Node {
-    /// A variable of the particle that is held: its place in [`Program::i`].
+    /// A variable of the held particle, by its index in [`Program::i`].
     I(u8),
-    /// A variable of the particle that is broadcast: its place in [`Program::j`].
+    /// A variable of the broadcast particle, by its index in [`Program::j`].
     J(u8),
-    /// A number that is the same for all pairs of a run: its place in [`Program::constants`].
+    /// A number that is the same for all pairs, by its index in [`Program::constants`].
     Constant(u8),
-    /// A number of the text: the bits of an `f64`, which for `F32` is one of that type exactly.
+    /// A literal: the bits of an `f64`, which is exactly representable in `F32` if that is its
+    /// type.
     Number(u64),
-    /// One operand.
+    /// An operation on one value.
     Unary(Unary, Value),
-    /// Two operands.
+    /// An operation on two values.
     Binary(Binary, Value, Value),
     /// A comparison.
     Compare(Compare, Value, Value),
-    /// The second where the first, a bool, holds; else the third.
+    /// The second value if the first, a bool, is true; otherwise the third.
     Select(Value, Value, Value),
-    /// `a * b + c`, or `c - a * b`, rounded once. Only [`Program::contracted`] makes these.
+    /// `a * b + c` or `c - a * b`, rounded once. Only [`Program::contracted`] makes it.
     Fma {
-        /// `c - a * b`.
+        /// Whether it is `c - a * b`.
         negated: bool,
         /// A factor.
         a: Value,
         /// A factor.
         b: Value,
-        /// What it is added to.
+        /// The addend.
         c: Value,
     },
 }
 
-/// How the contributions of all j become one result. In what order is not said.
+/// How the contributions of all j are reduced to a result, in an unspecified order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reduction {
-    /// Their sum; 0 of none. Sums of `F32` are taken in runs of about a thousand, and these added
-    /// in `F64`.
+    /// Their sum; 0 without contributions. Sums of `F32` are computed in `F32` for about a thousand
+    /// contributions at a time, which are then added in `F64`.
     Sum,
-    /// The least; infinity of none. What is not a number is passed over.
+    /// The minimum; infinity without contributions. NaN is skipped.
     Min,
-    /// The greatest; minus infinity of none. What is not a number is passed over.
+    /// The maximum; minus infinity without contributions. NaN is skipped.
     Max,
-    /// Whether all hold; true of none.
+    /// Whether all are true; true without contributions.
     And,
-    /// Whether any holds; false of none.
+    /// Whether any is true; false without contributions.
     Or,
-    /// Which j has the least, the first of several; -1 of none, and where all are infinity or not
-    /// numbers.
+    /// The index of the first j with the minimum; -1 if there is none, or all are infinity or NaN.
     ArgMin,
-    /// Which j has the greatest, the first of several; -1 of none, and where all are minus infinity
-    /// or not numbers.
+    /// The index of the first j with the maximum; -1 if there is none, or all are minus infinity or
+    /// NaN.
     ArgMax,
 }
 
 impl Reduction {
-    /// Whether a number takes the place of the best so far. What is equal came later, and what is
-    /// no number is passed over.
+    /// Returns whether a number replaces the best so far. Equal numbers come later, and NaN is
+    /// skipped, so neither does.
     ///
     /// # Panics
-    /// A reduction that has no best.
+    /// If the reduction has no best number.
     #[inline]
     #[must_use]
     pub fn prefers(self, number: f64, best: f64) -> bool {
@@ -155,23 +154,23 @@ impl Reduction {
     }
 }
 
-/// A variable that is given.
+/// A variable.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// Its type: never `Bool`.
+    /// Its type, which is never `Bool`.
     pub of: Type,
 }
 
-/// A number that is the same for all pairs of a run.
+/// A number that is the same for all pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constant {
     /// Its name.
     pub name: String,
-    /// Its type: never `Bool`.
+    /// Its type, which is never `Bool`.
     pub of: Type,
-    /// What it is unless given.
+    /// The default.
     pub default: Option<f64>,
 }
 
@@ -180,27 +179,28 @@ pub struct Constant {
 pub struct ResultField {
     /// Its name.
     pub name: String,
-    /// How contributions become one.
+    /// How contributions are reduced.
     pub reduction: Reduction,
-    /// What each pair contributes: of type `Bool` for `And` and `Or`, a number for all else; the
-    /// result's type too, but that of `ArgMin` and `ArgMax` is an index.
+    /// The contribution of each pair: of type `Bool` for `And` and `Or`, a number otherwise. Its
+    /// type is also the result's, except that `ArgMin` and `ArgMax` give an index.
     pub contribution: Value,
 }
 
-/// On what a value depends, and so how often it must be computed.
+/// Which particles a value depends on, and so how often it is computed.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Scope {
-    /// On neither particle: once a run.
+    /// On neither: once per run.
     Run,
-    /// On the one held.
+    /// On i.
     I,
-    /// On the one broadcast.
+    /// On j.
     J,
     /// On both: for each pair.
     Pair,
 }
 
-/// A kernel. Made by [`crate::Builder`], which checks types, and keeps each value once.
+/// The program of a kernel. [`crate::Builder`] makes it, checks its types, and keeps each value
+/// once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub(crate) i: Vec<Field>,
@@ -212,37 +212,37 @@ pub struct Program {
 }
 
 impl Program {
-    /// The variables of the particles that are held.
+    /// Returns the variables of the held particles.
     #[must_use]
     pub fn i(&self) -> &[Field] {
         &self.i
     }
 
-    /// The variables of the particles that are broadcast.
+    /// Returns the variables of the broadcast particles.
     #[must_use]
     pub fn j(&self) -> &[Field] {
         &self.j
     }
 
-    /// What is the same for all pairs.
+    /// Returns the constants.
     #[must_use]
     pub fn constants(&self) -> &[Constant] {
         &self.constants
     }
 
-    /// All values, operands before what uses them; none that no result needs.
+    /// Returns all values, operands before their users. All of them are needed by a result.
     #[must_use]
     pub fn nodes(&self) -> &[(Node, Type)] {
         &self.nodes
     }
 
-    /// All values with their nodes and types, in order.
+    /// Returns all values with their nodes and types, in order.
     pub fn values(&self) -> impl Iterator<Item = (Value, Node, Type)> + '_ {
         self.nodes.iter().zip(0..).map(|(&(node, of), index)| (Value(index), node, of))
     }
 
-    /// The same program with more results, after its own: for each `ArgMin` and `ArgMax`, in their
-    /// order, the extreme itself. By these, results of parts of j can be made results of all.
+    /// Returns the program with additional results after its own: for each `ArgMin` and `ArgMax`,
+    /// in order, the extreme itself. They allow to reduce results of parts of j.
     #[must_use]
     pub fn with_extremes(&self) -> Self {
         let extremes = self.results.iter().filter_map(|result| {
@@ -258,32 +258,32 @@ impl Program {
         all
     }
 
-    /// The results.
+    /// Returns the results.
     #[must_use]
     pub fn results(&self) -> &[ResultField] {
         &self.results
     }
 
-    /// How many floating-point operations a pair counts by convention, for reports, where the
-    /// kernel says so. What is really computed is [`Program::counts`].
+    /// Returns how many floating-point operations a pair counts by convention, if the kernel says
+    /// so. [`Program::counts`] has the actual number.
     #[must_use]
     pub fn flops(&self) -> Option<u32> {
         self.flops
     }
 
-    /// How a value comes to be.
+    /// Returns the node of a value.
     #[must_use]
     pub fn node(&self, value: Value) -> Node {
         self.nodes[value.index()].0
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     #[must_use]
-    pub fn of(&self, value: Value) -> Type {
+    pub fn type_of(&self, value: Value) -> Type {
         self.nodes[value.index()].1
     }
 
-    /// On what each value depends, in the order of [`Program::nodes`].
+    /// Returns the scope of each value, in the order of [`Program::nodes`].
     #[must_use]
     pub fn scopes(&self) -> Vec<Scope> {
         let mut scopes: Vec<Scope> = Vec::with_capacity(self.nodes.len());
@@ -312,7 +312,7 @@ impl Scope {
 }
 
 impl Node {
-    /// Its operands, in order.
+    /// Returns its operands, in order.
     pub fn operands(&self) -> impl Iterator<Item = Value> + use<> {
         let (operands, count) = match *self {
             Self::I(_) | Self::J(_) | Self::Constant(_) | Self::Number(_) => ([Value(0); 3], 0),
@@ -323,7 +323,7 @@ impl Node {
         operands.into_iter().take(count)
     }
 
-    /// The same with other operands.
+    /// Returns the node with other operands.
     #[must_use]
     pub(crate) fn map(self, mut other: impl FnMut(Value) -> Value) -> Self {
         match self {

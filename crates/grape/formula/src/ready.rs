@@ -1,17 +1,17 @@
-//! Kernels that are there to begin with, as text like anybody's.
+//! The kernels that come with this crate, as text.
 
-/// A kernel to begin with.
+/// A kernel that comes with this crate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ready {
     /// Its name.
     pub name: &'static str,
-    /// What it computes, in a line.
+    /// A description in one line.
     pub about: &'static str,
-    /// The kernel: where it is from is in its first comment.
+    /// The kernel's text. Its first comment names its source.
     pub text: &'static str,
 }
 
-/// All of them.
+/// All of these kernels.
 pub const READY: &[Ready] = &[
     Ready {
         name: "gravity",
@@ -20,7 +20,8 @@ pub const READY: &[Ready] = &[
     },
     Ready {
         name: "gravity-jerk",
-        about: "the same and the acceleration's change in time, for Hermite integrators, 60 operations a pair",
+        about: "the same and the acceleration's change in time, for Hermite integrators, 60 \
+                operations a pair",
         text: include_str!("../kernels/gravity-jerk.kernel"),
     },
     Ready {
@@ -40,12 +41,13 @@ pub const READY: &[Ready] = &[
     },
     Ready {
         name: "sph-density",
-        about: "density by the cubic spline of smoothed particle hydrodynamics, and the count of neighbours",
+        about: "density by the cubic spline of smoothed particle hydrodynamics, and the count of \
+                neighbours",
         text: include_str!("../kernels/sph-density.kernel"),
     },
 ];
 
-/// The one of this name.
+/// Returns the kernel of this name.
 #[must_use]
 pub fn ready(name: &str) -> Option<&'static Ready> {
     READY.iter().find(|ready| ready.name == name)

@@ -1,35 +1,38 @@
-//! The reference: a program computed one pair after the other, slowly, in `f64`. What other back
-//! ends give is judged by it.
+//! The reference: computes a program one pair after another, slowly, in `f64`. Other back ends are
+//! tested against it.
 
 use crate::data::{Column, Inputs, Output};
 use crate::program::{Binary, Node, Program, Reduction, Scope, Type, Unary};
 use crate::scalar;
 
-/// In what the reference computes.
+/// The arithmetic of the reference.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Arithmetic {
-    /// In `f64` whatever the types are: what would come of exact arithmetic, nearly. Only what is
-    /// given, numbers of the text, `f32(...)` and the results are rounded to their type.
+    /// `f64` for all types, which approximates exact arithmetic. Only inputs, literals, `f32(...)`
+    /// and results are rounded to their type.
     #[default]
     Wide,
-    /// Each value rounded to its type: what a processor gives that computes them one by one.
+    /// Each value rounded to its type, as on a processor.
     Typed,
 }
 
-/// What the reference found.
+/// The result of the reference.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
-    /// The results, in the order of the program's.
+pub struct ReferenceOutput {
+    /// The results, in the program's order.
     pub outputs: Vec<Output>,
-    /// For each result that is a sum, and each i, the sum of its contributions without their
-    /// signs: what errors are to be seen relative to, where the sum itself cancels. Empty for
-    /// other results.
+    /// For each result that is a sum, and each i, the sum of the contributions' magnitudes: errors
+    /// are to be seen relative to it, since the sum itself can cancel. Empty for other results.
     pub magnitudes: Vec<Vec<f64>>,
 }
 
-/// Computes a program of these inputs.
+/// Computes a program for these inputs.
 #[must_use]
-pub fn reference(program: &Program, inputs: &Inputs<'_>, arithmetic: Arithmetic) -> Judgement {
+pub fn reference(
+    program: &Program,
+    inputs: &Inputs<'_>,
+    arithmetic: Arithmetic,
+) -> ReferenceOutput {
     let scopes = program.scopes();
     let of_scope = |wanted: &[Scope]| -> Vec<usize> {
         (0..scopes.len()).filter(|&index| wanted.contains(&scopes[index])).collect()
@@ -62,10 +65,10 @@ pub fn reference(program: &Program, inputs: &Inputs<'_>, arithmetic: Arithmetic)
             } else {
                 vec![]
             };
-            (output(result.reduction, program.of(result.contribution), found), magnitudes)
+            (output(result.reduction, program.type_of(result.contribution), found), magnitudes)
         })
         .unzip();
-    Judgement { outputs, magnitudes }
+    ReferenceOutput { outputs, magnitudes }
 }
 
 struct Machine<'p> {
@@ -116,12 +119,12 @@ impl Machine<'_> {
     }
 }
 
-/// A result on its way.
+/// A result while it is reduced.
 #[derive(Clone, Debug)]
 struct Sum {
-    /// The sum, the least, the greatest; of bools 1 and 0.
+    /// The sum, minimum or maximum; 1 or 0 for bools.
     so_far: f64,
-    /// What the sum lost to rounding (Neumaier's).
+    /// The accumulated rounding error of the sum (Neumaier's method).
     lost: f64,
     magnitude: f64,
     place: Option<usize>,
@@ -164,7 +167,7 @@ impl Sum {
         }
     }
 
-    /// What is found: of a sum with what was lost, unless it is beyond all numbers.
+    /// Returns the result: a sum is corrected by its rounding error, unless it is infinite or NaN.
     fn found(&self) -> f64 {
         let exact = self.lost == 0.0 || !self.so_far.is_finite();
         if exact { self.so_far } else { self.so_far + self.lost }

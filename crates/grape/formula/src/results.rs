@@ -1,4 +1,4 @@
-//! A kernel's results: how each is reduced is known from the statements about it.
+//! The results of a kernel. How a result is reduced follows from its statements.
 
 use crate::build::Builder;
 use crate::check::Checker;
@@ -7,21 +7,21 @@ use crate::operand::{Operand, Term};
 use crate::program::{Binary, Compare, Node, Reduction, Type, Unary, Value};
 use crate::span::Span;
 
-/// How a statement contributes.
+/// A reduction operator.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct ReduceOperator {
     pub(crate) text: &'static str,
     pub(crate) reduction: Reduction,
     pub(crate) negated: bool,
 }
 
-impl Way {
+impl ReduceOperator {
     pub(crate) fn plain(text: &'static str, reduction: Reduction) -> Self {
         Self { text, reduction, negated: false }
     }
 }
 
-/// Results as they are declared and get contributions.
+/// Results with their declarations and contributions.
 #[derive(Debug, Default)]
 pub(crate) struct Results(Vec<Entry>);
 
@@ -33,11 +33,11 @@ struct Entry {
     so_far: Option<SoFar>,
 }
 
-/// What was said of a result: first how and where, and what a pair contributes by all statements
-/// together.
+/// What is known of a result: its first operator and position, and the contribution of all its
+/// statements together.
 #[derive(Clone, Copy, Debug)]
 struct SoFar {
-    way: Way,
+    operator: ReduceOperator,
     at: Span,
     contribution: Value,
 }
@@ -60,28 +60,28 @@ impl Results {
         &mut self,
         checker: &mut Checker,
         result: usize,
-        way: Way,
+        operator: ReduceOperator,
         term: Term,
-        operator: Span,
+        position: Span,
         text: &str,
     ) -> Result<(), Fault> {
         let entry = &mut self.0[result];
         let name = || entry.name.clone();
         if let Some(so_far) = entry.so_far {
-            let (first, second) = (so_far.way.text, way.text);
+            let (first, second) = (so_far.operator.text, operator.text);
             let line = || place(text, so_far.at.start).0;
-            if so_far.way.reduction != way.reduction {
+            if so_far.operator.reduction != operator.reduction {
                 return Err(Fault::new(
-                    operator,
+                    position,
                     Problem::Mixed { name: name(), first, second, line: line() },
                 ));
             }
-            if matches!(way.reduction, Reduction::ArgMin | Reduction::ArgMax) {
+            if matches!(operator.reduction, Reduction::ArgMin | Reduction::ArgMax) {
                 let problem = Problem::Again { name: name(), reduction: second, line: line() };
-                return Err(Fault::new(operator, problem));
+                return Err(Fault::new(position, problem));
             }
         }
-        let gives = match way.reduction {
+        let gives = match operator.reduction {
             Reduction::And | Reduction::Or => Some("true or false"),
             Reduction::ArgMin | Reduction::ArgMax => Some("a place among j"),
             Reduction::Sum | Reduction::Min | Reduction::Max => None,
@@ -89,11 +89,11 @@ impl Results {
         if let (Some(gives), Some(of)) = (gives, entry.of) {
             let of = if of == Type::F32 { "f32" } else { "f64" };
             return Err(Fault::new(
-                operator,
-                Problem::Typeless { name: name(), of, reduction: way.text, gives },
+                position,
+                Problem::Typeless { name: name(), of, reduction: operator.text, gives },
             ));
         }
-        let mut value = match way.reduction {
+        let mut value = match operator.reduction {
             Reduction::And | Reduction::Or => checker.bool(term)?,
             Reduction::ArgMin | Reduction::ArgMax => {
                 let of = checker.join(&[term])?;
@@ -108,14 +108,14 @@ impl Results {
                 checker.settle(term, of)?
             }
         };
-        if way.negated {
+        if operator.negated {
             value = checker.emit(Node::Unary(Unary::Neg, value), term.span)?;
         }
         let so_far = match entry.so_far {
-            None => SoFar { way, at: operator, contribution: value },
+            None => SoFar { operator, at: position, contribution: value },
             Some(so_far) => {
                 let contribution =
-                    both(checker, way.reduction, so_far.contribution, value, term.span)?;
+                    both(checker, operator.reduction, so_far.contribution, value, term.span)?;
                 SoFar { contribution, ..so_far }
             }
         };
@@ -123,20 +123,20 @@ impl Results {
         Ok(())
     }
 
-    /// The results of a program that is complete.
+    /// Adds the results to the program.
     pub(crate) fn finish(self, checker: Checker) -> Result<Builder, Fault> {
         let mut builder = checker.into_builder();
         for Entry { name, span, so_far, .. } in self.0 {
             let Some(so_far) = so_far else {
                 return Err(Fault::new(span, Problem::Never { name }));
             };
-            builder.result(&name, so_far.way.reduction, so_far.contribution);
+            builder.result(&name, so_far.operator.reduction, so_far.contribution);
         }
         Ok(builder)
     }
 }
 
-/// One contribution of two.
+/// Combines two contributions into one.
 fn both(
     checker: &mut Checker,
     reduction: Reduction,
@@ -156,7 +156,7 @@ fn both(
     if !matches!(reduction, Reduction::Min | Reduction::Max) {
         return Ok(both);
     }
-    // Where the second is not a number it is what `both` is; such are passed over.
+    // If the second is NaN, it is skipped.
     let number = checker.emit(Node::Compare(Compare::Eq, b, b), span)?;
     checker.emit(Node::Select(number, both, a), span)
 }

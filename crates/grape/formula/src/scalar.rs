@@ -1,9 +1,9 @@
-//! What each operation gives for numbers that are known: in `f64`, to be rounded by whoever keeps
-//! them. Constants are folded by it, and the reference computes by it.
+//! The operations on known numbers in `f64`; the caller rounds the result. The builder folds
+//! constants with them, and the reference computes with them.
 
 use crate::program::{Binary, Compare, Type, Unary};
 
-/// Of a number.
+/// Computes an operation on one number.
 pub(crate) fn unary(what: Unary, a: f64) -> f64 {
     match what {
         Unary::Neg => -a,
@@ -16,8 +16,8 @@ pub(crate) fn unary(what: Unary, a: f64) -> f64 {
     }
 }
 
-/// Of two numbers. Rounded to `f32`, sums, products, quotients (and roots) of such are what `f32`
-/// itself would give: `f64` has more than twice its digits.
+/// Computes an operation on two numbers. Rounded to `f32`, sums, products and quotients (and roots)
+/// of `f32` numbers are what `f32` arithmetic gives, since `f64` has more than twice the digits.
 pub(crate) fn binary(what: Binary, a: f64, b: f64) -> f64 {
     match what {
         Binary::Add => a + b,
@@ -42,7 +42,7 @@ pub(crate) fn binary(what: Binary, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Whether it holds.
+/// Computes a comparison.
 #[expect(clippy::float_cmp, reason = "that is what was asked")]
 pub(crate) fn compare(what: Compare, a: f64, b: f64) -> bool {
     match what {
@@ -53,7 +53,7 @@ pub(crate) fn compare(what: Compare, a: f64, b: f64) -> bool {
     }
 }
 
-/// Rounded to a type; what is not a number is always the same one.
+/// Rounds to a type. NaN always becomes the same NaN.
 pub(crate) fn round(number: f64, of: Type) -> f64 {
     if number.is_nan() {
         f64::NAN
@@ -64,7 +64,7 @@ pub(crate) fn round(number: f64, of: Type) -> f64 {
     }
 }
 
-/// To the nearest `f32`.
+/// Rounds to the nearest `f32`.
 #[expect(clippy::cast_possible_truncation, reason = "rounding is what was asked")]
 pub(crate) fn narrow(number: f64) -> f32 {
     number as f32

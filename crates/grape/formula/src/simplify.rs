@@ -1,15 +1,14 @@
-//! Values that are there already under another form. Only what is the same for all numbers, the
-//! signs of zeros, infinities and what is not a number included: `x + 0` is not `x` where `x` is
-//! -0, and `x - x` not 0 where it is infinity.
+//! Simplifies values to forms that are equal for all inputs, including signed zeros, infinities and
+//! NaN: `x + 0` is not `x` for -0, and `x - x` is not 0 for infinity.
 
 use crate::program::{Binary, Compare, Node, Type, Unary, Value};
 use crate::scalar;
 
-/// What a node is the same as.
+/// A simpler form of a node.
 pub(crate) enum Form {
     /// Another value.
     Value(Value),
-    /// Another node, which may be simplified again.
+    /// Another node, which may be simplified further.
     Node(Node),
     /// A number.
     Number(f64),
@@ -17,12 +16,12 @@ pub(crate) enum Form {
     Times(Value, f64),
 }
 
-/// Values known so far.
+/// The values so far.
 pub(crate) struct Known<'p>(pub(crate) &'p [(Node, Type)]);
 
 impl Known<'_> {
-    /// A simpler form of a node of this type, if there is one. It looks at operands, never at
-    /// users: what has no simpler form never will.
+    /// Returns a simpler form of a node of this type, if there is one. It depends on operands only,
+    /// never on users, so a node without a simpler form will never get one.
     pub(crate) fn simpler(&self, node: Node, of: Type) -> Option<Form> {
         match node {
             Node::Unary(what, a) => self.unary(what, a, of),
@@ -109,12 +108,12 @@ impl Known<'_> {
                 _ if is(y, 1.0) => Some(Form::Value(a)),
                 _ if is(y, -1.0) => node(Node::Unary(Unary::Neg, a)),
                 (Some(c), Some(d)) => node(Node::Binary(Binary::Div, c, d)),
-                // The reciprocal of a power of two is one too: the product is the very quotient.
+                // The reciprocal of a power of two is exact, so the product equals the quotient.
                 _ => y.and_then(|y| reciprocal(y, of)).map(|inverse| Form::Times(a, inverse)),
             },
             Binary::Min | Binary::Max | Binary::And | Binary::Or if a == b => Some(Form::Value(a)),
             Binary::And | Binary::Or => {
-                // What the other is when one is known: that one, or the other.
+                // If one operand is known, the result is that one or the other.
                 let absorbs = what == Binary::Or;
                 match (self.bool(a), self.bool(b)) {
                     (Some(holds), _) => Some(Form::Value(if holds == absorbs { a } else { b })),
@@ -137,7 +136,7 @@ impl Known<'_> {
         }
     }
 
-    /// A bool that is known: a comparison of numbers of the text.
+    /// Returns the value of a bool that is known: a comparison of literals.
     fn bool(&self, value: Value) -> Option<bool> {
         match self.node(value) {
             Node::Compare(what, a, b) => {
@@ -148,12 +147,12 @@ impl Known<'_> {
     }
 }
 
-/// Digits (of 2) of a type.
+/// Returns the number of binary digits of a type.
 pub(crate) fn digits(of: Type) -> u8 {
     if of == Type::F32 { 24 } else { 53 }
 }
 
-/// The reciprocal of a power of two other than 1, where the type has it with all its digits.
+/// Returns the reciprocal of a power of two other than 1, if the type can represent it exactly.
 fn reciprocal(number: f64, of: Type) -> Option<f64> {
     let inverse = 1.0 / number;
     let power = number.is_normal() && number.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;

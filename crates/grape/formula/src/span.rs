@@ -1,6 +1,6 @@
-//! A place in the text of a kernel.
+//! A range of a kernel's text.
 
-/// Bytes of the text: from, and up to.
+/// A range of bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Span {
     pub(crate) start: usize,

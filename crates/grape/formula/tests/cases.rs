@@ -1,10 +1,10 @@
-//! Programs by chance keep what they promise those who test with them.
+//! Checks that random programs keep their promises to tests that use them.
 #![cfg(feature = "arbitrary")]
 
 use proptest::prelude::*;
-use sprat_formula::arbitrary::{Case, Kind, cases};
+use sprat_formula::arbitrary::{Case, CaseKind, cases};
 use sprat_formula::{
-    Arithmetic, Judgement, Kernel, Node, Output, Precision, Program, Type, reference,
+    Arithmetic, Kernel, Node, Output, Precision, Program, ReferenceOutput, Type, reference,
 };
 
 const ALL: &[Type] = &[Type::F32, Type::F64];
@@ -20,8 +20,8 @@ fn numbers(output: &Output) -> Vec<f64> {
     }
 }
 
-/// How far two computations of a case may be apart, of each result and i.
-fn allowed(case: &Case, judgement: &Judgement, result: usize, i: usize) -> f64 {
+/// Returns how far two computations of a case may differ, for a result and an i.
+fn allowed(case: &Case, judgement: &ReferenceOutput, result: usize, i: usize) -> f64 {
     let nj = f64::from(u32::try_from(case.inputs().nj()).unwrap());
     match judgement.magnitudes[result].get(i) {
         Some(magnitude) => {
@@ -56,39 +56,49 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn tame_programs_differ_by_no_more_than_they_say(case in cases(Kind::Tame, ALL, 4, 20)) {
+    fn tame_programs_stay_within_their_tolerances(case in cases(CaseKind::Tame, ALL, 4, 20)) {
         same_listing(&case.program)?;
         let judge = reference(&case.program, &case.inputs(), Arithmetic::Wide);
-        let others = [(&case.program, Arithmetic::Typed), (&case.program.contracted(), Arithmetic::Typed), (&case.program.contracted(), Arithmetic::Wide)];
+        let others = [
+            (&case.program, Arithmetic::Typed),
+            (&case.program.contracted(), Arithmetic::Typed),
+            (&case.program.contracted(), Arithmetic::Wide),
+        ];
         for (program, arithmetic) in others {
             let found = reference(program, &case.inputs(), arithmetic);
             for (result, (a, b)) in judge.outputs.iter().zip(&found.outputs).enumerate() {
                 for (i, (x, y)) in numbers(a).into_iter().zip(numbers(b)).enumerate() {
                     let allowed = allowed(&case, &judge, result, i);
-                    prop_assert!((x - y).abs() <= allowed || x == y, "r{result} of {i}: {x}, {y}, allowed {allowed:e}\n{program}");
+                    prop_assert!(
+                        (x - y).abs() <= allowed || x == y,
+                        "r{result} of {i}: {x}, {y}, \
+                        allowed {allowed:e}\n{program}"
+                    );
                 }
             }
         }
     }
 
     #[test]
-    fn wild_programs_are_computed_and_listed(case in cases(Kind::Wild, ALL, 4, 20)) {
+    fn wild_programs_run_and_list(case in cases(CaseKind::Wild, ALL, 4, 20)) {
         same_listing(&case.program)?;
         for arithmetic in [Arithmetic::Wide, Arithmetic::Typed] {
             let judge = reference(&case.program, &case.inputs(), arithmetic);
-            prop_assert!(judge.outputs.iter().all(|output| numbers(output).len() == case.inputs().ni()));
+            prop_assert!(
+                judge.outputs.iter().all(|output| numbers(output).len() == case.inputs().ni())
+            );
         }
     }
 }
 
-/// What cannot fail because it never happens proves nothing: each operation and reduction is among
-/// the programs, and tolerances are not so wide that anything would pass.
+/// Checks that the random programs contain each operation and reduction, and that tolerances are
+/// not so wide that anything would pass.
 #[test]
-fn tame_programs_have_all_there_is() {
+fn tame_programs_contain_every_operation() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
-    let strategy = cases(Kind::Tame, ALL, 4, 20);
+    let strategy = cases(CaseKind::Tame, ALL, 4, 20);
     let mut seen = std::collections::BTreeMap::<String, usize>::new();
     let (mut inexact, mut tight) = (0, 0);
     for _ in 0..1000 {
@@ -112,8 +122,9 @@ fn tame_programs_have_all_there_is() {
             tight += usize::from(*tolerance > 0.0 && *tolerance < 1e-3);
         }
     }
-    // Of two types: 3 kinds of variables, numbers, 5 operations on one, 6 on two, conversion,
-    // choice, fusing. Of bools: 4 comparisons, 3 of logic. And 7 reductions.
+    // For each of two types: 3 kinds of variables, literals, 5 unary and 6 binary operations,
+    // conversion, selection, fusion. For bools: 4 comparisons, 3 logical operations. And 7
+    // reductions.
     assert_eq!(seen.len(), 2 * 18 + 7 + 7, "{seen:?}");
     assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
     assert!(inexact > 500 && tight > inexact * 3 / 4, "{tight} of {inexact}");

@@ -1,4 +1,4 @@
-//! The kernel language: what means what, and what is said of what means nothing.
+//! Tests of the kernel language: meaning and errors.
 
 use sprat_formula::{
     Arithmetic, Column, Inputs, Kernel, Output, Precision, Reduction, Type, reference,
@@ -8,7 +8,7 @@ fn read(text: &str) -> Kernel {
     Kernel::parse(text, Precision::F64).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a kernel of one i and one j makes of x and y.
+/// Evaluates an expression of x and y in a kernel with one i and one j.
 fn value(expression: &str, x: f64, y: f64) -> f64 {
     let text = format!("VARI x\nVARJ y\nVARF r\nr += {expression}");
     let outputs = run(&text, &[x], &[y]);
@@ -29,7 +29,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn operators_bind_as_everywhere() {
+fn operators_have_the_usual_precedence() {
     assert_eq!(value("1 + x * y", 2.0, 3.0), 7.0);
     assert_eq!(value("x - y - 1", 2.0, 3.0), -2.0);
     assert_eq!(value("x / y / 2", 3.0, 4.0), 0.375);
@@ -44,7 +44,7 @@ fn operators_bind_as_everywhere() {
 }
 
 #[test]
-fn functions_are_those_that_are_told() {
+fn functions_are_the_documented_ones() {
     assert_eq!(value("sqrt(x) + sqrt(4)", 9.0, 0.0), 5.0);
     assert_eq!(value("rsqrt(x)", 4.0, 0.0), 0.5);
     assert_eq!(value("powm32(x)", 4.0, 0.0), 0.125);
@@ -57,8 +57,9 @@ fn functions_are_those_that_are_told() {
 }
 
 #[test]
-fn lines_go_on_in_parentheses_and_after_operators() {
-    let long = "vari x\nVarJ y; VARF r, s # results\n/VARF t;;\nr += (x\n + y\n)\ns += x +\n y # here\nt min= x; t min=\n y;";
+fn statements_continue_in_parentheses_and_after_operators() {
+    let long = "vari x\nVarJ y; VARF r, s # results\n/VARF t;;\nr += (x\n + y\n)\ns += x +\n y # \
+                here\nt min= x; t min=\n y;";
     assert_eq!(run(long, &[1.0], &[2.0]), [3.0, 3.0, 1.0].map(|x| Output::F64(vec![x])));
     assert_eq!(
         error("VARI x\nVARF r\nr += x\n + 1").lines().next().unwrap(),
@@ -67,7 +68,7 @@ fn lines_go_on_in_parentheses_and_after_operators() {
 }
 
 #[test]
-fn statements_on_one_result_are_one_contribution() {
+fn statements_of_one_result_are_one_contribution() {
     let sum = "VARI x\nVARJ y\nVARF r\nr += x\nr -= y\nr += 10";
     assert_eq!(run(sum, &[5.0], &[1.0, 2.0]), [Output::F64(vec![4.0 + 10.0 + 3.0 + 10.0])]);
     let least = "VARI x\nVARJ y\nVARF r\nr min= x\nr min= y";
@@ -86,8 +87,9 @@ fn statements_on_one_result_are_one_contribution() {
 }
 
 #[test]
-fn reductions_of_nothing_and_of_what_is_not_a_number() {
-    let text = "VARI x\nVARJ y\nVARF a, b, c, d, e, f, g\na += y\nb min= y\nc max= y\nd and= y > 0\ne or= y > 0\nf argmin= y + x\ng argmax= y + x";
+fn reductions_of_nothing_and_of_nan() {
+    let text = "VARI x\nVARJ y\nVARF a, b, c, d, e, f, g\na += y\nb min= y\nc max= y\nd and= y > \
+                0\ne or= y > 0\nf argmin= y + x\ng argmax= y + x";
     let empty = run(text, &[1.0], &[]);
     let number = |x| Output::F64(vec![x]);
     let none =
@@ -112,18 +114,19 @@ fn reductions_of_nothing_and_of_what_is_not_a_number() {
 }
 
 #[test]
-fn types_are_what_is_declared_met_or_asked_for() {
+fn types_are_declared_inferred_or_default() {
     let types = |text: &str, precision| {
         let kernel = Kernel::parse(text, precision).unwrap_or_else(|error| panic!("{error}"));
         let results = kernel.program.results().iter();
-        results.map(|result| kernel.program.of(result.contribution)).collect::<Vec<_>>()
+        results.map(|result| kernel.program.type_of(result.contribution)).collect::<Vec<_>>()
     };
     let plain = "VARI x\nVARF r\nr += x * 0.1";
     assert_eq!(types(plain, Precision::F32), [Type::F32]);
     assert_eq!(types(plain, Precision::F64), [Type::F64]);
-    let declared = "VARI x, y: f32\nVARJ z: f64\nVARF a, b\nVARF c, d: f32\na argmin= x\nb argmin= x + z\nc += x * y + 1e-3\nd += f32(z) + select(x < z, 1, 0)";
+    let declared = "VARI x, y: f32\nVARJ z: f64\nVARF a, b\nVARF c, d: f32\na argmin= x\nb argmin= \
+                    x + z\nc += x * y + 1e-3\nd += f32(z) + select(x < z, 1, 0)";
     assert_eq!(types(declared, Precision::F64), [Type::F32, Type::F64, Type::F32, Type::F32]);
-    // A name of a number of the text is one.
+    // A name of a literal is a literal.
     assert_eq!(
         types("VARI x: f32\nVARF r: f32\nthird = 1 / 3\nr += third * x", Precision::F64),
         [Type::F32]
@@ -132,7 +135,7 @@ fn types_are_what_is_declared_met_or_asked_for() {
 }
 
 #[test]
-fn accuracy_is_bits() {
+fn accuracies_become_bits() {
     let bits = |call: &str| {
         let kernel = read(&format!("VARI x\nVARF r\nr += {call}"));
         kernel
@@ -149,9 +152,10 @@ fn accuracy_is_bits() {
 }
 
 #[test]
-fn what_is_declared_is_kept_in_order() {
+fn declarations_keep_their_order() {
     let kernel = read(
-        "VARJ b\nVARI a\nVARF r: f32\nCONST k = -2, l: f32\nFLOPS 3\nVARJ c: f32\nr max= 1\nunused = a * k",
+        "VARJ b\nVARI a\nVARF r: f32\nCONST k = -2, l: f32\nFLOPS 3\nVARJ c: f32\nr max= 1\nunused \
+         = a * k",
     );
     let program = &kernel.program;
     assert_eq!(program.j().iter().map(|j| j.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
@@ -169,11 +173,12 @@ fn what_is_declared_is_kept_in_order() {
 }
 
 #[test]
-fn an_error_shows_the_place() {
+fn errors_show_their_position() {
     let text = "VARI xi\nVARJ xj, mj\nVARF pot\nrinv = rsqrt(xj - xi)\n\tpot -= mj * rinf";
     assert_eq!(
         error(text),
-        "line 5, column 14: `rinf` is not known; the nearest that is: `rinv`\n    5 |  pot -= mj * rinf\n      |              ^^^^"
+        "line 5, column 14: `rinf` is not known; the nearest that is: `rinv`\n    5 |  pot -= mj * \
+         rinf\n      |              ^^^^"
     );
     let long = format!("VARI x\nVARF r\nr += {}oops + x", "x + ".repeat(100));
     let shown = error(&long);
@@ -184,7 +189,7 @@ fn an_error_shows_the_place() {
 }
 
 #[test]
-fn each_error_says_what_was_expected() {
+fn each_error_names_what_was_expected() {
     let declared = "VARI x\nVARJ y\nVARF r\nCONST k\n";
     let cases = [
         (
@@ -210,7 +215,8 @@ fn each_error_says_what_was_expected() {
         ("r *= x", "5:3 expected `=`, or a result's `+=` and its like, found `*`"),
         (
             "r = x",
-            "5:3 `r` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or `argmax=`",
+            "5:3 `r` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or \
+             `argmax=`",
         ),
         ("a += x", "5:1 `a` is not known; the nearest that is: `k`"),
         ("a = x; a += y", "5:10 `a` is not a result: only names of VARF are reduced; expected `=`"),
@@ -260,7 +266,8 @@ fn each_error_says_what_was_expected() {
         ),
         (
             "VARF s: f32; r += x; s argmin= y",
-            "5:24 `s` was declared f32, and `argmin=` gives a place among j: expected a VARF without a type",
+            "5:24 `s` was declared f32, and `argmin=` gives a place among j: expected a VARF \
+             without a type",
         ),
         (
             "VARF s; r += x",
@@ -293,7 +300,7 @@ fn each_error_says_what_was_expected() {
 }
 
 #[test]
-fn what_grows_has_limits() {
+fn limits_are_enforced() {
     let problem =
         |text: &str| error(text).lines().next().unwrap().split_once(": ").unwrap().1.to_owned();
     let declared = "VARI x\nVARF r\n";
@@ -318,7 +325,7 @@ fn what_grows_has_limits() {
     assert_eq!(problem(&sums), "more than 4096 values are computed up to here");
     let statements = format!("{declared}{}", "r += x;".repeat(8192));
     assert_eq!(problem(&statements), "more than 8192 statements");
-    // Long, not deep.
+    // Long, but not deeply nested.
     assert!(
         Kernel::parse(&format!("{declared}r += x{}", "*1".repeat(200_000)), Precision::F64).is_ok()
     );

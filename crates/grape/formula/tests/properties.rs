@@ -1,11 +1,10 @@
-//! Expressions by chance: what the reference makes of their text is what an evaluator of the test's
-//! own makes of their tree; a listing reads as the same program; contracted programs give the same
-//! within rounding.
+//! Random expressions: the reference gives for their text what an independent evaluator gives for
+//! their tree, listings parse to the same program, and contracted programs agree within rounding.
 
 use proptest::prelude::*;
 use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Output, Precision, Program, reference};
 
-/// An expression: its text, and what it gives for variables.
+/// An expression, which gives its text, and its value for given variables.
 #[derive(Clone, Debug)]
 enum Tree {
     Number(f64),
@@ -78,7 +77,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// What no value in it is beyond, of whole numbers of these sizes.
+    /// Returns a bound on all intermediate values, for whole numbers of these sizes.
     fn bound(&self, sizes: &[f64; 4]) -> f64 {
         match self {
             Self::Number(number) => number.abs(),
@@ -100,7 +99,7 @@ fn trees() -> impl Strategy<Value = Tree> {
     of(numbers(), &["-", "abs", "sqrt", "rsqrt", "exp"], &["+", "-", "*", "/", "min", "max"])
 }
 
-/// Of whole numbers that stay whole.
+/// Generates expressions whose values stay whole numbers.
 fn whole() -> impl Strategy<Value = Tree> {
     of((-3..4_i8).prop_map(f64::from), &["-", "abs"], &["+", "-", "*", "+", "-", "*", "min", "max"])
 }
@@ -146,7 +145,7 @@ fn run(program: &Program, [xi, yi, xj, yj]: &[f64; 4], arithmetic: Arithmetic) -
     reference(program, &inputs, arithmetic).outputs.remove(0)
 }
 
-/// The same bits, or both not a number.
+/// Returns whether two numbers have the same bits, or are both NaN.
 fn same(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
@@ -155,32 +154,57 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn text_means_what_its_tree_does(tree in trees(), x in [given(), given(), given(), given()]) {
+    fn text_evaluates_like_its_tree(tree in trees(), x in [given(), given(), given(), given()]) {
         let by_hand = tree.value(&x);
-        // A sum of one is that one, but for the sign of 0: the least tells it, where there is a number.
+        // The sum of a single number is that number except for the sign of 0. The minimum keeps the
+        // sign, but skips NaN.
         let program = kernel(&tree, "+=");
         let Output::F64(found) = run(&program, &x, Arithmetic::Wide) else { panic!("of f64") };
-        prop_assert!(same(found[0], by_hand + 0.0), "{} is {by_hand}, not {}\n{program}", tree.text(), found[0]);
-        let Output::F64(least) = run(&kernel(&tree, "min="), &x, Arithmetic::Wide) else { panic!("of f64") };
+        prop_assert!(
+            same(found[0], by_hand + 0.0),
+            "{} is {by_hand}, not {}\n{program}",
+            tree.text(),
+            found[0]
+        );
+        let Output::F64(least) = run(&kernel(&tree, "min="), &x, Arithmetic::Wide) else {
+            panic!("of f64")
+        };
         let expected = if by_hand.is_nan() { f64::INFINITY } else { by_hand };
-        prop_assert!(same(least[0], expected), "{} is {by_hand}, not {}\n{program}", tree.text(), least[0]);
+        prop_assert!(
+            same(least[0], expected),
+            "{} is {by_hand}, not {}\n{program}",
+            tree.text(),
+            least[0]
+        );
     }
 
     #[test]
-    fn a_listing_is_the_same_program(tree in trees(), precision in prop::sample::select(&[Precision::F32, Precision::F64][..])) {
-        let text = format!("VARI xi, yi: f32\nVARJ xj, yj\nVARF r: f64\nVARF v, s, t\nCONST v1 = -inf\nFLOPS 7\nr -= {0}\nr += v1\nv or= {0} < 1\ns argmax= {0}\nt argmin= 1", tree.text());
-        // Numbers may be beyond f32, which is an error.
+    fn listings_parse_to_the_same_program(
+        tree in trees(),
+        precision in prop::sample::select(&[Precision::F32, Precision::F64][..]),
+    ) {
+        let text = format!(
+            "VARI xi, yi: f32\nVARJ xj, yj\nVARF r: f64\nVARF v, s, t\nCONST v1 = \
+                            -inf\nFLOPS 7\nr -= {0}\nr += v1\nv or= {0} < 1\ns argmax= {0}\nt \
+                            argmin= 1",
+            tree.text()
+        );
+        // Literals can exceed f32, which is an error.
         if let Ok(kernel) = Kernel::parse(&text, precision) {
             let listing = kernel.program.to_string();
             for other in [Precision::F32, Precision::F64] {
-                let again = Kernel::parse(&listing, other).map_err(|error| TestCaseError::fail(format!("{error}\n{listing}")))?;
+                let again = Kernel::parse(&listing, other)
+                    .map_err(|error| TestCaseError::fail(format!("{error}\n{listing}")))?;
                 prop_assert_eq!(&again.program, &kernel.program, "{}", &listing);
             }
         }
     }
 
     #[test]
-    fn contracted_is_the_same_where_nothing_is_rounded(tree in whole(), x in [-3..4_i8, -3..4_i8, -3..4_i8, -3..4_i8]) {
+    fn contracted_programs_agree_without_rounding(
+        tree in whole(),
+        x in [-3..4_i8, -3..4_i8, -3..4_i8, -3..4_i8],
+    ) {
         let (x, sizes) = (x.map(f64::from), x.map(|x| f64::from(x).abs()));
         prop_assume!(tree.bound(&sizes) < 2.0_f64.powi(53));
         let program = kernel(&tree, "+=");
@@ -188,6 +212,12 @@ proptest! {
         prop_assert!(contracted.nodes().len() <= program.nodes().len());
         prop_assert_eq!(contracted.contracted(), contracted.clone());
         let found = run(&contracted, &x, Arithmetic::Wide);
-        prop_assert_eq!(found, Output::F64(vec![tree.value(&x) + 0.0]), "{}\n{}", program, contracted);
+        prop_assert_eq!(
+            found,
+            Output::F64(vec![tree.value(&x) + 0.0]),
+            "{}\n{}",
+            program,
+            contracted
+        );
     }
 }

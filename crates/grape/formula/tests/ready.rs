@@ -1,11 +1,11 @@
-//! The ready kernels against loops written by hand.
+//! Compares the kernels of this crate with hand-written loops.
 
 use sprat_chance::xorshift;
 use sprat_formula::{
-    Arithmetic, Column, Inputs, Judgement, Kernel, Output, Precision, READY, ready, reference,
+    Arithmetic, Column, Inputs, Kernel, Output, Precision, READY, ReferenceOutput, ready, reference,
 };
 
-/// Numbers by chance, the same every time, from -1 to 1.
+/// Returns pseudo-random numbers from -1 to 1, the same in each run.
 fn numbers(seed: u64, count: usize) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -23,7 +23,7 @@ fn given(columns: &[Vec<f64>]) -> Vec<Column<'_>> {
     columns.iter().map(|column| column.as_slice().into()).collect()
 }
 
-fn run(name: &str, i: &[Vec<f64>], j: &[Vec<f64>]) -> Judgement {
+fn run(name: &str, i: &[Vec<f64>], j: &[Vec<f64>]) -> ReferenceOutput {
     let kernel = Kernel::parse(ready(name).unwrap().text, Precision::F64)
         .unwrap_or_else(|error| panic!("{error}"));
     let constants = vec![None; kernel.program.constants().len()];
@@ -31,9 +31,9 @@ fn run(name: &str, i: &[Vec<f64>], j: &[Vec<f64>]) -> Judgement {
     reference(&kernel.program, &inputs, Arithmetic::Wide)
 }
 
-/// Results of a kernel against what a function says of each i, to nearly all digits of the terms'
-/// sum.
-fn check(judgement: &Judgement, expected: &[Vec<f64>]) {
+/// Compares a kernel's results with expected ones for each i, to nearly all digits of the sum of
+/// the terms' magnitudes.
+fn check(judgement: &ReferenceOutput, expected: &[Vec<f64>]) {
     assert_eq!(judgement.outputs.len(), expected.len());
     for (result, (output, expected)) in judgement.outputs.iter().zip(expected).enumerate() {
         let Output::F64(output) = output else { panic!("result {result} is not f64: {output:?}") };
@@ -47,7 +47,7 @@ fn check(judgement: &Judgement, expected: &[Vec<f64>]) {
     }
 }
 
-/// For each i a sum over all j of some numbers.
+/// Returns for each i the sums of some terms over all j.
 fn sums<const N: usize>(
     ni: usize,
     nj: usize,
@@ -58,7 +58,7 @@ fn sums<const N: usize>(
 }
 
 #[test]
-fn all_are_read_with_nothing_unused_and_say_where_they_are_from() {
+fn kernels_parse_without_unused_names_and_name_their_source() {
     for kernel in READY {
         for precision in [Precision::F32, Precision::F64] {
             let read = Kernel::parse(kernel.text, precision)
@@ -105,7 +105,7 @@ fn gravity_with_jerk() {
 }
 
 #[test]
-fn lennard_jones_without_itself_and_what_is_far() {
+fn lennard_jones_without_itself_and_beyond_the_cutoff() {
     let mut all = columns(5, 3, 40);
     all.iter_mut().flatten().for_each(|x| *x *= 4.0);
     let mut counted = 0;
@@ -137,9 +137,9 @@ fn gaussian() {
 }
 
 #[test]
-fn nearest_is_another_particle() {
+fn nearest_is_another_particle_than_itself() {
     let mut all = columns(8, 3, 25);
-    all.iter_mut().for_each(|column| column[7] = column[3]); // two at one place
+    all.iter_mut().for_each(|column| column[7] = column[3]); // two at the same position
     all.push((0..25).map(f64::from).collect());
     let judgement = run("nearest", &all, &all);
     let by_hand = |a: usize| {
@@ -154,7 +154,7 @@ fn nearest_is_another_particle() {
         judgement.outputs,
         [Output::F64(expected.iter().map(|(r2, _)| *r2).collect()), Output::Index(places)]
     );
-    // One alone has no neighbour.
+    // A single particle has no neighbour.
     let alone: Vec<Vec<f64>> = all.iter().map(|column| column[..1].to_vec()).collect();
     assert_eq!(
         run("nearest", &alone, &alone).outputs,

@@ -1,9 +1,9 @@
-//! What is simplified is the same, signs of zeros and what is not a number included; and sums keep
-//! what they round.
+//! Checks that simplified programs give the same results, including signed zeros and NaN, and that
+//! sums compensate rounding.
 
 use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Output, Precision, reference};
 
-/// 5 / 3 is not 5 * (1 / 3).
+/// 5 / 3 is not 5 * (1 / 3) in floating point.
 const NUMBERS: [f64; 10] =
     [0.0, -0.0, 1.5, -3.0, 5.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, 1e308];
 
@@ -20,7 +20,7 @@ fn run(statements: &str, x: &[f64], y: &[f64]) -> f64 {
 }
 
 #[test]
-fn identities_hold_for_all_numbers() {
+fn identities_hold_for_all_numbers_and_nan() {
     type Pair = fn(f64, f64) -> f64;
     let cases: &[(&str, Pair)] = &[
         ("x + 0", |x, _| x + 0.0),
@@ -61,7 +61,7 @@ fn identities_hold_for_all_numbers() {
         for x in NUMBERS {
             for y in NUMBERS {
                 let expected = by_hand(x, y);
-                // The least of one shows the sign of 0; where it is no number, it is passed over.
+                // The minimum of one number keeps the sign of 0, but skips NaN.
                 let found = run(&format!("r min= {expression}"), &[x], &[y]);
                 let wanted = if expected.is_nan() { f64::INFINITY } else { expected };
                 assert_eq!(
@@ -75,14 +75,14 @@ fn identities_hold_for_all_numbers() {
 }
 
 #[test]
-fn sums_keep_what_they_round() {
+fn sums_compensate_rounding() {
     assert_eq!(run("r += y", &[0.0], &[1.0, 1e100, 1.0, -1e100]), 2.0);
     assert_eq!(run("r += y", &[0.0], &[1e308, 1e308]), f64::INFINITY);
 }
 
-/// The reciprocal of 2^-128, which 32 bits have, is beyond them.
+/// The reciprocal of 2^-128, a subnormal f32, exceeds f32.
 #[test]
-fn reciprocals_are_of_the_type() {
+fn reciprocals_stay_within_the_type() {
     let text = "VARI x\nVARJ y\nVARF r\nr += x / 2.938735877055719e-39";
     let program =
         Kernel::parse(text, Precision::F32).unwrap_or_else(|error| panic!("{error}")).program;

@@ -1,6 +1,6 @@
-//! Arrays in NumPy's files: a row a particle, a column a variable.
+//! Reads and writes arrays in NumPy's files: a row per particle, a column per variable.
 
-use crate::divided::narrow;
+use crate::divided::low_word;
 use crate::error::Error;
 use npyz::{DType, NpyFile, Order, TypeChar, WriterBuilder as _};
 use sprat_formula::{Column, Data, Output, Precision};
@@ -9,16 +9,17 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 
-/// Numbers of an array, at most.
+/// The most numbers of an array.
 pub const MAX_NUMBERS: u64 = 1 << 32;
 
-/// An array that was read.
+/// An array read from a file, in `float32` or `float64`. [`Array::columns`] gives its columns as
+/// inputs of a kernel, without copying.
 #[derive(Clone, Debug)]
 pub struct Array {
     numbers: Numbers,
     rows: usize,
     columns: usize,
-    /// Numbers of a column lie side by side.
+    /// Whether each column is contiguous in memory (Fortran order).
     by_column: bool,
 }
 
@@ -29,8 +30,8 @@ enum Numbers {
 }
 
 impl Array {
-    /// Reads a file that `numpy.save` wrote: `float32` or `float64`, of one dimension (one column)
-    /// or two.
+    /// Reads a file that `numpy.save` wrote: `float32` or `float64`, with one dimension (a single
+    /// column) or two.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Array`].
@@ -55,7 +56,7 @@ impl Array {
             DType::Plain(plain) if plain.type_char() == TypeChar::Float => plain.size_field(),
             other => return Err(array(format!("it is of {}", other.descr()))),
         };
-        // Room is made for what a file says that it has: it must be as long.
+        // Memory is allocated for what the header claims, so the file must be long enough.
         if len < count * kind {
             return Err(array(format!(
                 "it ends too early: {count} numbers of {kind} bytes in a file of {len}"
@@ -71,10 +72,10 @@ impl Array {
         Ok(Self { numbers, rows: fits(rows), columns: fits(columns), by_column })
     }
 
-    /// Reads a file on the first rank, and hands it to all.
+    /// Reads a file on the first rank, and sends it to all.
     ///
     /// # Errors
-    /// As [`Array::read`], on the first rank; [`Error::Stopped`].
+    /// As [`Array::read`], on the first rank; [`Error::Stopped`] on others.
     pub fn shared(path: &Path, ranks: &Ranks) -> Result<Self, Error> {
         if ranks.count() == 1 {
             return Self::read(path);
@@ -83,7 +84,7 @@ impl Array {
         Ok(Self::of_words(&ranks.broadcast(words)?))
     }
 
-    /// On its way to other ranks: what it is, then its numbers.
+    /// Encodes the array for other ranks: a head, then the numbers.
     fn words(&self) -> Vec<u64> {
         let wide = matches!(self.numbers, Numbers::F64(_));
         let head =
@@ -98,7 +99,7 @@ impl Array {
         words
     }
 
-    /// What [`Array::words`] made.
+    /// Decodes what [`Array::words`] encoded.
     fn of_words(words: &[u64]) -> Self {
         let (&[wide, rows, columns, by_column], numbers) =
             words.split_first_chunk().expect("a head went in");
@@ -106,19 +107,19 @@ impl Array {
         let (rows, columns) = (fits(rows), fits(columns));
         assert_eq!(numbers.len(), rows * columns, "as many numbers as went in");
         let numbers = match wide {
-            0 => Numbers::F32(numbers.iter().map(|word| f32::from_bits(narrow(*word))).collect()),
+            0 => Numbers::F32(numbers.iter().map(|word| f32::from_bits(low_word(*word))).collect()),
             _ => Numbers::F64(numbers.iter().map(|word| f64::from_bits(*word)).collect()),
         };
         Self { numbers, rows, columns, by_column: by_column != 0 }
     }
 
-    /// How many rows: particles.
+    /// Returns the number of rows, that is, of particles.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// What its numbers are of: `float32` or `float64`.
+    /// Returns whether it has `float32` or `float64` numbers.
     #[must_use]
     pub fn precision(&self) -> Precision {
         match self.numbers {
@@ -127,7 +128,7 @@ impl Array {
         }
     }
 
-    /// Its columns: variables.
+    /// Returns its columns, that is, its variables.
     #[must_use]
     pub fn columns(&self) -> Vec<Column<'_>> {
         let (begin, stride) = if self.by_column { (self.rows, 1) } else { (1, self.columns) };
@@ -148,9 +149,9 @@ impl Array {
     }
 }
 
-/// Writes results to a file that `numpy.load` reads: a row a particle, a column a result. All are
-/// `float32` or all `float64`: the latter where any is, and where there are indices. A bool is 0 or
-/// 1.
+/// Writes results to a file that `numpy.load` reads: a row per particle, a column per result. All
+/// are written as `float64` if any result is `float64` or an index, otherwise as `float32`. A bool
+/// is written as 0 or 1.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -186,7 +187,7 @@ fn number(output: &Output, row: usize) -> f64 {
         Output::F32(numbers) => f64::from(numbers[row]),
         Output::F64(numbers) => numbers[row],
         Output::Bool(all) => f64::from(u8::from(all[row])),
-        // Places are counted in 31 bits.
+        // An index has 31 bits.
         Output::Index(places) => places[row] as f64,
     }
 }
@@ -196,7 +197,7 @@ mod tests {
     use super::{Array, Numbers};
 
     #[test]
-    fn arrays_arrive_as_they_left() {
+    fn arrays_round_trip() {
         let narrow = Numbers::F32(vec![1.5, -0.0, 3.0, f32::INFINITY, 0.1, 7.0]);
         let wide = Numbers::F64(vec![0.1, -0.0, f64::MAX, 4.0, 5.0, 6.0]);
         for (numbers, by_column) in [(narrow, false), (wide, true)] {

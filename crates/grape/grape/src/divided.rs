@@ -1,4 +1,4 @@
-//! A kernel that ranks run together: each has its part of i, or of j, and then all have all
+//! Runs a kernel on several ranks: each computes a part of i or of j, and afterwards all have all
 //! results.
 
 use crate::engine::{Engine, Kernel};
@@ -6,39 +6,39 @@ use crate::error::Error;
 use sprat_formula::{Inputs, Output, Program, Reduction};
 use sprat_ranks::Ranks;
 
-/// What ranks divide between them.
+/// Which particles are divided among ranks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Divide {
-    /// i: each result is one rank's, and what it would be of one alone.
+    /// i: each rank computes the results of its own i, which are the same as on a single rank.
     #[default]
     I,
-    /// j: each rank has a part of every result, and these are reduced. Sums are added in another
-    /// order than by one alone.
+    /// j: each rank computes a part of every result, and the parts are reduced. Sums are added in
+    /// another order than on a single rank.
     J,
 }
 
-/// A kernel, made ready on each rank.
+/// A kernel that all ranks run together. Create it and run it on every rank, with the same inputs.
 #[derive(Debug)]
-pub struct Divided<'r> {
+pub struct DividedKernel<'r> {
     ranks: &'r Ranks,
     kernel: Kernel,
     by: Divide,
-    /// Results that the program was given, before those by which parts are put together.
+    /// The number of the program's own results. Extremes that are needed for reducing follow them.
     results: usize,
 }
 
-impl<'r> Divided<'r> {
+impl<'r> DividedKernel<'r> {
     /// Compiles a program, on each rank for its own engine.
     ///
     /// # Errors
-    /// What the engine says.
+    /// Returns the engine's error.
     pub fn new(
         program: &Program,
         engine: &Engine,
         ranks: &'r Ranks,
         by: Divide,
     ) -> Result<Self, Error> {
-        // One rank has all of both.
+        // A single rank has all i and all j.
         let by = if ranks.count() == 1 { Divide::I } else { by };
         let compiled = match by {
             Divide::I => program.clone(),
@@ -52,14 +52,14 @@ impl<'r> Divided<'r> {
         })
     }
 
-    /// The results, in the order of the program's, for each i; on every rank. All must come here,
-    /// with the same inputs.
+    /// Runs the kernel, and returns the program's results for each i, in order, on every rank. All
+    /// ranks must call it, with the same inputs.
     ///
     /// # Errors
-    /// [`Error::Stopped`].
+    /// [`Error::Stopped`] if another rank has stopped.
     ///
     /// # Panics
-    /// Inputs that were checked against another program.
+    /// If the inputs were checked against another program.
     pub fn run(&self, inputs: &Inputs<'_>) -> Result<Vec<Output>, Error> {
         let ranks = self.ranks;
         let mine = match self.by {
@@ -94,14 +94,15 @@ impl<'r> Divided<'r> {
         Ok(found)
     }
 
-    /// Adds what a later part of j has, which begins with j `first`.
+    /// Reduces the results of a later part of j, which begins at j `first`, into `found`.
     fn reduce(&self, found: &mut [Output], part: Vec<Output>, first: usize) {
         let first = i64::try_from(first).expect("bounded by MAX_PARTICLES");
         let results = &self.kernel.program().results()[..self.results];
         let (found, extremes) = found.split_at_mut(self.results);
         let mut part = part.into_iter();
         let own: Vec<Output> = part.by_ref().take(self.results).collect();
-        // Places go by the extremes they are of, which then are those of both.
+        // An index belongs to the part that has the better extreme. Afterwards the extremes are
+        // those of both parts.
         let mut pairs = extremes.iter_mut().zip(part);
         for ((found, own), result) in found.iter_mut().zip(own).zip(results) {
             match (found, own) {
@@ -113,16 +114,16 @@ impl<'r> Divided<'r> {
                             found[at] = own[at] + first;
                         }
                     }
-                    both(extremes, others, result.reduction);
+                    reduce_pair(extremes, others, result.reduction);
                 }
-                (found, own) => both(found, own, result.reduction),
+                (found, own) => reduce_pair(found, own, result.reduction),
             }
         }
     }
 }
 
-/// One result of two parts.
-fn both(found: &mut Output, part: Output, reduction: Reduction) {
+/// Reduces one result of two parts.
+fn reduce_pair(found: &mut Output, part: Output, reduction: Reduction) {
     let one = |a: f64, b: f64| match reduction {
         Reduction::Sum => a + b,
         _ if reduction.prefers(b, a) => b,
@@ -161,7 +162,7 @@ fn append(found: &mut Output, part: Output) {
     }
 }
 
-/// A result on its way to other ranks.
+/// Encodes a result for other ranks.
 fn words(output: &Output) -> Vec<u64> {
     match output {
         Output::F32(numbers) => numbers.iter().map(|number| u64::from(number.to_bits())).collect(),
@@ -171,24 +172,24 @@ fn words(output: &Output) -> Vec<u64> {
     }
 }
 
-/// What [`words`] made of a result of the same type.
+/// Decodes what [`words`] made of a result like `like`.
 fn output(like: &Output, words: &[u64]) -> Output {
     let words = words.iter().copied();
     match like {
-        Output::F32(_) => Output::F32(words.map(|word| f32::from_bits(narrow(word))).collect()),
+        Output::F32(_) => Output::F32(words.map(|word| f32::from_bits(low_word(word))).collect()),
         Output::F64(_) => Output::F64(words.map(f64::from_bits).collect()),
         Output::Bool(_) => Output::Bool(words.map(|word| word != 0).collect()),
         Output::Index(_) => Output::Index(words.map(u64::cast_signed).collect()),
     }
 }
 
-pub(crate) fn narrow(word: u64) -> u32 {
+pub(crate) fn low_word(word: u64) -> u32 {
     u32::try_from(word).expect("32 bits went in")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Divide, Divided, output, words};
+    use super::{Divide, DividedKernel, output, words};
     use crate::engine::{Engine, Kernel};
     use sprat_formula::{Column, Inputs, Output, Precision};
     use sprat_grapedr::Shape;
@@ -200,8 +201,8 @@ near argmin= abs(xj - xi); far argmax= abs(xj - xi)
 all and= xj > xi - 9; any or= xj == xi";
 
     #[test]
-    fn parts_of_j_come_to_what_all_do() {
-        // Equal ones are in both parts, and one that is no number.
+    fn parts_of_j_reduce_to_the_whole() {
+        // Equal numbers are in both parts, and so is a NaN.
         let j = [3.0, 1.0, 4.0, 1.0, 5.0, f64::NAN, 9.0, 2.0, 6.0, 5.0, 3.0];
         let i = [1.0, 5.0, 4.5, -3.0, 100.0, f64::INFINITY];
         for engine in [Engine::default(), Engine::Reference, Engine::GrapeDr(Shape::DESIGN)] {
@@ -217,7 +218,7 @@ all and= xj > xi - 9; any or= xj == xi";
                 let whole = Kernel::of(program.clone(), &engine).unwrap().run(&inputs);
                 let kernel = Kernel::of(program.with_extremes(), &engine).unwrap();
                 let divided =
-                    Divided { ranks: &ALONE, kernel, by: Divide::J, results: whole.len() };
+                    DividedKernel { ranks: &ALONE, kernel, by: Divide::J, results: whole.len() };
                 for (first, second) in [(0, 5), (4, 4), (3, 7), (6, 11), (11, 11), (0, 11)] {
                     let mut found = divided.kernel.run(&inputs.of_j(0..first));
                     for part in [first..second, second..j.len()] {
@@ -228,8 +229,8 @@ all and= xj > xi - 9; any or= xj == xi";
                         );
                     }
                     found.truncate(whole.len());
-                    // Few numbers, of few digits: even sums are exact. One that is no number is not
-                    // itself.
+                    // With few numbers of few digits even sums are exact. Compared as text, since
+                    // NaN is not equal to itself.
                     assert_eq!(
                         format!("{found:?}"),
                         format!("{whole:?}"),
@@ -241,7 +242,7 @@ all and= xj > xi - 9; any or= xj == xi";
     }
 
     #[test]
-    fn results_arrive_as_they_left() {
+    fn results_round_trip() {
         let all = [
             Output::F32(vec![1.5, -0.0, f32::MIN_POSITIVE, f32::NEG_INFINITY]),
             Output::F64(vec![0.1, f64::MAX]),

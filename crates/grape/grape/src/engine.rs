@@ -1,4 +1,4 @@
-//! What computes a kernel, and a kernel made ready for it.
+//! Engines that run kernels.
 
 use crate::error::Error;
 use sprat_formula::{Arithmetic, Inputs, Output, Precision, Program, reference};
@@ -6,44 +6,44 @@ use sprat_grapedr::Shape;
 use sprat_vector::{Compiled, Options};
 use std::ops::Range;
 
-/// What computes.
+/// What a kernel is compiled for.
 #[derive(Clone, Copy, Debug)]
 pub enum Engine {
-    /// The processor's vectors.
+    /// The processor's vector unit.
     Vector(Options),
-    /// A GRAPE-DR, simulated: slow, and true to what the machine would give.
+    /// A simulated GRAPE-DR: slow, but with the results of the real machine.
     GrapeDr(Shape),
-    /// One pair after the other in `f64`: slow, and what the others are judged by.
+    /// The reference: one pair after another in `f64`. It is slow, and other engines are tested
+    /// against it.
     Reference,
 }
 
 impl Default for Engine {
-    /// The best vectors that this processor has, on all of it.
+    /// The best vector unit of this processor, on all of its cores.
     fn default() -> Self {
         Self::Vector(Options::default())
     }
 }
 
-/// A kernel, ready to run.
+/// A compiled kernel, which can run any number of times and on several threads at once.
 #[derive(Debug)]
 pub struct Kernel {
     program: Program,
-    made: Made,
+    backend: Backend,
 }
 
 #[derive(Debug)]
-enum Made {
+enum Backend {
     Vector(Box<Compiled>),
     GrapeDr(Box<sprat_grapedr::Kernel>, Shape),
     Reference,
 }
 
 impl Kernel {
-    /// Reads a kernel's text and compiles it; variables and results that do not say their type have
-    /// this precision.
+    /// Parses and compiles a kernel. Variables and results without a type get this precision.
     ///
     /// # Errors
-    /// [`Error::Syntax`], and what the engine says.
+    /// [`Error::Syntax`] if the text is invalid, and errors of the engine.
     pub fn compile(text: &str, precision: Precision, engine: &Engine) -> Result<Self, Error> {
         Self::of(sprat_formula::Kernel::parse(text, precision)?.program, engine)
     }
@@ -51,48 +51,53 @@ impl Kernel {
     /// Compiles a program.
     ///
     /// # Errors
-    /// What the engine says: a kernel that is too large for it, or a processor that lacks what it
-    /// was told to use.
+    /// Returns the engine's error: the kernel is too large for it, or the processor lacks an
+    /// instruction set that the options ask for.
     pub fn of(program: Program, engine: &Engine) -> Result<Self, Error> {
-        let made = match engine {
-            Engine::Vector(options) => Made::Vector(Box::new(Compiled::new(&program, *options)?)),
-            Engine::GrapeDr(shape) => {
-                Made::GrapeDr(Box::new(sprat_grapedr::compile(&program)?), *shape)
+        let backend = match engine {
+            Engine::Vector(options) => {
+                Backend::Vector(Box::new(Compiled::new(&program, *options)?))
             }
-            Engine::Reference => Made::Reference,
+            Engine::GrapeDr(shape) => {
+                Backend::GrapeDr(Box::new(sprat_grapedr::compile(&program)?), *shape)
+            }
+            Engine::Reference => Backend::Reference,
         };
-        Ok(Self { program, made })
+        Ok(Self { program, backend })
     }
 
-    /// What it computes.
+    /// Returns the program.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// The results, in the order of the program's, for each i. Whatever the numbers are, there is a
-    /// result, as the kernel language says.
+    /// Runs the kernel, and returns the program's results for each i, in order. Every input has a
+    /// result, as the kernel language defines.
     ///
     /// # Panics
-    /// Inputs that were checked against another program.
+    /// If the inputs were checked against another program.
     #[must_use]
     pub fn run(&self, inputs: &Inputs<'_>) -> Vec<Output> {
         self.run_part(inputs, 0..inputs.ni())
     }
 
-    /// The results of some i: what [`Kernel::run`] has of them, bit for bit, but for a GRAPE-DR,
-    /// which divides j among more blocks where i are fewer, and so adds in another order.
+    /// Runs the kernel for some i. The results are bit for bit those of [`Kernel::run`], except on
+    /// a GRAPE-DR, which divides j among more blocks if there are fewer i, and so adds in another
+    /// order.
     ///
     /// # Panics
-    /// i that there are not, or inputs that were checked against another program.
+    /// If some of these i do not exist, or the inputs were checked against another program.
     #[must_use]
     pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
-        match &self.made {
-            Made::Vector(compiled) => compiled.run_part(inputs, i),
-            Made::GrapeDr(kernel, shape) => {
+        match &self.backend {
+            Backend::Vector(compiled) => compiled.run_part(inputs, i),
+            Backend::GrapeDr(kernel, shape) => {
                 sprat_grapedr::run(kernel, &inputs.of_i(i), *shape, None).outputs
             }
-            Made::Reference => reference(&self.program, &inputs.of_i(i), Arithmetic::Wide).outputs,
+            Backend::Reference => {
+                reference(&self.program, &inputs.of_i(i), Arithmetic::Wide).outputs
+            }
         }
     }
 }

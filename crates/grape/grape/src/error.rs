@@ -1,77 +1,78 @@
-//! What can go wrong, and what to do about it.
+//! Errors of this crate, with what to do about them.
 
 use sprat_formula::{DataError, SyntaxError};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a kernel was not compiled or run, an array not read, or bodies not followed.
+/// Why a kernel was not compiled or run, an array not read, or bodies not simulated.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The text is no kernel.
+    /// The kernel's text is invalid.
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
-    /// The arrays are not the kernel's.
+    /// The inputs do not fit the kernel.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The processor's vectors cannot have it.
+    /// The processor's vector unit cannot run the kernel.
     #[error(transparent)]
     Vector(#[from] sprat_vector::Error),
-    /// The simulated machine cannot have it.
+    /// The simulated machine cannot run the kernel.
     #[error(transparent)]
     GrapeDr(#[from] sprat_grapedr::CompileError),
-    /// Ranks that compute together have stopped.
+    /// Another rank has stopped.
     #[error(transparent)]
     Stopped(#[from] sprat_ranks::Stopped),
-    /// A file is not there, or cannot be written.
+    /// A file cannot be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// A file is no array of numbers that kernels take.
+    /// A file has no array that kernels can use.
     #[error("{}: {why}; numpy.save writes what is wanted: float32 or float64, one or two dimensions", path.display())]
     Array {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// Why it is invalid.
         why: String,
     },
-    /// No bodies, or too many.
+    /// There are no bodies, or too many.
     #[error("{count} bodies: there must be one at least, and {limit} at most")]
     Bodies {
-        /// How many.
+        /// Their number.
         count: usize,
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
-    /// Columns of different lengths.
+    /// Columns have different lengths.
     #[error("{name} is of {len} bodies, masses of {masses}")]
     Lengths {
-        /// Which column.
+        /// Name of the column.
         name: &'static str,
-        /// How long it is.
+        /// Its length.
         len: usize,
-        /// How many masses there are.
+        /// The number of masses.
         masses: usize,
     },
-    /// Infinity, or not a number.
+    /// A number is infinite or NaN.
     #[error("{name} of body {body} is {number}; only finite numbers can be followed")]
     NotFinite {
-        /// Which column.
+        /// Name of the column.
         name: &'static str,
-        /// Which body, from 0.
+        /// Number of the body, from 0.
         body: usize,
         /// The number.
         number: f64,
     },
-    /// A softening length that is none.
+    /// The softening length is negative, infinite or NaN.
     #[error("a softening length of {0}: it must be 0, for none, or above")]
     Softening(f64),
-    /// Two bodies at one place, without softening.
+    /// Two bodies have the same position, and there is no softening.
     #[error(
-        "bodies {first} and {second}, counted from 0, are at one place, where they pull each other without limit; give \
+        "bodies {first} and {second}, counted from 0, are at one place, where they pull each other \
+         without limit; give \
          a softening length above 0, or move one of them"
     )]
     Met {
@@ -80,28 +81,30 @@ pub enum Error {
         /// The other.
         second: usize,
     },
-    /// A pull that no number says.
+    /// An acceleration or potential overflows.
     #[error(
-        "what pulls body {body}, counted from 0, is beyond the greatest number: others are too close or too heavy; a \
+        "what pulls body {body}, counted from 0, is beyond the greatest number: others are too \
+         close or too heavy; a \
          larger softening length, or f64, helps"
     )]
     Pull {
-        /// Which body is pulled.
+        /// The number of the body.
         body: usize,
     },
-    /// A step or an accuracy that is none.
+    /// The step or accuracy is not positive.
     #[error("a step, or accuracy, of {0}: it must be above 0")]
     Step(f64),
-    /// Time stands still.
+    /// Steps have become too short to advance the time, or too many.
     #[error(
-        "at time {time} steps have become {step} after {steps} of them: two bodies are too close; a larger softening length helps"
+        "at time {time} steps have become {step} after {steps} of them: two bodies are too close; \
+         a larger softening length helps"
     )]
     Stuck {
-        /// When.
+        /// The time.
         time: f64,
         /// The last step.
         step: f64,
-        /// How many there were.
+        /// Number of steps.
         steps: u64,
     },
 }

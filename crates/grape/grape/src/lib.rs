@@ -1,6 +1,7 @@
-//! Kernels of particle interactions, as programs use them: text is compiled for an [`Engine`] and
-//! run on arrays, which come from and go to NumPy's files, by one process or by [ranks](Divided)
-//! that divide the work; and bodies that attract each other are followed over time ([`nbody`]).
+//! Runs kernels of particle interactions: [`Kernel`] compiles a kernel's text for an [`Engine`] and
+//! runs it on arrays, which can be read from NumPy's files ([`Array`]), in one process or on
+//! several [ranks](DividedKernel) that divide the work. [`nbody`] simulates bodies that attract
+//! each other.
 //!
 //! ```
 //! use sprat_grape::{Column, Engine, Inputs, Kernel, Output, Precision};
@@ -21,7 +22,7 @@ pub mod matrix;
 pub mod nbody;
 
 pub use array::{Array, MAX_NUMBERS, write_outputs};
-pub use divided::{Divide, Divided};
+pub use divided::{Divide, DividedKernel};
 pub use engine::{Engine, Kernel};
 pub use error::Error;
 pub use sprat_formula::{

@@ -1,5 +1,5 @@
-//! Dense matrices on this processor, by a library (faer): what the simulated machine's are to be
-//! seen beside.
+//! Dense matrices on this processor, by a library (faer), for comparison with the simulated
+//! machine.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::lu::partial_pivoting::factor::{lu_in_place, lu_in_place_scratch};
@@ -9,10 +9,10 @@ use faer::{Accum, Par};
 use sprat_grapedr::{MatrixError, Sides};
 use sprat_vector::Threads;
 
-/// C += A B, all row by row, on these threads.
+/// Computes C += A B on these threads; all matrices are in row-major order.
 ///
 /// # Errors
-/// [`MatrixError::Size`]: a matrix does not have its sides.
+/// [`MatrixError::Size`] if a matrix does not have the size of its sides.
 pub fn dgemm(
     threads: &Threads,
     sides: Sides,
@@ -32,19 +32,20 @@ pub fn dgemm(
     Ok(())
 }
 
-/// A decomposed matrix: rows of it, in the order of `pivots`, are L times U.
+/// An LU decomposition: the rows of the matrix, in the order of `pivots`, are L times U.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lu {
-    /// Below the diagonal L, whose diagonal is 1; on it and above U. Row by row.
+    /// L below the diagonal, with an implied diagonal of 1, and U on and above it, in row-major
+    /// order.
     pub factors: Vec<f64>,
-    /// Which row of the matrix each row of the factors is.
+    /// For each row of the factors the number of the matrix's row.
     pub pivots: Vec<usize>,
 }
 
-/// Decomposes a matrix of `n` x `n`, row by row, with partial pivoting, on these threads.
+/// Decomposes an `n` x `n` matrix in row-major order with partial pivoting, on these threads.
 ///
 /// # Errors
-/// [`MatrixError`]: another size, or a column without a pivot.
+/// [`MatrixError`] if the size is wrong, or a column has no pivot.
 pub fn lu(threads: &Threads, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
     MatrixError::check("A", matrix.len(), n, n)?;
     let mut factors = matrix.to_vec();

@@ -1,11 +1,11 @@
-//! Arrays from NumPy's files, and results to them.
+//! Tests arrays in NumPy's files.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use sprat_grape::{Array, Error, Output, write_outputs};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file as NumPy writes it, of this head and these bytes.
+/// Writes a file as NumPy does, with this header and these bytes.
 fn npy(folder: &Path, head: &str, bytes: &[u8]) -> PathBuf {
     let path = folder.join("a.npy");
     let mut head = head.to_owned();
@@ -27,7 +27,7 @@ fn rows(array: &Array) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn both_orders_and_types_are_read() {
+fn arrays_of_both_orders_and_types_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let f64s: Vec<u8> = (0..6).flat_map(|number| f64::from(number).to_le_bytes()).collect();
     let f32s: Vec<u8> = (0..6_u8).flat_map(|number| f32::from(number).to_le_bytes()).collect();
@@ -52,33 +52,35 @@ fn both_orders_and_types_are_read() {
 }
 
 #[test]
-fn what_is_no_array_is_said() {
+fn files_without_a_usable_array_are_errors() {
     let folder = tempfile::tempdir().expect("a folder");
-    let told = |head: &str, bytes: &[u8]| match Array::read(&npy(folder.path(), head, bytes)) {
+    let error = |head: &str, bytes: &[u8]| match Array::read(&npy(folder.path(), head, bytes)) {
         Err(error @ Error::Array { .. }) => error.to_string(),
         other => panic!("{head}: {other:?}"),
     };
-    assert!(told(&head("'<f8'", "False", "(2, 3)"), &[0; 40]).contains("ends too early"));
-    assert!(told(&head("'<i4'", "False", "(2,)"), &[0; 8]).contains("it is of '<i4'"));
+    assert!(error(&head("'<f8'", "False", "(2, 3)"), &[0; 40]).contains("ends too early"));
+    assert!(error(&head("'<i4'", "False", "(2,)"), &[0; 8]).contains("it is of '<i4'"));
     for (descr, size) in
         [("<i8", 8), ("<u2", 2), ("|b1", 1), ("<c8", 8), ("<U4", 16), ("<M8[ns]", 8), ("<f16", 16)]
     {
-        let said = told(&head(&format!("'{descr}'"), "False", "(1,)"), &vec![0; size]);
+        let said = error(&head(&format!("'{descr}'"), "False", "(1,)"), &vec![0; size]);
         assert!(said.contains("float32 or float64"), "{descr}: {said}");
     }
-    assert!(told(&head("[('x', '<f8')]", "False", "(1,)"), &[0; 8]).contains("float32 or float64"));
-    assert!(told(&head("'<f2'", "False", "(2,)"), &[0; 4]).contains("2 bytes"));
-    assert!(told(&head("'<f8'", "False", "(1, 1, 1)"), &[0; 8]).contains("3 dimensions"));
     assert!(
-        told(&head("'<f8'", "False", "(4294967296, 4294967296)"), &[]).contains("are more than")
+        error(&head("[('x', '<f8')]", "False", "(1,)"), &[0; 8]).contains("float32 or float64")
     );
-    assert!(told("nonsense", &[]).contains("no array of NumPy's"));
+    assert!(error(&head("'<f2'", "False", "(2,)"), &[0; 4]).contains("2 bytes"));
+    assert!(error(&head("'<f8'", "False", "(1, 1, 1)"), &[0; 8]).contains("3 dimensions"));
+    assert!(
+        error(&head("'<f8'", "False", "(4294967296, 4294967296)"), &[]).contains("are more than")
+    );
+    assert!(error("nonsense", &[]).contains("no array of NumPy's"));
     let nowhere = Array::read(&folder.path().join("none.npy"));
     assert!(matches!(nowhere, Err(Error::File { .. })), "{nowhere:?}");
 }
 
 #[test]
-fn results_are_read_again() {
+fn results_are_read_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("r.npy");
     let outputs = [Output::F32(vec![1.5, 2.5]), Output::Bool(vec![true, false])];

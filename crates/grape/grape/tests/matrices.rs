@@ -1,4 +1,4 @@
-//! Matrices on this processor, against plain loops.
+//! Compares matrix operations with plain loops.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use sprat_chance::Chance;
@@ -15,7 +15,7 @@ fn threads(count: usize) -> Threads {
 }
 
 #[test]
-fn products_are_right() {
+fn products_match_loops() {
     for (m, n, k) in
         [(1, 1, 1), (3, 5, 7), (64, 64, 64), (130, 70, 33), (0, 4, 4), (4, 0, 4), (4, 4, 0)]
     {
@@ -36,7 +36,7 @@ fn products_are_right() {
 }
 
 #[test]
-fn decompositions_give_the_matrix_back() {
+fn factors_multiply_to_the_matrix() {
     for n in [0, 1, 2, 7, 64, 150, 300] {
         for count in [1, 2] {
             let a = numbers(n * n, 9);
@@ -61,7 +61,7 @@ fn decompositions_give_the_matrix_back() {
 }
 
 #[test]
-fn what_is_no_matrix_is_refused() {
+fn matrices_of_wrong_size_are_refused() {
     let sides = Sides { m: 2, n: 2, k: 2 };
     let refused = matrix::dgemm(&threads(1), sides, &[0.0; 4], &[0.0; 3], &mut [0.0; 4]);
     assert_eq!(refused, Err(MatrixError::Size { name: "B", given: 3, rows: 2, columns: 2 }));

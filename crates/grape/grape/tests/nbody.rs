@@ -1,16 +1,16 @@
-//! Bodies over time, held against what is known of them.
+//! Compares simulations with known results.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use sprat_grape::nbody::{
-    Bodies, Gravity, Run, Scheme, at, picture, plummer, read_snapshot, write_snapshot,
+    Bodies, Gravity, Scheme, Simulation, at, picture, plummer, read_snapshot, write_snapshot,
 };
 use sprat_grape::{ALONE, Engine, Error, Precision, Shape};
 use std::f64::consts::PI;
 
-/// Two bodies of one mass each half, on an ellipse of eccentricity 0.5 and semi-major axis 1: the
-/// period is 2 pi.
+/// Two bodies with half of the mass each, on an orbit of eccentricity 0.5 and semi-major axis 1,
+/// whose period is 2 pi.
 fn two() -> Bodies {
-    // At the far end, r = 1.5 and v = sqrt((1 - 0.5) / 1.5).
+    // At apocentre r = 1.5 and v = sqrt((1 - 0.5) / 1.5).
     let (r, v) = (0.75, 0.5 * (0.5_f64 / 1.5).sqrt());
     let zero = || vec![0.0; 2];
     Bodies::new(vec![0.5; 2], [vec![r, -r], zero(), zero()], [zero(), vec![v, -v], zero()])
@@ -23,19 +23,19 @@ fn run(
     softening: f64,
     bodies: Bodies,
     scheme: Scheme,
-) -> Run<'static> {
+) -> Simulation<'static> {
     let gravity =
         Gravity::new(engine, precision, softening, &ALONE).expect("kernels that are ready");
-    Run::new(gravity, bodies, scheme).expect("a step")
+    Simulation::new(gravity, bodies, scheme).expect("a step")
 }
 
-fn go(run: &mut Run<'_>, until: f64) {
+fn go(run: &mut Simulation<'_>, until: f64) {
     while !run.step(until).expect("time goes on") {}
 }
 
 #[test]
 fn an_orbit_closes() {
-    // Orders differ: half the step, a quarter and a sixteenth of the error.
+    // By the schemes' orders, half the step gives a quarter or a sixteenth of the error.
     for (scheme, bound) in
         [(Scheme::Leapfrog { step: 2e-3 }, 1e-4), (Scheme::Hermite { eta: 1e-4 }, 1e-8)]
     {
@@ -52,7 +52,7 @@ fn an_orbit_closes() {
 }
 
 #[test]
-fn schemes_are_of_their_order() {
+fn schemes_have_their_order() {
     let miss = |scheme| {
         let mut run = run(&Engine::default(), Precision::F64, 1e-7, two(), scheme);
         go(&mut run, 2.0 * PI);
@@ -61,14 +61,14 @@ fn schemes_are_of_their_order() {
     };
     let second = miss(Scheme::Leapfrog { step: 0.008 }) / miss(Scheme::Leapfrog { step: 0.004 });
     assert!((3.0..5.0).contains(&second), "{second}");
-    // Steps go with the root of eta: a sixteenth of it is a quarter of the step.
+    // Steps are proportional to the root of eta: a sixteenth of it gives a quarter of the step.
     let fourth = miss(Scheme::Hermite { eta: 0.0064 }) / miss(Scheme::Hermite { eta: 0.0004 });
     assert!((100.0..600.0).contains(&fourth), "{fourth}");
 }
 
 #[test]
-fn a_cluster_is_in_balance_and_stays_what_it_is() {
-    // Of many bodies the energy is the model's.
+fn a_cluster_is_in_equilibrium() {
+    // The energy of many bodies is close to the model's.
     let many = plummer(16_384, 1).expect("a cluster");
     let many = run(&Engine::default(), Precision::F64, 1e-3, many, Scheme::Leapfrog { step: 1.0 });
     let many = many.conserved().expect("energies");
@@ -115,10 +115,10 @@ fn engines_agree() {
     }
 }
 
-/// A body does not pull itself, at whatever softening: with none, or with one whose square is 0,
-/// the orbit closes on every engine.
+/// A body does not attract itself: without softening, or with one whose square underflows to 0, the
+/// orbit closes on every engine.
 #[test]
-fn no_softening_is_no_pull_of_oneself() {
+fn bodies_do_not_attract_themselves() {
     let scheme = Scheme::Hermite { eta: 1e-3 };
     for (engine, precision, softening, bound) in [
         (Engine::default(), Precision::F64, 0.0, 1e-6),
@@ -129,7 +129,7 @@ fn no_softening_is_no_pull_of_oneself() {
     ] {
         let mut run = run(&engine, precision, softening, two(), scheme);
         let begin = run.conserved().expect("energies");
-        // Half the masses each at a distance of 1.5, and half the product of the masses over it.
+        // Each half of the mass is at a distance of 1.5.
         assert!((begin.potential + 0.25 / 1.5).abs() < 1e-15, "{engine:?} {softening}: {begin:?}");
         go(&mut run, 2.0 * PI);
         let (from, to) = (at(&two().position, 0), at(&run.bodies().position, 0));
@@ -151,7 +151,7 @@ fn no_softening_is_no_pull_of_oneself() {
     );
 }
 
-/// Accelerations of bodies at rest do not change yet, and the first step is short all the same.
+/// Accelerations of bodies at rest do not change yet, but the first step is short nevertheless.
 #[test]
 fn bodies_at_rest_fall() {
     let zero = || vec![0.0; 2];
@@ -163,13 +163,13 @@ fn bodies_at_rest_fall() {
     assert!((begin + 0.25).abs() < 1e-15, "{begin}");
     go(&mut run, 0.75);
     let drift = (run.conserved().expect("energies").energy() - begin).abs();
-    // Two of mass 1 together, of reduced mass 1/8, at 0.75 of pi / (2 sqrt 2), the time of the
-    // fall.
+    // Two bodies with a total mass of 1 and a reduced mass of 1/8, at 0.75 of the time of free
+    // fall, pi / (2 sqrt 2).
     assert!(drift < 1e-6 && run.steps() > 20, "{drift:e} in {} steps", run.steps());
 }
 
 #[test]
-fn bodies_that_meet_are_named() {
+fn bodies_at_one_position_are_named() {
     let three = || {
         let x = vec![0.0, 1.0, 0.0];
         let zero = || vec![0.0; 3];
@@ -180,24 +180,24 @@ fn bodies_that_meet_are_named() {
         for precision in [Precision::F32, Precision::F64] {
             let gravity =
                 Gravity::new(&Engine::default(), precision, 0.0, &ALONE).expect("kernels");
-            let met = Run::new(gravity, three(), scheme).map(drop);
+            let met = Simulation::new(gravity, three(), scheme).map(drop);
             assert!(matches!(met, Err(Error::Met { first: 0, second: 2 })), "{scheme:?}: {met:?}");
         }
-        // Softened they go on.
+        // With softening they pass.
         go(&mut run(&Engine::default(), Precision::F64, 0.1, three(), scheme), 0.1);
     }
-    // Not at one place, but so close that f32 has no number for it.
+    // Not at the same position, but so close that f32 overflows.
     let zero = || vec![0.0; 2];
     let close =
         Bodies::new(vec![1.0; 2], [vec![0.0, 1e-25], zero(), zero()], [zero(), zero(), zero()])
             .expect("two");
     let gravity = Gravity::new(&Engine::default(), Precision::F32, 0.0, &ALONE).expect("kernels");
-    let pulled = Run::new(gravity, close, Scheme::Leapfrog { step: 0.01 }).map(drop);
+    let pulled = Simulation::new(gravity, close, Scheme::Leapfrog { step: 0.01 }).map(drop);
     assert!(matches!(pulled, Err(Error::Pull { body: 0 })), "{pulled:?}");
 }
 
 #[test]
-fn snapshots_are_read_again_and_pictures_drawn() {
+fn snapshots_are_read_back_and_drawn() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, bodies) = (folder.path().join("s.npy"), plummer(100, 5).expect("a cluster"));
     write_snapshot(&path, &bodies).expect("written");
@@ -207,7 +207,7 @@ fn snapshots_are_read_again_and_pictures_drawn() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_said() {
+fn invalid_bodies_and_steps_are_errors() {
     let zero = || [vec![0.0], vec![0.0], vec![0.0]];
     let none = Bodies::new(Vec::new(), [const { Vec::new() }; 3], [const { Vec::new() }; 3]);
     assert!(matches!(none, Err(Error::Bodies { count: 0, .. })));
@@ -223,10 +223,10 @@ fn what_cannot_be_followed_is_said() {
     }
     let gravity = Gravity::new(&Engine::Reference, Precision::F64, 0.1, &ALONE).expect("kernels");
     assert!(matches!(
-        Run::new(gravity, two(), Scheme::Leapfrog { step: 0.0 }),
+        Simulation::new(gravity, two(), Scheme::Leapfrog { step: 0.0 }),
         Err(Error::Step(_))
     ));
-    // One alone: nothing pulls it, and it goes where it goes.
+    // A single body moves uniformly.
     let alone = Bodies::new(vec![1.0], zero(), [vec![1.0], vec![0.0], vec![0.0]]).expect("one");
     let mut run =
         run(&Engine::Reference, Precision::F64, 0.1, alone, Scheme::Hermite { eta: 0.01 });

@@ -1,12 +1,12 @@
-//! The figures of `docs/grapedr.md`: steps beside the published ones, matrices, and how long the
-//! simulation itself takes.
+//! Prints the figures of `docs/grapedr.md`: steps compared with the published ones, matrices, and
+//! the time that the simulation takes.
 
 use sprat_formula::{Column, Inputs, Kernel, Precision, ready};
 use sprat_grapedr::{Shape, Sides, Timing, compile, dgemm, gflops, lu, published, run};
 use std::io::Write;
 use std::time::Instant;
 
-/// Numbers from -0.5 to 0.5 that look as if by chance.
+/// Returns pseudo-random numbers from -0.5 to 0.5.
 fn numbers(count: usize, mut seed: u64) -> Vec<f64> {
     let mut next = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

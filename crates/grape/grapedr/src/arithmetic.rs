@@ -1,17 +1,17 @@
-//! Arithmetic of words in integers: what the adder, the multiplier and the comparisons do, rounded
-//! once.
+//! Arithmetic of words with integers: what the adder, the multiplier and the comparisons compute,
+//! with one rounding.
 
 use crate::word::{EXPONENT, EXPONENT_SHIFT, LONG_PRECISION, SHORT_PRECISION, SIGN, Width, Word};
 use std::cmp::Ordering;
 
-/// Where the hidden bit of an unrounded significand stands.
+/// The bit position of the hidden bit in an unrounded significand.
 const TOP: u32 = 127;
 
 /// The bias of exponents.
 const BIAS: i64 = 1023;
 
 impl Width {
-    /// Bits of the significand.
+    /// Returns the bits of the significand, including the hidden one.
     #[must_use]
     pub fn precision(self) -> u32 {
         match self {
@@ -22,7 +22,7 @@ impl Width {
 }
 
 impl Word {
-    /// The sum, rounded to a width.
+    /// Returns the sum, rounded to a width.
     #[must_use]
     #[inline]
     pub fn add(self, other: Self, width: Width) -> Self {
@@ -31,8 +31,8 @@ impl Word {
         if a.exponent() == EXPONENT || b.is_zero() {
             return add_special(a, b, width);
         }
-        // The lesser may be a bit out of place only where bits were cut from it; one bit marks
-        // these, far below where rounding looks.
+        // If bits of the smaller operand are shifted out, one sticky bit stands for them. It lies
+        // far below the bits that decide the rounding.
         let distance = u32::try_from(a.exponent() - b.exponent()).expect("11 bits");
         let left = u128::from(a.significand()) << (TOP - LONG_PRECISION);
         let whole = u128::from(b.significand()) << (TOP - LONG_PRECISION);
@@ -50,14 +50,14 @@ impl Word {
         pack(a.high() & SIGN, exponent, sum << shift, width)
     }
 
-    /// The difference, rounded to a width.
+    /// Returns the difference, rounded to a width.
     #[must_use]
     #[inline]
     pub fn sub(self, other: Self, width: Width) -> Self {
         self.add(other.negated(), width)
     }
 
-    /// The product, rounded to a width.
+    /// Returns the product, rounded to a width.
     #[must_use]
     #[inline]
     pub fn mul(self, other: Self, width: Width) -> Self {
@@ -68,28 +68,28 @@ impl Word {
         }
         let product = u128::from(self.significand()) * u128::from(other.significand());
         let shift = product.leading_zeros();
-        // Of two significands of 61 bits the product has 121 bits, or 122 where it is 2 or more.
+        // The product of two 61-bit significands has 121 bits, or 122 if it is 2 or more.
         let exponent = field(self) + field(other) - BIAS + 7 - i64::from(shift);
         pack(sign, exponent, product << shift, width)
     }
 
-    /// The same with the sign turned, also of what is not a number.
+    /// Returns the word with the opposite sign, also if it is not a number.
     #[must_use]
     pub fn negated(self) -> Self {
         Self::from_parts(self.high() ^ SIGN, self.low())
     }
 
-    /// How it stands to another; nothing where one is not a number. Zeros are equal.
+    /// Compares two numbers; returns `None` if one is not a number. Zeros of both signs are equal.
     #[must_use]
     #[inline]
     pub fn compare(self, other: Self) -> Option<Ordering> {
         if self.is_nan() || other.is_nan() {
             return None;
         }
-        Some(self.place().cmp(&other.place()))
+        Some(self.ordered().cmp(&other.ordered()))
     }
 
-    /// Rounded to a width.
+    /// Returns the word rounded to a width.
     #[must_use]
     pub fn rounded(self, width: Width) -> Self {
         if self.exponent() == EXPONENT || self.is_zero() {
@@ -107,8 +107,8 @@ impl Word {
         (self.high() & !SIGN, self.low())
     }
 
-    /// Numbers in their order.
-    fn place(self) -> i128 {
+    /// Returns an integer that orders words as their numbers are ordered.
+    fn ordered(self) -> i128 {
         let magnitude = if self.is_zero() {
             0
         } else {
@@ -122,7 +122,7 @@ fn field(word: Word) -> i64 {
     i64::try_from(word.exponent()).expect("11 bits")
 }
 
-/// What is no normal number: not a number, or infinity or zero as it is.
+/// Normalizes a word that is not a normal number: not a number, infinity or zero.
 fn quiet(word: Word) -> Word {
     if word.is_nan() {
         Word::NAN
@@ -134,7 +134,7 @@ fn quiet(word: Word) -> Word {
     }
 }
 
-/// Sums where the greater is no finite number, or the lesser is zero.
+/// Adds if the larger operand is not finite or the smaller one is zero.
 #[cold]
 fn add_special(a: Word, b: Word, width: Width) -> Word {
     if a.is_nan() || b.is_nan() {
@@ -150,7 +150,7 @@ fn add_special(a: Word, b: Word, width: Width) -> Word {
     a.rounded(width)
 }
 
-/// Products with zero, infinity, or what is not a number.
+/// Multiplies if an operand is zero, infinite or not a number.
 #[cold]
 fn mul_special(a: Word, b: Word, sign: u64) -> Word {
     let infinite = a.is_infinite() || b.is_infinite();
@@ -160,8 +160,8 @@ fn mul_special(a: Word, b: Word, sign: u64) -> Word {
     Word::from_parts(sign | if infinite { Word::INFINITY.high() } else { 0 }, 0)
 }
 
-/// The word of a sign, an exponent field out of any range, and a significand whose first bit stands
-/// at [`TOP`].
+/// Rounds to a word. The exponent field may be out of range, and the significand must have its
+/// first bit at [`TOP`].
 #[inline]
 fn pack(sign: u64, exponent: i64, significand: u128, width: Width) -> Word {
     debug_assert!(significand >> TOP == 1, "a significand begins with its hidden bit");
@@ -173,8 +173,8 @@ fn pack(sign: u64, exponent: i64, significand: u128, width: Width) -> Word {
     let rest = significand << width.precision();
     let half = 1 << TOP;
     let up = rest > half || rest == half && kept & 1 == 1;
-    // Without the hidden bit, in the place of a long word's fraction; a carry out of it goes on
-    // into the exponent, as it should.
+    // The fraction at a long word's position, without the hidden bit. A carry out of it increments
+    // the exponent, as it should.
     let fraction = (kept + u128::from(up)) << (LONG_PRECISION - width.precision());
     let Ok(below) = u128::try_from(exponent - 1) else { unreachable!("above 0") };
     let bits = (below << (LONG_PRECISION - 1)) + fraction;

@@ -1,5 +1,5 @@
-//! The assembler: a line of text for each instruction. A kernel has declarations before them, which
-//! `declare` reads.
+//! The assembler, which reads a listing with one instruction in each line. A kernel has
+//! declarations before its instructions, which `declare` reads.
 //!
 //! ```text
 //! stride 4                # words of broadcast memory for each j
@@ -16,69 +16,78 @@ use crate::print::{CODES, NOTHING};
 use crate::word::{LONG_BITS, Word};
 use thiserror::Error;
 
-/// Instructions of a listing, at most.
+/// The most instructions of a listing.
 pub const MAX_INSTRUCTIONS: usize = 1 << 16;
 
-/// What is wrong with a listing, and where: lines and columns count from 1.
+/// An error in a listing and its position. Lines and columns count from 1.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
-#[error("line {line}, column {column}: {what}")]
+#[error("line {line}, column {column}: {problem}")]
 pub struct AssembleError {
     /// The line.
     pub line: usize,
     /// The column, in bytes.
     pub column: usize,
-    /// What is there, and what was expected.
-    pub what: What,
+    /// The error.
+    pub problem: AssembleProblem,
 }
 
-/// What is wrong.
+/// The kinds of errors in a listing.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
-pub enum What {
-    /// Something else.
+pub enum AssembleProblem {
+    /// The text does not continue as the syntax requires.
     #[error("{found:?} where {expected} was expected")]
     Expected {
-        /// What there is: nothing at the end of a line.
+        /// The word at this position; empty at the end of a line.
         found: String,
-        /// What should be.
+        /// A description of what is allowed here.
         expected: &'static str,
     },
-    /// An instruction that the machine does not have.
+    /// The machine cannot execute this instruction.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A declaration that means nothing.
+    /// A declaration has an invalid name, type or limit.
     #[error("this cannot be declared: {0}")]
     Declared(String),
-    /// A loop that reaches into the next j, or beyond the last.
+    /// An instruction of the loop accesses broadcast memory beyond the words of its j.
     #[error("broadcast memory beyond the {0} words of a j, which `stride` says")]
     Beyond(u16),
-    /// A listing too long.
+    /// A second `stride`, or one after instructions, which were checked against the first.
+    #[error("`stride` must come once, before `init` and `loop`")]
+    Stride,
+    /// The listing has too many instructions.
     #[error("more than {MAX_INSTRUCTIONS} instructions")]
     TooLong,
 }
 
-/// Reads a listing.
+/// Reads a listing without declarations.
 ///
 /// # Errors
-/// [`AssembleError`]: the first thing that is wrong.
+/// [`AssembleError`] describes the first error in the text.
 pub fn assemble(text: &str) -> Result<Listing, AssembleError> {
     read(text, None)
 }
 
-/// Reads a listing, and if it is of a kernel its declarations.
+/// Reads a listing. If `declared` is given, the listing is of a kernel, and its declarations are
+/// added there.
 pub(crate) fn read(
     text: &str,
     mut declared: Option<&mut Declared>,
 ) -> Result<Listing, AssembleError> {
     let mut listing = Listing::default();
     let mut section = None;
+    let mut has_stride = false;
     let mut count = 0;
     for (at, whole) in text.lines().enumerate() {
         let line = at + 1;
         let mut words = Words::of(whole);
-        let error = |column, what| AssembleError { line, column, what };
+        let error = |column, problem| AssembleError { line, column, problem };
         match words.peek() {
             "" => continue,
             "stride" => {
+                if has_stride || section.is_some() {
+                    return Err(error(words.column(), AssembleProblem::Stride));
+                }
+                has_stride = true;
                 words.next();
                 let column = words.column();
                 let expected = match declared {
@@ -93,7 +102,7 @@ pub(crate) fn read(
             word if declared.is_some() && section.is_none() && Declared::takes(word) => {
                 let Some(declared) = declared.as_deref_mut() else { unreachable!("just seen") };
                 let done = declared.read(line, listing.stride, &mut words);
-                done.map_err(|what| error(words.at_fault(), what))?;
+                done.map_err(|problem| error(words.at_fault(), problem))?;
             }
             _ => {
                 let start = words.column();
@@ -104,17 +113,17 @@ pub(crate) fn read(
                 };
                 count += 1;
                 if count > MAX_INSTRUCTIONS {
-                    return Err(error(start, What::TooLong));
+                    return Err(error(start, AssembleProblem::TooLong));
                 }
                 let operations =
-                    operations(&mut words).map_err(|what| error(words.at_fault(), what))?;
+                    operations(&mut words).map_err(|problem| error(words.at_fault(), problem))?;
                 let instruction =
                     Instruction::new(operations).map_err(|port| error(start, port.into()))?;
                 if declared.is_some()
                     && section == Some(true)
                     && !keeps_within(&instruction, listing.stride)
                 {
-                    return Err(error(start, What::Beyond(listing.stride)));
+                    return Err(error(start, AssembleProblem::Beyond(listing.stride)));
                 }
                 instructions.push(instruction);
             }
@@ -126,7 +135,7 @@ pub(crate) fn read(
     Ok(listing)
 }
 
-fn operations(words: &mut Words<'_>) -> Result<Vec<Operation>, What> {
+fn operations(words: &mut Words<'_>) -> Result<Vec<Operation>, AssembleProblem> {
     if words.peek() == NOTHING {
         words.next();
         return Ok(Vec::new());
@@ -139,7 +148,7 @@ fn operations(words: &mut Words<'_>) -> Result<Vec<Operation>, What> {
     Ok(operations)
 }
 
-fn operation(words: &mut Words<'_>) -> Result<Operation, What> {
+fn operation(words: &mut Words<'_>) -> Result<Operation, AssembleProblem> {
     let name = words.next();
     let known = CODES.iter().find(|(known, _)| *known == name);
     let code = known.ok_or_else(|| words.expected("an operation, such as `fadds`"))?.1;
@@ -155,7 +164,7 @@ fn operation(words: &mut Words<'_>) -> Result<Operation, What> {
     Ok(Operation { code, sources, targets, condition })
 }
 
-fn source(words: &mut Words<'_>) -> Result<Source, What> {
+fn source(words: &mut Words<'_>) -> Result<Source, AssembleProblem> {
     let word = words.next();
     let source = match word {
         "$t" => Some(Source::Auxiliary),
@@ -172,7 +181,7 @@ fn source(words: &mut Words<'_>) -> Result<Source, What> {
     })
 }
 
-fn target(words: &mut Words<'_>) -> Result<Target, What> {
+fn target(words: &mut Words<'_>) -> Result<Target, AssembleProblem> {
     let word = words.next();
     let broadcast = || {
         let (at, element) = word.strip_prefix("$bm")?.split_once(".pe")?;
@@ -188,7 +197,7 @@ fn target(words: &mut Words<'_>) -> Result<Target, What> {
     target.ok_or_else(|| words.expected("a target: `$r0v`, `$t`, `$lm0v`, `$m0` or `$bm0.pe0`"))
 }
 
-fn condition(words: &mut Words<'_>) -> Result<Condition, What> {
+fn condition(words: &mut Words<'_>) -> Result<Condition, AssembleProblem> {
     let word = words.next();
     let (set, rest) =
         word.strip_prefix("@!").map_or((true, word.strip_prefix('@')), |rest| (false, Some(rest)));
@@ -204,12 +213,12 @@ pub(crate) fn place(text: &str) -> Option<Place> {
     }
 }
 
-/// Digits and nothing else.
+/// Parses a number that consists of digits only.
 fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Bits after `0x`, or a number.
+/// Parses a hexadecimal bit pattern after `0x`, or a decimal number.
 fn immediate(word: &str) -> Option<Word> {
     match word.strip_prefix("0x") {
         Some(bits) => u128::from_str_radix(bits, 16)
@@ -223,9 +232,9 @@ fn immediate(word: &str) -> Option<Word> {
 /// The words of a line, up to a comment.
 pub(crate) struct Words<'a> {
     line: &'a str,
-    /// Where the word begins that comes next.
+    /// The offset of the next word.
     at: usize,
-    /// Where the last one began, and ended.
+    /// The start and end of the word that was taken last.
     last: (usize, usize),
 }
 
@@ -262,16 +271,19 @@ impl<'a> Words<'a> {
         self.at + 1
     }
 
-    /// The column of the word that was taken last.
+    /// Returns the column of the word that was taken last.
     fn at_fault(&self) -> usize {
         self.last.0 + 1
     }
 
-    pub(crate) fn expected(&self, expected: &'static str) -> What {
-        What::Expected { found: self.line[self.last.0..self.last.1].to_owned(), expected }
+    pub(crate) fn expected(&self, expected: &'static str) -> AssembleProblem {
+        AssembleProblem::Expected {
+            found: self.line[self.last.0..self.last.1].to_owned(),
+            expected,
+        }
     }
 
-    fn missing(&self, expected: &'static str) -> What {
-        What::Expected { found: self.peek().to_owned(), expected }
+    fn missing(&self, expected: &'static str) -> AssembleProblem {
+        AssembleProblem::Expected { found: self.peek().to_owned(), expected }
     }
 }

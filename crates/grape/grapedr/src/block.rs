@@ -1,4 +1,4 @@
-//! One block: its broadcast memory, and all that its processing elements hold.
+//! One block: its broadcast memory, and the state of its processing elements.
 
 use crate::instruction::{
     BLOCKS, BROADCAST_WORDS, Condition, ELEMENTS, Instruction, LOCAL_WORDS, MASKS, REGISTERS,
@@ -16,10 +16,10 @@ pub struct Block {
     auxiliary: Vec<Lanes>,
     local: Vec<Lanes>,
     broadcast: Vec<Word>,
-    /// Of each mask and element of the vector a bit for each processing element.
+    /// One bit for each processing element, by mask and element of the vector.
     masks: [[u32; VECTOR]; MASKS],
     ids: Lanes,
-    /// What each operation of an instruction gives, before it is stored.
+    /// The results of the operations of an instruction before they are stored.
     results: Vec<[Lanes; VECTOR]>,
     cycles: u64,
     trace: Option<Trace>,
@@ -44,44 +44,44 @@ impl Block {
         }
     }
 
-    /// Its number, from 0 on, over all chips.
+    /// Returns the block's number on its board, counted from 0 across all chips.
     #[must_use]
     pub fn id(&self) -> usize {
         self.id
     }
 
-    /// Cycles that its instructions have taken so far.
+    /// Returns the cycles that the block's instructions have taken so far.
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
 
-    /// Begins to write down what an element computes.
-    pub fn watch(&mut self, trace: Trace) {
+    /// Starts to record in `trace` what one element computes.
+    pub fn start_trace(&mut self, trace: Trace) {
         self.trace = Some(trace);
     }
 
-    /// What was written down, and nothing more from now on.
-    pub fn unwatch(&mut self) -> Option<Trace> {
+    /// Stops recording and returns the trace.
+    pub fn stop_trace(&mut self) -> Option<Trace> {
         self.trace.take()
     }
 
-    /// A word of an element's local memory.
+    /// Returns a word of an element's local memory.
     ///
     /// # Panics
-    /// Where there is no such word or element; so do all that follow.
+    /// If there is no such word or element. All other accessors panic likewise.
     #[must_use]
     pub fn local(&self, at: usize, element: usize) -> Word {
         self.local[at].get(element)
     }
 
-    /// A word of an element's register file.
+    /// Returns a word of an element's register file.
     #[must_use]
     pub fn register(&self, at: usize, element: usize) -> Word {
         self.registers[at].get(element)
     }
 
-    /// A word of the broadcast memory.
+    /// Returns a word of the broadcast memory.
     #[must_use]
     pub fn broadcast(&self, at: usize) -> Word {
         self.broadcast[at]
@@ -92,10 +92,10 @@ impl Block {
         self.broadcast[at] = word;
     }
 
-    /// Executes instructions. Places of broadcast memory count from `base` on.
+    /// Executes instructions. Addresses in broadcast memory are relative to `base`.
     ///
     /// # Panics
-    /// Where one of these is beyond the broadcast memory.
+    /// If one of them is beyond the broadcast memory.
     pub fn run(&mut self, instructions: &[Instruction], base: usize) {
         for instruction in instructions {
             self.execute(instruction, base);
@@ -125,7 +125,7 @@ impl Block {
                 operation
                     .targets
                     .iter()
-                    .for_each(|&target| self.put(target, lane, base, result, bits));
+                    .for_each(|&target| self.store(target, lane, base, result, bits));
             }
         }
         self.results = results;
@@ -133,7 +133,7 @@ impl Block {
             let element = trace.element();
             let values =
                 |at: usize| std::array::from_fn(|lane| self.results[at][lane].get(element));
-            trace.note(self.cycles, instruction, base, || {
+            trace.record(self.cycles, instruction, base, || {
                 (0..operations.len()).map(values).collect()
             });
         }
@@ -145,7 +145,7 @@ impl Block {
         source: Source,
         lane: usize,
         base: usize,
-        room: &'a mut Lanes,
+        buffer: &'a mut Lanes,
     ) -> &'a Lanes {
         match source {
             Source::Register(place) => &self.registers[place.of(lane)],
@@ -153,21 +153,21 @@ impl Block {
             Source::Local(place) => &self.local[place.of(lane)],
             Source::ElementId => &self.ids,
             Source::Broadcast(place) => {
-                room.fill(self.broadcast[base + place.of(lane)]);
-                room
+                buffer.fill(self.broadcast[base + place.of(lane)]);
+                buffer
             }
             Source::Immediate(word) => {
-                room.fill(word);
-                room
+                buffer.fill(word);
+                buffer
             }
             Source::BlockId => {
-                room.fill(integer(self.id % BLOCKS));
-                room
+                buffer.fill(integer(self.id % BLOCKS));
+                buffer
             }
         }
     }
 
-    fn put(&mut self, target: Target, lane: usize, base: usize, result: &Lanes, bits: u32) {
+    fn store(&mut self, target: Target, lane: usize, base: usize, result: &Lanes, bits: u32) {
         match target {
             Target::Register(place) => self.registers[place.of(lane)].store(result, bits),
             Target::Auxiliary => self.auxiliary[lane].store(result, bits),

@@ -1,5 +1,5 @@
-//! A board: chips of blocks, the tree that reduces what they hold, and the threads on which they
-//! are simulated.
+//! A board: chips of blocks, the trees that reduce the blocks' words, and the threads that simulate
+//! them.
 
 use crate::block::Block;
 use crate::instruction::BLOCKS;
@@ -8,23 +8,23 @@ use std::cmp::Ordering;
 use std::num::NonZero;
 use thiserror::Error;
 
-/// Chips of a board, at most.
+/// The most chips of a board.
 pub const MAX_CHIPS: usize = 4;
 
-/// How large a machine is, and how fast.
+/// The size and clock of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     chips: usize,
     clock: f64,
 }
 
-/// What no machine is like.
+/// A machine that cannot exist.
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 pub enum ShapeError {
-    /// No chip, or more than a board holds.
+    /// The machine has no chip, or more than a board holds.
     #[error("{0} chips: a board has 1 to {MAX_CHIPS}")]
     Chips(usize),
-    /// A clock that does not go.
+    /// A clock that is too slow or too fast.
     #[error("a clock of {0} Hz: 1 to 1e12 is possible; the design's is 5e8, and 4e8 was used")]
     Clock(f64),
 }
@@ -32,13 +32,13 @@ pub enum ShapeError {
 impl Shape {
     /// The design: one chip at 500 MHz.
     pub const DESIGN: Self = Self { chips: 1, clock: 500e6 };
-    /// A board as it was used: 4 chips at 400 MHz.
+    /// A board as it was deployed: 4 chips at 400 MHz.
     pub const DEPLOYED: Self = Self { chips: MAX_CHIPS, clock: 400e6 };
 
-    /// So many chips with a clock in Hz.
+    /// Creates a shape of this many chips, with a clock in Hz.
     ///
     /// # Errors
-    /// [`ShapeError`].
+    /// [`ShapeError`] if a value is out of range.
     pub fn new(chips: usize, clock: f64) -> Result<Self, ShapeError> {
         if !(1..=MAX_CHIPS).contains(&chips) {
             return Err(ShapeError::Chips(chips));
@@ -49,45 +49,45 @@ impl Shape {
         Ok(Self { chips, clock })
     }
 
-    /// Chips.
+    /// Returns the number of chips.
     #[must_use]
     pub fn chips(self) -> usize {
         self.chips
     }
 
-    /// Cycles a second.
+    /// Returns the cycles per second.
     #[must_use]
     pub fn clock(self) -> f64 {
         self.clock
     }
 
-    /// Blocks of all chips.
+    /// Returns the number of blocks on all chips.
     #[must_use]
     pub fn blocks(self) -> usize {
         self.chips * BLOCKS
     }
 }
 
-/// What the tree makes of one word of each block.
+/// How the tree of a chip combines one word of each of its blocks.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Tree {
-    /// The sum, long.
+pub enum TreeOperation {
+    /// The sum, in long words.
     Sum,
-    /// The least; what is not a number is passed over.
+    /// The minimum; words that are not numbers are ignored.
     Min,
-    /// The greatest; what is not a number is passed over.
+    /// The maximum; words that are not numbers are ignored.
     Max,
-    /// Bits that are in all.
+    /// Bitwise and.
     And,
-    /// Bits that are in any.
+    /// Bitwise or.
     Or,
 }
 
-impl Tree {
-    /// What the tree gives of these words: of two it makes one, level by level.
+impl TreeOperation {
+    /// Reduces words as the tree does: level by level, each node combines two words.
     ///
     /// # Panics
-    /// Of no words.
+    /// If `words` is empty.
     #[must_use]
     pub fn reduce(self, mut words: Vec<Word>) -> Word {
         assert!(!words.is_empty(), "a tree has leaves");
@@ -126,31 +126,32 @@ pub struct Board {
 }
 
 impl Board {
-    /// A board with all words zero.
+    /// Creates a board whose words are all zero.
     #[must_use]
     pub fn new(shape: Shape) -> Self {
         Self { shape, blocks: (0..shape.blocks()).map(Block::new).collect() }
     }
 
-    /// How large it is.
+    /// Returns the size and clock of the machine.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Its blocks, chip by chip.
+    /// Returns the blocks, chip by chip.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// Its blocks, to be written.
+    /// Returns the blocks for writing.
     pub fn blocks_mut(&mut self) -> &mut [Block] {
         &mut self.blocks
     }
 
-    /// Has something done by all blocks, on as many threads as the processor runs at a time.
-    pub fn each(&mut self, work: impl Fn(&mut Block) + Sync) {
+    /// Runs `work` on all blocks, spread over as many threads as the processor runs at a time, and
+    /// returns when all are done.
+    pub fn for_each_block(&mut self, work: impl Fn(&mut Block) + Sync) {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let share = self.blocks.len().div_ceil(threads);
         std::thread::scope(|scope| {
@@ -160,13 +161,18 @@ impl Board {
         });
     }
 
-    /// What the tree makes of one word of broadcast memory of some blocks.
+    /// Reduces one word of broadcast memory of some blocks with the tree of their chip.
     ///
     /// # Panics
-    /// Where these are not of one chip: each has a tree of its own.
+    /// If the blocks are not on one chip: each chip has its own tree.
     #[must_use]
-    pub fn tree(&self, tree: Tree, blocks: std::ops::Range<usize>, at: usize) -> Word {
+    pub fn reduce(
+        &self,
+        operation: TreeOperation,
+        blocks: std::ops::Range<usize>,
+        at: usize,
+    ) -> Word {
         assert!(blocks.start / BLOCKS == (blocks.end - 1) / BLOCKS, "a tree is of one chip");
-        tree.reduce(self.blocks[blocks].iter().map(|block| block.broadcast(at)).collect())
+        operation.reduce(self.blocks[blocks].iter().map(|block| block.broadcast(at)).collect())
     }
 }

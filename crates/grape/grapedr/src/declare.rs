@@ -1,5 +1,5 @@
-//! Where a kernel has its variables, constants and results, as lines of a listing: with these, a
-//! host can run it.
+//! The declarations of a kernel in a listing: where its variables, constants and results are. With
+//! them a host can run the kernel.
 //!
 //! ```text
 //! i xi f32 $lm0v                  # four words of local memory
@@ -10,19 +10,19 @@
 //! index $bm1                      # the number of each j, which argmin and argmax need
 //! ```
 
-use crate::assemble::{AssembleError, What, Words, place, read};
+use crate::assemble::{AssembleError, AssembleProblem, Words, place, read};
 use crate::compile::{HALF, Kernel, Places};
 use crate::instruction::{Instruction, LOCAL_WORDS, Place, Source, Target};
 use sprat_formula::{Field, Precision, Reduction, Type};
 use std::fmt;
 
-/// What a listing of a kernel begins with, and no kernel's text.
+/// The word that begins the listing of a kernel, but never a kernel's text.
 const FIRST: &str = "stride";
 
-/// Words that begin a declaration.
+/// The words that begin declarations.
 const KINDS: [&str; 5] = ["i", "j", "constant", "result", "index"];
 
-/// What stands for a place that a variable does not have, as nothing uses it.
+/// Stands for the address of a variable that nothing uses.
 const UNUSED: &str = "unused";
 
 const REDUCTIONS: [(&str, Reduction); 7] = [
@@ -35,25 +35,27 @@ const REDUCTIONS: [(&str, Reduction); 7] = [
     ("argmax", Reduction::ArgMax),
 ];
 
-/// Whether a text is a listing, and no text of a kernel: [`Kernel::assemble`] reads it.
+/// Reports whether a text is a listing, which [`Kernel::assemble`] reads, and not the text of a
+/// kernel.
 #[must_use]
 pub fn is_listing(text: &str) -> bool {
     text.lines().map(|line| Words::of(line).peek()).find(|word| !word.is_empty()) == Some(FIRST)
 }
 
 impl Kernel {
-    /// Reads a kernel that was printed, or written by hand: the declarations of
-    /// [`crate::assemble`]'s listing say what a host sends where. `stride` comes first. What
-    /// instructions do to places that are declared is the listing's business; a place beyond a
-    /// memory, or of the loop beyond the words of its j, is an error.
+    /// Reads a kernel from the text that its `Display` prints, or that was written by hand: a
+    /// listing as [`crate::assemble`] reads it, with declarations that say where the host writes
+    /// inputs and reads results. `stride` comes first. How instructions use the declared addresses
+    /// is not checked; but an address beyond a memory, or in the loop beyond the words of its j, is
+    /// an error.
     ///
     /// # Errors
-    /// [`AssembleError`]: the first thing that is wrong.
+    /// [`AssembleError`] describes the first error in the text.
     pub fn assemble(text: &str) -> Result<Self, AssembleError> {
         let mut declared = Declared::default();
         let listing = read(text, Some(&mut declared))?;
-        // Names, types and limits are those of kernels: one that declares this says what is wrong
-        // with them.
+        // Names, types and limits are the same as in kernels, so the declarations are checked as a
+        // kernel's text.
         let text = declared.declarations + &declared.statements;
         let found =
             sprat_formula::Kernel::parse(&text, Precision::F64).map_err(|error| AssembleError {
@@ -64,13 +66,13 @@ impl Kernel {
                     .copied()
                     .unwrap_or(1),
                 column: 1,
-                what: What::Declared(error.problem.to_string()),
+                problem: AssembleProblem::Declared(error.problem.to_string()),
             })?;
         Ok(Self::of_parts(found.program, declared.places, listing))
     }
 }
 
-/// The listing, with its declarations: [`Kernel::assemble`] reads it as the same.
+/// Prints the listing with its declarations, so that [`Kernel::assemble`] reads the same kernel.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (program, places, listing) = (self.program(), self.places(), self.listing());
@@ -103,7 +105,7 @@ impl fmt::Display for Kernel {
         for (result, (place, index)) in program.results().iter().zip(&places.results) {
             let known = REDUCTIONS.iter().find(|(_, reduction)| *reduction == result.reduction);
             let (reduction, of) =
-                (known.expect("all are there").0, type_name(program.of(result.contribution)));
+                (known.expect("all are there").0, type_name(program.type_of(result.contribution)));
             write!(f, "result {} {reduction} {of} {}", result.name, At("$lm", Some(*place)))?;
             index.map_or(Ok(()), |index| write!(f, " {}", At("$lm", Some(index))))?;
             writeln!(f)?;
@@ -113,7 +115,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A place in a memory, or none.
+/// Prints an address in a memory, or that there is none.
 struct At<'a>(&'a str, Option<Place>);
 
 impl fmt::Display for At<'_> {
@@ -133,30 +135,31 @@ fn type_name(of: Type) -> &'static str {
     }
 }
 
-/// Declarations that were read.
+/// The declarations that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Declared {
     places: Places,
-    /// The same as text of a kernel, and statements that give each result its reduction and type.
+    /// The declarations as text of a kernel, and statements that give each result its reduction and
+    /// type.
     declarations: String,
     statements: String,
-    /// For each line of the former, the line of the listing.
+    /// For each line of `declarations`, its line in the listing.
     lines: Vec<usize>,
 }
 
 impl Declared {
-    /// Whether a word begins a declaration.
+    /// Reports whether a word begins a declaration.
     pub(crate) fn takes(word: &str) -> bool {
         KINDS.contains(&word)
     }
 
-    /// Reads a declaration; `stride` words belong to a j.
+    /// Reads one declaration. `stride` is the number of words of a j.
     pub(crate) fn read(
         &mut self,
         line: usize,
         stride: u16,
         words: &mut Words<'_>,
-    ) -> Result<(), What> {
+    ) -> Result<(), AssembleProblem> {
         let kind = words.next();
         if kind == "index" {
             self.places.index = Some(broadcast(words, stride)?);
@@ -194,7 +197,12 @@ impl Declared {
         Ok(())
     }
 
-    fn result(&mut self, line: usize, name: &str, words: &mut Words<'_>) -> Result<(), What> {
+    fn result(
+        &mut self,
+        line: usize,
+        name: &str,
+        words: &mut Words<'_>,
+    ) -> Result<(), AssembleProblem> {
         let word = words.next();
         let known = REDUCTIONS.iter().find(|(known, _)| *known == word);
         let reduction =
@@ -231,12 +239,12 @@ impl Declared {
     }
 }
 
-/// Whether a kernel's stride leaves half of broadcast memory for the next j.
+/// Reports whether a stride leaves half of broadcast memory for the next j.
 pub(crate) fn fits(stride: u16) -> bool {
     usize::from(stride) <= HALF
 }
 
-/// Whether an instruction of the loop keeps to the words of its j.
+/// Reports whether an instruction of the loop accesses only the words of its j.
 pub(crate) fn keeps_within(instruction: &Instruction, stride: u16) -> bool {
     instruction.operations().iter().all(|operation| {
         let sources = operation.sources.iter().filter_map(|source| match source {
@@ -259,30 +267,30 @@ fn is_unused(words: &mut Words<'_>) -> bool {
     unused
 }
 
-fn number_type<'a>(words: &mut Words<'a>) -> Result<&'a str, What> {
+fn number_type<'a>(words: &mut Words<'a>) -> Result<&'a str, AssembleProblem> {
     let of = words.next();
     if of == "f32" || of == "f64" { Ok(of) } else { Err(words.expected("f32 or f64")) }
 }
 
-fn default<'a>(words: &mut Words<'a>) -> Result<&'a str, What> {
+fn default<'a>(words: &mut Words<'a>) -> Result<&'a str, AssembleProblem> {
     words.next();
     let number = words.next();
     if number.parse::<f64>().is_ok() { Ok(number) } else { Err(words.expected("a number")) }
 }
 
-fn vector(words: &mut Words<'_>) -> Result<Place, What> {
+fn vector(words: &mut Words<'_>) -> Result<Place, AssembleProblem> {
     let found = words.next().strip_prefix("$lm").and_then(place);
     let found = found.filter(|place| place.vector && place.end() <= LOCAL_WORDS);
     found.ok_or_else(|| words.expected("four words of local memory, `$lm0v` to `$lm252v`"))
 }
 
-fn word(words: &mut Words<'_>) -> Result<Place, What> {
+fn word(words: &mut Words<'_>) -> Result<Place, AssembleProblem> {
     let found = words.next().strip_prefix("$lm").and_then(place);
     let found = found.filter(|place| !place.vector && place.end() <= LOCAL_WORDS);
     found.ok_or_else(|| words.expected("a word of local memory, `$lm0` to `$lm255`"))
 }
 
-fn broadcast(words: &mut Words<'_>, stride: u16) -> Result<Place, What> {
+fn broadcast(words: &mut Words<'_>, stride: u16) -> Result<Place, AssembleProblem> {
     let found = words.next().strip_prefix("$bm").and_then(place);
     let found = found.filter(|place| !place.vector && place.at < stride);
     found.ok_or_else(|| words.expected("a word of each j, `$bm0` to less than the stride"))

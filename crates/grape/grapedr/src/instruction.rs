@@ -1,13 +1,13 @@
-//! Instructions: up to one operation for each unit of all elements, each on a vector of four,
-//! within what the ports allow.
+//! Instructions: at most one operation for each unit, executed by all elements on vectors of four,
+//! within the limits of the ports.
 
 use crate::ports::{PortError, Ports};
 use crate::word::{Width, Word};
 
-/// Elements that each processing element works on in one instruction.
+/// Elements of the vector that each processing element works on in one instruction.
 pub const VECTOR: usize = 4;
 
-/// Cycles that a pass of an instruction takes: one for each element of the vector.
+/// Cycles that one pass of an instruction takes: one for each element of the vector.
 pub const PASS_CYCLES: u64 = 4;
 
 /// Processing elements of a block.
@@ -22,74 +22,74 @@ pub const REGISTERS: usize = 32;
 /// Words of an element's local memory.
 pub const LOCAL_WORDS: usize = 256;
 
-/// Words of a block's broadcast memory. How many there are was not published: this is our choice.
+/// Words of a block's broadcast memory. The real number was not published; this one is our choice.
 pub const BROADCAST_WORDS: usize = 1024;
 
-/// Mask registers of an element: one bit for each element of the vector. How many there are was not
-/// published: this is our choice.
+/// Mask registers of an element, with one bit for each element of the vector. The real number was
+/// not published; this one is our choice.
 pub const MASKS: usize = 4;
 
-/// What computes.
+/// A unit of a processing element.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Unit {
     /// Adds, subtracts and compares numbers.
     Adder,
     /// Multiplies numbers.
     Multiplier,
-    /// Works on bits.
+    /// Operates on bits and integers.
     Logic,
 }
 
-/// What a unit does.
+/// An operation of a unit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Code {
-    /// The sum of two words, of any width, rounded to one.
+    /// The sum of two words of any width, rounded to this width.
     Add(Width),
-    /// The difference.
+    /// The difference, rounded to this width.
     Sub(Width),
-    /// All bits set where the first is less, else none.
+    /// All bits set if the first operand is less, otherwise none.
     Less,
-    /// Where it is less or equal.
+    /// All bits set if the first operand is less or equal.
     LessEqual,
-    /// Where both are equal.
+    /// All bits set if both operands are equal.
     Equal,
-    /// Where they are not, or one is not a number.
+    /// All bits set if the operands differ or one is not a number.
     NotEqual,
-    /// The product: of two short words (what lies behind them is dropped) in one pass, of two long
-    /// words in two.
+    /// The product: of two short words in one pass, ignoring the bits behind them, or of two long
+    /// words in two passes.
     Mul(Width),
-    /// Sum of the words' bits, as integers; what goes beyond is dropped.
+    /// The integer sum of the words' bits, without the carry out.
     IntegerAdd,
-    /// Their difference.
+    /// The integer difference of the words' bits.
     IntegerSub,
-    /// Bits that are in both.
+    /// Bitwise and.
     And,
-    /// Bits that are in one or both.
+    /// Bitwise or.
     Or,
-    /// Bits that are in one alone.
+    /// Bitwise exclusive or.
     Xor,
-    /// Bits of the first, moved up by the second; none beyond 71.
+    /// The bits of the first operand shifted left by the second; zero beyond 71.
     ShiftLeft,
-    /// Moved down, zeros following.
+    /// The bits of the first operand shifted right, filled with zeros.
     ShiftRight,
-    /// Its only operand as it is.
+    /// The only operand, unchanged.
     Pass,
 }
 
-/// Where an operand comes from. A vector is of four places from the given one, one for each element
-/// of the vector.
+/// The source of an operand. A vector consists of four consecutive words, one for each element of
+/// the vector.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Source {
     /// The register file.
     Register(Place),
-    /// The auxiliary register: a vector.
+    /// The auxiliary register, which holds a vector.
     Auxiliary,
     /// Local memory.
     Local(Place),
-    /// The block's broadcast memory: the same for all elements. Within the loop the place counts
-    /// from the pass's own first word.
+    /// The block's broadcast memory, which all elements share. In the loop, addresses are relative
+    /// to the first word of the current j.
     Broadcast(Place),
-    /// A word of the instruction.
+    /// A constant in the instruction.
     Immediate(Word),
     /// The element's number within its block, as an integer.
     ElementId,
@@ -97,7 +97,7 @@ pub enum Source {
     BlockId,
 }
 
-/// Where a result goes.
+/// The destination of a result.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Target {
     /// The register file.
@@ -106,69 +106,69 @@ pub enum Target {
     Auxiliary,
     /// Local memory.
     Local(Place),
-    /// A mask: whether any bit is set.
+    /// A mask, which is set if the result has any bit set.
     Mask(u8),
-    /// The block's broadcast memory, from one of its elements.
+    /// The block's broadcast memory, written by one of its elements.
     Broadcast {
-        /// Where.
+        /// The address.
         place: Place,
-        /// Whose result.
+        /// The element whose result is written.
         element: u8,
     },
 }
 
-/// One place, or four from it on.
+/// The address of one word, or of four consecutive ones.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Place {
-    /// The first.
+    /// The first word.
     pub at: u16,
-    /// Whether each element of the vector has its own.
+    /// Whether each element of the vector has its own word.
     pub vector: bool,
 }
 
 impl Place {
-    /// One place for all four.
+    /// Creates the address of one word for all elements of the vector.
     #[must_use]
     pub fn one(at: u16) -> Self {
         Self { at, vector: false }
     }
 
-    /// Four places.
+    /// Creates the address of four words.
     #[must_use]
     pub fn four(at: u16) -> Self {
         Self { at, vector: true }
     }
 
-    /// The place of an element of the vector.
+    /// Returns the word of one element of the vector.
     pub(crate) fn of(self, lane: usize) -> usize {
         usize::from(self.at) + if self.vector { lane } else { 0 }
     }
 
-    /// How far it reaches.
+    /// Returns the address behind the last word.
     pub(crate) fn end(self) -> usize {
         self.of(VECTOR - 1) + 1
     }
 }
 
-/// A mask under which results are stored: where it is set, or where it is not.
+/// The condition for storing a result: a mask that must be set, or clear.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Condition {
-    /// Which.
+    /// The mask register.
     pub mask: u8,
-    /// What it must be.
+    /// Whether the mask must be set or clear.
     pub set: bool,
 }
 
-/// What one unit does in an instruction.
+/// The operation of one unit in an instruction.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Operation {
-    /// What.
+    /// What the unit computes.
     pub code: Code,
-    /// Operands: one for [`Code::Pass`], else two.
+    /// The operands: one for [`Code::Pass`], otherwise two.
     pub sources: Vec<Source>,
-    /// Where the result goes: to one place or several.
+    /// The destinations of the result, at least one.
     pub targets: Vec<Target>,
-    /// Where it is stored, if not everywhere.
+    /// The condition for storing the result; `None` stores it always.
     pub condition: Option<Condition>,
 }
 
@@ -179,7 +179,7 @@ pub struct Instruction {
 }
 
 impl Code {
-    /// Who does it.
+    /// Returns the unit that executes this operation.
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
@@ -194,14 +194,14 @@ impl Code {
         }
     }
 
-    /// How many operands it takes.
+    /// Returns the number of operands.
     #[must_use]
     pub fn operands(self) -> usize {
         if self == Self::Pass { 1 } else { 2 }
     }
 
-    /// Passes through the vector: 2 of a long product, whose second factor goes through the
-    /// multiplier in halves.
+    /// Returns the passes through the vector: 2 for a long product, whose second factor goes
+    /// through the multiplier in halves, otherwise 1.
     #[must_use]
     pub fn passes(self) -> u64 {
         if self == Self::Mul(Width::Long) { 2 } else { 1 }
@@ -209,10 +209,10 @@ impl Code {
 }
 
 impl Instruction {
-    /// The operations as one instruction.
+    /// Combines operations to one instruction.
     ///
     /// # Errors
-    /// [`PortError`]: what a unit, a place or a port does not allow.
+    /// [`PortError`] if the units, memories or ports do not allow the combination.
     pub fn new(operations: Vec<Operation>) -> Result<Self, PortError> {
         let mut ports = Ports::default();
         for operation in &operations {
@@ -221,38 +221,39 @@ impl Instruction {
         Ok(Self { operations })
     }
 
-    /// What is issued, in the order given.
+    /// Returns the operations in the given order.
     #[must_use]
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// Steps: passes through the vector. An instruction without operations waits for one.
+    /// Returns the steps, which are passes through the vector. An instruction without operations
+    /// takes one.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.operations.iter().map(|operation| operation.code.passes()).max().unwrap_or(1)
     }
 
-    /// Cycles it takes.
+    /// Returns the cycles that it takes.
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.steps() * PASS_CYCLES
     }
 }
 
-/// A program of the machine: what is done once, and what is done for each j.
+/// A program of the machine: the instructions that run once, and those that run for each j.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Listing {
-    /// Words of broadcast memory that belong to one j: how far the loop's places move from pass to
-    /// pass.
+    /// Words of broadcast memory that belong to one j. The loop's addresses advance by this from
+    /// one j to the next.
     pub stride: u16,
-    /// Once.
+    /// The instructions that run once, before the loop.
     pub init: Vec<Instruction>,
-    /// For each j.
+    /// The instructions that run for each j.
     pub body: Vec<Instruction>,
 }
 
-/// Steps of instructions.
+/// Returns the steps of a sequence of instructions.
 #[must_use]
 pub fn steps(instructions: &[Instruction]) -> u64 {
     instructions.iter().map(Instruction::steps).sum()

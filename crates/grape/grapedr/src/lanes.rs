@@ -1,11 +1,11 @@
-//! One word of each element of a block, and what units do to all of them at once.
+//! One word of each element of a block, and the units' operations on all of them at once.
 
 use crate::instruction::{Code, ELEMENTS};
 use crate::word::{BEHIND_SHORT, EXPONENT, EXPONENT_SHIFT, LONG_BITS, SIGN, Width, Word, flushed};
 use std::cmp::Ordering;
 
-/// A word of each element of a block: what short words need apart from what long words need
-/// besides.
+/// One word of each element of a block. The upper 64 bits, which contain a short word, are stored
+/// apart from the lower 8, so that operations on short words can be vectorized.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     high: [u64; ELEMENTS],
@@ -31,7 +31,7 @@ impl Lanes {
         self.low[element] = word.low();
     }
 
-    /// Takes over another's words where a bit is set.
+    /// Takes another's words in the elements whose bit is set.
     pub(crate) fn store(&mut self, from: &Self, bits: u32) {
         if bits == u32::MAX {
             self.clone_from(from);
@@ -42,13 +42,13 @@ impl Lanes {
         }
     }
 
-    /// In which elements any bit is set.
+    /// Returns a bit for each element, set if any bit of its word is.
     pub(crate) fn any(&self) -> u32 {
         (0..ELEMENTS)
             .fold(0, |bits, e| bits | u32::from(self.high[e] != 0 || self.low[e] != 0) << e)
     }
 
-    /// What a unit makes of two operands.
+    /// Stores the result of an operation on two operands.
     pub(crate) fn compute(&mut self, code: Code, a: &Self, b: &Self) {
         match code {
             Code::Add(Width::Short) if a.is_short() && b.is_short() => {
@@ -111,9 +111,9 @@ impl Lanes {
         }
     }
 
-    /// Short operands by way of `f64`, of which each is one exactly. A product has 50 bits at most,
-    /// and is exact there. A sum is rounded there first, to 53 bits: with 2 * 25 + 2 or more,
-    /// rounding to 25 after that gives what rounding once gives.
+    /// Computes with short operands in `f64`, which represents them exactly. A product has at most
+    /// 50 bits and is exact there. A sum is rounded to 53 bits first; since that is more than twice
+    /// 25 bits, rounding it again to 25 bits gives the correctly rounded sum.
     fn short(&mut self, a: &Self, b: &Self, operation: impl Fn(f64, f64) -> f64) {
         let operand = |high: u64| f64::from_bits(flushed(high & !BEHIND_SHORT));
         for element in 0..ELEMENTS {
@@ -128,12 +128,12 @@ fn holds(holds: bool) -> Word {
     if holds { Word::ONES } else { Word::ZERO }
 }
 
-/// How far to shift, if any bit is left then.
+/// Returns the distance of a shift, unless it shifts out all bits.
 fn by(word: Word) -> Option<u32> {
     u32::try_from(word.bits()).ok().filter(|&by| by < LONG_BITS)
 }
 
-/// The short word nearest to an exact sum or product.
+/// Rounds the result of a short operation, computed in `f64`, to the nearest short word.
 fn short(number: f64) -> u64 {
     let bits = number.to_bits();
     let exponent = bits >> EXPONENT_SHIFT & EXPONENT;

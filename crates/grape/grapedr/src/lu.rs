@@ -1,33 +1,34 @@
-//! LU decomposition with partial pivoting: panels by the host, what they change in the rest by the
-//! machine.
+//! LU decomposition with partial pivoting. The host decomposes panels, and the machine updates the
+//! rest of the matrix.
 
 use crate::board::Shape;
 use crate::matrix::{MatrixError, Sides, dgemm};
 use crate::timing::Timing;
 
-/// Columns that are decomposed at a time, by the host: the inner dimension of the machine's
+/// Columns that the host decomposes at a time, which is the inner dimension of the machine's
 /// products.
 pub const PANEL: usize = 64;
 
-/// A decomposed matrix: rows of it, in the order of `pivots`, are L times U.
+/// A decomposed matrix: its rows in the order of `pivots` are the product L U.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lu {
-    /// Below the diagonal L, whose diagonal is 1; on it and above U. Row by row.
+    /// The factors, row by row: L below the diagonal, with ones on its own diagonal, and U on and
+    /// above it.
     pub factors: Vec<f64>,
-    /// Which row of the matrix each row of the factors is.
+    /// The row of the matrix that each row of the factors belongs to.
     pub pivots: Vec<usize>,
-    /// What the machine took for its products.
+    /// The machine's time for its products.
     pub timing: Timing,
-    /// Operations of these products, counting a product and a sum as two.
+    /// Floating-point operations of these products; a product with an addition counts as two.
     pub operations: u64,
 }
 
-/// Decomposes a matrix of `n` x `n`, row by row. Panels of [`PANEL`] columns, and the rows of U to
-/// their right, are the host's, in `f64`; the machine subtracts the products of both from what is
-/// left.
+/// Decomposes an `n` x `n` matrix, which is stored row by row. The host computes panels of
+/// [`PANEL`] columns and the rows of U to their right in `f64`; the machine subtracts their
+/// products from the rest.
 ///
 /// # Errors
-/// [`MatrixError`]: another size, or a column without a pivot.
+/// [`MatrixError`] if the matrix has another size, or a column has no pivot.
 pub fn lu(shape: Shape, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
     MatrixError::check("A", matrix.len(), n, n)?;
     let mut lu = Lu {
@@ -48,8 +49,8 @@ pub fn lu(shape: Shape, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
 }
 
 impl Lu {
-    /// Decomposes columns, below what is done, and changes rows so that each pivot is the greatest
-    /// of its column.
+    /// Decomposes the columns of a panel below the finished rows, and exchanges rows so that each
+    /// pivot is the largest number of its column.
     fn panel(&mut self, n: usize, first: usize, last: usize) -> Result<(), MatrixError> {
         for column in first..last {
             let size = |&row: &usize| self.factors[row * n + column].abs();
@@ -74,7 +75,7 @@ impl Lu {
         Ok(())
     }
 
-    /// The rows of U to the right of a panel.
+    /// Computes the rows of U to the right of a panel.
     fn row(&mut self, n: usize, first: usize, last: usize) {
         for column in first..last {
             for row in column + 1..last {
@@ -86,7 +87,7 @@ impl Lu {
         }
     }
 
-    /// What is left, less L of the panel times U beside it.
+    /// Subtracts the product of the panel's L and the U beside it from the rest of the matrix.
     fn update(
         &mut self,
         shape: Shape,
@@ -110,7 +111,7 @@ impl Lu {
         for (row, numbers) in (last..n).zip(rest.chunks(sides.n)) {
             self.factors[row * n + last..(row + 1) * n].copy_from_slice(numbers);
         }
-        self.timing = self.timing.with(timing);
+        self.timing = self.timing.then(timing);
         self.operations += u64::try_from(2 * sides.m * sides.n * sides.k).expect("no wider");
         Ok(())
     }

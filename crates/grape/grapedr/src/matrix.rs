@@ -1,8 +1,8 @@
-//! Dense matrices on the machine: products whose inner dimension is divided over blocks, and added
-//! up again by the tree.
+//! Dense matrix products on the machine. The inner dimension is divided among blocks, and the tree
+//! adds their sums.
 
 use crate::block::Block;
-use crate::board::{Board, Shape, Tree};
+use crate::board::{Board, Shape, TreeOperation};
 use crate::compile::HALF;
 use crate::instruction::{
     BLOCKS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Operation, Place, Source, Target,
@@ -13,40 +13,41 @@ use crate::timing::{Timing, real};
 use crate::word::{Width, Word};
 use thiserror::Error;
 
-/// Numbers of the inner dimension that a block holds of each of its rows: all of local memory.
+/// Numbers of the inner dimension that a block holds for each of its rows, which fills local
+/// memory.
 pub const DEPTH: usize = LOCAL_WORDS / VECTOR;
 
-/// Rows or columns of a matrix, at most: more would be simulated for hours.
+/// The most rows or columns of a matrix: larger ones would take hours to simulate.
 pub const MAX_SIDE: usize = 1 << 14;
 
-/// What cannot be computed.
+/// Errors of computing with matrices.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum MatrixError {
-    /// A matrix with another number of elements than it should have.
+    /// A matrix has a number of elements that does not match its sides.
     #[error("matrix {name} has {given} numbers, {rows} x {columns} of them are needed")]
     Size {
-        /// Which.
+        /// The matrix.
         name: &'static str,
-        /// How many it has.
+        /// The number of elements that it has.
         given: usize,
-        /// Its rows.
+        /// The rows that it should have.
         rows: usize,
-        /// Its columns.
+        /// The columns that it should have.
         columns: usize,
     },
-    /// A matrix too large.
+    /// A matrix has too many rows or columns.
     #[error("a matrix of {0} rows or columns: {MAX_SIDE} is the limit")]
     Large(usize),
-    /// A matrix without an inverse.
+    /// A matrix has no inverse.
     #[error("the matrix is singular: no pivot in column {0}, counted from 0")]
     Singular(usize),
 }
 
 impl MatrixError {
-    /// Whether a matrix has as many numbers as its sides say.
+    /// Checks that a matrix has as many elements as its sides require.
     ///
     /// # Errors
-    /// [`MatrixError::Size`].
+    /// [`MatrixError::Size`] if it does not.
     pub fn check(
         name: &'static str,
         given: usize,
@@ -60,7 +61,7 @@ impl MatrixError {
     }
 }
 
-/// The sides of a product: C is `m` x `n`, A is `m` x `k`, B is `k` x `n`.
+/// The sides of a product: C is `m` x `n`, A is `m` x `k`, and B is `k` x `n`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sides {
     /// Rows of A and C.
@@ -71,14 +72,14 @@ pub struct Sides {
     pub k: usize,
 }
 
-/// C += A B, all row by row, in long words: what the machine took.
+/// Computes C += A B in long words, with all matrices row by row, and returns the machine's time.
 ///
-/// Elements hold parts of A, four rows each; blocks of a group hold different columns of these, and
-/// are given the rows of B that belong to them; the tree adds up what the blocks have of one number
-/// of C. Parts of the inner dimension that do not fit at once are added to C by the host, in `f64`.
+/// Each element holds a part of four rows of A. The blocks of a group hold different columns of
+/// these rows and receive the corresponding rows of B; the tree adds their partial sums for each
+/// number of C. If the inner dimension does not fit at once, the host adds the parts to C in `f64`.
 ///
 /// # Errors
-/// [`MatrixError`] where a matrix does not have its sides.
+/// [`MatrixError`] if a matrix does not match its sides.
 pub fn dgemm(
     shape: Shape,
     sides: Sides,
@@ -116,28 +117,29 @@ pub fn dgemm(
     Ok(timing)
 }
 
-/// Gflop/s of so many operations in so many seconds.
+/// Returns the Gflop/s of this many operations in this many seconds.
 #[must_use]
 pub fn gflops(operations: u64, seconds: f64) -> f64 {
     real(operations) / seconds / 1e9
 }
 
-/// How A is divided.
+/// How A is divided among blocks.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    /// Blocks over which the inner dimension is divided: a group of one chip.
+    /// Blocks that share the inner dimension: a group within one chip.
     slices: usize,
-    /// Numbers of it in each.
+    /// Numbers of the inner dimension in each block.
     depth: usize,
 }
 
 impl Layout {
-    /// Over as many blocks as the rows leave, so that all are busy; then no deeper than need be.
+    /// Divides the inner dimension over as many blocks as the rows leave, so that all are busy, and
+    /// no deeper than necessary.
     fn of(sides: Sides, shape: Shape) -> Self {
         let rows = sides.m.div_ceil(SLOTS);
         let wide = (shape.blocks() / rows.min(shape.blocks())).min(BLOCKS);
-        // Where the inner dimension is too deep for these, more of them: a part of C is read fewer
-        // times.
+        // If the inner dimension does not fit into these blocks, use more of them, so that parts of
+        // C are read fewer times.
         let deep = sides.k.div_ceil(DEPTH).next_power_of_two().min(BLOCKS);
         let slices = (1 << wide.ilog2()).max(deep);
         Self { slices, depth: sides.k.div_ceil(slices).min(DEPTH) }
@@ -152,7 +154,7 @@ impl Layout {
     }
 }
 
-/// The part of a product that the machine holds at once.
+/// The part of a product that the machine holds at one time.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     layout: Layout,
@@ -171,8 +173,8 @@ impl Part {
         let busy = rows.div_ceil(SLOTS) * slices;
         let cycles = |board: &Board| board.blocks()[0].cycles();
         let begun = cycles(board);
-        // What block holds of A: rows from `row` on, and of the inner dimension from `from` on.
-        board.each(|block| {
+        // Load the block's part of A: rows from `row` on, and the inner dimension from `from` on.
+        board.for_each_block(|block| {
             if block.id() < busy {
                 let (row, from) = self.begin(block.id());
                 let number = |at: usize, slot: usize| {
@@ -188,7 +190,7 @@ impl Part {
         let collect = collect(HALF);
         for column in 0..n {
             let begun = cycles(board);
-            board.each(|block| {
+            board.for_each_block(|block| {
                 if block.id() < busy {
                     let (_, from) = self.begin(block.id());
                     let end = self.end(from);
@@ -203,7 +205,7 @@ impl Part {
                 }
             });
             let multiplied = cycles(board);
-            board.each(|block| {
+            board.for_each_block(|block| {
                 if block.id() < busy {
                     block.run(&collect, 0);
                 }
@@ -212,7 +214,7 @@ impl Part {
             timing.store_cycles += cycles(board) - multiplied;
             for i in 0..rows {
                 let group = i / SLOTS * slices;
-                let sum = board.tree(Tree::Sum, group..group + slices, HALF + i % SLOTS);
+                let sum = board.reduce(TreeOperation::Sum, group..group + slices, HALF + i % SLOTS);
                 c[(self.row + i) * n + column] += sum.to_f64();
             }
             timing.broadcast_words += count(deep);
@@ -220,13 +222,13 @@ impl Part {
         }
     }
 
-    /// The first row and the first number of the inner dimension of a block.
+    /// Returns the first row and the first number of the inner dimension of a block.
     fn begin(self, block: usize) -> (usize, usize) {
         let slices = self.layout.slices;
         (self.row + block / slices * SLOTS, self.from + block % slices * self.depth)
     }
 
-    /// Where the inner dimension of a block ends that begins there.
+    /// Returns the end of a block's inner dimension that starts at `from`.
     fn end(self, from: usize) -> usize {
         (from + self.depth).min(self.sides.k)
     }
@@ -253,10 +255,10 @@ fn instruction(operations: Vec<Operation>) -> Instruction {
     Instruction::new(operations).expect("operations that the ports allow")
 }
 
-/// Brings numbers into local memory: vector `at` of an element holds those of its four slots.
+/// Loads numbers into local memory. Vector `at` of an element holds the numbers of its four slots.
 fn hold(block: &mut Block, depth: usize, number: impl Fn(usize, usize) -> f64) {
     let others = Condition { mask: 0, set: false };
-    // A half of broadcast memory takes four vectors of all elements.
+    // Half of broadcast memory holds four vectors of all elements.
     for first in (0..depth).step_by(HALF / SLOTS) {
         let last = (first + HALF / SLOTS).min(depth);
         for at in first..last {
@@ -283,8 +285,9 @@ fn hold(block: &mut Block, depth: usize, number: impl Fn(usize, usize) -> f64) {
     }
 }
 
-/// Four rows of A times a column of B, of the inner dimension's part that a block has: each long
-/// product, of two passes, goes with the sum of the one before.
+/// Returns the program that multiplies four rows of A by a column of B, over the block's part of
+/// the inner dimension. Each long product takes two passes and is issued together with the addition
+/// of the product before it.
 fn inner(depth: usize) -> Vec<Instruction> {
     let sum = Place::four(0);
     let add = || {
@@ -316,7 +319,7 @@ fn inner(depth: usize) -> Vec<Instruction> {
     program
 }
 
-/// Has each element write its sums to broadcast memory.
+/// Returns the program that writes the sums of each element to broadcast memory.
 fn collect(to: usize) -> Vec<Instruction> {
     let from = Source::Register(Place::four(0));
     let write = |element: usize| {

@@ -1,4 +1,4 @@
-//! What one instruction may touch: units, ports, places.
+//! The limits of one instruction: units, ports and memories.
 
 use crate::instruction::{
     BROADCAST_WORDS, ELEMENTS, LOCAL_WORDS, MASKS, Operation, Place, REGISTERS, Source, Target,
@@ -7,48 +7,49 @@ use crate::instruction::{
 use crate::word::Word;
 use thiserror::Error;
 
-/// Registers read by an instruction, at most: two of the file's three ports.
+/// The most registers that an instruction reads: the register file has three ports, two of them for
+/// reading.
 pub const REGISTER_READS: usize = 2;
 
-/// Targets of one operation, at most.
+/// The most destinations of one operation.
 pub const MAX_TARGETS: usize = 4;
 
-/// Why an instruction is none.
+/// The reason why operations cannot be one instruction.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum PortError {
-    /// Two operations for one unit.
+    /// Two operations use the same unit.
     #[error("two operations for the {0:?}: it takes one in each instruction")]
     Unit(Unit),
-    /// Too few or too many operands.
+    /// An operation has too few or too many operands.
     #[error("{given} operands where {wanted} belong")]
     Operands {
-        /// How many there are.
+        /// The number of operands that it has.
         given: usize,
-        /// How many there must be.
+        /// The number of operands that it needs.
         wanted: usize,
     },
-    /// No target, or too many.
+    /// An operation has no destination, or too many.
     #[error("{0} targets: an operation has 1 to {MAX_TARGETS}")]
     Targets(usize),
-    /// A place that is not there.
+    /// An address is out of range.
     #[error("{what} {at} is not there: there are {limit}")]
     Place {
-        /// Of what.
+        /// The memory or register set.
         what: &'static str,
-        /// Which: of a vector the last.
+        /// The address; for a vector that of its last word.
         at: usize,
-        /// How many there are.
+        /// The size of the memory.
         limit: usize,
     },
-    /// A port too few.
+    /// A port is used twice.
     #[error("{0}: use another instruction")]
     Busy(&'static str),
-    /// Two results for one place.
+    /// Two results have the same destination.
     #[error("two results for one place: {0:?}")]
     Twice(Target),
 }
 
-/// What the operations of an instruction use so far.
+/// The units, ports and memories that the operations of an instruction use so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ports {
     units: Vec<Unit>,
@@ -67,7 +68,7 @@ enum Access {
 }
 
 impl Ports {
-    /// With an operation more.
+    /// Returns the ports after adding an operation.
     pub(crate) fn with(&self, operation: &Operation) -> Result<Self, PortError> {
         let mut ports = self.clone();
         ports.add(operation)?;
@@ -161,7 +162,7 @@ fn once(written: &mut bool, busy: &'static str) -> Result<(), PortError> {
     if std::mem::replace(written, true) { Err(PortError::Busy(busy)) } else { Ok(()) }
 }
 
-/// One access, or the same read by several.
+/// Uses a port. Several operations may share it if they read the same address.
 fn share(port: &mut Option<Access>, access: Access, busy: &'static str) -> Result<(), PortError> {
     match port {
         Some(other) if *other != access || matches!(access, Access::Write(_)) => {

@@ -1,10 +1,10 @@
-//! Instructions as text, which the assembler reads back as the same.
+//! Prints instructions as text that the assembler reads back unchanged.
 
 use crate::instruction::{Code, Condition, Instruction, Listing, Operation, Place, Source, Target};
 use crate::word::{Width, Word};
 use std::fmt;
 
-/// Every code with its name.
+/// The names of all operations.
 pub(crate) const CODES: &[(&str, Code)] = &[
     ("fadds", Code::Add(Width::Short)),
     ("faddl", Code::Add(Width::Long)),
@@ -26,7 +26,7 @@ pub(crate) const CODES: &[(&str, Code)] = &[
     ("pass", Code::Pass),
 ];
 
-/// What an instruction without operations is called.
+/// The name of an instruction without operations.
 pub(crate) const NOTHING: &str = "nop";
 
 impl fmt::Display for Listing {
@@ -37,7 +37,7 @@ impl fmt::Display for Listing {
 }
 
 impl Listing {
-    /// What is done once, and for each j.
+    /// Prints the instructions that run once and those that run for each j.
     pub(crate) fn instructions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "init")?;
         self.init.iter().try_for_each(|instruction| writeln!(f, "  {instruction}"))?;
@@ -113,7 +113,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A number where that says all, else the bits.
+/// Prints the word as a number if that represents it exactly, otherwise as bits.
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.to_f64();

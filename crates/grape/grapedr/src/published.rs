@@ -1,51 +1,52 @@
-//! The published step counts and rates of the machine's kernels, and ours beside them.
+//! The published step counts and rates of the machine's kernels, compared with ours.
 
 use crate::compile::{CompileError, Kernel, compile};
 use crate::instruction::{BLOCKS, ELEMENTS};
 use crate::timing::real;
 use sprat_formula::{Precision, ready};
 
-/// What was published of a kernel.
+/// The published figures of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// Its name among the ready kernels.
+    /// Its name among the built-in kernels.
     pub name: &'static str,
-    /// Steps of its inner loop: each is a cycle for an element of the vector.
+    /// Steps of its inner loop; each takes one cycle for each element of the vector.
     pub steps: u64,
-    /// Floating-point operations that a pair counts for.
+    /// Floating-point operations that one pair is counted as.
     pub flops: u64,
-    /// Its rate on a chip of 500 MHz, in Gflop/s, as published.
+    /// Its published rate on a chip at 500 MHz, in Gflop/s.
     pub rate: u64,
 }
 
-/// All of them.
+/// The published kernels.
 pub const PUBLISHED: &[Published] = &[
     Published { name: "gravity", steps: 56, flops: 38, rate: 174 },
     Published { name: "gravity-jerk", steps: 95, flops: 60, rate: 162 },
     Published { name: "lennard-jones", steps: 102, flops: 40, rate: 100 },
 ];
 
-/// A published kernel and ours.
+/// A published kernel compared with ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
-    /// Theirs.
+pub struct PublishedComparison {
+    /// The published figures.
     pub published: Published,
-    /// Steps of our inner loop with variables of `f32`: short products, sums of all j in long
+    /// Steps of our inner loop with `f32` variables: short products, and sums over all j in long
     /// words.
     pub short_steps: u64,
-    /// With variables of `f64`: long words, whose products count two steps each.
+    /// Steps of our inner loop with `f64` variables: long words, whose products take two steps
+    /// each.
     pub long_steps: u64,
-    /// Gflop/s that follow from `short_steps`, of one chip at 500 MHz.
+    /// The rate that follows from `short_steps` on one chip at 500 MHz, in Gflop/s.
     pub short_rate: f64,
-    /// Likewise.
+    /// The rate that follows from `long_steps`.
     pub long_rate: f64,
 }
 
-/// Compiles the published kernels as this repository has them, and counts.
+/// Compiles our versions of the published kernels and counts their steps.
 ///
 /// # Errors
-/// [`CompileError`], where one did not fit.
-pub fn published() -> Result<Vec<Row>, CompileError> {
+/// [`CompileError`] if one does not fit the machine.
+pub fn published() -> Result<Vec<PublishedComparison>, CompileError> {
     let steps = |name, precision| {
         let text = ready(name).expect("a ready kernel").text;
         let program =
@@ -56,7 +57,7 @@ pub fn published() -> Result<Vec<Row>, CompileError> {
         let short_steps = steps(published.name, Precision::F32)?;
         let long_steps = steps(published.name, Precision::F64)?;
         let rate = |steps| rate(published.flops, steps);
-        Ok(Row {
+        Ok(PublishedComparison {
             published,
             short_steps,
             long_steps,
@@ -67,7 +68,7 @@ pub fn published() -> Result<Vec<Row>, CompileError> {
     PUBLISHED.iter().map(row).collect()
 }
 
-/// Gflop/s of a chip at 500 MHz whose elements need so many steps for a pair.
+/// Returns the Gflop/s of a chip at 500 MHz whose elements need this many steps for a pair.
 #[must_use]
 pub fn rate(flops: u64, steps: u64) -> f64 {
     let elements = u64::try_from(BLOCKS * ELEMENTS).expect("512");

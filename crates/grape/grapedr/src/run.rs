@@ -1,8 +1,8 @@
-//! Runs a compiled kernel: i over elements and passes, j over blocks that hold the same i, results
-//! through the tree.
+//! Runs a kernel: i are divided over elements and passes, j over blocks that hold the same i, and
+//! results are read through the tree.
 
 use crate::block::Block;
-use crate::board::{Board, Shape, Tree};
+use crate::board::{Board, Shape, TreeOperation};
 use crate::compile::{HALF, Kernel};
 use crate::instruction::{
     BLOCKS, Code, Condition, ELEMENTS, Instruction, Operation, Place, Source, Target, VECTOR, steps,
@@ -12,40 +12,45 @@ use crate::trace::Trace;
 use crate::word::Word;
 use sprat_formula::{Column, Inputs, Output, Reduction, Type};
 
-/// i that a block holds.
+/// The number of i that a block holds.
 pub const SLOTS: usize = ELEMENTS * VECTOR;
 
-/// Vectors of all elements that broadcast memory takes in on their way.
+/// Vectors of all elements that fit into broadcast memory at one time.
 const VECTORS: usize = 2 * HALF / SLOTS;
 
-/// What to write down of a run: how an i comes about.
+/// A request to record how the results of one i are computed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Watch {
-    /// Which i.
+pub struct TraceRequest {
+    /// The i to record.
     pub i: usize,
-    /// How many instructions, at most: from where its results begin.
+    /// The most instructions to record, counted from where its results start.
     pub limit: usize,
 }
 
-/// What came of a run.
+/// The results and timing of a run.
 #[derive(Clone, Debug)]
-pub struct Run {
-    /// Results, in the order of the program's.
+pub struct RunResult {
+    /// The outputs, in the order of the program's results.
     pub outputs: Vec<Output>,
-    /// What it took.
+    /// The machine's time.
     pub timing: Timing,
-    /// What was watched, if anything was and there is such an i: the element of the vector that
-    /// belongs to it, and all that its processing element computed. Of several blocks with the
-    /// same i, the first.
+    /// If a trace was requested and the i exists: the element of the vector that holds it, and the
+    /// trace of its processing element. If several blocks hold the i, this is the first of them.
     pub watched: Option<(usize, Trace)>,
 }
 
-/// Runs a kernel on a machine of a shape.
+/// Runs a kernel on a simulated machine. It uses all processors, and returns when all results are
+/// computed.
 ///
 /// # Panics
-/// Where the inputs were checked against another program.
+/// If the inputs were checked against another program.
 #[must_use]
-pub fn run(kernel: &Kernel, inputs: &Inputs<'_>, shape: Shape, watch: Option<Watch>) -> Run {
+pub fn run(
+    kernel: &Kernel,
+    inputs: &Inputs<'_>,
+    shape: Shape,
+    watch: Option<TraceRequest>,
+) -> RunResult {
     let program = kernel.program();
     assert_eq!(program.i().len(), inputs.i().len(), "inputs of another program");
     assert_eq!(program.j().len(), inputs.j().len(), "inputs of another program");
@@ -53,29 +58,29 @@ pub fn run(kernel: &Kernel, inputs: &Inputs<'_>, shape: Shape, watch: Option<Wat
     let mut watched = None;
     let mut first = 0;
     while first < inputs.ni() {
-        let share = Share::of(inputs.ni() - first, shape);
-        let mine = watch.filter(|watch| (first..first + share.held).contains(&watch.i));
-        let found = run.pass(first, share, mine);
+        let division = Division::of(inputs.ni() - first, shape);
+        let mine = watch.filter(|watch| (first..first + division.held).contains(&watch.i));
+        let found = run.pass(first, division, mine);
         watched = watched.or(found);
-        first += share.held;
+        first += division.held;
     }
-    Run { outputs: run.outputs(), timing: run.timing, watched }
+    RunResult { outputs: run.outputs(), timing: run.timing, watched }
 }
 
 /// How a pass divides i and j among blocks.
 #[derive(Clone, Copy, Debug)]
-struct Share {
-    /// i of this pass.
+struct Division {
+    /// The number of i of this pass.
     held: usize,
-    /// Blocks that hold the same i and go over different j: a power of two, side by side.
+    /// Adjacent blocks that hold the same i and process different j: a power of two.
     copies: usize,
 }
 
-impl Share {
+impl Division {
     fn of(ni: usize, shape: Shape) -> Self {
         let held = ni.min(shape.blocks() * SLOTS);
         let spare = shape.blocks() / held.div_ceil(SLOTS);
-        // The largest power of two, so that a group lies within one chip, or fills chips.
+        // A power of two keeps a group within one chip, or lets it fill whole chips.
         Self { held, copies: 1 << spare.ilog2() }
     }
 
@@ -88,11 +93,12 @@ struct Runner<'a> {
     kernel: &'a Kernel,
     inputs: &'a Inputs<'a>,
     board: Board,
-    /// What i variables and constants are as words.
+    /// The addresses, columns and types of i variables; below, of constants as words and of j
+    /// variables.
     i: Vec<(Place, Column<'a>, Type)>,
     constants: Vec<(Place, Word)>,
     j: Vec<(Place, Column<'a>, Type)>,
-    /// Of each result the words of all i: the value, and which j it is of.
+    /// For each result, the words of all i: the value, and the index of its j.
     found: Vec<Vec<(Word, Word)>>,
     timing: Timing,
 }
@@ -121,81 +127,89 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn pass(&mut self, first: usize, share: Share, watch: Option<Watch>) -> Option<(usize, Trace)> {
+    fn pass(
+        &mut self,
+        first: usize,
+        division: Division,
+        watch: Option<TraceRequest>,
+    ) -> Option<(usize, Trace)> {
         let watch = watch.map(|watch| {
             let at = watch.i - first;
-            (at / SLOTS * share.copies, at % SLOTS, watch.limit)
+            (at / SLOTS * division.copies, at % SLOTS, watch.limit)
         });
         let (kernel, inputs) = (self.kernel, self.inputs);
         let (i, j, constants) = (&self.i, &self.j, &self.constants);
-        let busy = share.groups() * share.copies;
+        let busy = division.groups() * division.copies;
         let cycles = |board: &Board| board.blocks()[0].cycles();
         let before = cycles(&self.board);
-        self.board.each(|block| {
+        self.board.for_each_block(|block| {
             if block.id() < busy {
-                let from = first + block.id() / share.copies * SLOTS;
-                load(block, i, constants, from..(from + SLOTS).min(first + share.held));
+                let from = first + block.id() / division.copies * SLOTS;
+                load(block, i, constants, from..(from + SLOTS).min(first + division.held));
                 if let Some((id, slot, limit)) = watch
                     && id == block.id()
                 {
-                    block.watch(Trace::new(slot / VECTOR, limit));
+                    block.start_trace(Trace::new(slot / VECTOR, limit));
                 }
                 block.run(&kernel.listing().init, 0);
             }
         });
         let loaded = cycles(&self.board);
-        self.board.each(|block| {
+        self.board.for_each_block(|block| {
             if block.id() < busy {
-                go_over(
+                run_loop(
                     block,
                     kernel,
                     j,
-                    block_j(block.id() % share.copies, share.copies, inputs.nj()),
+                    block_j(block.id() % division.copies, division.copies, inputs.nj()),
                 );
             }
         });
         let looped = cycles(&self.board);
         let trace = watch.and_then(|(id, slot, _)| {
-            Some((slot % VECTOR, self.board.blocks_mut()[id].unwatch()?))
+            Some((slot % VECTOR, self.board.blocks_mut()[id].stop_trace()?))
         });
-        self.store(share);
+        self.store(division);
         self.timing.load_cycles += loaded - before;
         self.timing.loop_cycles += looped - loaded;
         self.timing.store_cycles += cycles(&self.board) - looped;
-        self.timing.held_words += count(share.held * self.i.len() + self.constants.len());
+        self.timing.held_words += count(division.held * self.i.len() + self.constants.len());
         self.timing.broadcast_words += count(inputs.nj()) * u64::from(kernel.listing().stride);
         debug_assert!(
             looped - loaded
-                == steps(&kernel.listing().body) * 4 * count(inputs.nj().div_ceil(share.copies))
+                == steps(&kernel.listing().body) * 4 * count(inputs.nj().div_ceil(division.copies))
         );
         trace
     }
 
-    /// Brings results out, by as many at a time as broadcast memory takes.
-    fn store(&mut self, share: Share) {
+    /// Reads the results, as many at a time as fit into broadcast memory.
+    fn store(&mut self, division: Division) {
         let kernel = self.kernel;
         let results = kernel.program().results().iter().zip(&kernel.places().results);
-        // Each vector with its result, and how it is reduced: numbers of j go with what they are
-        // of, and both come out of each block.
-        let vectors: Vec<(usize, Place, Option<Place>, Option<Tree>)> = results
+        // Each vector with its result and reduction. The index of an extreme is read together with
+        // it, from each block.
+        let vectors: Vec<(usize, Place, Option<Place>, Option<TreeOperation>)> = results
             .enumerate()
-            .map(|(at, (result, &(place, index)))| (at, place, index, tree(result.reduction)))
+            .map(|(at, (result, &(place, index)))| {
+                (at, place, index, tree_operation(result.reduction))
+            })
             .collect();
         for chunk in vectors.chunks(VECTORS / 2) {
-            self.board.each(|block| {
-                if block.id() < share.groups() * share.copies {
+            self.board.for_each_block(|block| {
+                if block.id() < division.groups() * division.copies {
                     for (at, &(_, place, index, _)) in chunk.iter().enumerate() {
                         [Some(place), index].into_iter().enumerate().for_each(|(second, place)| {
                             place.into_iter().for_each(|place| {
-                                bring_out(block, place, (at * 2 + second) * SLOTS)
+                                write_out(block, place, (at * 2 + second) * SLOTS)
                             });
                         });
                     }
                 }
             });
             for (at, &(result, _, index, tree)) in chunk.iter().enumerate() {
-                for slot in 0..share.held {
-                    let blocks = slot / SLOTS * share.copies..(slot / SLOTS + 1) * share.copies;
+                for slot in 0..division.held {
+                    let blocks =
+                        slot / SLOTS * division.copies..(slot / SLOTS + 1) * division.copies;
                     let word = at * 2 * SLOTS + slot % SLOTS;
                     let found = match tree {
                         Some(tree) => (self.reduce(tree, blocks, word), Word::ZERO),
@@ -203,25 +217,28 @@ impl<'a> Runner<'a> {
                     };
                     self.found[result].push(found);
                 }
-                let each =
-                    if index.is_some() { 2 * share.copies } else { share.copies.div_ceil(BLOCKS) };
-                self.timing.read_words += count(share.held * each);
+                let each = if index.is_some() {
+                    2 * division.copies
+                } else {
+                    division.copies.div_ceil(BLOCKS)
+                };
+                self.timing.read_words += count(division.held * each);
             }
         }
     }
 
-    /// Through the tree of each chip; what several give is reduced by the host.
-    fn reduce(&self, tree: Tree, blocks: std::ops::Range<usize>, word: usize) -> Word {
+    /// Reduces with the tree of each chip; the host reduces the words of several chips.
+    fn reduce(&self, tree: TreeOperation, blocks: std::ops::Range<usize>, word: usize) -> Word {
         let chip = blocks.len().min(BLOCKS);
         tree.reduce(
             blocks
                 .step_by(chip)
-                .map(|first| self.board.tree(tree, first..first + chip, word))
+                .map(|first| self.board.reduce(tree, first..first + chip, word))
                 .collect(),
         )
     }
 
-    /// The best of what each block has, and of equals the first j.
+    /// Returns the best extreme of all blocks; of equal ones that with the first j.
     fn best(&self, result: usize, blocks: std::ops::Range<usize>, word: usize) -> (Word, Word) {
         let least = self.kernel.program().results()[result].reduction == Reduction::ArgMin;
         let all = blocks.map(|block| &self.board.blocks()[block]);
@@ -243,7 +260,7 @@ impl<'a> Runner<'a> {
         let each = program.results().iter().zip(&self.found);
         each.map(|(result, found)| {
             let values = found.iter().map(|&(value, _)| value);
-            match (result.reduction, program.of(result.contribution)) {
+            match (result.reduction, program.type_of(result.contribution)) {
                 (Reduction::And | Reduction::Or, _) => {
                     Output::Bool(values.map(|word| word != Word::ZERO).collect())
                 }
@@ -260,14 +277,15 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What the tree does for a result; for `argmin` and `argmax` it passes on what each block has.
-fn tree(reduction: Reduction) -> Option<Tree> {
+/// Returns the tree's operation for a reduction. `argmin` and `argmax` have none: the host reads
+/// the words of each block.
+fn tree_operation(reduction: Reduction) -> Option<TreeOperation> {
     match reduction {
-        Reduction::Sum => Some(Tree::Sum),
-        Reduction::Min => Some(Tree::Min),
-        Reduction::Max => Some(Tree::Max),
-        Reduction::And => Some(Tree::And),
-        Reduction::Or => Some(Tree::Or),
+        Reduction::Sum => Some(TreeOperation::Sum),
+        Reduction::Min => Some(TreeOperation::Min),
+        Reduction::Max => Some(TreeOperation::Max),
+        Reduction::And => Some(TreeOperation::And),
+        Reduction::Or => Some(TreeOperation::Or),
         Reduction::ArgMin | Reduction::ArgMax => None,
     }
 }
@@ -276,14 +294,14 @@ fn count(of: usize) -> u64 {
     u64::try_from(of).expect("no wider")
 }
 
-/// A number as the interface converts it.
+/// Converts a number as the host interface does.
 fn word(number: f64, of: Type) -> Word {
     #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
     let narrow = |number: f64| f64::from(number as f32);
     Word::from_f64(if of == Type::F32 { narrow(number) } else { number })
 }
 
-/// The j of one copy: every so many-th.
+/// Returns every `copies`-th j, beginning with `copy`.
 fn block_j(copy: usize, copies: usize, nj: usize) -> impl Iterator<Item = usize> + Clone {
     (copy..nj).step_by(copies)
 }
@@ -298,8 +316,8 @@ fn place(at: usize) -> u16 {
     u16::try_from(at).expect("within a memory")
 }
 
-/// Brings constants and some i into local memories by way of broadcast memory: each element takes
-/// its own.
+/// Loads constants and some i into local memories through broadcast memory. For the i, each element
+/// stores only its own words.
 fn load(
     block: &mut Block,
     i: &[(Place, Column<'_>, Type)],
@@ -339,8 +357,8 @@ fn load(
     }
 }
 
-/// Runs the loop over these j: half of broadcast memory after the other.
-fn go_over(
+/// Runs the loop over these j, alternating between the halves of broadcast memory.
+fn run_loop(
     block: &mut Block,
     kernel: &Kernel,
     columns: &[(Place, Column<'_>, Type)],
@@ -374,8 +392,8 @@ fn go_over(
     }
 }
 
-/// Has each element write its vector to broadcast memory.
-fn bring_out(block: &mut Block, from: Place, to: usize) {
+/// Writes a vector of each element to broadcast memory.
+fn write_out(block: &mut Block, from: Place, to: usize) {
     for element in 0..ELEMENTS {
         let at = Place::four(place(to + element * VECTOR));
         let target =

@@ -1,59 +1,61 @@
-//! How long a machine takes: cycles of its instructions, and bytes through the host's interface.
+//! The time that a machine takes: cycles of its instructions, and transfers through the host's
+//! interface.
 
 use crate::board::Shape;
 
-/// Bytes a second that a host writes to a board, as measured.
+/// Measured bytes per second that a host writes to a board.
 pub const WRITE_RATE: f64 = 2.5e9;
 
-/// Bytes a second that a host reads from a board, as measured.
+/// Measured bytes per second that a host reads from a board.
 pub const READ_RATE: f64 = 1.6e9;
 
-/// Bytes of a word on its way: the host's are of 64 bits, and hardware converts them.
+/// Bytes of a word in transfer: the host uses 64-bit numbers, and hardware converts them.
 pub const WORD_BYTES: u64 = 8;
 
-/// What a run took of the machine. All chips work at once, so cycles are those of one.
+/// The cycles and transfers of a run. All chips work at the same time, so the cycles are those of
+/// one chip.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Timing {
-    /// Cycles that bring what is held into local memories, and begin results.
+    /// Cycles that load local memories and initialize results.
     pub load_cycles: u64,
     /// Cycles of the loop.
     pub loop_cycles: u64,
-    /// Cycles that bring results out of elements.
+    /// Cycles that write results to broadcast memory.
     pub store_cycles: u64,
-    /// Words that are held, from the host: i variables and constants, or a matrix.
+    /// Words that the host writes and elements keep: i variables and constants, or a matrix.
     pub held_words: u64,
-    /// Words that are broadcast, from the host.
+    /// Words that the host writes for broadcast.
     pub broadcast_words: u64,
     /// Words that the host reads.
     pub read_words: u64,
 }
 
-/// The same in seconds.
+/// The times of a run in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds {
     /// All cycles.
     pub compute: f64,
-    /// Of what is held, through the interface.
+    /// The transfer of the words that elements keep.
     pub write_held: f64,
-    /// Of what is broadcast.
+    /// The transfer of the words for broadcast.
     pub write_broadcast: f64,
-    /// Of results.
+    /// The transfer of results.
     pub read: f64,
-    /// From the first word to the last: what is broadcast is sent while the loop goes over what
-    /// was sent before, into the other half of broadcast memory, and nothing else overlaps.
+    /// The time of the whole run. The words for broadcast are transferred into one half of
+    /// broadcast memory while the loop reads the other; nothing else overlaps.
     pub whole: f64,
 }
 
 impl Timing {
-    /// All cycles.
+    /// Returns all cycles.
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.load_cycles + self.loop_cycles + self.store_cycles
     }
 
-    /// With another run after this one.
+    /// Returns the sum of this run and one after it.
     #[must_use]
-    pub fn with(self, next: Self) -> Self {
+    pub fn then(self, next: Self) -> Self {
         Self {
             load_cycles: self.load_cycles + next.load_cycles,
             loop_cycles: self.loop_cycles + next.loop_cycles,
@@ -64,7 +66,7 @@ impl Timing {
         }
     }
 
-    /// In seconds, on a machine.
+    /// Converts to seconds on a machine.
     #[must_use]
     pub fn seconds(&self, shape: Shape) -> Seconds {
         let cycles = |cycles| real(cycles) / shape.clock();
@@ -78,7 +80,7 @@ impl Timing {
     }
 }
 
-/// A count as a number; nothing here counts to 2 to the power of 53.
+/// Converts a count to a number. No count here reaches 2^53.
 pub(crate) fn real(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     let real = count as f64;

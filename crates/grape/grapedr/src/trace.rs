@@ -1,12 +1,12 @@
-//! What one processing element computes, written down instruction by instruction.
+//! A record of what one processing element computes, instruction by instruction.
 
 use crate::instruction::{ELEMENTS, Instruction, VECTOR};
 use crate::word::Word;
 
-/// Steps that a trace holds, at most.
+/// The most instructions of a trace.
 pub const MAX_TRACE: usize = 1 << 16;
 
-/// What an element of a block computes, from when it is watched until the trace is full.
+/// A record of what an element of a block computes, until it reaches its limit.
 #[derive(Clone, Debug)]
 pub struct Trace {
     element: usize,
@@ -18,46 +18,48 @@ pub struct Trace {
 /// One instruction of a trace.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The block's cycle at which it began.
+    /// The block's cycle count when it began.
     pub cycle: u64,
-    /// What was executed.
+    /// The instruction.
     pub instruction: Instruction,
-    /// Where places of broadcast memory counted from.
+    /// The base that addresses of broadcast memory were relative to.
     pub base: usize,
-    /// What each operation gave, for each element of the vector, stored or not.
+    /// The results of each operation for each element of the vector, whether they were stored or
+    /// not.
     pub values: Vec<[Word; VECTOR]>,
 }
 
 impl Trace {
-    /// Watches an element for so many instructions, [`MAX_TRACE`] at most.
+    /// Creates a trace of an element for at most `limit` instructions, and never more than
+    /// [`MAX_TRACE`].
     ///
     /// # Panics
-    /// Where a block has no such element.
+    /// If a block has no such element.
     #[must_use]
     pub fn new(element: usize, limit: usize) -> Self {
         assert!(element < ELEMENTS, "a block has elements 0 to {}", ELEMENTS - 1);
         Self { element, limit: limit.min(MAX_TRACE), entries: Vec::new(), left_out: 0 }
     }
 
-    /// Which element is watched.
+    /// Returns the element that is traced.
     #[must_use]
     pub fn element(&self) -> usize {
         self.element
     }
 
-    /// What was written down.
+    /// Returns the recorded instructions.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Instructions that came when the trace was full.
+    /// Returns the number of instructions after the trace was full.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    pub(crate) fn note(
+    pub(crate) fn record(
         &mut self,
         cycle: u64,
         instruction: &Instruction,

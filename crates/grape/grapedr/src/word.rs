@@ -1,46 +1,46 @@
-//! Words: 72 bits of which sign, exponent and fraction are 1, 11 and 60, and the short ones of 1,
-//! 11 and 24 that lie in their upper half.
+//! Words of 72 bits: a sign, 11 bits of exponent and 60 bits of fraction. A short word, with a
+//! fraction of 24 bits, occupies the upper half.
 
 use std::fmt;
 
 /// Bits of a long word.
 pub const LONG_BITS: u32 = 72;
 
-/// Bits of a long word's significand, the hidden one included.
+/// Bits of a long word's significand, including the hidden one.
 pub const LONG_PRECISION: u32 = 61;
 
-/// Bits of a short word's significand, the hidden one included.
+/// Bits of a short word's significand, including the hidden one.
 pub const SHORT_PRECISION: u32 = 25;
 
-/// The greatest exponent field: of infinity, and of what is not a number.
+/// The largest exponent field, which infinity and what is not a number have.
 pub(crate) const EXPONENT: u64 = 0x7ff;
 
-/// Where the exponent begins in [`Word::high`], as in a `f64`.
+/// The position of the exponent in [`Word::high`], as in an `f64`.
 pub(crate) const EXPONENT_SHIFT: u32 = 52;
 
 /// The sign in [`Word::high`].
 pub(crate) const SIGN: u64 = 1 << 63;
 
-/// The bits of [`Word::high`] that are behind a short word.
+/// The bits of [`Word::high`] that a short word does not have.
 pub(crate) const BEHIND_SHORT: u64 = (1 << 28) - 1;
 
-/// How many bits of a significand an operation leaves.
+/// How many bits of a significand an operation keeps.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Width {
-    /// 25: the result is a short word.
+    /// 25 bits: the result is a short word.
     Short,
-    /// 61: the result is a long word.
+    /// 61 bits: the result is a long word.
     Long,
 }
 
-/// A long word, or a short one with zeros behind it. Sign, exponent (biased by 1023) and fraction
-/// stand as in IEEE 754, so that the upper 64 bits of a long word are a `f64` with the fraction
-/// cut, and a short word is one with 28 bits fewer.
+/// A long word, or a short one followed by zeros. Sign, exponent (biased by 1023) and fraction are
+/// laid out as in IEEE 754, so the upper 64 bits of a long word are an `f64` with a truncated
+/// fraction, and a short word is an `f64` with 28 bits fewer.
 ///
-/// An exponent field of 0 is a zero, whatever the fraction: there are no subnormals, and results
-/// below the least normal number (before they are rounded) are zeros of their sign. A field of 2047
-/// is infinity, or, with a fraction, not a number; operations make [`Word::NAN`] of these and no
-/// other. Rounding is to nearest, ties to even; beyond the range it gives infinity.
+/// An exponent field of 0 means zero, whatever the fraction: there are no subnormals, and a result
+/// that is below the least normal number before rounding becomes a zero of its sign. A field of
+/// 2047 means infinity, or with a fraction not a number; operations return only [`Word::NAN`] for
+/// the latter. Rounding is to nearest, ties to even; results beyond the range become infinity.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Word {
     high: u64,
@@ -48,23 +48,23 @@ pub struct Word {
 }
 
 impl Word {
-    /// Plus zero; all bits clear.
+    /// Plus zero, with all bits clear.
     pub const ZERO: Self = Self { high: 0, low: 0 };
-    /// All bits set: what comparisons give where they hold.
+    /// All bits set, which comparisons return if they hold.
     pub const ONES: Self = Self { high: u64::MAX, low: u8::MAX };
     /// Infinity.
     pub const INFINITY: Self = Self { high: EXPONENT << EXPONENT_SHIFT, low: 0 };
-    /// What operations give that have no answer.
+    /// The result of operations that have no number as a result.
     pub const NAN: Self = Self { high: 0x7ff8 << 48, low: 0 };
 
-    /// The word of these bits; those above [`LONG_BITS`] are dropped.
+    /// Creates a word from its bits; bits above [`LONG_BITS`] are dropped.
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         let [b0, b1, b2, b3, b4, b5, b6, b7, b8, ..] = bits.to_le_bytes();
         Self { high: u64::from_le_bytes([b1, b2, b3, b4, b5, b6, b7, b8]), low: b0 }
     }
 
-    /// Its bits.
+    /// Returns the bits of the word.
     #[must_use]
     pub fn bits(self) -> u128 {
         u128::from(self.high) << 8 | u128::from(self.low)
@@ -74,24 +74,24 @@ impl Word {
         Self { high, low }
     }
 
-    /// The upper 64 bits.
+    /// Returns the upper 64 bits.
     pub(crate) const fn high(self) -> u64 {
         self.high
     }
 
-    /// The lower 8 bits.
+    /// Returns the lower 8 bits.
     pub(crate) const fn low(self) -> u8 {
         self.low
     }
 
-    /// The same number, exactly; of a subnormal, zero. Also how `f32` come in: all of them are
+    /// Converts a number exactly, except that subnormals become zero. All `f32` numbers become
     /// short words.
     #[must_use]
     pub fn from_f64(number: f64) -> Self {
         if number.is_nan() { Self::NAN } else { Self { high: flushed(number.to_bits()), low: 0 } }
     }
 
-    /// The nearest `f64`, ties to even.
+    /// Converts to the nearest `f64`, ties to even.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         if self.is_nan() {
@@ -103,11 +103,12 @@ impl Word {
         f64::from_bits(high + u64::from(up))
     }
 
-    /// The nearest `f32`, ties to even: rounded once.
+    /// Converts to the nearest `f32`, ties to even, with one rounding.
     #[must_use]
     pub fn to_f32(self) -> f32 {
-        // Cut, with what was cut marked in the last bit: a `f64` has enough more bits than a `f32`
-        // for that to round as the whole does.
+        // The lower bits are truncated and recorded in the last bit of the `f64`. It has enough
+        // more bits than an `f32` for the second rounding to give the same result as rounding the
+        // word.
         let cut =
             f64::from_bits(flushed(self.high) | u64::from(self.low != 0 && self.exponent() != 0));
         #[expect(clippy::cast_possible_truncation, reason = "rounded to nearest")]
@@ -115,55 +116,55 @@ impl Word {
         narrow
     }
 
-    /// The short word that lies in the upper half: what is behind it is dropped.
+    /// Returns the short word in the upper half, without the bits behind it.
     #[must_use]
     pub fn short(self) -> Self {
         Self { high: self.high & !BEHIND_SHORT, low: 0 }
     }
 
-    /// Whether nothing lies behind the short word.
+    /// Reports whether all bits behind the short word are zero.
     #[must_use]
     pub fn is_short(self) -> bool {
         self.high & BEHIND_SHORT == 0 && self.low == 0
     }
 
-    /// Whether it is not a number.
+    /// Reports whether it is not a number.
     #[must_use]
     pub fn is_nan(self) -> bool {
         let magnitude = self.high & !SIGN;
         magnitude > Self::INFINITY.high || magnitude == Self::INFINITY.high && self.low != 0
     }
 
-    /// Whether it is infinity of either sign.
+    /// Reports whether it is infinity of either sign.
     #[must_use]
     pub fn is_infinite(self) -> bool {
         self.high & !SIGN == Self::INFINITY.high && self.low == 0
     }
 
-    /// Whether it is zero of either sign.
+    /// Reports whether it is zero of either sign.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.exponent() == 0
     }
 
-    /// Whether the sign is set.
+    /// Reports whether the sign is set.
     #[must_use]
     pub fn is_negative(self) -> bool {
         self.high & SIGN != 0
     }
 
-    /// The exponent field.
+    /// Returns the exponent field.
     pub(crate) fn exponent(self) -> u64 {
         self.high >> EXPONENT_SHIFT & EXPONENT
     }
 
-    /// The significand of a normal number, its hidden bit included: 61 bits.
+    /// Returns the significand of a normal number, including its hidden bit: 61 bits.
     pub(crate) fn significand(self) -> u64 {
         self.high << 8 & ((1 << 60) - 1) | u64::from(self.low) | 1 << 60
     }
 }
 
-/// Zero of its sign instead of a subnormal.
+/// Replaces a subnormal by a zero of its sign.
 pub(crate) fn flushed(high: u64) -> u64 {
     if high >> EXPONENT_SHIFT & EXPONENT == 0 { high & SIGN } else { high }
 }

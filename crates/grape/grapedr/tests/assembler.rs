@@ -1,5 +1,5 @@
-//! The assembler: what is printed is read back as the same, and what is wrong is named with its
-//! place.
+//! Tests that the assembler reads back printed listings unchanged, and that its errors name their
+//! position.
 
 use proptest::prelude::*;
 use sprat_formula::{Column, Inputs, Output};
@@ -66,7 +66,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         })
 }
 
-/// Instructions that the machine has, of those at random.
+/// Random instructions that the machine can execute.
 fn instructions() -> impl Strategy<Value = Vec<Instruction>> {
     let instruction = prop::collection::vec(operation(), 0..3)
         .prop_filter_map("ports", |all| Instruction::new(all).ok());
@@ -75,7 +75,11 @@ fn instructions() -> impl Strategy<Value = Vec<Instruction>> {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_back(stride in 0u16..1024, init in instructions(), body in instructions()) {
+    fn printed_listings_are_read_back(
+        stride in 0u16..1024,
+        init in instructions(),
+        body in instructions(),
+    ) {
         let listing = Listing { stride, init, body };
         prop_assert_eq!(assemble(&listing.to_string()), Ok(listing));
     }
@@ -86,17 +90,22 @@ proptest! {
         let _ = Kernel::assemble(&text);
     }
 
-    /// A kernel with a line changed is another kernel, which runs, or an error.
+    /// A kernel with one line replaced is either an error or a kernel that runs.
     #[test]
-    fn any_kernel_by_hand_runs_or_is_an_error(at in 0..24_usize, line in "(i|j|result|index|constant|pass|faddl)( [-a-z0-9$=>.]{1,6}){0,5}") {
-        let lines = BY_HAND.lines().enumerate().map(|(other, text)| if other == at { &line } else { text });
+    fn any_kernel_by_hand_runs_or_is_an_error(
+        at in 0..24_usize,
+        line in "(i|j|result|index|constant|pass|faddl)( [-a-z0-9$=>.]{1,6}){0,5}",
+    ) {
+        let lines =
+            BY_HAND.lines().enumerate().map(|(other, text)| if other == at { &line } else { text });
         let text = lines.collect::<Vec<_>>().join("\n");
         if let Ok(kernel) = Kernel::assemble(&text) {
             let x = [1.0, 2.0];
             let columns = |count| vec![Column::from(&x[..]); count];
             let (i, j) = (columns(kernel.program().i().len()), columns(kernel.program().j().len()));
             let constants = vec![Some(1.0); kernel.program().constants().len()];
-            let inputs = Inputs::new(kernel.program(), i, j, &constants).expect("as many as it has");
+            let inputs =
+                Inputs::new(kernel.program(), i, j, &constants).expect("as many as it has");
             assert!(!run(&kernel, &inputs, Shape::DESIGN, None).outputs.is_empty());
         }
     }
@@ -112,6 +121,10 @@ fn errors_name_the_place() {
         (
             "pass $t -> $t",
             "line 1, column 1: \"pass\" where `stride`, `init` or `loop` was expected",
+        ),
+        (
+            "stride 4\nloop\nstride 2",
+            "line 3, column 1: `stride` must come once, before `init` and `loop`",
         ),
         ("stride x", "line 1, column 8: \"x\" where how many words a j has was expected"),
         (
@@ -145,7 +158,7 @@ fn errors_name_the_place() {
     }
 }
 
-/// A kernel by hand: the sum of products, and which j has the greatest x.
+/// A kernel written by hand: a sum of products, and the j with the greatest x.
 const BY_HAND: &str = "stride 2   # x and its number
 i a f64 $lm0v
 i nothing f32 unused

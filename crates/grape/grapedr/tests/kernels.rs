@@ -1,21 +1,24 @@
-//! Kernels on the simulated machine against the reference.
+//! Compares kernels on the simulated machine with the reference implementation.
 
 use sprat_formula::{
-    Arithmetic, Column, Inputs, Judgement, Output, Precision, Program, READY, ready, reference,
+    Arithmetic, Column, Inputs, Output, Precision, Program, READY, ReferenceOutput, ready,
+    reference,
 };
-use sprat_grapedr::{CompileError, Published, Run, Shape, Watch, compile, published, rate, run};
+use sprat_grapedr::{
+    CompileError, Published, RunResult, Shape, TraceRequest, compile, published, rate, run,
+};
 
 struct Numbers(u64);
 
 impl Numbers {
-    /// From -1 to 1.
+    /// Returns the next number, from -1 to 1.
     fn next(&mut self) -> f64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         f64::from(u32::try_from(self.0 >> 32).unwrap()) / f64::from(u32::MAX) * 2.0 - 1.0
     }
 
-    /// A column for each field: what are masses and widths is above 0.
+    /// Returns a column for each field; masses and widths are positive.
     fn columns(&mut self, fields: &[sprat_formula::Field], count: usize) -> Vec<Vec<f64>> {
         fields
             .iter()
@@ -36,7 +39,7 @@ fn program(name: &str, precision: Precision) -> Program {
     sprat_formula::Kernel::parse(ready(name).unwrap().text, precision).unwrap().program
 }
 
-fn both(program: &Program, ni: usize, nj: usize, shape: Shape) -> (Run, Judgement) {
+fn both(program: &Program, ni: usize, nj: usize, shape: Shape) -> (RunResult, ReferenceOutput) {
     let mut numbers = Numbers(1);
     let (i, j) = (numbers.columns(program.i(), ni), numbers.columns(program.j(), nj));
     let (i, j) = (columns(&i), columns(&j));
@@ -51,9 +54,9 @@ fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
     all.iter().map(|numbers| Column::from(&numbers[..])).collect()
 }
 
-/// The greatest error of sums relative to what was added up, of a vector's parts to the greatest of
-/// them, of other numbers relative to themselves.
-fn error(program: &Program, run: &Run, judgement: &Judgement) -> f64 {
+/// Returns the greatest error: of sums relative to the magnitude of their terms, of a vector's
+/// parts relative to the greatest of them, of other numbers relative to themselves.
+fn error(program: &Program, run: &RunResult, judgement: &ReferenceOutput) -> f64 {
     let mut most: f64 = 0.0;
     let vector =
         |at: usize| program.results()[at].name.trim_end_matches(['x', 'y', 'z']).to_owned();
@@ -81,8 +84,8 @@ fn error(program: &Program, run: &Run, judgement: &Judgement) -> f64 {
     most
 }
 
-/// Short words have a bit more than `f32`, and sums are long; long ones have eight bits more than
-/// `f64`.
+/// Bounds of the errors. Short words have one bit more than `f32`, and their sums are long; long
+/// words have eight bits more than `f64`.
 const SHORT: f64 = 1e-6;
 const LONG: f64 = 1e-14;
 
@@ -131,7 +134,7 @@ fn published_kernels_take_no_more_steps() {
     }
 }
 
-/// Any number of either kind, and what is empty.
+/// Runs with different numbers of i and j, also with none.
 #[test]
 fn counts_of_all_sizes() {
     let program = program("gravity", Precision::F64);
@@ -144,7 +147,7 @@ fn counts_of_all_sizes() {
     }
 }
 
-/// Blocks that hold the same i go over different j, so that few i take as much less time.
+/// Blocks that hold the same i process different j, so fewer i take less time.
 #[test]
 fn few_i_are_held_by_many_blocks() {
     let program = program("gravity", Precision::F32);
@@ -166,7 +169,7 @@ fn a_watched_particle_shows_its_values() {
     );
     let inputs = Inputs::new(&program, columns(&i), columns(&j), &[None]).unwrap();
     let kernel = compile(&program).unwrap();
-    let run = run(&kernel, &inputs, Shape::DESIGN, Some(Watch { i: 133, limit: 1000 }));
+    let run = run(&kernel, &inputs, Shape::DESIGN, Some(TraceRequest { i: 133, limit: 1000 }));
     let (lane, trace) = run.watched.expect("watched");
     let listing = kernel.listing();
     assert_eq!(trace.entries().len(), listing.init.len() + listing.body.len());
@@ -175,7 +178,7 @@ fn a_watched_particle_shows_its_values() {
     assert_eq!((lane, first.values[0][lane].to_f64()), (1, 0.5));
 }
 
-/// A text's result of one i and these j.
+/// Returns the result of a kernel's text for one i and these j.
 fn one(text: &str, j: &[f64]) -> Output {
     let program = sprat_formula::Kernel::parse(text, Precision::F64).unwrap().program;
     let inputs = Inputs::new(&program, vec![], vec![Column::from(j)], &[]).unwrap();
@@ -183,7 +186,7 @@ fn one(text: &str, j: &[f64]) -> Output {
 }
 
 #[test]
-fn what_is_no_number_is_as_the_language_says() {
+fn nan_and_infinity_follow_the_language() {
     let (nan, inf) = (f64::NAN, f64::INFINITY);
     let value =
         |expression: &str, x: f64| match one(&format!("VARJ x\nVARF r\nr += {expression}\n"), &[x])
@@ -227,7 +230,7 @@ fn what_is_no_number_is_as_the_language_says() {
     assert_eq!(one("VARJ x\nVARF r\nr argmin= x\n", &[nan, inf]), Output::Index(vec![-1]));
 }
 
-/// Roots of all normal numbers are right, and quotients by all, from the least to the greatest.
+/// Roots of normal numbers and quotients by them are right from the least to the greatest.
 #[test]
 fn roots_and_quotients_are_right_at_the_ends_of_the_range() {
     let exponents = [
@@ -275,7 +278,7 @@ fn roots_and_quotients_are_right_at_the_ends_of_the_range() {
 }
 
 #[test]
-fn a_kernel_too_large_is_told_what_ran_out() {
+fn errors_say_which_memory_is_too_small() {
     let many: Vec<String> = (0..63).map(|at| format!("x{at}")).collect();
     let products: Vec<String> = many.iter().map(|name| format!("{name} * y")).collect();
     let text = format!(
@@ -288,8 +291,8 @@ fn a_kernel_too_large_is_told_what_ran_out() {
     assert!(CompileError::Local.to_string().starts_with("local memory ran out"));
 }
 
-/// More selections at once than there are masks, and more values than registers: places and masks
-/// are found all the same.
+/// With more selections at once than masks and more values than registers, the compiler still finds
+/// masks and locations.
 #[test]
 fn many_selections_share_few_masks() {
     let mut text = "VARI a\nVARJ b\nVARF r\n".to_owned();
@@ -309,8 +312,8 @@ fn many_selections_share_few_masks() {
     }
 }
 
-/// More comparisons that could be done at once than there are masks, for what is there only when
-/// others have had masks: each is done when what it is for is there, and not before.
+/// More comparisons are ready at once than there are masks, but their users are ready only after
+/// others used masks: each comparison must wait until its user is ready.
 #[test]
 fn masks_are_set_late() {
     let names = ["a", "b", "c", "d", "e", "f"];

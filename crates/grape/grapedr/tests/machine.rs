@@ -1,9 +1,9 @@
-//! The machine: units on all elements at once, masks, ports, the tree, what a trace tells.
+//! Tests the machine: units on all elements at once, masks, ports, the tree, and traces.
 
 use proptest::prelude::*;
 use sprat_grapedr::{
-    AssembleError, Board, Code, ELEMENTS, Instruction, PortError, Shape, Trace, Tree, VECTOR, What,
-    Width, Word, assemble,
+    AssembleError, AssembleProblem, Board, Code, ELEMENTS, Instruction, PortError, Shape, Trace,
+    TreeOperation, VECTOR, Width, Word, assemble,
 };
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ fn body(text: &str) -> Vec<Instruction> {
     assemble(&format!("loop\n{text}")).expect("a listing").body
 }
 
-/// Words of all kinds, most of them near in exponent, half of them short.
+/// Random words of all kinds, most of them with similar exponents and half of them short.
 fn word() -> impl Strategy<Value = Word> {
     let exponent = prop_oneof![4 => 1000u128..1050, 1 => 0u128..2048, 1 => 505u128..520];
     (any::<bool>(), exponent, any::<u64>(), 0u8..4).prop_map(|(sign, exponent, fraction, kind)| {
@@ -29,7 +29,7 @@ fn bits(holds: bool) -> Word {
     if holds { Word::ONES } else { Word::ZERO }
 }
 
-/// What each code means, word by word.
+/// Returns the result that an operation must have for two words.
 fn meaning(code: Code, a: Word, b: Word) -> Word {
     let shift = |left: bool| match u32::try_from(b.bits()) {
         Ok(by) if by < 72 => Word::from_bits(if left { a.bits() << by } else { a.bits() >> by }),
@@ -63,9 +63,13 @@ const NAMES: [&str; 18] = [
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// What units do to a block at once, by whatever way is fast, is what they do to each word.
+    /// The fast operations on a whole block give the same results as operations on single words.
     #[test]
-    fn units_do_to_all_what_they_do_to_one(words in prop::collection::vec((word(), word()), VECTOR), short: bool, shift in 0u128..90) {
+    fn units_compute_the_same_on_all_elements(
+        words in prop::collection::vec((word(), word()), VECTOR),
+        short: bool,
+        shift in 0u128..90,
+    ) {
         let mut board = Board::new(Shape::DESIGN);
         let block = &mut board.blocks_mut()[0];
         for (at, &(a, b)) in words.iter().enumerate() {
@@ -75,14 +79,31 @@ proptest! {
         block.set_broadcast(8, Word::from_bits(shift));
         block.run(&body("pass $bm0v -> $r0v\npass $bm4v -> $r4v\npass $bm8 -> $r8"), 0);
         for name in NAMES {
-            let second = if name.starts_with("sh") { " $r8" } else if name == "pass" { "" } else { " $r4v" };
+            let second = if name.starts_with("sh") {
+                " $r8"
+            } else if name == "pass" {
+                ""
+            } else {
+                " $r4v"
+            };
             let program = body(&format!("{name} $r0v{second} -> $lm0v"));
             block.run(&program, 0);
             for lane in 0..VECTOR {
-                let b = if name.starts_with("sh") { block.broadcast(8) } else { block.broadcast(lane + 4) };
+                let b = if name.starts_with("sh") {
+                    block.broadcast(8)
+                } else {
+                    block.broadcast(lane + 4)
+                };
                 let expected = meaning(program[0].operations()[0].code, block.broadcast(lane), b);
                 for element in [0, 7, ELEMENTS - 1] {
-                    prop_assert_eq!(block.local(lane, element), expected, "{} of {:?} and {:?}", name, block.broadcast(lane), b);
+                    prop_assert_eq!(
+                        block.local(lane, element),
+                        expected,
+                        "{} of {:?} and {:?}",
+                        name,
+                        block.broadcast(lane),
+                        b
+                    );
                 }
             }
         }
@@ -94,28 +115,40 @@ proptest! {
         for (block, &word) in board.blocks_mut().iter_mut().zip(&words) {
             block.set_broadcast(5, Word::from_f64(word));
         }
-        let reduced = |tree| board.tree(tree, 0..16, 5).to_f64();
+        let reduced = |tree| board.reduce(tree, 0..16, 5).to_f64();
         let sum: f64 = words.iter().sum();
-        prop_assert!((reduced(Tree::Sum) - sum).abs() <= 1e-8);
-        prop_assert_eq!(reduced(Tree::Min), words.iter().copied().fold(f64::INFINITY, f64::min));
-        prop_assert_eq!(reduced(Tree::Max), words.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+        prop_assert!((reduced(TreeOperation::Sum) - sum).abs() <= 1e-8);
+        prop_assert_eq!(
+            reduced(TreeOperation::Min),
+            words.iter().copied().fold(f64::INFINITY, f64::min)
+        );
+        prop_assert_eq!(
+            reduced(TreeOperation::Max),
+            words.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+        );
         let all = words.iter().map(|&word| Word::from_f64(word).bits());
-        prop_assert_eq!(board.tree(Tree::And, 0..16, 5).bits(), all.clone().reduce(|a, b| a & b).unwrap());
-        prop_assert_eq!(board.tree(Tree::Or, 0..16, 5).bits(), all.reduce(|a, b| a | b).unwrap());
+        prop_assert_eq!(
+            board.reduce(TreeOperation::And, 0..16, 5).bits(),
+            all.clone().reduce(|a, b| a & b).unwrap()
+        );
+        prop_assert_eq!(
+            board.reduce(TreeOperation::Or, 0..16, 5).bits(),
+            all.reduce(|a, b| a | b).unwrap()
+        );
     }
 }
 
 #[test]
-fn the_tree_passes_over_what_is_no_number() {
+fn the_tree_ignores_nan() {
     let word = Word::from_f64;
     for words in [
         vec![Word::NAN, word(2.0), word(3.0)],
         vec![word(2.0), word(3.0), Word::NAN],
         vec![word(2.0), Word::NAN, word(3.0)],
     ] {
-        assert_eq!(Tree::Min.reduce(words.clone()), word(2.0));
-        assert_eq!(Tree::Max.reduce(words.clone()), word(3.0));
-        assert!(Tree::Sum.reduce(words).is_nan());
+        assert_eq!(TreeOperation::Min.reduce(words.clone()), word(2.0));
+        assert_eq!(TreeOperation::Max.reduce(words.clone()), word(3.0));
+        assert!(TreeOperation::Sum.reduce(words).is_nan());
     }
 }
 
@@ -154,14 +187,14 @@ fn cycles_count_passes() {
     let program = body("fadds $t $t -> $t\nfmull $t $t -> $t ; faddl $r0v $t -> $r0v\nnop");
     assert_eq!(program.iter().map(Instruction::cycles).collect::<Vec<_>>(), [4, 8, 4]);
     let mut board = Board::new(Shape::DESIGN);
-    board.each(|block| block.run(&program, 0));
+    board.for_each_block(|block| block.run(&program, 0));
     assert!(board.blocks().iter().all(|block| block.cycles() == 16));
 }
 
 #[test]
 fn ports_are_few() {
     let refused = |text: &str| match assemble(&format!("loop\n{text}")) {
-        Err(AssembleError { what: What::Port(port), line: 2, .. }) => port,
+        Err(AssembleError { problem: AssembleProblem::Port(port), line: 2, .. }) => port,
         other => panic!("{text}: {other:?}"),
     };
     for text in [
@@ -198,12 +231,12 @@ fn ports_are_few() {
 }
 
 #[test]
-fn a_trace_tells_what_an_element_computes() {
+fn traces_record_what_an_element_computes() {
     let mut board = Board::new(Shape::DESIGN);
     let block = &mut board.blocks_mut()[0];
-    block.watch(Trace::new(6, 2));
+    block.start_trace(Trace::new(6, 2));
     block.run(&body("fmull 3.0 $bm0 -> $t\npass $pe -> $r0v\npass $t -> $t"), 0);
-    let trace = block.unwatch().expect("watched");
+    let trace = block.stop_trace().expect("watched");
     let entries = trace.entries();
     assert_eq!((entries.len(), trace.left_out()), (2, 1));
     assert_eq!((entries[0].cycle, entries[1].cycle), (0, 8));

@@ -1,4 +1,4 @@
-//! Matrices on the simulated machine against plain loops.
+//! Compares matrices on the simulated machine with plain loops.
 
 use proptest::prelude::*;
 use sprat_grapedr::{MatrixError, Shape, Sides, dgemm, gflops, lu};
@@ -32,13 +32,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn products_are_right(m in 0usize..300, n in 0usize..6, k in 0usize..150, chips in 1usize..5) {
+    fn products_match_loops(
+        m in 0usize..300,
+        n in 0usize..6,
+        k in 0usize..150,
+        chips in 1usize..5,
+    ) {
         let error = check(Sides { m, n, k }, chips);
         prop_assert!(error <= 1e-14, "{error:e}");
     }
 }
 
-/// More than the machine holds at once: several parts of rows and of the inner dimension.
+/// The product does not fit the machine at once, so rows and the inner dimension are divided.
 #[test]
 fn products_larger_than_the_machine() {
     assert!(check(Sides { m: 140, n: 2, k: 2100 }, 1) <= 1e-14);
@@ -50,14 +55,14 @@ fn a_full_machine_nears_its_peak() {
     let sides = Sides { m: 128, n: 16, k: 1024 };
     let (a, b, mut c) = (numbers(128 * 1024, 1), numbers(1024 * 16, 2), vec![0.0; 128 * 16]);
     let timing = dgemm(Shape::DESIGN, sides, &a, &b, &mut c).unwrap();
-    // Two steps for each product and one for the last sum, one to begin.
+    // Two steps for each product, one for the last sum, and one to initialize the sum.
     assert_eq!(timing.loop_cycles, 16 * (64 * 8 + 8));
     let products = gflops(2 * 128 * 16 * 1024, timing.loop_cycles as f64 / 5e8);
     assert!(products > 250.0 && products <= 256.0);
 }
 
 #[test]
-fn decompositions_give_the_matrix_back() {
+fn factors_multiply_to_the_matrix() {
     for n in [0, 1, 7, 64, 150] {
         let matrix = numbers(n * n, 5);
         let found = lu(Shape::DESIGN, n, &matrix).unwrap();
@@ -80,7 +85,7 @@ fn decompositions_give_the_matrix_back() {
 }
 
 #[test]
-fn what_cannot_be_computed_is_named() {
+fn errors_of_matrices_are_named() {
     let sides = Sides { m: 2, n: 2, k: 2 };
     let error = dgemm(Shape::DESIGN, sides, &[0.0; 4], &[0.0; 3], &mut [0.0; 4]).unwrap_err();
     assert_eq!(error.to_string(), "matrix B has 3 numbers, 2 x 2 of them are needed");

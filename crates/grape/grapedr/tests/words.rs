@@ -1,4 +1,4 @@
-//! Words against MPFR: every operation, rounded once, on words of all kinds.
+//! Compares every operation on words of all kinds with MPFR, rounded once.
 
 use proptest::prelude::*;
 use rug::Float;
@@ -7,10 +7,10 @@ use rug::ops::AddAssignRound;
 use sprat_grapedr::{Width, Word};
 use std::cmp::Ordering;
 
-/// Far more bits than any sum or product has.
+/// Far more bits than any sum or product needs.
 const EXACT: u32 = 2300;
 
-/// A word's number, exactly; nothing of what is not a number.
+/// Returns a word's exact number, or `None` if it is not a number.
 fn exact(word: Word) -> Option<Float> {
     if word.is_nan() {
         return None;
@@ -30,7 +30,7 @@ fn exact(word: Word) -> Option<Float> {
     Some((Float::with_val(EXACT, significand) << (exponent - 1023 - 60)) * sign)
 }
 
-/// The word of a number, by MPFR's rounding.
+/// Returns a number's word, rounded by MPFR.
 fn word(number: &Float, width: Width) -> Word {
     if number.is_nan() {
         return Word::NAN;
@@ -54,8 +54,8 @@ fn word(number: &Float, width: Width) -> Word {
     Word::from_bits(sign | u128::try_from(exponent - 1 + 1023).unwrap() << 60 | fraction)
 }
 
-/// The nearest `f32`: below its normal numbers by whole units of the least, for there the library's
-/// own conversion is off by one at times.
+/// Returns the nearest `f32`. Subnormals are rounded to whole units of the least one, because the
+/// library's own conversion is off by one for some of them.
 fn narrow(number: &Float) -> f32 {
     let normal = Float::with_val(EXACT, f32::MIN_POSITIVE);
     if number.cmp_abs(&normal) != Some(Ordering::Less) || number.is_zero() {
@@ -67,8 +67,8 @@ fn narrow(number: &Float) -> f32 {
     if number.is_sign_negative() { -magnitude } else { magnitude }
 }
 
-/// Words of all kinds: at random in all bits; near in exponent; at the ends of the range; long and
-/// short.
+/// Random words of all kinds: with random bits, with similar exponents, and at the ends of the
+/// range; both long and short.
 fn words() -> impl Strategy<Value = Word> {
     let fraction = prop_oneof![
         any::<u64>().prop_map(|bits| u128::from(bits >> 4)),
@@ -97,7 +97,7 @@ fn widths() -> impl Strategy<Value = Width> {
     prop_oneof![Just(Width::Short), Just(Width::Long)]
 }
 
-/// What MPFR says of two words.
+/// Returns MPFR's result for two words.
 fn judged(a: Word, b: Word, width: Width, operation: impl Fn(&Float, &Float) -> Float) -> Word {
     match (exact(a), exact(b)) {
         (Some(a), Some(b)) => word(&operation(&a, &b), width),
@@ -123,11 +123,14 @@ proptest! {
         prop_assert_eq!(a.sub(b, width), judged(a, b, width, |a, b| sum(a, &-b.clone())));
     }
 
-    /// Neighbours, whose differences lose nearly all bits, and words whose sums lie half-way.
+    /// Tests neighbours, whose differences lose nearly all bits, and words whose sums lie half-way
+    /// between two words.
     #[test]
     fn sums_of_neighbours(a in words(), by in -3i32..64, delta in -2i64..3, width in widths()) {
         let shifted = u128::try_from(by.max(0)).unwrap() << 60;
-        let near = Word::from_bits((a.bits().wrapping_sub(shifted)).wrapping_add_signed(i128::from(delta)));
+        let near = Word::from_bits(
+            (a.bits().wrapping_sub(shifted)).wrapping_add_signed(i128::from(delta)),
+        );
         prop_assert_eq!(a.sub(near, width), judged(a, near, width, |a, b| sum(a, &-b.clone())));
         prop_assert_eq!(a.add(near, width), judged(a, near, width, sum));
     }
@@ -146,7 +149,10 @@ proptest! {
 
     #[test]
     fn conversions_round_once(a in words()) {
-        prop_assert_eq!(a.rounded(Width::Short), exact(a).map_or(Word::NAN, |a| word(&a, Width::Short)));
+        prop_assert_eq!(
+            a.rounded(Width::Short),
+            exact(a).map_or(Word::NAN, |a| word(&a, Width::Short))
+        );
         prop_assert!(a.rounded(Width::Short).is_short());
         let Some(number) = exact(a) else {
             prop_assert!(a.to_f64().is_nan() && a.to_f32().is_nan());
@@ -171,7 +177,7 @@ proptest! {
     }
 }
 
-/// Between two subnormals of `f32`, a little nearer to the upper one.
+/// The word lies between two subnormals of `f32`, slightly nearer to the upper one.
 #[test]
 fn a_subnormal_of_f32_is_rounded_once() {
     let word = Word::from_bits(0x37_c4f4_5a10_0000_0000);

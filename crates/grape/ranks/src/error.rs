@@ -1,49 +1,53 @@
-//! Why ranks do not find each other, and why all of them stop.
+//! Why ranks cannot join, and why they stop.
 
 use std::fmt;
 use thiserror::Error;
 
-/// Bytes of a reason, at most; what is longer is cut.
+/// Most bytes of a reason; longer ones are cut.
 const MAX_REASON: usize = 4096;
 
-/// Why the others cannot be spoken to.
+/// Why this process cannot communicate with the other ranks.
 #[derive(Debug, Error)]
 pub enum JoinError {
-    /// The program has no MPI.
+    /// mpirun started several processes of a program that was built without MPI.
     #[error(
-        "mpirun started {count} of these, and this program was built without MPI: each would do all the work and write the same files; \
-         build it with --features sprat-cli/mpi, where Open MPI and libclang are"
+        "mpirun started {count} of these, and this program was built without MPI: each would do \
+         all the work and write the same files; build it with --features sprat-cli/mpi, where Open \
+         MPI and libclang are"
     )]
     NotBuilt {
-        /// How many were started.
+        /// How many processes were started.
         count: usize,
     },
-    /// MPI was begun before, in this process.
+    /// MPI was initialised before in this process.
     #[error("ranks were joined before in this process; that can be done once")]
     Again,
-    /// The library was made for programs of one thread.
+    /// The MPI library supports only single-threaded programs.
     #[error(
-        "the MPI library of this machine does not allow programs with threads; Debian's Open MPI does"
+        "the MPI library of this machine does not allow programs with threads; Debian's Open MPI \
+         does"
     )]
     Threads,
-    /// Not as many as were started.
-    #[error("mpirun says that there are {told} ranks, MPI {found}; is it another MPI's mpirun?")]
+    /// MPI has another number of ranks than mpirun has started.
+    #[error(
+        "mpirun says that there are {expected} ranks, MPI {found}; is it another MPI's mpirun?"
+    )]
     Others {
-        /// What mpirun says.
-        told: usize,
-        /// What MPI says.
+        /// The number according to mpirun.
+        expected: usize,
+        /// The number according to MPI.
         found: usize,
     },
 }
 
-/// Why all ranks have stopped: what one of them said.
+/// The error of every exchange after the ranks have stopped: the reason that one of them gave.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub struct Stopped {
-    /// Who said it; nobody where all say the same.
+    /// The rank that gave the reason; `None` if all gave the same.
     pub rank: Option<usize>,
-    /// What it said.
+    /// The reason.
     pub text: String,
-    /// The exit code that goes with it.
+    /// The exit code for the reason.
     pub code: u8,
 }
 
@@ -56,27 +60,27 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// What a rank says that stops, on its way to others.
+/// The reason of a rank that stops, as it is sent to the others.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct StopReason {
     pub(crate) text: String,
     pub(crate) code: u8,
 }
 
-impl Told {
-    /// The code, then the text.
+impl StopReason {
+    /// Encodes the code, then the text.
     pub(crate) fn words(&self) -> Vec<u64> {
         let text = &self.text[..self.text.floor_char_boundary(MAX_REASON)];
         [vec![u64::from(self.code)], pack(text)].concat()
     }
 
-    /// What [`Told::words`] made.
+    /// Decodes the result of [`StopReason::words`].
     pub(crate) fn of(words: &[u64]) -> Self {
         Self { code: u8::try_from(words[0]).expect("a code went in"), text: unpack(&words[1..]) }
     }
 }
 
-/// Text as words: how many bytes there are, then these.
+/// Encodes text as words: the number of bytes, then the bytes.
 pub(crate) fn pack(text: &str) -> Vec<u64> {
     let words = text.as_bytes().chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -86,7 +90,7 @@ pub(crate) fn pack(text: &str) -> Vec<u64> {
     std::iter::once(text.len() as u64).chain(words).collect()
 }
 
-/// What [`pack`] made.
+/// Decodes the result of [`pack`].
 pub(crate) fn unpack(words: &[u64]) -> String {
     let mut bytes: Vec<u8> = words[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.truncate(usize::try_from(words[0]).expect("no wider"));
@@ -95,16 +99,17 @@ pub(crate) fn unpack(words: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_REASON, Told};
+    use super::{MAX_REASON, StopReason};
 
     #[test]
     fn reasons_arrive() {
         for text in ["", "a", "eight888", "a longer one, of umlauts: äöü"] {
-            let told = Told::of(&Told { text: text.to_owned(), code: 7 }.words());
-            assert_eq!((told.text.as_str(), told.code), (text, 7));
+            let reason = StopReason::of(&StopReason { text: text.to_owned(), code: 7 }.words());
+            assert_eq!((reason.text.as_str(), reason.code), (text, 7));
         }
-        let long =
-            Told::of(&Told { text: format!("x{}", "ä".repeat(MAX_REASON)), code: 255 }.words());
+        let long = StopReason::of(
+            &StopReason { text: format!("x{}", "ä".repeat(MAX_REASON)), code: 255 }.words(),
+        );
         assert_eq!((long.text.len(), long.code), (MAX_REASON - 1, 255));
     }
 }

@@ -1,10 +1,10 @@
-//! Processes that compute one thing together: ranks, as `mpirun` starts them. Each does its part of
-//! the work, and hands the others what it has.
+//! Ranks: processes, started by `mpirun`, that compute one thing together. Each does its part of
+//! the work and passes its results to the others.
 //!
-//! They speak by MPI, where that was built in (feature `mpi`); else there is one rank, and nothing
-//! changes. Every exchange begins with a round in which each rank says whether it goes on. One that
-//! cannot go on says why, and then all stop with that: no rank waits for one that is gone, and what
-//! went wrong is told once.
+//! They communicate by MPI if that is built in (feature `mpi`); otherwise there is a single rank,
+//! and the same calls work. Every exchange begins with a round in which each rank says whether it
+//! continues. If one cannot, it gives its reason, and all ranks stop with it: no rank waits for one
+//! that has ended, and the error is reported once.
 //!
 //! ```
 //! use sprat_ranks::Ranks;
@@ -25,21 +25,25 @@ mod world;
 
 pub use error::{JoinError, Stopped};
 
-use error::{Told, pack, unpack};
+use error::{StopReason, pack, unpack};
 use std::ops::Range;
 use std::sync::OnceLock;
 use world::World;
 
-/// One rank: what everybody is who was not started together with others.
+/// The single rank of a process that was started alone.
 pub static ALONE: Ranks = Ranks { several: None };
 
-/// What a rank says that does not go on, instead of how many words it has.
+/// Sent instead of a number of words by a rank that stops.
 const STOPS: u64 = u64::MAX;
 
-/// Words that ranks hand each other at once, all together: MPI counts them in 31 bits.
+/// Most words that all ranks together can exchange at once: MPI counts them in 31 bits.
 pub const MAX_WORDS: u64 = i32::MAX as u64;
 
-/// This rank among all.
+/// This process as one of the ranks.
+///
+/// [`join`](Self::join) once, compute this rank's [`part`](Self::part), and exchange results with
+/// [`gather`](Self::gather) and [`broadcast`](Self::broadcast): all ranks must call them in the
+/// same order. Every rank calls [`end`](Self::end) last, with its success or its error.
 #[derive(Debug)]
 pub struct Ranks {
     several: Option<Several>,
@@ -48,15 +52,15 @@ pub struct Ranks {
 #[derive(Debug)]
 struct Several {
     world: World,
-    /// Why all have stopped.
+    /// The reason for which all have stopped.
     stopped: OnceLock<Stopped>,
 }
 
 impl Ranks {
-    /// Finds the others, if `mpirun` started this process together with some. Once in a process.
+    /// Joins the other ranks, if `mpirun` has started some. Call it once per process.
     ///
     /// # Errors
-    /// [`JoinError`]: they cannot be spoken to.
+    /// [`JoinError`]: this process cannot communicate with them.
     pub fn join() -> Result<Self, JoinError> {
         let count = launch::count();
         if count == 1 {
@@ -65,42 +69,42 @@ impl Ranks {
         Ok(Self { several: Some(Several { world: World::join(count)?, stopped: OnceLock::new() }) })
     }
 
-    /// Which this is, from 0.
+    /// This rank's number, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.several.as_ref().map_or(0, |several| several.world.rank())
     }
 
-    /// How many there are.
+    /// The number of ranks.
     #[must_use]
     pub fn count(&self) -> usize {
         self.several.as_ref().map_or(1, |several| several.world.count())
     }
 
-    /// Whether this is the first: the one that reads, writes and prints.
+    /// Whether this is the first rank: the one that reads, writes and prints.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.rank() == 0
     }
 
-    /// This rank's part of so many: parts follow each other in the order of ranks, and differ by
-    /// one at most.
+    /// Returns this rank's part of `all` items. Parts follow each other in the order of ranks, and
+    /// their lengths differ by at most one.
     #[must_use]
     pub fn part(&self, all: usize) -> Range<usize> {
         self.part_of(all, self.rank())
     }
 
-    /// Another rank's part.
+    /// Returns another rank's part of `all` items.
     ///
     /// # Panics
-    /// A rank that there is not.
+    /// If there is no such rank.
     #[must_use]
     pub fn part_of(&self, all: usize, rank: usize) -> Range<usize> {
         assert!(rank < self.count(), "a rank that there is not");
         part(all, rank, self.count())
     }
 
-    /// Hands words of the first rank to all; those of others are dropped.
+    /// Sends the first rank's words to all ranks; the words that others pass are dropped.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -112,7 +116,7 @@ impl Ranks {
         Ok(all)
     }
 
-    /// Hands text of the first rank to all.
+    /// Sends the first rank's text to all ranks.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -123,17 +127,17 @@ impl Ranks {
         Ok(unpack(&self.broadcast(pack(&text))?))
     }
 
-    /// Hands words of each rank to all: those of all ranks, in their order.
+    /// Sends each rank's words to all ranks; returns those of all, in the order of ranks.
     ///
     /// # Errors
-    /// [`Stopped`]; also where there are more than [`MAX_WORDS`] of them.
+    /// [`Stopped`]; also if there are more than [`MAX_WORDS`] words in all.
     pub fn gather(&self, words: Vec<u64>) -> Result<Vec<Vec<u64>>, Stopped> {
         let Some(several) = &self.several else { return Ok(vec![words]) };
         let lens = several.round(Ok(words.len()))?;
         Ok(several.world.gather(&words, &lens))
     }
 
-    /// Whether any rank says so.
+    /// Returns whether any rank passes `true`.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -142,12 +146,12 @@ impl Ranks {
         Ok(several.round(Ok(usize::from(mine)))?.contains(&1))
     }
 
-    /// The last round: each rank says that it is done, or why it is not, with the exit code that it
-    /// would have. Whoever does not come to an exchange that others wait in comes here, and
-    /// takes part in theirs.
+    /// The last round, in which each rank says that it is done, or why it has failed and with which
+    /// exit code. A rank that fails calls this instead of an exchange for which the others wait,
+    /// and takes part in theirs.
     ///
     /// # Errors
-    /// [`Stopped`]: what the first of those says that are not done.
+    /// [`Stopped`]: the reason of the first rank that has failed.
     pub fn end(&self, mine: Result<(), (String, u8)>) -> Result<(), Stopped> {
         let Some(several) = &self.several else {
             return mine.map_err(|(text, code)| Stopped { rank: None, text, code });
@@ -157,7 +161,7 @@ impl Ranks {
 }
 
 impl Several {
-    /// Each rank's number of words, if all go on.
+    /// Returns each rank's number of words, if all continue.
     fn round(&self, mine: Result<usize, (String, u8)>) -> Result<Vec<usize>, Stopped> {
         if let Some(stopped) = self.stopped.get() {
             return Err(stopped.clone());
@@ -183,9 +187,9 @@ impl Several {
         Err(self.stopped.get_or_init(|| stopped).clone())
     }
 
-    /// What the first rank says of those that stop; without its name where all say the same.
+    /// Returns the reason of the first rank that stops, without its number if all give the same.
     fn reasons(&self, mine: Option<(String, u8)>) -> Stopped {
-        let mine = mine.map_or_else(Vec::new, |(text, code)| Told { text, code }.words());
+        let mine = mine.map_or_else(Vec::new, |(text, code)| StopReason { text, code }.words());
         let lens: Vec<usize> = self
             .world
             .each(mine.len() as u64)
@@ -195,7 +199,7 @@ impl Several {
         let all = self.world.gather(&mine, &lens);
         let rank = all.iter().position(|words| !words.is_empty()).expect("one of them stops");
         let same = all.iter().all(|words| *words == all[rank]);
-        let Told { text, code } = Told::of(&all[rank]);
+        let StopReason { text, code } = StopReason::of(&all[rank]);
         Stopped { rank: (!same).then_some(rank), text, code }
     }
 }

@@ -1,8 +1,8 @@
-//! The others, in a program without MPI: there are none.
+//! Replaces `world` in a program without MPI, where there are no other ranks.
 
 use crate::JoinError;
 
-/// Nobody can have one.
+/// Has no values.
 #[derive(Debug)]
 pub(crate) enum World {}
 

@@ -1,7 +1,6 @@
-//! The others, through MPI.
+//! All ranks, through MPI.
 //!
-//! What MPI's calls return is not looked at, as the library's own handler of errors ends all ranks,
-//! which is MPI's default.
+//! The results of MPI's calls are not checked, because MPI's default error handler ends all ranks.
 
 use crate::JoinError;
 use mpi::Threading;
@@ -12,22 +11,22 @@ use sprat_host::lock;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
-/// Words of a message, at most: a gigabyte.
+/// Most words of a message: a gigabyte.
 const MESSAGE: usize = 1 << 27;
 
-/// What a rank ends with that panics, as Rust's programs do.
+/// The exit code of a rank that panics, like that of any Rust program.
 const PANICKED: i32 = 101;
 
-/// All ranks. MPI is left when it is dropped, which waits for the others.
+/// All ranks. Dropping this finalises MPI, which waits for the others.
 pub(crate) struct World {
-    /// One thread at a time.
+    /// Used by one thread at a time.
     universe: Mutex<Universe>,
     rank: usize,
     count: usize,
 }
 
 impl World {
-    pub(crate) fn join(told: usize) -> Result<Self, JoinError> {
+    pub(crate) fn join(expected: usize) -> Result<Self, JoinError> {
         let (universe, threads) =
             mpi::initialize_with_threading(Threading::Serialized).ok_or(JoinError::Again)?;
         let world = universe.world();
@@ -36,8 +35,8 @@ impl World {
         if threads < Threading::Serialized {
             return Err(JoinError::Threads);
         }
-        if found != told {
-            return Err(JoinError::Others { told, found });
+        if found != expected {
+            return Err(JoinError::Others { expected, found });
         }
         Ok(Self { universe: Mutex::new(universe), rank, count: found })
     }
@@ -50,15 +49,15 @@ impl World {
         self.count
     }
 
-    /// A word of each rank.
+    /// Returns one word of each rank.
     pub(crate) fn each(&self, mine: u64) -> Vec<u64> {
         let mut all = vec![0; self.count];
         self.universe().world().all_gather_into(&mine, &mut all[..]);
         all
     }
 
-    /// Words of each rank, of which there are so many: all together no more than
-    /// [`crate::MAX_WORDS`].
+    /// Returns the words of each rank, given their numbers `lens`: at most [`crate::MAX_WORDS`] in
+    /// all.
     pub(crate) fn gather(&self, mine: &[u64], lens: &[usize]) -> Vec<Vec<u64>> {
         let counts: Vec<i32> =
             lens.iter().map(|len| i32::try_from(*len).expect("below MAX_WORDS")).collect();
@@ -81,7 +80,7 @@ impl World {
         parts.collect()
     }
 
-    /// The first rank's words, into everybody's.
+    /// Copies the first rank's words into those of all ranks.
     pub(crate) fn broadcast(&self, words: &mut [u64]) {
         let universe = self.universe();
         for message in words.chunks_mut(MESSAGE) {
@@ -104,7 +103,8 @@ impl fmt::Debug for World {
 }
 
 impl Drop for World {
-    /// To leave MPI waits for others, who may wait for a rank that panics: that one ends all.
+    /// Finalising MPI waits for the others, which may wait for a rank that panics: that rank aborts
+    /// them all.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.universe().world().abort(PANICKED);

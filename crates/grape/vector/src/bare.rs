@@ -1,11 +1,11 @@
-//! Which inverse roots may be computed without care: where it shows in the results that care was
-//! needed.
+//! Finds the inverse square roots that may be computed without handling special cases, because
+//! every error that this causes shows in the results.
 
 use sprat_formula::{Binary, Node, Program, Reduction, Unary};
 
-/// For each value, whether it ends in nothing but sums, by way of products and signs alone. Where
-/// it is infinite or no number, then so are sums; and if it is several times what it should be,
-/// then so are they.
+/// For each value, reports whether it is used only in sums, directly or through products and
+/// negations. If such a value is infinite or not a number, the sum is too, which the caller can
+/// detect; if it is a known multiple of the right value, the sum is the same multiple.
 pub(crate) fn bare(program: &Program) -> Vec<bool> {
     let mut bare = vec![true; program.nodes().len()];
     for result in program.results() {

@@ -1,4 +1,4 @@
-//! Memory for vectors, which begins where cache lines do.
+//! Memory for vectors, aligned to cache lines.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -7,14 +7,14 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Bytes that begin with a cache line.
+/// Bytes that are aligned to a cache line.
 #[derive(Default)]
 pub(crate) struct Buffer {
     lines: Vec<Line>,
 }
 
 impl Buffer {
-    /// Zeros, at least so many.
+    /// Allocates at least `bytes` zeros.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { lines: vec![Line::new_zeroed(); bytes.div_ceil(size_of::<Line>())] }
     }
@@ -28,7 +28,7 @@ impl Buffer {
     }
 }
 
-/// Numbers as they lie in memory.
+/// Stores a number in the byte order of this machine.
 pub(crate) fn put_f32(bytes: &mut [u8], at: usize, number: f32) {
     bytes[at..at + 4].copy_from_slice(&number.to_ne_bytes());
 }

@@ -1,5 +1,5 @@
-//! Machine code in memory, and the call into it. Pages are written, and then made executable, never
-//! both; they are given back when nobody holds the code any more.
+//! Machine code in memory, and the call into it. The pages are written first and then made
+//! executable, never both at once; they are unmapped when the code is dropped.
 
 #![allow(unsafe_code)] // ARCHITECTURE.md says why
 
@@ -9,14 +9,14 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// The loop over rows of j for one tile of i: rows, how many, the tile, accumulators, constants,
-/// room for spills.
+/// The loop over rows of j for one tile of i. Its arguments are: the rows, their number, the tile,
+/// the accumulators, the constants, and the memory for spills.
 type Function = unsafe extern "sysv64" fn(*const u8, usize, *const u8, *mut u8, *const u8, *mut u8);
 
-/// Bytes that the code of a loop reads and writes in its buffers.
+/// How many bytes of each buffer the code of a loop reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// Of one row.
+    /// Bytes of one row.
     pub(crate) row: usize,
     pub(crate) tile: usize,
     pub(crate) sums: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Extent {
     pub(crate) spills: usize,
 }
 
-/// Code that may be called.
+/// Executable code of one loop.
 #[derive(Debug)]
 pub(crate) struct Code {
     at: NonNull<c_void>,
@@ -33,7 +33,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Maps what was emitted, for buffers of this extent.
+    /// Maps the emitted code into executable memory, for buffers of this extent.
     pub(crate) fn new(emitted: &Emitted, extent: Extent) -> Result<Self, Errno> {
         let bytes = &emitted.code;
         assert!(!bytes.is_empty(), "a function returns at least");
@@ -48,17 +48,17 @@ impl Code {
             )
         }?;
         let code = Self { at: NonNull::new(at).ok_or(Errno::NOMEM)?, len, extent };
-        // SAFETY: the mapping has `len` bytes, is writable, and nobody else knows of it.
+        // SAFETY: the mapping has `len` bytes, is writable, and nothing else refers to it.
         unsafe { at.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), len) };
         // SAFETY: the mapping is ours, and no reference into it exists.
         unsafe { mprotect(at, len, MprotectFlags::READ | MprotectFlags::EXEC) }?;
         Ok(code)
     }
 
-    /// Runs the loop over `count` rows, and leaves the accumulators in `sums`.
+    /// Runs the loop over `count` rows and leaves the accumulators in `sums`.
     ///
     /// # Panics
-    /// Buffers that are shorter than the code's extent; no rows.
+    /// If a buffer is shorter than the code's extent, or `count` is 0.
     pub(crate) fn call(
         &self,
         rows: &[u8],
@@ -80,16 +80,16 @@ impl Code {
         // which stays mapped and executable as long as `self` lives.
         let function = unsafe { std::mem::transmute::<*mut c_void, Function>(self.at.as_ptr()) };
         let (sums, spills) = (sums.as_mut_ptr(), spills.as_mut_ptr());
-        // SAFETY: the function reads and writes within its extent of each buffer only, which are as
-        // long as was just asserted, and uses registers that its convention lets it;
-        // whoever compiled it saw that this processor has its instructions.
+        // SAFETY: the function stays within its extent of each buffer, and the buffers are as long
+        // as asserted above. It uses only registers that its calling convention allows, and the
+        // kernel was compiled for instructions that this processor has.
         unsafe { function(rows.as_ptr(), count, tile.as_ptr(), sums, pool.as_ptr(), spills) };
     }
 }
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, and no call is under way, for that borrows
+        // SAFETY: `new` mapped it with this length, and no call is running, since a call borrows
         // `self`.
         let unmapped = unsafe { munmap(self.at.as_ptr(), self.len) };
         debug_assert!(unmapped.is_ok(), "a mapping of ours: {unmapped:?}");
@@ -98,5 +98,5 @@ impl Drop for Code {
 
 // SAFETY: after `new` the memory is only read and executed, and nothing in it belongs to a thread.
 unsafe impl Send for Code {}
-// SAFETY: as above; calls share no state but their arguments.
+// SAFETY: see `Send`; calls share no state except for their arguments.
 unsafe impl Sync for Code {}

@@ -1,4 +1,4 @@
-//! A kernel made ready for a processor.
+//! A kernel compiled for a processor.
 
 use crate::error::Error;
 use crate::facts::Facts;
@@ -16,15 +16,15 @@ use crate::loops::Loops;
 /// How a kernel is compiled and run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// For what.
+    /// The instruction set to compile for.
     pub target: Target,
-    /// By how many threads: [`crate::THREADS_PER_PROCESSOR`] for each processor at most. Results
-    /// do not depend on it.
+    /// The number of threads that run it, at most [`crate::THREADS_PER_PROCESSOR`] for each
+    /// processor. Results do not depend on it.
     pub threads: NonZeroUsize,
 }
 
 impl Default for Options {
-    /// The best that this processor has, on all of it.
+    /// The best target that this processor supports, on all processors.
     fn default() -> Self {
         Self {
             target: Target::best(),
@@ -33,7 +33,11 @@ impl Default for Options {
     }
 }
 
-/// A kernel made ready for a processor.
+/// A kernel that is compiled for a processor and can run on arrays.
+///
+/// Compile once with [`Compiled::new`], then call [`Compiled::run`] as often as needed: the kernel
+/// owns its code and its threads, which wait between runs, and each run borrows its inputs and
+/// allocates its results. It may be shared between threads.
 #[derive(Debug)]
 pub struct Compiled {
     pub(crate) program: Program,
@@ -44,7 +48,7 @@ pub struct Compiled {
     pub(crate) threads: Threads,
 }
 
-/// What computes pairs.
+/// What computes the pairs of a kernel.
 #[derive(Debug)]
 pub(crate) enum Engine {
     #[cfg(all(target_arch = "x86_64", unix))]
@@ -53,18 +57,18 @@ pub(crate) enum Engine {
 }
 
 impl Compiled {
-    /// Compiles a kernel. Products that are added are contracted ([`Program::contracted`]) where
-    /// the target has instructions for that.
+    /// Compiles a kernel. Products that are added are contracted to fused multiply-adds
+    /// ([`Program::contracted`]) where the target has instructions for them.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] says why the kernel could not be compiled, or its threads not started.
     pub fn new(program: &Program, options: Options) -> Result<Self, Error> {
         let Options { target, threads } = options;
-        if !target.here() {
+        if !target.is_supported() {
             return Err(Error::Lacks { target, best: Target::best() });
         }
-        // Where a product that is added takes one instruction; without it, it would take a
-        // function.
+        // Machine code computes a fused multiply-add in one instruction; the portable engine would
+        // call a function for each.
         let program =
             if target == Target::Portable { program.clone() } else { program.contracted() };
         let shape = Shape::new(&program);
@@ -73,19 +77,19 @@ impl Compiled {
         Ok(Self { pack: Pack::new(&program, &shape), program, shape, engine, facts, threads })
     }
 
-    /// The kernel, as it is computed.
+    /// Returns the kernel as it is computed, after contraction.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// What became of it.
+    /// Returns figures about the compiled code.
     #[must_use]
     pub fn facts(&self) -> Facts {
         self.facts
     }
 
-    /// Particles of a tile.
+    /// Returns the number of particles of a tile.
     pub(crate) fn width(&self) -> usize {
         self.facts.lanes * self.facts.unroll
     }

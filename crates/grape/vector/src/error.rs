@@ -1,62 +1,65 @@
-//! What can go wrong when a kernel is compiled.
+//! Errors of compiling a kernel.
 
 use crate::target::Target;
 use crate::threads::THREADS_PER_PROCESSOR;
 use thiserror::Error;
 
-/// Why a kernel was not compiled.
+/// The reason why a kernel was not compiled.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The processor lacks instructions.
+    /// The processor lacks the instructions of the target.
     #[error("this processor cannot run code for {target:?}; it has {best:?}")]
     Lacks {
-        /// For what it was to be compiled.
+        /// The target that the caller asked for.
         target: Target,
-        /// The best there is here.
+        /// The best target that this processor supports.
         best: Target,
     },
-    /// More code than is sensible.
+    /// The kernel needs more code than the limit.
     #[error(
-        "the loop of this kernel takes {bytes} bytes of code, {limit} are the limit; split the kernel in two"
+        "the loop of this kernel takes {bytes} bytes of code, {limit} are the limit; split the \
+         kernel in two"
     )]
     TooLarge {
-        /// What it takes.
+        /// Bytes of code that the kernel needs.
         bytes: usize,
-        /// What it may take.
+        /// Bytes of code that are allowed.
         limit: usize,
     },
-    /// The system gave no memory for code, or none that may be executed.
+    /// The system gave no memory for code, or does not allow memory to be executable.
     #[error("no executable memory: {0}; where the system forbids it, compile for Target::Portable")]
     Memory(std::io::Error),
-    /// More threads than are of any use.
+    /// The caller asked for more threads than are of any use.
     #[error(
-        "{threads} threads: {limit} are the limit, {THREADS_PER_PROCESSOR} for each of {processors} processors; more \
+        "{threads} threads: {limit} are the limit, {THREADS_PER_PROCESSOR} for each of \
+         {processors} processors; more \
          would only wait for each other"
     )]
     TooManyThreads {
-        /// How many were to be.
+        /// The number of threads asked for.
         threads: usize,
-        /// How many may be, here.
+        /// The largest number that is allowed on this machine.
         limit: usize,
-        /// How many processors this process may use.
+        /// The number of processors that this process may use.
         processors: usize,
     },
-    /// Threads could not be started.
+    /// The system could not start the threads.
     #[error("{threads} threads could not be started: {why}; ask for fewer")]
     Threads {
-        /// How many were to be.
+        /// The number of threads asked for.
         threads: usize,
-        /// What the system said.
+        /// The system's error message.
         why: String,
     },
-    /// An instruction that does not exist: our mistake.
+    /// The compiler produced an instruction that does not exist, which is a bug of this crate.
     #[error(
-        "a kernel for {target:?} became an instruction that does not exist ({why}); compile for Target::Portable"
+        "a kernel for {target:?} became an instruction that does not exist ({why}); compile for \
+         Target::Portable"
     )]
     Encoding {
-        /// For what it was compiled.
+        /// The target of the compilation.
         target: Target,
-        /// What the encoder said.
+        /// The encoder's error message.
         why: String,
     },
 }

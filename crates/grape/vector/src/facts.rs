@@ -1,27 +1,27 @@
-//! What became of a kernel when it was compiled.
+//! Figures about a compiled kernel.
 
 use crate::target::Target;
 
-/// Code of a loop, at most: several times what the longest program comes to.
+/// The limit for the code of one loop, in bytes: several times what the longest program needs.
 pub const MAX_CODE: usize = 16 << 20;
 
-/// What became of a kernel.
+/// Figures about a compiled kernel, for reports and tests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Facts {
-    /// For what it was compiled.
+    /// The target that the kernel was compiled for.
     pub target: Target,
-    /// Particles that a vector holds.
+    /// Particles that one vector holds.
     pub lanes: usize,
-    /// Vectors of i that the loop works on at a time.
+    /// Vectors of i that the loop works on at the same time.
     pub unroll: usize,
-    /// Bytes of code; 0 where there is none.
+    /// Bytes of code; 0 if the target is portable.
     pub code: usize,
-    /// Instructions of the loop, for all its vectors and one j.
+    /// Instructions of one loop iteration: one j for all its vectors.
     pub instructions: usize,
-    /// Vector registers used.
+    /// Vector registers that the code uses.
     pub registers: usize,
-    /// Values that had to make room, and lie in memory for a while.
+    /// Values that were spilled from registers to memory.
     pub spills: usize,
-    /// Bytes of a j as it is broadcast.
+    /// Bytes of a row, which is one j as it is broadcast.
     pub row: usize,
 }

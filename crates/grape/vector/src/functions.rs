@@ -1,23 +1,24 @@
-//! Functions that processors have no exact instruction for: an estimate or a polynomial, and what
-//! makes them good.
+//! Functions that no single instruction computes exactly: an estimate or a polynomial, and the
+//! operations that refine it.
 
 use crate::ir::{Kind, Op, Var};
 use crate::lower::Lower;
 use crate::target::Target;
 use sprat_formula::Compare;
 
-/// The series of (1 - e) to the power of -1/2, after its 1: y (1 + e/2 + 3/8 e^2 + ...) is right
-/// where y is an estimate of the root's inverse of x, and e = 1 - x y^2.
+/// Coefficients of the series of (1 - e)^(-1/2) after its leading 1. If y is an estimate of the
+/// inverse square root of x and e = 1 - x y^2, then y (1 + e/2 + 3/8 e^2 + ...) is the exact
+/// inverse root.
 const SERIES: [f64; 4] = [0.5, 0.375, 0.3125, 0.273_437_5];
 
-/// Accuracies in bits that an estimate and so many terms give; 2 units in the last place count as
-/// all bits.
+/// Accuracies in bits that the AVX-512 estimate gives with 0, 1, 2 and 3 terms; an error of 2 units
+/// in the last place counts as all bits.
 const TERMS_512: [u8; 4] = [14, 27, 40, 53];
 
-/// The same where the estimate has 11 bits and a half.
+/// Accuracies in bits that the AVX2 estimate, of 11 and a half bits, gives with 0, 1 and 2 terms.
 const TERMS_2: [u8; 3] = [11, 21, 24];
 
-/// Degrees to which e to the power of r is taken, |r| <= ln 2 / 2.
+/// Degrees of the polynomials for e^r with |r| <= ln 2 / 2, for 32 and 64 bits.
 const DEGREES: [usize; 2] = [7, 13];
 
 impl Lower<'_> {
@@ -28,8 +29,8 @@ impl Lower<'_> {
                 self.refine(kind, x, y, terms)
             }
             (_, Some(terms)) => {
-                // The estimate takes what is below the least normal number for 0: such x are made
-                // greater, and the result again.
+                // The estimate takes numbers below the least normal one for 0: such x are scaled up
+                // first, and the result is scaled back.
                 let (least, up, down) =
                     (f64::from(f32::MIN_POSITIVE), 2f64.powi(24), 2f64.powi(12));
                 let least = self.number(kind, least);
@@ -42,7 +43,7 @@ impl Lower<'_> {
                 let less = self.inst(Op::Mul, kind, &[y, down]);
                 self.blend(kind, small, less, y)
             }
-            // No estimate for these: through one of 32 bits it would have to be scaled, both ways.
+            // AVX2 has no estimate of 64 bits; one of 32 bits would have to be scaled both ways.
             (_, None) => {
                 let root = self.inst(Op::Sqrt, kind, &[x]);
                 let one = self.number(kind, 1.0);
@@ -51,8 +52,8 @@ impl Lower<'_> {
         }
     }
 
-    /// One step of so many terms. Where x is 0, infinite or not a number, so is e none: it is then
-    /// taken for 1, which leaves y as it is.
+    /// Refines an estimate by one step with this many terms. If x is 0, infinite or not a number, e
+    /// is not a number: the minimum replaces it by 1, which leaves y as it is.
     fn refine(&mut self, kind: Kind, x: Var, y: Var, terms: usize) -> Var {
         if terms == 0 {
             return y;
@@ -64,7 +65,7 @@ impl Lower<'_> {
         self.series(kind, y, e, terms)
     }
 
-    /// y times so many terms of e, and its 1.
+    /// Computes y times the sum of 1 and this many terms of the series in e.
     fn series(&mut self, kind: Kind, y: Var, e: Var, terms: usize) -> Var {
         let mut factor = self.number(kind, SERIES[terms - 1]);
         for &term in SERIES[..terms - 1].iter().rev() {
@@ -79,9 +80,11 @@ impl Lower<'_> {
         self.inst(Op::Fma, kind, &[part, factor, y])
     }
 
-    /// Where it need not be right for x that are 0, infinite, no number or below the least normal
-    /// one, only infinite or no number: and what the result is to be multiplied by. With one
-    /// term of the series a multiplication less makes it twice what it is: y (3 - x y^2).
+    /// Computes an inverse root that need not be right for x that are 0, infinite, not a number or
+    /// below the least normal one: for these the result may be anything that is infinite or not a
+    /// number. Returns it with the factor that the result must be multiplied by. With one term of
+    /// the series, leaving out a multiplication makes the result twice the inverse root: y (3 - x
+    /// y^2).
     pub(crate) fn bare_rsqrt(&mut self, kind: Kind, x: Var, bits: u8) -> (Var, f64) {
         let terms = match self.terms(kind, bits) {
             Some(terms) if terms > 0 => terms,
@@ -99,7 +102,7 @@ impl Lower<'_> {
         (self.series(kind, y, e, terms), 1.0)
     }
 
-    /// Terms of the series that an accuracy takes, where there is an estimate.
+    /// Returns the number of terms that an accuracy needs, or `None` if the target has no estimate.
     fn terms(&self, kind: Kind, bits: u8) -> Option<usize> {
         let (good, most): (&[u8], _) = match (self.target, kind) {
             (Target::Avx512, Kind::F32) => (&TERMS_512, 1),
@@ -110,12 +113,12 @@ impl Lower<'_> {
         Some(good.iter().position(|&good| bits <= good).unwrap_or(most).min(most))
     }
 
-    /// x = n ln 2 + r, and then 2^n times a polynomial of r.
+    /// Computes e^x as 2^n times a polynomial in r, where x = n ln 2 + r.
     pub(crate) fn exp(&mut self, kind: Kind, x: Var) -> Var {
-        // Beyond these the result is infinity and 0 anyway. In this order, what is not a number
-        // stays so.
+        // Beyond these limits the result is infinity or 0 anyway. The order of the operands keeps
+        // what is not a number.
         let [most, least] = if kind == Kind::F32 { [89.0, -105.0] } else { [710.0, -746.0] };
-        // ln 2 in two parts, the first with so few bits that its products with n are exact.
+        // ln 2 in two parts; the first has so few bits that its products with n are exact.
         let [high, low] = if kind == Kind::F32 {
             [0.693_359_375, -2.121_944_400_546_905_8e-4]
         } else {
@@ -142,14 +145,14 @@ impl Lower<'_> {
         self.scale(kind, sum, n)
     }
 
-    /// a times 2^n. Without an instruction in two steps, for 2^n may be no number where the product
-    /// is.
+    /// Computes a times 2^n. Without an instruction for it, this takes two steps, because 2^n may
+    /// overflow where the product does not.
     fn scale(&mut self, kind: Kind, a: Var, n: Var) -> Var {
         if self.target == Target::Avx512 {
             return self.inst(Op::Scale, kind, &[a, n]);
         }
-        // Added to this, a whole number stands in the lowest bits with the exponent's bias, and is
-        // shifted to where exponents are.
+        // After adding this number, n stands in the lowest bits together with the exponent's bias;
+        // a shift then moves it to where exponents are.
         let (digits, bias) = if kind == Kind::F32 { (23u8, 127.0) } else { (52, 1023.0) };
         let magic = self.number(kind, 1.5 * 2f64.powi(i32::from(digits)) + bias);
         let half = self.number(kind, 0.5);

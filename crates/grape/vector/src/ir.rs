@@ -1,25 +1,25 @@
-//! The body of a kernel's loop over j as what processors have: operations on vectors, with a place
-//! in memory for whatever is given.
+//! The body of a kernel's loop over j in terms of what processors have: operations on vectors, and
+//! a memory location for each input.
 
 use sprat_formula::Value;
 
-/// Bytes of a place in memory for a value that had to leave its register: of the longest vector.
+/// Bytes of memory for one spilled value: those of the longest vector.
 pub(crate) const SPILL: usize = 64;
 
-/// What a vector of one value is made of.
+/// The type of the numbers in a vector.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Kind {
-    /// Numbers of 32 bits; also what a mask is on processors without mask registers, by the sign of
-    /// each.
+    /// 32-bit numbers; also masks on processors without mask registers, where the sign of each
+    /// number decides.
     F32,
-    /// Numbers of 64 bits, or masks likewise.
+    /// 64-bit numbers, or masks likewise.
     F64,
-    /// A mask in a register of its own kind.
+    /// A mask in a mask register.
     Mask,
 }
 
 impl Kind {
-    /// Bytes of one number.
+    /// Returns the bytes of one number.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// A value of the body: its place in [`Body::vars`].
+/// A value of the body: its index in [`Body::vars`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Var(pub(crate) u32);
 
@@ -39,22 +39,22 @@ impl Var {
     }
 }
 
-/// Where a value lies before the loop begins, if it does.
+/// Where a value lies before the loop begins.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Home {
-    /// Nowhere: an instruction makes it.
+    /// Nowhere: an instruction computes it.
     None,
-    /// A vector of the tile, at these bytes.
+    /// A vector of the tile, at this byte offset.
     Tile(usize),
-    /// One number of the row of a j, at these bytes.
+    /// One number in the row of a j, at this byte offset.
     Row(usize),
-    /// A constant: its place in [`Body::pool`].
+    /// A constant: its index in [`Body::pool`].
     Pool(usize),
-    /// An accumulator: its place in [`Body::sums`].
+    /// An accumulator: its index in [`Body::sums`].
     Sum(usize),
 }
 
-/// What an instruction does. Operands are `a`, `b`, `c` in order.
+/// The operation of an instruction. Its operands are `a`, `b` and `c`, in this order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Op {
     Add,
@@ -64,7 +64,7 @@ pub(crate) enum Op {
     /// `if a < b { a } else { b }`.
     Min,
     Max,
-    /// Bits of numbers.
+    /// Bitwise on numbers.
     And,
     Or,
     Xor,
@@ -73,21 +73,21 @@ pub(crate) enum Op {
     /// `c - a * b`.
     Fnma,
     Sqrt,
-    /// One over the square root, some bits of it.
+    /// An estimate of the inverse square root.
     Estimate,
-    /// To the nearest whole number.
+    /// Rounds to the nearest whole number.
     Round,
-    /// `a` times two to the power of `b`, a whole number.
+    /// `a` times two to the power of `b`, which is a whole number.
     Scale,
-    /// Bits to the left.
+    /// Shifts bits to the left.
     Shift(u8),
-    /// From the other kind of number.
+    /// Converts from the other type of number.
     Convert,
-    /// A mask, by the predicate that the instruction encodes.
+    /// Compares by the predicate of the instruction's encoding, and gives a mask.
     Compare(u8),
-    /// `a`, a mask: where it holds `b`, else `c`.
+    /// `b` where the mask `a` holds, otherwise `c`.
     Blend,
-    /// Bits of masks in their own registers.
+    /// Bitwise on masks in mask registers.
     MaskAnd,
     MaskOr,
     MaskNot,
@@ -97,7 +97,8 @@ pub(crate) enum Op {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inst {
     pub(crate) op: Op,
-    /// Of the numbers that it works on: of what it makes, but for comparisons.
+    /// The type of the numbers that it works on, which is also the type of its result except for
+    /// comparisons.
     pub(crate) kind: Kind,
     pub(crate) to: Var,
     pub(crate) operands: [Var; 3],
@@ -112,14 +113,14 @@ impl Inst {
 
 /// A constant of the loop.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Pooled {
-    /// A number, by its bits.
+pub(crate) enum PoolConstant {
+    /// A number, given by its bits.
     Bits(Kind, u64),
-    /// What is computed once a run.
+    /// A value that is computed once per run.
     Run(Kind, Value),
 }
 
-impl Pooled {
+impl PoolConstant {
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Bits(kind, _) | Self::Run(kind, _) => kind,
@@ -127,15 +128,15 @@ impl Pooled {
     }
 }
 
-/// An accumulator of one unrolled vector.
+/// An accumulator of one of the unrolled vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum {
     pub(crate) var: Var,
-    /// Where its vector goes, in bytes.
+    /// The byte offset where its vector is stored.
     pub(crate) at: usize,
-    /// What it begins with.
+    /// The constant that it starts with.
     pub(crate) start: Var,
-    /// By what it is multiplied in the end, if by anything: also as a value.
+    /// The factor that it is multiplied by after the loop, if any, and the constant that holds it.
     pub(crate) scale: Option<(f64, Var)>,
 }
 
@@ -144,6 +145,6 @@ pub(crate) struct Sum {
 pub(crate) struct Body {
     pub(crate) vars: Vec<(Kind, Home)>,
     pub(crate) insts: Vec<Inst>,
-    pub(crate) pool: Vec<Pooled>,
+    pub(crate) pool: Vec<PoolConstant>,
     pub(crate) sums: Vec<Sum>,
 }

@@ -1,17 +1,18 @@
-//! Values of a kernel for a run of particles at once, computed by loops over arrays: what is needed
-//! once for each i or j on any processor, and pairs where nothing better is known.
+//! Values of a kernel for [`LANES`] particles at once, computed by loops over arrays. On all
+//! targets this computes what is needed once for each i or j; on the portable target it computes
+//! pairs as well.
 
 use sprat_formula::{Binary, Column, Compare, Data, Node, Program, Type, Unary, Value};
 use std::ops::Range;
 
-/// Numbers of an array.
+/// The number of particles that one array holds.
 pub(crate) const LANES: usize = 64;
 
-/// Operations on numbers, the same for both types.
+/// Operations on numbers, written once for both types.
 macro_rules! unary {
-    ($what:expr, $to:expr, $a:expr) => {{
+    ($op:expr, $to:expr, $a:expr) => {{
         let a = $a;
-        match $what {
+        match $op {
             Unary::Neg => each($to, |k| -a[k]),
             Unary::Abs => each($to, |k| a[k].abs()),
             Unary::Sqrt => each($to, |k| a[k].sqrt()),
@@ -23,9 +24,9 @@ macro_rules! unary {
 }
 
 macro_rules! binary {
-    ($what:expr, $to:expr, $a:expr, $b:expr) => {{
+    ($op:expr, $to:expr, $a:expr, $b:expr) => {{
         let (a, b) = ($a, $b);
-        match $what {
+        match $op {
             Binary::Add => each($to, |k| a[k] + b[k]),
             Binary::Sub => each($to, |k| a[k] - b[k]),
             Binary::Mul => each($to, |k| a[k] * b[k]),
@@ -44,13 +45,13 @@ macro_rules! fused {
     }};
 }
 
-/// Values of a kernel, each of many lanes.
+/// All values of a kernel, each for [`LANES`] particles.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     values: Vec<Lane>,
 }
 
-/// A value of many lanes.
+/// One value for [`LANES`] particles.
 #[derive(Clone, Debug)]
 pub(crate) enum Lane {
     F32(Box<[f32; LANES]>),
@@ -59,7 +60,7 @@ pub(crate) enum Lane {
 }
 
 impl Lanes {
-    /// Zeros.
+    /// Allocates all values as zeros.
     pub(crate) fn new(program: &Program) -> Self {
         let lane = |of| match of {
             Type::F32 => Lane::F32(Box::new([0.0; LANES])),
@@ -73,7 +74,8 @@ impl Lanes {
         &self.values[value.index()]
     }
 
-    /// Gives a lane a number, rounded to its type; a bool is whether it is not 0.
+    /// Sets one lane to a number, rounded to the value's type; a bool is set to whether it is not
+    /// 0.
     pub(crate) fn set(&mut self, value: Value, lane: usize, number: f64) {
         match &mut self.values[value.index()] {
             #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
@@ -83,7 +85,7 @@ impl Lanes {
         }
     }
 
-    /// Gives all lanes a number.
+    /// Sets all lanes to a number.
     pub(crate) fn fill(&mut self, value: Value, number: f64) {
         match &mut self.values[value.index()] {
             #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
@@ -93,8 +95,8 @@ impl Lanes {
         }
     }
 
-    /// Takes a variable's numbers of a run of particles, of the last of them where there are no
-    /// more.
+    /// Loads a variable's numbers for a range of particles. Lanes beyond its end repeat the last
+    /// particle.
     pub(crate) fn load(&mut self, value: Value, column: &Column<'_>, particles: Range<usize>) {
         let stride = column.stride();
         #[expect(
@@ -110,8 +112,8 @@ impl Lanes {
         }
     }
 
-    /// Computes a value from its operands, which come before it. Variables and constants are the
-    /// caller's to give; numbers too are not computed.
+    /// Computes a value from its operands, which come before it in the program. It does nothing for
+    /// variables, constants and numbers, which the caller sets.
     pub(crate) fn compute(&mut self, value: Value, node: Node) {
         let (before, rest) = self.values.split_at_mut(value.index());
         let of = |value: Value| &before[value.index()];
@@ -123,25 +125,25 @@ impl Lanes {
             #[expect(clippy::cast_possible_truncation, reason = "what conversion is")]
             (Node::Unary(Unary::Convert, a), Lane::F32(to)) => each(to, |k| of(a).f64()[k] as f32),
             (Node::Unary(_, a), Lane::Bool(to)) => each(to, |k| !of(a).bool()[k]),
-            (Node::Unary(what, a), Lane::F32(to)) => unary!(what, to, of(a).f32()),
-            (Node::Unary(what, a), Lane::F64(to)) => unary!(what, to, of(a).f64()),
-            (Node::Binary(what, a, b), Lane::F32(to)) => {
-                binary!(what, to, of(a).f32(), of(b).f32())
+            (Node::Unary(op, a), Lane::F32(to)) => unary!(op, to, of(a).f32()),
+            (Node::Unary(op, a), Lane::F64(to)) => unary!(op, to, of(a).f64()),
+            (Node::Binary(op, a, b), Lane::F32(to)) => {
+                binary!(op, to, of(a).f32(), of(b).f32())
             }
-            (Node::Binary(what, a, b), Lane::F64(to)) => {
-                binary!(what, to, of(a).f64(), of(b).f64())
+            (Node::Binary(op, a, b), Lane::F64(to)) => {
+                binary!(op, to, of(a).f64(), of(b).f64())
             }
-            (Node::Binary(what, a, b), Lane::Bool(to)) => {
+            (Node::Binary(op, a, b), Lane::Bool(to)) => {
                 let (a, b) = (of(a).bool(), of(b).bool());
-                if what == Binary::And {
+                if op == Binary::And {
                     each(to, |k| a[k] & b[k])
                 } else {
                     each(to, |k| a[k] | b[k])
                 }
             }
-            (Node::Compare(what, a, b), Lane::Bool(to)) => match (of(a), of(b)) {
-                (Lane::F32(a), Lane::F32(b)) => compare(what, to, a, b),
-                (Lane::F64(a), Lane::F64(b)) => compare(what, to, a, b),
+            (Node::Compare(op, a, b), Lane::Bool(to)) => match (of(a), of(b)) {
+                (Lane::F32(a), Lane::F32(b)) => compare(op, to, a, b),
+                (Lane::F64(a), Lane::F64(b)) => compare(op, to, a, b),
                 _ => unreachable!("numbers of one type"),
             },
             (Node::Select(by, a, b), to) => {
@@ -170,29 +172,30 @@ impl Lanes {
     }
 }
 
-/// Numbers of a run of particles, `stride` apart, of the last of them where there are no more.
+/// Loads numbers that are `stride` apart for a range of particles, and repeats the last one beyond
+/// its end.
 fn take<T, F: Copy>(
     to: &mut [T; LANES],
     from: &[F],
     stride: usize,
     particles: Range<usize>,
-    what: impl Fn(F) -> T,
+    op: impl Fn(F) -> T,
 ) {
-    // Most columns lie side by side: these the compiler makes vectors of.
+    // Most columns are contiguous: the compiler vectorizes this case.
     match from.get(particles.start..particles.start + LANES) {
         Some(run) if stride == 1 && particles.len() >= LANES => {
-            to.iter_mut().zip(run).for_each(|(to, &x)| *to = what(x))
+            to.iter_mut().zip(run).for_each(|(to, &x)| *to = op(x))
         }
-        _ => each(to, |k| what(from[(particles.start + k).min(particles.end - 1) * stride])),
+        _ => each(to, |k| op(from[(particles.start + k).min(particles.end - 1) * stride])),
     }
 }
 
-fn each<T>(to: &mut [T; LANES], what: impl Fn(usize) -> T) {
-    to.iter_mut().enumerate().for_each(|(k, to)| *to = what(k));
+fn each<T>(to: &mut [T; LANES], op: impl Fn(usize) -> T) {
+    to.iter_mut().enumerate().for_each(|(k, to)| *to = op(k));
 }
 
-fn compare<T: PartialOrd>(what: Compare, to: &mut [bool; LANES], a: &[T; LANES], b: &[T; LANES]) {
-    match what {
+fn compare<T: PartialOrd>(op: Compare, to: &mut [bool; LANES], a: &[T; LANES], b: &[T; LANES]) {
+    match op {
         Compare::Lt => each(to, |k| a[k] < b[k]),
         Compare::Le => each(to, |k| a[k] <= b[k]),
         Compare::Eq => each(to, |k| a[k] == b[k]),
@@ -201,7 +204,7 @@ fn compare<T: PartialOrd>(what: Compare, to: &mut [bool; LANES], a: &[T; LANES],
 }
 
 impl Lane {
-    /// As a number: a bool is 1 or 0.
+    /// Returns a lane as a number; a bool is 1 or 0.
     pub(crate) fn number(&self, lane: usize) -> f64 {
         match self {
             Self::F32(lanes) => f64::from(lanes[lane]),

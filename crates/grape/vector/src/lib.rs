@@ -1,9 +1,9 @@
-//! Kernels by the processor's vectors: a [`sprat_formula::Program`] becomes machine code for
-//! AVX-512 or AVX2 (or, on other processors, loops over arrays), and is run on arrays by several
-//! threads.
+//! Runs kernels with the processor's vector instructions. A [`sprat_formula::Program`] is compiled
+//! to machine code for AVX-512 or AVX2 (on other processors it is computed by loops over arrays),
+//! and runs on arrays with several threads.
 //!
-//! i are held, one in each lane of several vectors; j are broadcast to all lanes, one after the
-//! other.
+//! The loop holds several vectors of i, one particle in each lane, and broadcasts one j after the
+//! other to all lanes.
 
 #[cfg(all(target_arch = "x86_64", unix))]
 mod bare;

@@ -1,12 +1,12 @@
-//! The loops of a kernel as machine code: one that is quick where numbers are as they usually are,
-//! and one that is right for all.
+//! The loops of a kernel as machine code: a quick one that is right for ordinary numbers, and a
+//! careful one that is right for all numbers.
 
 use crate::bare::bare;
 use crate::buffer::{Buffer, get_f32, get_f64};
 use crate::code::{Code, Extent};
 use crate::error::Error;
 use crate::facts::{Facts, MAX_CODE};
-use crate::ir::{Body, Kind, Pooled};
+use crate::ir::{Body, Kind, PoolConstant};
 use crate::lanes::Lanes;
 use crate::lower::lower;
 use crate::machine::{self, Emitted, pool_bytes};
@@ -15,23 +15,23 @@ use crate::target::Target;
 use sprat_formula::{Program, Reduction};
 use std::ops::Range;
 
-/// Vectors of i that share a loop, at most.
+/// The most vectors of i that one loop works on.
 const MAX_UNROLL: usize = 4;
 
-/// The least that sums may be multiplied by in the end: what is left of the numbers' range must do
-/// for the rest.
+/// The least factor that sums may be multiplied by at the end: it must leave enough of the numbers'
+/// range for the computation itself.
 const LEAST_SCALE: f64 = 1.0 / (1u64 << 32) as f64;
 
 /// The loops of a kernel.
 #[derive(Debug)]
 pub(crate) struct Loops {
     target: Target,
-    /// Right for all numbers.
+    /// The loop that is right for all numbers.
     careful: Loop,
-    /// Right where sums are finite: where that is not the case for all numbers, the other one
-    /// computes them again.
+    /// A loop that is right if its sums are finite. If one is not, the careful loop computes them
+    /// again.
     quick: Option<Loop>,
-    /// Where sums lie among the accumulators.
+    /// The byte ranges of the sums among the accumulators.
     sums: Vec<(Kind, Range<usize>)>,
 }
 
@@ -39,21 +39,20 @@ pub(crate) struct Loops {
 #[derive(Debug)]
 struct Loop {
     code: Code,
-    pool: Vec<Pooled>,
+    pool: Vec<PoolConstant>,
     spills: usize,
 }
 
-/// What a thread needs for calls: the constants of both loops, and memory for values without a
-/// register.
+/// What a thread needs for calls: the constants of both loops, and memory for spilled values.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct Scratch {
     careful: Buffer,
     quick: Buffer,
     spills: Buffer,
 }
 
 impl Loops {
-    /// Compiles a kernel. Facts are those of the loop that comes first.
+    /// Compiles a kernel. The figures returned are those of the loop that runs first.
     pub(crate) fn new(
         program: &Program,
         shape: &Shape,
@@ -63,10 +62,10 @@ impl Loops {
         let none = vec![false; program.nodes().len()];
         let bare = Some(bare(program))
             .filter(|bare| is_quick(&body(1, bare.clone()), &body(1, none.clone())));
-        let first = |unroll| (body(unroll, bare.as_ref().unwrap_or(&none).clone()), unroll);
-        let mut unrolled = (2..=MAX_UNROLL).rev().map(first);
+        let build = |unroll| (body(unroll, bare.as_ref().unwrap_or(&none).clone()), unroll);
+        let mut unrolled = (2..=MAX_UNROLL).rev().map(build);
         let (one, unroll) =
-            unrolled.find(|(one, _)| machine::fits(one, target)).unwrap_or_else(|| first(1));
+            unrolled.find(|(one, _)| machine::fits(one, target)).unwrap_or_else(|| build(1));
         let width = target.lanes(shape.wide) * unroll;
         let (one, emitted) = Loop::new(one, shape, target, width)?;
         // Both loops work on the same tiles.
@@ -87,34 +86,35 @@ impl Loops {
         let sums = program
             .results()
             .iter()
-            .zip(&shape.gathered)
+            .zip(&shape.accumulators)
             .filter(|(result, _)| result.reduction == Reduction::Sum);
         let place = |at: usize, kind: Kind| (kind, at * width..(at + kind.bytes()) * width);
-        let sums = sums.map(|(_, gathered)| place(gathered.at, gathered.kind)).collect();
+        let sums = sums.map(|(_, accumulator)| place(accumulator.at, accumulator.kind)).collect();
         Ok((Self { target, careful, quick, sums }, facts))
     }
 
-    /// What a thread needs for calls, with what is the same for all particles.
-    pub(crate) fn room(&self, values: &Lanes) -> Room {
+    /// Prepares what a thread needs for calls, from the values that are the same for all particles.
+    pub(crate) fn scratch(&self, values: &Lanes) -> Scratch {
         let quick = self.quick.as_ref();
         let spills = self.careful.spills.max(quick.map_or(0, |quick| quick.spills));
-        Room {
+        Scratch {
             careful: self.careful.constants(self.target, values),
             quick: quick.map_or_else(Buffer::default, |quick| quick.constants(self.target, values)),
             spills: Buffer::new(spills),
         }
     }
 
-    /// Runs over the rows, and leaves the accumulators in `sums`.
+    /// Runs the quick loop over the rows, and the careful one if a sum is not finite. It leaves the
+    /// accumulators in `sums`.
     pub(crate) fn call(
         &self,
         rows: &[u8],
         count: usize,
         tile: &[u8],
         sums: &mut [u8],
-        room: &mut Room,
+        scratch: &mut Scratch,
     ) {
-        let Room { careful, quick, spills } = room;
+        let Scratch { careful, quick, spills } = scratch;
         if let Some(loop_) = &self.quick {
             loop_.code.call(rows, count, tile, sums, quick.bytes(), spills.bytes_mut());
             if self.finite(sums) {
@@ -164,18 +164,18 @@ impl Loop {
         Ok((Self { code, pool: body.pool, spills: extent.spills }, emitted))
     }
 
-    /// The constants as the loop reads them.
+    /// Returns the constants in the layout that the loop reads.
     fn constants(&self, target: Target, values: &Lanes) -> Buffer {
         let step = pool_bytes(target);
         let mut pool = Buffer::new(self.pool.len() * step);
         for (&pooled, place) in self.pool.iter().zip(pool.bytes_mut().chunks_exact_mut(step)) {
             let bits = match pooled {
-                Pooled::Bits(_, bits) => bits,
+                PoolConstant::Bits(_, bits) => bits,
                 #[expect(clippy::cast_possible_truncation, reason = "a number of this kind")]
-                Pooled::Run(Kind::F32, value) => {
+                PoolConstant::Run(Kind::F32, value) => {
                     u64::from((values.get(value).number(0) as f32).to_bits())
                 }
-                Pooled::Run(_, value) => values.get(value).number(0).to_bits(),
+                PoolConstant::Run(_, value) => values.get(value).number(0).to_bits(),
             };
             let bits = if pooled.kind() == Kind::F32 { bits << 32 | bits } else { bits };
             place.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&bits.to_ne_bytes()));
@@ -184,8 +184,8 @@ impl Loop {
     }
 }
 
-/// Whether a body has less to do than the careful one, and what its sums are multiplied by in the
-/// end leaves the numbers' range as good as it is.
+/// Reports whether a body has fewer instructions than the careful one, and factors that leave
+/// enough of the numbers' range.
 fn is_quick(body: &Body, careful: &Body) -> bool {
     let mut scales = body.sums.iter().filter_map(|sum| sum.scale);
     body.insts.len() < careful.insts.len() && scales.all(|(scale, _)| scale >= LEAST_SCALE)

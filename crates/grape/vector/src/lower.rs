@@ -1,13 +1,13 @@
-//! From a kernel's values to the body of its loop over j: several vectors of i side by side, each
-//! with accumulators of its own.
+//! Lowers a kernel's values to the body of its loop over j, with several vectors of i side by side,
+//! each with its own accumulators.
 
-use crate::ir::{Body, Home, Inst, Kind, Op, Pooled, Sum, Var};
+use crate::ir::{Body, Home, Inst, Kind, Op, PoolConstant, Sum, Var};
 use crate::shape::{Shape, carrier};
 use crate::target::Target;
 use sprat_formula::{Binary, Compare, Node, Program, Reduction, Scope, Unary, Value};
 use std::collections::HashMap;
 
-/// Makes bodies.
+/// Builds the body of a loop.
 #[derive(Debug)]
 pub(crate) struct Lower<'p> {
     program: &'p Program,
@@ -16,18 +16,17 @@ pub(crate) struct Lower<'p> {
     body: Body,
     lanes: usize,
     unroll: usize,
-    pooled: HashMap<Pooled, Var>,
+    pooled: HashMap<PoolConstant, Var>,
     rows: HashMap<(usize, Kind), Var>,
-    /// The values of the copy that is being made.
-    made: Vec<Option<Var>>,
-    /// Which values may be several times what they are, and how many times less each then stands
-    /// for.
+    /// For each value, the variable of the copy that is being built.
+    vars: Vec<Option<Var>>,
+    /// Which values may be off by a constant factor ([`crate::bare`]).
     bare: Vec<bool>,
     scales: Vec<f64>,
 }
 
-/// The body for so many vectors of i, whose instructions take turns. `bare` are values that need no
-/// care ([`crate::bare`]).
+/// Builds the body for `unroll` vectors of i, with their instructions interleaved. `bare` marks the
+/// values that need no special cases ([`crate::bare`]).
 pub(crate) fn lower(
     program: &Program,
     shape: &Shape,
@@ -44,7 +43,7 @@ pub(crate) fn lower(
         unroll,
         pooled: HashMap::new(),
         rows: HashMap::new(),
-        made: Vec::new(),
+        vars: Vec::new(),
         bare,
         scales: vec![1.0; program.nodes().len()],
     };
@@ -52,18 +51,18 @@ pub(crate) fn lower(
     for copy in 0..unroll {
         lower.copy(copy, &uses);
     }
-    lower.body.insts = in_turns(&lower.body.insts, unroll);
+    lower.body.insts = interleave(&lower.body.insts, unroll);
     lower.body
 }
 
-/// The instructions of copies, which are the same but for their values, one of each in turn: a
-/// chain of operations that wait for each other goes on while another waits.
-fn in_turns(insts: &[Inst], copies: usize) -> Vec<Inst> {
+/// Interleaves the instructions of the copies, which differ only in their variables: while one
+/// chain of dependent operations waits, the others proceed.
+fn interleave(insts: &[Inst], copies: usize) -> Vec<Inst> {
     let each = insts.len() / copies;
     (0..insts.len()).map(|at| insts[at % copies * each + at / copies]).collect()
 }
 
-/// By how many pairs' values and results each value is used.
+/// Counts for each value how many other values and results use it.
 fn uses(program: &Program) -> Vec<u32> {
     let mut uses = vec![0; program.nodes().len()];
     for (node, _) in program.nodes() {
@@ -75,13 +74,13 @@ fn uses(program: &Program) -> Vec<u32> {
 
 impl Lower<'_> {
     fn copy(&mut self, copy: usize, uses: &[u32]) {
-        self.made = vec![None; self.program.nodes().len()];
+        self.vars = vec![None; self.program.nodes().len()];
         let fused: Vec<bool> =
-            self.program.values().map(|(value, ..)| self.fuses(value, uses)).collect();
+            self.program.values().map(|(value, ..)| self.is_fused(value, uses)).collect();
         for (value, node, _) in self.program.values() {
             if self.shape.scopes[value.index()] == Scope::Pair && !fused[value.index()] {
                 let var = self.node(value, node, copy);
-                self.made[value.index()] = Some(var);
+                self.vars[value.index()] = Some(var);
             }
         }
         for at in 0..self.program.results().len() {
@@ -89,9 +88,9 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a value becomes part of the addition to its accumulator: a product or a sign that
-    /// nothing else needs.
-    fn fuses(&self, value: Value, uses: &[u32]) -> bool {
+    /// Reports whether a value is fused with the addition to its accumulator: a product or a
+    /// negation that nothing else uses.
+    fn is_fused(&self, value: Value, uses: &[u32]) -> bool {
         let sum = |result: &sprat_formula::ResultField| {
             result.reduction == Reduction::Sum && result.contribution == value
         };
@@ -102,19 +101,19 @@ impl Lower<'_> {
     }
 
     fn node(&mut self, value: Value, node: Node, copy: usize) -> Var {
-        let of = self.program.of(value);
+        let of = self.program.type_of(value);
         let kind = self.kind(value);
         let operands: Vec<Var> =
             node.operands().map(|operand| self.operand(operand, copy)).collect();
         let first = node.operands().next().expect("a pair's value has operands");
-        self.scales[value.index()] = self.stands_for(node);
+        self.scales[value.index()] = self.correction(node);
         match node {
             Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_) => {
                 unreachable!("not of a pair")
             }
-            Node::Unary(what, _) => {
+            Node::Unary(op, _) => {
                 let a = operands[0];
-                match what {
+                match op {
                     Unary::Neg => {
                         let sign = self.sign(kind);
                         self.inst(Op::Xor, kind, &[a, sign])
@@ -135,9 +134,9 @@ impl Lower<'_> {
                     Unary::Convert => self.inst(Op::Convert, kind, &[a]),
                 }
             }
-            Node::Binary(what, ..) => {
+            Node::Binary(op, ..) => {
                 let mask = kind == Kind::Mask;
-                let op = match what {
+                let op = match op {
                     Binary::Add => Op::Add,
                     Binary::Sub => Op::Sub,
                     Binary::Mul => Op::Mul,
@@ -151,10 +150,12 @@ impl Lower<'_> {
                 };
                 self.inst(op, kind, &operands)
             }
-            Node::Compare(what, ..) => {
-                self.compare(what, carrier(self.program.of(first), self.shape.wide), &operands)
+            Node::Compare(op, ..) => {
+                self.compare(op, carrier(self.program.type_of(first), self.shape.wide), &operands)
             }
-            Node::Select(..) if of == sprat_formula::Type::Bool => self.choose(kind, &operands),
+            Node::Select(..) if of == sprat_formula::Type::Bool => {
+                self.select_mask(kind, &operands)
+            }
             Node::Select(..) => self.blend(kind, operands[0], operands[1], operands[2]),
             Node::Fma { negated, .. } => {
                 self.inst(if negated { Op::Fnma } else { Op::Fma }, kind, &operands)
@@ -162,8 +163,8 @@ impl Lower<'_> {
         }
     }
 
-    /// How many times less a product or a sign stands for.
-    fn stands_for(&self, node: Node) -> f64 {
+    /// Returns the factor that a product or a negation must be multiplied by to be right.
+    fn correction(&self, node: Node) -> f64 {
         match node {
             Node::Unary(Unary::Neg, _) | Node::Binary(Binary::Mul, ..) => {
                 node.operands().map(|operand| self.scales[operand.index()]).product()
@@ -173,100 +174,103 @@ impl Lower<'_> {
     }
 
     fn result(&mut self, at: usize, copy: usize, fused: &[bool]) {
-        let (result, gathered) = (&self.program.results()[at], self.shape.gathered[at]);
+        let (result, accumulator) = (&self.program.results()[at], self.shape.accumulators[at]);
         let (contribution, reduction) = (result.contribution, result.reduction);
-        let kind = gathered.kind;
-        let start = crate::totals::start(reduction);
-        let fuses = fused[contribution.index()];
-        let scale = if fuses {
-            self.stands_for(self.program.node(contribution))
+        let kind = accumulator.kind;
+        let start = crate::totals::identity(reduction);
+        let is_fused = fused[contribution.index()];
+        let scale = if is_fused {
+            self.correction(self.program.node(contribution))
         } else {
             self.scales[contribution.index()]
         };
-        let sum = self.sum(kind, gathered.at, start, scale, copy);
-        if fuses {
+        let sum = self.sum(kind, accumulator.at, start, scale, copy);
+        if is_fused {
             let node = self.program.node(contribution);
             let operands: Vec<Var> =
                 node.operands().map(|operand| self.operand(operand, copy)).collect();
             return match operands[..] {
-                [a, b] => self.gather(sum, Op::Fma, kind, &[a, b, sum]),
-                _ => self.gather(sum, Op::Sub, kind, &[sum, operands[0]]),
+                [a, b] => self.accumulate(sum, Op::Fma, kind, &[a, b, sum]),
+                _ => self.accumulate(sum, Op::Sub, kind, &[sum, operands[0]]),
             };
         }
         let a = self.operand(contribution, copy);
         match reduction {
-            Reduction::Sum => self.gather(sum, Op::Add, kind, &[sum, a]),
-            Reduction::Min => self.gather(sum, Op::Min, kind, &[a, sum]),
-            Reduction::Max => self.gather(sum, Op::Max, kind, &[a, sum]),
+            Reduction::Sum => self.accumulate(sum, Op::Add, kind, &[sum, a]),
+            Reduction::Min => self.accumulate(sum, Op::Min, kind, &[a, sum]),
+            Reduction::Max => self.accumulate(sum, Op::Max, kind, &[a, sum]),
             Reduction::Or => {
                 let one = self.number(kind, 1.0);
-                self.gather(sum, Op::Blend, kind, &[a, one, sum]);
+                self.accumulate(sum, Op::Blend, kind, &[a, one, sum]);
             }
             Reduction::And => {
                 let zero = self.number(kind, 0.0);
-                self.gather(sum, Op::Blend, kind, &[a, sum, zero]);
+                self.accumulate(sum, Op::Blend, kind, &[a, sum, zero]);
             }
             Reduction::ArgMin | Reduction::ArgMax => {
-                let places = self.sum(kind, gathered.places.expect("laid for it"), -1.0, 1.0, copy);
-                let row = self.shape.place(kind).expect("laid for it");
-                let place = self.row(row, kind);
+                let index =
+                    self.sum(kind, accumulator.index.expect("laid for it"), -1.0, 1.0, copy);
+                let row = self.shape.row_index(kind).expect("laid for it");
+                let row_index = self.row(row, kind);
                 let (less, op) = if reduction == Reduction::ArgMin {
                     ([a, sum], Op::Min)
                 } else {
                     ([sum, a], Op::Max)
                 };
                 let mask = self.compare(Compare::Lt, kind, &less);
-                self.gather(sum, op, kind, &[a, sum]);
-                self.gather(places, Op::Blend, kind, &[mask, place, places]);
+                self.accumulate(sum, op, kind, &[a, sum]);
+                self.accumulate(index, Op::Blend, kind, &[mask, row_index, index]);
             }
         }
     }
 
-    /// An operand of a pair's value or of a result, wherever it was computed; bools as masks.
+    /// Returns an operand of a pair's value or of a result, wherever it was computed. A bool is
+    /// returned as a mask.
     fn operand(&mut self, value: Value, copy: usize) -> Var {
-        if let Some(var) = self.made[value.index()] {
+        if let Some(var) = self.vars[value.index()] {
             return var;
         }
-        let find =
-            |all: &[crate::shape::Given]| all.iter().find(|given| given.value == value).copied();
+        let find = |all: &[crate::shape::PairInput]| {
+            all.iter().find(|input| input.value == value).copied()
+        };
         let var = match self.shape.scopes[value.index()] {
             Scope::Pair => unreachable!("operands come first"),
             Scope::I => {
-                let given = find(&self.shape.i).expect("needed by a pair");
-                let at = self.vector(given.at, given.kind, copy);
-                self.var(given.kind, Home::Tile(at))
+                let input = find(&self.shape.i).expect("needed by a pair");
+                let at = self.vector(input.at, input.kind, copy);
+                self.var(input.kind, Home::Tile(at))
             }
             Scope::J => {
-                let given = find(&self.shape.j).expect("needed by a pair");
-                self.row(given.at, given.kind)
+                let input = find(&self.shape.j).expect("needed by a pair");
+                self.row(input.at, input.kind)
             }
             Scope::Run => match self.program.node(value) {
                 Node::Number(bits) => self.number(self.kind(value), f64::from_bits(bits)),
                 _ => {
-                    let kind = carrier(self.program.of(value), self.shape.wide);
-                    self.pool(Pooled::Run(kind, value))
+                    let kind = carrier(self.program.type_of(value), self.shape.wide);
+                    self.pool(PoolConstant::Run(kind, value))
                 }
             },
         };
-        let var = if self.program.of(value) == sprat_formula::Type::Bool {
+        let var = if self.program.type_of(value) == sprat_formula::Type::Bool {
             self.mask_of(var)
         } else {
             var
         };
-        self.made[value.index()] = Some(var);
+        self.vars[value.index()] = Some(var);
         var
     }
 
-    /// The mask of a number that is 1 or 0.
+    /// Turns a number that is 1 or 0 into a mask.
     fn mask_of(&mut self, var: Var) -> Var {
         let kind = self.body.vars[var.index()].0;
         let zero = self.number(kind, 0.0);
         self.compare(Compare::Ne, kind, &[var, zero])
     }
 
-    /// Of which kind a value's vectors are.
+    /// Returns the type of a value's vectors.
     fn kind(&self, value: Value) -> Kind {
-        let of = self.program.of(value);
+        let of = self.program.type_of(value);
         if of == sprat_formula::Type::Bool {
             self.mask_kind()
         } else {
@@ -274,7 +278,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Of which kind masks are.
+    /// Returns the type of masks on this target.
     fn mask_kind(&self) -> Kind {
         match self.target {
             Target::Avx512 => Kind::Mask,
@@ -283,9 +287,10 @@ impl Lower<'_> {
         }
     }
 
-    pub(crate) fn compare(&mut self, what: Compare, kind: Kind, operands: &[Var]) -> Var {
-        // Ordered and quiet, but for the last, which holds for what is not a number.
-        let predicate = match what {
+    pub(crate) fn compare(&mut self, op: Compare, kind: Kind, operands: &[Var]) -> Var {
+        // Ordered and quiet predicates, except for the last, which also holds if an operand is not
+        // a number.
+        let predicate = match op {
             Compare::Lt => 17,
             Compare::Le => 18,
             Compare::Eq => 0,
@@ -298,7 +303,8 @@ impl Lower<'_> {
             return to;
         }
         let narrow = self.inst(Op::Compare(predicate), kind, operands);
-        // A mask is all ones or none, and by its sign one among numbers, which conversion keeps.
+        // All bits of a mask are equal. As a number its sign decides, and conversion keeps the
+        // sign.
         if mask == kind { narrow } else { self.inst(Op::Convert, mask, &[narrow]) }
     }
 
@@ -310,8 +316,8 @@ impl Lower<'_> {
         self.inst(Op::Xor, kind, &[a, sign])
     }
 
-    /// A bool by a bool.
-    fn choose(&mut self, kind: Kind, operands: &[Var]) -> Var {
+    /// Selects between two bools.
+    fn select_mask(&mut self, kind: Kind, operands: &[Var]) -> Var {
         if kind != Kind::Mask {
             return self.inst(Op::Blend, kind, operands);
         }
@@ -322,7 +328,7 @@ impl Lower<'_> {
         self.inst(Op::MaskOr, kind, &[yes, no])
     }
 
-    /// By a mask, which is brought to the kind of the numbers first.
+    /// Selects between numbers, after converting the mask to their type.
     pub(crate) fn blend(&mut self, kind: Kind, mask: Var, yes: Var, no: Var) -> Var {
         let mask = self.mask_for(kind, mask);
         self.inst(Op::Blend, kind, &[mask, yes, no])
@@ -333,7 +339,7 @@ impl Lower<'_> {
         if of == Kind::Mask || of == kind { mask } else { self.inst(Op::Convert, kind, &[mask]) }
     }
 
-    /// An accumulator of what stands for `scale` times itself.
+    /// Adds an accumulator whose sum must be multiplied by `scale` to be right.
     fn sum(&mut self, kind: Kind, at: usize, start: f64, scale: f64, copy: usize) -> Var {
         let start = self.number(kind, start);
         let at = self.vector(at, kind, copy);
@@ -343,7 +349,7 @@ impl Lower<'_> {
         var
     }
 
-    fn gather(&mut self, sum: Var, op: Op, kind: Kind, operands: &[Var]) {
+    fn accumulate(&mut self, sum: Var, op: Op, kind: Kind, operands: &[Var]) {
         let mut operands = operands.to_vec();
         if op == Op::Blend {
             operands[0] = self.mask_for(kind, operands[0]);
@@ -351,7 +357,8 @@ impl Lower<'_> {
         self.push(op, kind, sum, &operands);
     }
 
-    /// Where a copy's vector lies: vectors of all copies of one field lie side by side.
+    /// Returns the byte offset of one copy's vector: the vectors of all copies of a field are
+    /// adjacent.
     fn vector(&self, at: usize, kind: Kind, copy: usize) -> usize {
         (at * self.unroll + kind.bytes() * copy) * self.lanes
     }
@@ -369,7 +376,7 @@ impl Lower<'_> {
         self.bits(kind, SIGN[usize::from(kind == Kind::F64)])
     }
 
-    /// A number, rounded to its kind.
+    /// Returns a constant, rounded to its type.
     pub(crate) fn number(&mut self, kind: Kind, number: f64) -> Var {
         #[expect(clippy::cast_possible_truncation, reason = "rounded to its kind")]
         let bits =
@@ -379,10 +386,10 @@ impl Lower<'_> {
 
     fn bits(&mut self, kind: Kind, bits: u64) -> Var {
         let bits = if kind == Kind::F32 { bits & u64::from(u32::MAX) } else { bits };
-        self.pool(Pooled::Bits(kind, bits))
+        self.pool(PoolConstant::Bits(kind, bits))
     }
 
-    fn pool(&mut self, pooled: Pooled) -> Var {
+    fn pool(&mut self, pooled: PoolConstant) -> Var {
         if let Some(&var) = self.pooled.get(&pooled) {
             return var;
         }
@@ -399,7 +406,7 @@ impl Lower<'_> {
         var
     }
 
-    /// An instruction that makes a value.
+    /// Adds an instruction that computes a new value.
     pub(crate) fn inst(&mut self, op: Op, kind: Kind, operands: &[Var]) -> Var {
         let to = self.var(kind, Home::None);
         self.push(op, kind, to, operands);

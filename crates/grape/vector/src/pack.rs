@@ -1,14 +1,14 @@
-//! From columns of any stride and type to rows of j and tiles of i, with what depends on one
-//! particle alone computed on the way.
+//! Converts columns of any stride and type to rows of j and tiles of i. On the way it computes what
+//! depends on one particle alone.
 
 use crate::buffer::{put_f32, put_f64};
 use crate::ir::Kind;
 use crate::lanes::{LANES, Lane, Lanes};
-use crate::shape::{Given, Shape};
+use crate::shape::{PairInput, Shape};
 use sprat_formula::{Column, Inputs, Node, Program, Scope, Value};
 use std::ops::Range;
 
-/// What is computed outside of pairs, in order.
+/// The values that are computed outside of pairs, in order.
 #[derive(Debug)]
 pub(crate) struct Pack {
     run: Vec<(Value, Node)>,
@@ -25,7 +25,7 @@ impl Pack {
         Self { run: of(Scope::Run), i: of(Scope::I), j: of(Scope::J) }
     }
 
-    /// Computes what is the same for all particles.
+    /// Computes the values that are the same for all particles.
     pub(crate) fn run(&self, inputs: &Inputs<'_>, values: &mut Lanes) {
         for &(value, node) in &self.run {
             match node {
@@ -36,7 +36,7 @@ impl Pack {
         }
     }
 
-    /// Some i as tiles of `width` particles, the last one filled with its last particle.
+    /// Writes some i as tiles of `width` particles. The last tile is padded with the last particle.
     pub(crate) fn tiles(
         &self,
         shape: &Shape,
@@ -50,19 +50,19 @@ impl Pack {
         for first in (0..all).step_by(LANES) {
             let from = (particles.start + first)..particles.end;
             load(&self.i, inputs.i(), from, values);
-            for given in &shape.i {
-                // Particles of a field of a tile lie side by side.
-                let (bytes, size) = (given.kind.bytes(), shape.lane * width);
+            for input in &shape.i {
+                // The numbers of one field of a tile are contiguous.
+                let (bytes, size) = (input.kind.bytes(), shape.lane * width);
                 let tiles = tiles.chunks_exact_mut(size).skip(first / width);
-                let fields = tiles.map(|tile| &mut tile[given.at * width..][..bytes * width]);
-                let places =
+                let fields = tiles.map(|tile| &mut tile[input.at * width..][..bytes * width]);
+                let destinations =
                     fields.flat_map(|field| field.chunks_exact_mut(bytes)).skip(first % width);
-                spread(values.get(given.value), given, places);
+                spread(values.get(input.value), input, destinations);
             }
         }
     }
 
-    /// Some j as rows.
+    /// Writes some j as rows.
     pub(crate) fn rows(
         &self,
         shape: &Shape,
@@ -75,28 +75,28 @@ impl Pack {
         for first in (0..count).step_by(LANES) {
             load(&self.j, inputs.j(), (particles.start + first)..particles.end, values);
             let end = LANES.min(count - first);
-            for given in &shape.j {
+            for input in &shape.j {
                 let rows = &mut rows[first * shape.row..(first + end) * shape.row];
-                let places = rows.chunks_exact_mut(shape.row).map(|row| &mut row[given.at..]);
-                spread(values.get(given.value), given, places);
+                let destinations = rows.chunks_exact_mut(shape.row).map(|row| &mut row[input.at..]);
+                spread(values.get(input.value), input, destinations);
             }
         }
     }
 }
 
-/// Writes where each row is in its block, which is the same for all blocks.
-pub(crate) fn places(shape: &Shape, count: usize, rows: &mut [u8]) {
+/// Writes the index of each row within its block, which is the same for all blocks.
+pub(crate) fn write_row_indices(shape: &Shape, count: usize, rows: &mut [u8]) {
     for row in 0..u16::try_from(count).expect("blocks are short") {
-        if let Some(at) = shape.place(Kind::F32) {
+        if let Some(at) = shape.row_index(Kind::F32) {
             put_f32(rows, usize::from(row) * shape.row + at, f32::from(row));
         }
-        if let Some(at) = shape.place(Kind::F64) {
+        if let Some(at) = shape.row_index(Kind::F64) {
             put_f64(rows, usize::from(row) * shape.row + at, f64::from(row));
         }
     }
 }
 
-/// The values of a run of particles, of the last one where there are no more.
+/// Computes the values of a range of particles; lanes beyond its end repeat the last one.
 fn load(
     nodes: &[(Value, Node)],
     columns: &[Column<'_>],
@@ -113,22 +113,23 @@ fn load(
     }
 }
 
-/// Writes lanes of a value, each to the beginning of a place, as far as there are places.
-fn spread<'a>(lane: &Lane, given: &Given, places: impl Iterator<Item = &'a mut [u8]>) {
+/// Writes the lanes of a value, each to the beginning of one destination, until the destinations
+/// end.
+fn spread<'a>(lane: &Lane, input: &PairInput, destinations: impl Iterator<Item = &'a mut [u8]>) {
     let bit = |&bool: &bool| u8::from(bool);
-    match (lane, given.kind) {
+    match (lane, input.kind) {
         (Lane::F32(lanes), Kind::F32) => {
-            places.zip(lanes.iter()).for_each(|(to, &x)| put_f32(to, 0, x))
+            destinations.zip(lanes.iter()).for_each(|(to, &x)| put_f32(to, 0, x))
         }
         (Lane::F64(lanes), Kind::F64) => {
-            places.zip(lanes.iter()).for_each(|(to, &x)| put_f64(to, 0, x))
+            destinations.zip(lanes.iter()).for_each(|(to, &x)| put_f64(to, 0, x))
         }
         (Lane::Bool(lanes), Kind::F32) => {
-            places.zip(lanes.iter()).for_each(|(to, x)| put_f32(to, 0, bit(x).into()))
+            destinations.zip(lanes.iter()).for_each(|(to, x)| put_f32(to, 0, bit(x).into()))
         }
         (Lane::Bool(lanes), Kind::F64) => {
-            places.zip(lanes.iter()).for_each(|(to, x)| put_f64(to, 0, bit(x).into()))
+            destinations.zip(lanes.iter()).for_each(|(to, x)| put_f64(to, 0, bit(x).into()))
         }
-        _ => unreachable!("{given:?}: of another type"),
+        _ => unreachable!("{input:?}: of another type"),
     }
 }

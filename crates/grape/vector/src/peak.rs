@@ -1,16 +1,17 @@
-//! What the processor can do at best: a kernel of nothing but multiplications that add, in chains
-//! that do not wait for each other.
+//! A kernel that shows the processor's best rate: only fused multiply-adds, in chains that do not
+//! depend on each other.
 
 use sprat_formula::{Binary, Builder, Field, Node, Program, Reduction, Type};
 
-/// Floating-point operations of a pair of [`peak`].
+/// Floating-point operations of one pair of [`peak`].
 pub const PEAK_FLOPS: u32 = 16;
 
-/// Variables of i and of j: their products are the chains.
+/// The numbers of variables of i and of j. Each of their products is a chain.
 const I: u8 = 2;
 const J: u8 = 4;
 
-/// The kernel: measured like any other, its rate is what others' are held against.
+/// Returns the kernel. Measure it like any other: the rates of other kernels are compared with its
+/// rate.
 #[must_use]
 pub fn peak(of: Type) -> Program {
     let fields =

@@ -1,13 +1,13 @@
-//! Pairs by loops over arrays, for processors that we have no machine code for.
+//! Computes pairs by loops over arrays, for processors without machine code.
 
 use crate::buffer::{get_f32, get_f64, put_f32, put_f64};
 use crate::ir::Kind;
 use crate::lanes::{LANES, Lane, Lanes};
-use crate::shape::{Given, Shape};
-use crate::totals::start;
+use crate::shape::{PairInput, Shape};
+use crate::totals::identity;
 use sprat_formula::{Node, Program, Reduction, Scope, Value};
 
-/// Computes rows of j for tiles of i. Buffers lie as they do for machine code.
+/// Computes rows of j for tiles of i. The buffers have the same layout as for machine code.
 #[derive(Debug)]
 pub(crate) struct Portable {
     pairs: Vec<(Value, Node)>,
@@ -26,8 +26,8 @@ impl Portable {
         Self { pairs: pairs.collect(), results: results.collect() }
     }
 
-    /// Runs over the rows, and leaves the accumulators in `sums`. `values` have those of the run,
-    /// and are left as they come.
+    /// Runs over the rows and leaves the accumulators in `sums`. `values` must hold the values of
+    /// the run; the call overwrites those of i, j and pairs.
     pub(crate) fn call(
         &self,
         shape: &Shape,
@@ -37,37 +37,44 @@ impl Portable {
         tile: &[u8],
         sums: &mut [u8],
     ) {
-        for given in &shape.i {
+        for input in &shape.i {
             (0..LANES)
-                .for_each(|k| values.set(given.value, k, number(tile, given, given.at * LANES, k)));
+                .for_each(|k| values.set(input.value, k, number(tile, input, input.at * LANES, k)));
         }
-        for (&(reduction, _), gathered) in self.results.iter().zip(&shape.gathered) {
-            let bytes = gathered.kind.bytes();
+        for (&(reduction, _), accumulator) in self.results.iter().zip(&shape.accumulators) {
+            let bytes = accumulator.kind.bytes();
             for k in 0..LANES {
-                put(sums, gathered.kind, gathered.at * LANES + k * bytes, start(reduction));
-                if let Some(places) = gathered.places {
-                    put(sums, gathered.kind, places * LANES + k * bytes, -1.0);
+                put(
+                    sums,
+                    accumulator.kind,
+                    accumulator.at * LANES + k * bytes,
+                    identity(reduction),
+                );
+                if let Some(index) = accumulator.index {
+                    put(sums, accumulator.kind, index * LANES + k * bytes, -1.0);
                 }
             }
         }
         for row in 0..count {
-            for given in &shape.j {
-                values.fill(given.value, number(rows, given, row * shape.row + given.at, 0));
+            for input in &shape.j {
+                values.fill(input.value, number(rows, input, row * shape.row + input.at, 0));
             }
             self.pairs.iter().for_each(|&(value, node)| values.compute(value, node));
-            for (&(reduction, contribution), gathered) in self.results.iter().zip(&shape.gathered) {
-                let to = &mut sums[gathered.at * LANES..];
+            for (&(reduction, contribution), accumulator) in
+                self.results.iter().zip(&shape.accumulators)
+            {
+                let to = &mut sums[accumulator.at * LANES..];
                 let value = values.get(contribution);
-                match gathered.places {
-                    None => gather(reduction, value, gathered.kind, to),
-                    Some(places) => {
-                        let better = better(reduction, value, gathered.kind, to);
-                        let places = &mut sums[places * LANES..];
+                match accumulator.index {
+                    None => accumulate(reduction, value, accumulator.kind, to),
+                    Some(index) => {
+                        let better = keep_better(reduction, value, accumulator.kind, to);
+                        let index = &mut sums[index * LANES..];
                         #[expect(clippy::cast_precision_loss, reason = "less than a block is long")]
                         let row = row as f64;
                         let lanes = (0..LANES).filter(|&k| better[k]);
                         lanes.for_each(|k| {
-                            put(places, gathered.kind, k * gathered.kind.bytes(), row)
+                            put(index, accumulator.kind, k * accumulator.kind.bytes(), row)
                         });
                     }
                 }
@@ -76,8 +83,8 @@ impl Portable {
     }
 }
 
-/// Takes a value into an accumulator.
-fn gather(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) {
+/// Adds a value to an accumulator.
+fn accumulate(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) {
     let next = |sum: f64, value: f64| match reduction {
         Reduction::Min | Reduction::ArgMin | Reduction::And => {
             if value < sum {
@@ -114,8 +121,9 @@ fn gather(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) {
     }
 }
 
-/// Takes a value into the accumulator of extremes, and tells where it was one.
-fn better(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) -> [bool; LANES] {
+/// Takes a value into the accumulator of an extreme, and reports for each lane whether it was
+/// better.
+fn keep_better(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) -> [bool; LANES] {
     let mut better = [false; LANES];
     for (k, better) in better.iter_mut().enumerate() {
         let (at, value) = (k * kind.bytes(), value.number(k));
@@ -128,9 +136,9 @@ fn better(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) -> [boo
     better
 }
 
-/// A number of a buffer, the `k`-th from some bytes on.
-fn number(bytes: &[u8], given: &Given, at: usize, k: usize) -> f64 {
-    match given.kind {
+/// Reads the `k`-th number after byte `at`.
+fn number(bytes: &[u8], input: &PairInput, at: usize, k: usize) -> f64 {
+    match input.kind {
         Kind::F64 => get_f64(bytes, at + 8 * k),
         _ => f64::from(get_f32(bytes, at + 4 * k)),
     }

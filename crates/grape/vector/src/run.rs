@@ -1,9 +1,9 @@
-//! A kernel run on arrays: i in chunks, j in runs, and of each pair of these a job for a thread.
-//! Within a job j go by in blocks that stay in the nearest cache, and over each block goes tile
-//! after tile of i.
+//! Runs a kernel on arrays. i are divided into chunks and j into runs; each pair of a chunk and a
+//! run is a job for a thread. A job goes through j in blocks that stay in the nearest cache, and
+//! computes all its tiles of i with each block.
 //!
-//! How pairs are divided depends on their number alone, and what jobs come to is added in order:
-//! results are the same whatever threads do.
+//! The division into jobs depends on the number of pairs alone, and the jobs' results are added in
+//! order, so the results do not depend on the threads.
 
 use crate::buffer::Buffer;
 use crate::compiled::{Compiled, Engine};
@@ -15,57 +15,59 @@ use sprat_formula::{Inputs, Output};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// j of a block, at most: so many are summed in the kernel's own numbers before these are added in
-/// 64 bits.
+/// The most j of a block: so many contributions are summed in the kernel's own type before the sums
+/// are added in 64 bits.
 pub const BLOCK: usize = 1024;
 
-/// Bytes of a block's rows, at most, where that leaves [`LEAST`] j: a part of the nearest cache.
+/// The most bytes of a block's rows, if that leaves [`LEAST`] j: a part of the nearest cache.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// j of a block, at least.
+/// The least j of a block.
 const LEAST: usize = 64;
 
-/// i of a chunk: enough that packing j for it does not count, and few enough that their tiles and
-/// results stay in the cache behind.
+/// i of a chunk: enough that packing j costs little in comparison, and few enough that their tiles
+/// and results stay in the second cache.
 const CHUNK: Range<usize> = 512..8192;
 
-/// Chunks that i are divided into, if they are enough.
+/// Chunks that i are divided into, if there are enough i.
 const CHUNKS: usize = 64;
 
-/// Blocks of a run of j, at least, where j are divided because i are few.
+/// The least blocks of a run of j, where j are divided because there are few i.
 const RUN: usize = 8;
 
-/// Told after each block how many pairs it had; can end a run.
+/// A function that is called after each block with the number of its pairs, from any of the
+/// threads. It can end the run by returning [`ControlFlow::Break`].
 pub type Hook<'h> = &'h (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 impl Compiled {
-    /// Runs the kernel. The results are in the order of the program's, for each i.
+    /// Runs the kernel on all i and j, and blocks until it is done. The outputs are in the order of
+    /// the program's results, each with one entry for every i.
     ///
     /// # Panics
-    /// Inputs that were checked against another program.
+    /// If the inputs were checked against another program.
     #[must_use]
     pub fn run(&self, inputs: &Inputs<'_>) -> Vec<Output> {
         self.run_part(inputs, 0..inputs.ni())
     }
 
-    /// The results of some i, bit for bit what [`Compiled::run`] has of them.
+    /// Computes the results of some i, with exactly the bits that [`Compiled::run`] gives for them.
     ///
     /// # Panics
-    /// i that there are not, or inputs that were checked against another program.
+    /// If `i` is out of range, or the inputs were checked against another program.
     #[must_use]
     pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
-        self.run_some(inputs, i, &|_| ControlFlow::Continue(())).expect("nobody ends it")
+        self.run_range(inputs, i, &|_| ControlFlow::Continue(())).expect("nobody ends it")
     }
 
-    /// Runs the kernel, and tells `hook` how it goes; `None` where that ends the run.
+    /// Runs the kernel and calls `hook` after each block. Returns `None` if the hook ends the run.
     ///
     /// # Panics
-    /// Inputs that were checked against another program.
+    /// If the inputs were checked against another program.
     pub fn run_with(&self, inputs: &Inputs<'_>, hook: Hook<'_>) -> Option<Vec<Output>> {
-        self.run_some(inputs, 0..inputs.ni(), hook)
+        self.run_range(inputs, 0..inputs.ni(), hook)
     }
 
-    fn run_some(
+    fn run_range(
         &self,
         inputs: &Inputs<'_>,
         i: Range<usize>,
@@ -85,7 +87,7 @@ impl Compiled {
         let job = |at| self.job(inputs, &grid, at, hook, &ended);
         let totals: Vec<Vec<Total>> = self.threads.run(|parallel| match parallel {
             true => (0..grid.jobs()).into_par_iter().map(job).collect(),
-            // Without a pool of ours rayon would start one of its own.
+            // Without a pool of our own, rayon would start its global one.
             false => (0..grid.jobs()).map(job).collect(),
         });
         if ended.into_inner() {
@@ -103,7 +105,7 @@ impl Compiled {
         Some(results.iter().map(|runs| Total::output(runs)).collect())
     }
 
-    /// j of a block.
+    /// Returns the most j of a block.
     fn block(&self) -> usize {
         (BLOCK_BYTES / self.shape.row.max(1)).clamp(LEAST, BLOCK)
     }
@@ -123,9 +125,9 @@ impl Compiled {
         let mut values = Lanes::new(&self.program);
         self.pack.run(inputs, &mut values);
         #[cfg(all(target_arch = "x86_64", unix))]
-        let mut room = match &self.engine {
-            Engine::Code(loops) => loops.room(&values),
-            Engine::Portable(_) => crate::loops::Room::default(),
+        let mut scratch = match &self.engine {
+            Engine::Code(loops) => loops.scratch(&values),
+            Engine::Portable(_) => crate::loops::Scratch::default(),
         };
         let tile = shape.lane * width;
         let count = i.len().div_ceil(width);
@@ -134,7 +136,7 @@ impl Compiled {
             self.pack.tiles(shape, inputs, i.clone(), width, &mut values, tiles.bytes_mut());
         }
         let mut rows = Buffer::new(shape.row * block);
-        pack::places(shape, block, rows.bytes_mut());
+        pack::write_row_indices(shape, block, rows.bytes_mut());
         let mut sums = Buffer::new(shape.sums * width);
         for first in j.clone().step_by(block) {
             if ended.load(Ordering::Relaxed) {
@@ -147,7 +149,7 @@ impl Compiled {
                 let (rows, sums) = (rows.bytes(), sums.bytes_mut());
                 match &self.engine {
                     #[cfg(all(target_arch = "x86_64", unix))]
-                    Engine::Code(loops) => loops.call(rows, some.len(), tile, sums, &mut room),
+                    Engine::Code(loops) => loops.call(rows, some.len(), tile, sums, &mut scratch),
                     Engine::Portable(portable) => {
                         portable.call(shape, &mut values, rows, some.len(), tile, sums)
                     }
@@ -166,20 +168,20 @@ impl Compiled {
 /// How pairs are divided into jobs.
 #[derive(Debug)]
 struct Grid {
-    /// Of which i.
+    /// The range of i that is computed.
     i: Range<usize>,
     nj: usize,
-    /// i of a chunk, and how many of those there are: one at least.
+    /// i of a chunk.
     chunk: usize,
     chunks: usize,
-    /// j of a run, and how many of those there are.
+    /// j of a run.
     run: usize,
     runs: usize,
 }
 
 impl Grid {
-    /// Runs of j, of which sums are added, are those of all i, so that a part of these has the same
-    /// results.
+    /// Divides pairs into jobs. The runs of j are those for all i, also if `i` is only a part of
+    /// them, so that the sums of a part have the same bits.
     fn new(inputs: &Inputs<'_>, i: Range<usize>, width: usize, block: usize) -> Self {
         let chunk =
             |ni: usize| ni.div_ceil(CHUNKS).clamp(CHUNK.start, CHUNK.end).next_multiple_of(width);
@@ -201,7 +203,7 @@ impl Grid {
         self.chunks * self.runs
     }
 
-    /// The particles of a job: runs of one chunk follow each other.
+    /// Returns the i and j of a job. The runs of one chunk have consecutive jobs.
     fn job(&self, at: usize) -> (Range<usize>, Range<usize>) {
         let (chunk, run) = (at / self.runs, at % self.runs);
         let of =

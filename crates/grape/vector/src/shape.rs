@@ -1,47 +1,48 @@
-//! What of a kernel is computed where: once a run, once for each i, once for each j, or for each
-//! pair; and how what crosses over lies in memory.
+//! Which values of a kernel are computed once a run, once for each i, once for each j, or for each
+//! pair; and the memory layout of those that pairs read.
 
 use crate::ir::Kind;
 use sprat_formula::{Program, Reduction, Scope, Type, Value};
 
-/// A value that pairs need and that is computed outside of them.
+/// A value that pairs use but that is computed outside of them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
+pub(crate) struct PairInput {
     pub(crate) value: Value,
-    /// As what it lies in memory: a bool is 1 or 0.
+    /// The type of its numbers in memory: a bool is stored as 1 or 0.
     pub(crate) kind: Kind,
-    /// Bytes from the beginning of a row, of j; of i the sum of the sizes of those before it, to
-    /// be multiplied by lanes.
+    /// Of j: the byte offset in a row. Of i: the bytes of the fields before it for one lane, which
+    /// the reader multiplies by the number of lanes.
     pub(crate) at: usize,
 }
 
-/// What is accumulated for a result.
+/// The accumulators of a result.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Gathered {
+pub(crate) struct Accumulator {
     pub(crate) kind: Kind,
-    /// As in [`Given::at`] of i, of the accumulator.
+    /// Where the accumulator lies, counted as in [`PairInput::at`] for i.
     pub(crate) at: usize,
-    /// The same of the second accumulator, which tells places, where there is one.
-    pub(crate) places: Option<usize>,
+    /// Where the second accumulator lies, which holds the index of the extreme, if the result has
+    /// one.
+    pub(crate) index: Option<usize>,
 }
 
-/// What of a kernel is computed where.
+/// Where each value of a kernel is computed, and the layout of rows, tiles and accumulators.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) scopes: Vec<Scope>,
-    /// Whether any number has 64 bits: then vectors have as many lanes as there is room for those.
+    /// Whether any number has 64 bits: vectors then have as many lanes as 64-bit numbers fit.
     pub(crate) wide: bool,
-    pub(crate) i: Vec<Given>,
-    pub(crate) j: Vec<Given>,
-    /// Where rows of j tell their place in the block, as [`Shape::place`] says: where a reduction
-    /// asks.
-    pub(crate) place: [Option<usize>; 2],
+    pub(crate) i: Vec<PairInput>,
+    pub(crate) j: Vec<PairInput>,
+    /// The byte offsets at which rows hold their own index in the block, for [`Shape::row_index`].
+    /// `None` where no reduction needs it.
+    pub(crate) row_index: [Option<usize>; 2],
     /// Bytes of a row.
     pub(crate) row: usize,
-    /// Bytes of an i, of one lane.
+    /// Bytes of an i in a tile, per lane.
     pub(crate) lane: usize,
-    pub(crate) gathered: Vec<Gathered>,
-    /// Bytes of the accumulators of one lane.
+    pub(crate) accumulators: Vec<Accumulator>,
+    /// Bytes of the accumulators, per lane.
     pub(crate) sums: usize,
 }
 
@@ -56,50 +57,50 @@ impl Shape {
             }
         }
         program.results().iter().for_each(|result| needed[result.contribution.index()] = true);
-        let given = |scope| {
+        let input = |scope| {
             let all = program
                 .values()
                 .filter(|(value, ..)| needed[value.index()] && scopes[value.index()] == scope);
-            all.map(|(value, _, of)| Given { value, kind: carrier(of, wide), at: 0 })
+            all.map(|(value, _, of)| PairInput { value, kind: carrier(of, wide), at: 0 })
                 .collect::<Vec<_>>()
         };
-        let (mut i, mut j) = (given(Scope::I), given(Scope::J));
-        let lane = lay(i.iter_mut().map(|given| (given.kind, &mut given.at)));
-        let mut place = [None; 2];
+        let (mut i, mut j) = (input(Scope::I), input(Scope::J));
+        let lane = lay_out(i.iter_mut().map(|input| (input.kind, &mut input.at)));
+        let mut row_index = [None; 2];
         for result in program.results() {
             if matches!(result.reduction, Reduction::ArgMin | Reduction::ArgMax) {
-                let of = carrier(program.of(result.contribution), wide);
-                place[usize::from(of == Kind::F64)] = Some(0);
+                let of = carrier(program.type_of(result.contribution), wide);
+                row_index[usize::from(of == Kind::F64)] = Some(0);
             }
         }
-        let [narrow, broad] = &mut place;
+        let [narrow, broad] = &mut row_index;
         let places = narrow
             .iter_mut()
             .map(|at| (Kind::F32, at))
             .chain(broad.iter_mut().map(|at| (Kind::F64, at)));
-        let row = lay(j.iter_mut().map(|given| (given.kind, &mut given.at)).chain(places));
+        let row = lay_out(j.iter_mut().map(|input| (input.kind, &mut input.at)).chain(places));
         let row = if wide { row.next_multiple_of(8) } else { row };
-        let mut gathered: Vec<Gathered> = Vec::new();
+        let mut accumulators: Vec<Accumulator> = Vec::new();
         for result in program.results() {
-            let kind = carrier(program.of(result.contribution), wide);
+            let kind = carrier(program.type_of(result.contribution), wide);
             let arg = matches!(result.reduction, Reduction::ArgMin | Reduction::ArgMax);
-            gathered.push(Gathered { kind, at: 0, places: arg.then_some(0) });
+            accumulators.push(Accumulator { kind, at: 0, index: arg.then_some(0) });
         }
-        let sums = lay(gathered.iter_mut().flat_map(|gathered| {
-            let kind = gathered.kind;
-            std::iter::once((kind, &mut gathered.at))
-                .chain(gathered.places.iter_mut().map(move |at| (kind, at)))
+        let sums = lay_out(accumulators.iter_mut().flat_map(|accumulator| {
+            let kind = accumulator.kind;
+            std::iter::once((kind, &mut accumulator.at))
+                .chain(accumulator.index.iter_mut().map(move |at| (kind, at)))
         }));
-        Self { scopes, wide, i, j, place, row, lane, gathered, sums }
+        Self { scopes, wide, i, j, row_index, row, lane, accumulators, sums }
     }
 
-    /// Where rows tell their place as a number of this kind.
-    pub(crate) fn place(&self, kind: Kind) -> Option<usize> {
-        self.place[usize::from(kind == Kind::F64)]
+    /// Returns the byte offset at which rows hold their own index as a number of this type.
+    pub(crate) fn row_index(&self, kind: Kind) -> Option<usize> {
+        self.row_index[usize::from(kind == Kind::F64)]
     }
 }
 
-/// As what a value of this type lies in memory.
+/// Returns the number type that stores a value of this type in memory.
 pub(crate) fn carrier(of: Type, wide: bool) -> Kind {
     match of {
         Type::F32 => Kind::F32,
@@ -109,8 +110,8 @@ pub(crate) fn carrier(of: Type, wide: bool) -> Kind {
     }
 }
 
-/// Lays fields one after the other, those of 64 bits first; returns the bytes of all.
-fn lay<'a>(fields: impl Iterator<Item = (Kind, &'a mut usize)>) -> usize {
+/// Lays out fields one after the other, those of 64 bits first, and returns the bytes of all.
+fn lay_out<'a>(fields: impl Iterator<Item = (Kind, &'a mut usize)>) -> usize {
     let (broad, narrow): (Vec<_>, Vec<_>) = fields.partition(|(kind, _)| *kind == Kind::F64);
     let mut end = 0;
     for (kind, at) in broad.into_iter().chain(narrow) {

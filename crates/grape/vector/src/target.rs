@@ -1,30 +1,29 @@
-//! For what a kernel is compiled.
+//! The instruction sets that kernels are compiled for.
 
-/// For what a kernel is compiled.
+/// The instruction set that a kernel is compiled for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Target {
     /// 32 registers of 512 bits, and masks (x86-64 with AVX-512 F, DQ, VL and BW).
     Avx512,
     /// 16 registers of 256 bits (x86-64 with AVX2 and FMA).
     Avx2,
-    /// Any processor: loops over arrays, which the compiler of this program made vectors of where
-    /// it could.
+    /// Any processor: loops over arrays, which the Rust compiler vectorizes where it can.
     Portable,
 }
 
 impl Target {
-    /// The best that this processor has.
+    /// Returns the best target that this processor supports.
     #[must_use]
     pub fn best() -> Self {
         [Self::Avx512, Self::Avx2]
             .into_iter()
-            .find(|target| target.here())
+            .find(|target| target.is_supported())
             .unwrap_or(Self::Portable)
     }
 
-    /// Whether this processor can run what is compiled for it.
+    /// Reports whether this processor can run code for this target.
     #[must_use]
-    pub fn here(self) -> bool {
+    pub fn is_supported(self) -> bool {
         #[cfg(all(target_arch = "x86_64", unix))]
         let (avx512, avx2) = (
             is_x86_feature_detected!("avx512f")
@@ -42,7 +41,7 @@ impl Target {
         }
     }
 
-    /// Lanes of a vector.
+    /// Returns the lanes of a vector; `wide` says whether it holds 64-bit numbers.
     #[must_use]
     pub fn lanes(self, wide: bool) -> usize {
         let narrow = match self {
@@ -53,7 +52,7 @@ impl Target {
         if wide { narrow / 2 } else { narrow }
     }
 
-    /// Registers for vectors.
+    /// Returns the number of vector registers.
     pub(crate) fn registers(self) -> usize {
         match self {
             Self::Avx512 => 32,

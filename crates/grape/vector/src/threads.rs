@@ -1,86 +1,88 @@
-//! Threads that share one computation, in whichever process that is: a `fork` copies a pool's
-//! memory, but not its threads.
+//! A pool of threads that share one computation and that keeps working after `fork`, which copies a
+//! pool's memory but not its threads.
 
 use crate::error::Error;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
-/// Threads for each processor, at most. More of them only wait for each other: 1,000 on two
+/// The most threads for each processor. More of them would only wait for each other: 1,000 on two
 /// processors take seconds to start.
 pub const THREADS_PER_PROCESSOR: usize = 16;
 
 /// A fixed number of threads, started once and kept waiting between computations.
 ///
-/// The threads belong to the process that made the pool. In a child of `fork` they are gone, and
-/// whoever waited for them there would wait for ever; so the first computation in a child starts
-/// threads of the child's own. A child leaves the pool of its parent as it is: to end it would take
-/// locks that a thread of the parent held when it forked. For the same reason no lock is waited for
-/// here.
+/// The threads belong to the process that created the pool. A child of `fork` does not have them,
+/// and a call that waited for them there would never return; so the first computation in a child
+/// starts threads for the child. The child never drops its parent's pool, because that would take
+/// locks that a thread of the parent may have held when it forked. For the same reason no method
+/// waits for a lock.
 ///
-/// `Threads` may be shared: computations of several threads at once take turns within the pool.
+/// `Threads` may be shared: if several threads run computations at once, these share the pool.
 #[derive(Debug)]
 pub struct Threads {
     count: NonZeroUsize,
-    /// Of the process that made this; none where one thread does it all.
+    /// The pool of the process that created this; `None` if the caller's thread does all the work.
     first: Option<Pool>,
-    /// Of a child.
+    /// The pool of a child process.
     later: Mutex<Option<Arc<Pool>>>,
 }
 
 impl Threads {
-    /// Starts `count` threads; none if it is 1, since the caller's thread is enough then.
+    /// Starts `count` threads, or none if `count` is 1, since the caller's thread is enough then.
     ///
     /// # Errors
-    /// [`Error::TooManyThreads`] beyond [`THREADS_PER_PROCESSOR`] for each processor,
-    /// [`Error::Threads`] if the system gives fewer.
+    /// [`Error::TooManyThreads`] if `count` is above [`THREADS_PER_PROCESSOR`] for each processor,
+    /// [`Error::Threads`] if the system cannot start them.
     pub fn new(count: NonZeroUsize) -> Result<Self, Error> {
         check_threads(count)?;
         let first = if count.get() == 1 { None } else { Some(Pool::start(count.get())?) };
         Ok(Self { count, first, later: Mutex::new(None) })
     }
 
-    /// How many.
+    /// Returns the number of threads.
     #[must_use]
     pub fn count(&self) -> NonZeroUsize {
         self.count
     }
 
-    /// Runs `work` on one of the threads, where rayon's parallel iterators and joins spread over
-    /// all of them. In a child of `fork` for which the system has no threads left, the caller's
-    /// thread does all of it.
+    /// Runs `work` on one of the threads, where rayon's parallel iterators and joins use all of
+    /// them. The argument of `work` says whether there is a pool. In a child of `fork` for which
+    /// the system cannot start threads, `work` runs on the caller's thread.
     pub fn run<R: Send>(&self, work: impl FnOnce(bool) -> R + Send) -> R {
         let Some(first) = &self.first else { return work(false) };
-        if first.is_here() {
+        if first.is_of_this_process() {
             return first.install(work);
         }
-        match self.of_child() {
+        match self.child_pool() {
             Some(pool) => pool.install(work),
             None => work(false),
         }
     }
 
-    /// The pool of this process, which is not the one that made `self`.
-    fn of_child(&self) -> Option<Arc<Pool>> {
-        // A thread of a parent may hold this lock for ever: then each computation starts threads
-        // for itself.
-        let mut kept = self.later.try_lock().ok();
-        if let Some(pool) = kept.as_deref().and_then(Option::as_ref).filter(|pool| pool.is_here()) {
+    /// Returns the pool of this process, which is not the one that created `self`.
+    fn child_pool(&self) -> Option<Arc<Pool>> {
+        // A thread of the parent may have held this lock at the fork, so that it is never released:
+        // each computation then starts its own threads.
+        let mut slot = self.later.try_lock().ok();
+        if let Some(pool) =
+            slot.as_deref().and_then(Option::as_ref).filter(|pool| pool.is_of_this_process())
+        {
             return Some(Arc::clone(pool));
         }
         let pool = Arc::new(Pool::start(self.count.get()).ok()?);
-        if let Some(kept) = kept.as_deref_mut() {
-            *kept = Some(Arc::clone(&pool));
+        if let Some(slot) = slot.as_deref_mut() {
+            *slot = Some(Arc::clone(&pool));
         }
         Some(pool)
     }
 }
 
-/// Whether so many threads are of any use here.
+/// Checks that this many threads are of use on this machine.
 ///
 /// # Errors
-/// [`Error::TooManyThreads`] beyond [`THREADS_PER_PROCESSOR`] for each processor that this process
-/// may use.
+/// [`Error::TooManyThreads`] if `count` is above [`THREADS_PER_PROCESSOR`] for each processor that
+/// this process may use.
 pub fn check_threads(count: NonZeroUsize) -> Result<(), Error> {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let (threads, limit) = (count.get(), processors * THREADS_PER_PROCESSOR);
@@ -91,7 +93,7 @@ pub fn check_threads(count: NonZeroUsize) -> Result<(), Error> {
 #[derive(Debug)]
 struct Pool {
     process: u32,
-    /// There until the pool is dropped.
+    /// `None` only while the pool is dropped.
     threads: Option<ThreadPool>,
 }
 
@@ -103,8 +105,8 @@ impl Pool {
         Ok(Self { process: std::process::id(), threads: Some(built) })
     }
 
-    /// Whether its threads are of the process that asks.
-    fn is_here(&self) -> bool {
+    /// Reports whether its threads belong to the calling process.
+    fn is_of_this_process(&self) -> bool {
         self.process == std::process::id()
     }
 
@@ -115,7 +117,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if !self.is_here() {
+        if !self.is_of_this_process() {
             std::mem::forget(self.threads.take());
         }
     }

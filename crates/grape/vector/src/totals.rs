@@ -1,78 +1,79 @@
-//! Results while they grow: what blocks of j and runs of them add up to.
+//! Partial results: the sums and extremes over blocks and runs of j.
 
 use crate::buffer::{get_f32, get_f64};
 use crate::ir::Kind;
-use crate::shape::{Gathered, Shape};
+use crate::shape::{Accumulator, Shape};
 use sprat_formula::{Output, Program, Reduction, Type};
 
-/// A result of some particles.
+/// One result for some particles.
 #[derive(Debug)]
 pub(crate) struct Total {
     reduction: Reduction,
-    of: Type,
-    gathered: Gathered,
-    /// Sums, extremes, or for bools 1 and 0: all of these fit.
+    value_type: Type,
+    accumulator: Accumulator,
+    /// Sums, extremes, or 1 and 0 for bools: all of these fit into 64 bits.
     values: Vec<f64>,
-    /// Of which j the extreme is, where that is asked; -1 of none.
-    places: Vec<i64>,
+    /// For `argmin` and `argmax`, the j of the extreme, or -1 for none.
+    indices: Vec<i64>,
 }
 
 impl Total {
-    /// Those of all results, of no j yet, for so many particles.
+    /// Creates the totals of all results before any j, for `particles` particles.
     pub(crate) fn all(program: &Program, shape: &Shape, particles: usize) -> Vec<Self> {
-        let results = program.results().iter().zip(&shape.gathered);
-        let total = results.map(|(result, &gathered)| {
-            let places = if gathered.places.is_some() { vec![-1; particles] } else { Vec::new() };
+        let results = program.results().iter().zip(&shape.accumulators);
+        let total = results.map(|(result, &accumulator)| {
+            let indices =
+                if accumulator.index.is_some() { vec![-1; particles] } else { Vec::new() };
             Self {
                 reduction: result.reduction,
-                of: program.of(result.contribution),
-                gathered,
-                values: vec![start(result.reduction); particles],
-                places,
+                value_type: program.type_of(result.contribution),
+                accumulator,
+                values: vec![identity(result.reduction); particles],
+                indices,
             }
         });
         total.collect()
     }
 
-    /// Adds what a tile, which begins with the `first` of the particles, has of a block of j, which
-    /// begins with j `base`. `sums` are its accumulators, each of `lanes` lanes.
+    /// Adds a tile's accumulators for one block of j. The tile starts with particle `first` and the
+    /// block with j `base`; `sums` holds accumulators of `lanes` lanes each.
     pub(crate) fn add_tile(&mut self, sums: &[u8], lanes: usize, first: usize, base: usize) {
         let count = lanes.min(self.values.len() - first);
         let base = i64::try_from(base).expect("bounded by MAX_PARTICLES");
-        let kind = self.gathered.kind;
-        let at = self.gathered.at * lanes;
+        let kind = self.accumulator.kind;
+        let at = self.accumulator.at * lanes;
         let sums_of = |at: usize| &sums[at..at + lanes * kind.bytes()];
-        let (values, places) = (sums_of(at), self.gathered.places.map(|at| sums_of(at * lanes)));
+        let (values, indices) = (sums_of(at), self.accumulator.index.map(|at| sums_of(at * lanes)));
         match kind {
             Kind::F32 => self.add(
                 first,
                 count,
                 base,
                 values.chunks_exact(4).map(|number| f64::from(get_f32(number, 0))),
-                |k| f64::from(get_f32(places.expect("told beside"), 4 * k)),
+                |k| f64::from(get_f32(indices.expect("told beside"), 4 * k)),
             ),
             _ => self.add(
                 first,
                 count,
                 base,
                 values.chunks_exact(8).map(|number| get_f64(number, 0)),
-                |k| get_f64(places.expect("told beside"), 8 * k),
+                |k| get_f64(indices.expect("told beside"), 8 * k),
             ),
         }
     }
 
-    /// Adds what a later run of j came to for the same particles.
+    /// Adds the total of a later run of j for the same particles.
     pub(crate) fn add_run(&mut self, other: &Self) {
         assert_eq!(self.values.len(), other.values.len(), "other particles");
         let count = self.values.len();
         match self.reduction {
             Reduction::ArgMin | Reduction::ArgMax => {
                 for (k, best) in self.values.iter_mut().enumerate() {
-                    extreme(
+                    keep_better(
                         self.reduction,
-                        (best, &mut self.places[k]),
+                        (best, &mut self.indices[k]),
                         other.values[k],
-                        other.places[k],
+                        other.indices[k],
                     );
                 }
             }
@@ -88,7 +89,7 @@ impl Total {
         count: usize,
         base: i64,
         from: impl Iterator<Item = f64>,
-        place: impl Fn(usize) -> f64,
+        index: impl Fn(usize) -> f64,
     ) {
         let pairs = self.values[first..first + count].iter_mut().zip(from);
         match self.reduction {
@@ -105,20 +106,20 @@ impl Total {
                         clippy::cast_possible_truncation,
                         reason = "a whole number, less than a block is long"
                     )]
-                    let place = base + place(k) as i64;
-                    extreme(self.reduction, (best, &mut self.places[first + k]), value, place);
+                    let index = base + index(k) as i64;
+                    keep_better(self.reduction, (best, &mut self.indices[first + k]), value, index);
                 }
             }
         }
     }
 
-    /// The results of all particles, of whom these are runs one after the other.
+    /// Joins the totals of consecutive ranges of particles to one output.
     pub(crate) fn output(runs: &[Self]) -> Output {
         let first = &runs[0];
         let values = runs.iter().flat_map(|run| run.values.iter().copied());
-        match (first.reduction, first.of) {
+        match (first.reduction, first.value_type) {
             (Reduction::ArgMin | Reduction::ArgMax, _) => {
-                Output::Index(runs.iter().flat_map(|run| run.places.iter().copied()).collect())
+                Output::Index(runs.iter().flat_map(|run| run.indices.iter().copied()).collect())
             }
             (_, Type::Bool) => Output::Bool(values.map(|value| value != 0.0).collect()),
             #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
@@ -128,15 +129,15 @@ impl Total {
     }
 }
 
-/// Takes a value and its place, if it is better than the best so far.
-fn extreme(reduction: Reduction, best: (&mut f64, &mut i64), value: f64, place: i64) {
+/// Replaces the best value and its index if this value is better.
+fn keep_better(reduction: Reduction, best: (&mut f64, &mut i64), value: f64, index: i64) {
     if reduction.prefers(value, *best.0) {
-        (*best.0, *best.1) = (value, place);
+        (*best.0, *best.1) = (value, index);
     }
 }
 
-/// What a result is of no j, and so what an accumulator begins with.
-pub(crate) fn start(reduction: Reduction) -> f64 {
+/// Returns the identity of a reduction: its result for no j, with which accumulators start.
+pub(crate) fn identity(reduction: Reduction) -> f64 {
     match reduction {
         Reduction::Sum | Reduction::Or => 0.0,
         Reduction::And => 1.0,

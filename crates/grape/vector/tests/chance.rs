@@ -1,9 +1,9 @@
-//! Kernels made by chance, on every target, against the reference.
+//! Compares random kernels on every target with the reference implementation.
 
 use crate::common;
 use common::{compile, numbers, targets};
 use proptest::prelude::*;
-use sprat_formula::arbitrary::{Case, Kind, cases};
+use sprat_formula::arbitrary::{Case, CaseKind, cases};
 use sprat_formula::{Arithmetic, Reduction, Type, reference};
 
 fn check(case: &Case) -> Result<(), TestCaseError> {
@@ -17,7 +17,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
             case.program.results().iter().zip(&case.tolerances).enumerate()
         {
             let sum = result.reduction == Reduction::Sum;
-            let epsilon = if case.program.of(result.contribution) == Type::F32 {
+            let epsilon = if case.program.type_of(result.contribution) == Type::F32 {
                 f64::from(f32::EPSILON)
             } else {
                 f64::EPSILON
@@ -45,18 +45,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn tame_narrow_kernels_agree(case in cases(Kind::Tame, &[Type::F32], 40, 40)) {
+    fn tame_narrow_kernels_agree(case in cases(CaseKind::Tame, &[Type::F32], 40, 40)) {
         check(&case)?;
     }
 
     #[test]
-    fn tame_wide_kernels_agree(case in cases(Kind::Tame, &[Type::F32, Type::F64], 40, 40)) {
+    fn tame_wide_kernels_agree(case in cases(CaseKind::Tame, &[Type::F32, Type::F64], 40, 40)) {
         check(&case)?;
     }
 
-    /// Whatever the numbers: results of the right lengths.
+    /// With arbitrary numbers, kernels run and give results of the right lengths.
     #[test]
-    fn wild_kernels_run(case in cases(Kind::Wild, &[Type::F32, Type::F64], 70, 40)) {
+    fn wild_kernels_run(case in cases(CaseKind::Wild, &[Type::F32, Type::F64], 70, 40)) {
         let inputs = case.inputs();
         for target in targets() {
             let results = compile(&case.program, target).run(&inputs);

@@ -1,5 +1,4 @@
-//! All integration tests of the crate, as one program: each program is linked with all that the
-//! crate stands on.
+//! All integration tests of the crate as one program, which links the dependencies only once.
 //! `cargo test -p sprat-vector --test vector NAME::` runs those of one file.
 
 mod chance;

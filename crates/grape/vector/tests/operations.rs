@@ -1,4 +1,4 @@
-//! Every operation on every target, with the numbers that are easily got wrong.
+//! Tests every operation on every target with numbers that are easy to get wrong.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -36,7 +36,7 @@ const EDGES: [f64; 22] = [
     -745.0,
 ];
 
-/// Numbers that only 64 bits can tell.
+/// Numbers that only 64 bits can represent.
 const WIDE: [f64; 6] = [5e-324, 2.3e-308, 1.7e308, -745.2, 709.9, 1e-310];
 
 fn edges(of: Type) -> Vec<f64> {
@@ -47,13 +47,13 @@ fn edges(of: Type) -> Vec<f64> {
     }
 }
 
-/// What pairs come to: for one j each, so that a least or greatest is the value itself, and both
-/// tell what is not a number.
+/// A kernel that returns a value of pairs. With one j for each i, the least and the greatest are
+/// both the value itself, and both show whether it is not a number.
 fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Program {
     let mut b = Builder::new(vec![field("a", of)], vec![field("b", of)], Vec::new());
     let (i, j) = (b.value(Node::I(0)), b.value(Node::J(0)));
     let value = make(&mut b, i, j);
-    if b.of(value) == Type::Bool {
+    if b.type_of(value) == Type::Bool {
         b.result("any", Reduction::Or, value);
         b.result("all", Reduction::And, value);
     } else {
@@ -64,7 +64,7 @@ fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Progra
     b.finish()
 }
 
-/// Holds a kernel against a function of a pair, within some units in the last place.
+/// Compares a kernel with a function of a pair, within some units in the last place.
 fn check(
     of: Type,
     ulps: f64,
@@ -110,7 +110,7 @@ fn check(
     }
 }
 
-/// A number as its type has it.
+/// Rounds a number to a type.
 fn round(of: Type, x: f64) -> f64 {
     if of == Type::F32 { f64::from(x as f32) } else { x }
 }
@@ -118,11 +118,11 @@ fn round(of: Type, x: f64) -> f64 {
 #[test]
 fn arithmetic_is_exact() {
     for of in [Type::F32, Type::F64] {
-        let binary = |what, expect: fn(f64, f64) -> f64| {
+        let binary = |op, expect: fn(f64, f64) -> f64| {
             check(
                 of,
                 0.0,
-                |b, x, y| b.value(Node::Binary(what, x, y)),
+                |b, x, y| b.value(Node::Binary(op, x, y)),
                 |x, y| round(of, expect(x, y)),
             );
         };
@@ -135,15 +135,15 @@ fn arithmetic_is_exact() {
     }
 }
 
-/// Of a pair's value, not of an i's, which is computed elsewhere: the j is 0 and added, which keeps
-/// all but the sign of 0.
-fn unary(of: Type, ulps: f64, what: Unary, expect: impl Fn(f64) -> f64) {
+/// Checks a function of a pair's value, since a value of i alone is computed elsewhere. For this a
+/// j of 0 is added, which changes nothing but the sign of 0.
+fn unary(of: Type, ulps: f64, op: Unary, expect: impl Fn(f64) -> f64) {
     check(
         of,
         ulps,
         |b, x, y| {
             let least = b.value(Node::Binary(Binary::Min, x, y));
-            b.value(Node::Unary(what, least))
+            b.value(Node::Unary(op, least))
         },
         |x, y| expect(if x < y { x } else { y }),
     );
@@ -174,23 +174,23 @@ fn exponentials_and_roots_are_good_everywhere() {
         let all: Vec<f64> =
             (0..20_000).map(|k| round(of, (f64::from(k) / 10_000.0 - 1.0) * span)).collect();
         let epsilon = if of == Type::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
-        for (what, expect) in [
+        for (op, expect) in [
             (Unary::Exp, (|x: f64| x.exp()) as fn(f64) -> f64),
             (Unary::Rsqrt { bits: 53 }, |x: f64| 1.0 / x.sqrt()),
         ] {
             let program = pairs(of, |b, x, y| {
                 let sum = b.value(Node::Binary(Binary::Add, x, y));
-                b.value(Node::Unary(what, sum))
+                b.value(Node::Unary(op, sum))
             });
             for target in targets() {
                 let results = numbers(&run(&program, target, &[&all], &[&[0.0]], &[])[0]);
                 for (&x, &got) in
-                    all.iter().zip(&results).filter(|(x, _)| what == Unary::Exp || **x > 0.0)
+                    all.iter().zip(&results).filter(|(x, _)| op == Unary::Exp || **x > 0.0)
                 {
                     let error = (got / expect(x) - 1.0).abs() / epsilon;
                     assert!(
                         error <= ulps,
-                        "{target:?} {of:?} {what:?} of {x}: {got}, off by {error} units"
+                        "{target:?} {of:?} {op:?} of {x}: {got}, off by {error} units"
                     );
                 }
             }
@@ -201,26 +201,26 @@ fn exponentials_and_roots_are_good_everywhere() {
 #[test]
 fn comparisons_choose() {
     for of in [Type::F32, Type::F64] {
-        for (what, expect) in [
+        for (op, expect) in [
             (Compare::Lt, (|x, y| x < y) as fn(f64, f64) -> bool),
             (Compare::Le, |x, y| x <= y),
             (Compare::Eq, |x, y| x == y),
             (Compare::Ne, |x, y| x != y),
         ] {
             let truth = |x, y| f64::from(u8::from(expect(x, y)));
-            check(of, 0.0, |b, x, y| b.value(Node::Compare(what, x, y)), truth);
+            check(of, 0.0, |b, x, y| b.value(Node::Compare(op, x, y)), truth);
             let not = |b: &mut Builder, x, y| {
-                let c = b.value(Node::Compare(what, x, y));
+                let c = b.value(Node::Compare(op, x, y));
                 b.value(Node::Unary(Unary::Not, c))
             };
             check(of, 0.0, not, |x, y| 1.0 - truth(x, y));
             let select = |b: &mut Builder, x, y| {
-                let c = b.value(Node::Compare(what, x, y));
+                let c = b.value(Node::Compare(op, x, y));
                 b.value(Node::Select(c, x, y))
             };
             check(of, 0.0, select, |x, y| if expect(x, y) { x } else { y });
         }
-        // Bools of one particle alone, in all that bools are for.
+        // Bools that depend on one particle alone, in all uses of bools.
         let logic = |b: &mut Builder, x, y| {
             let one = b.number(1.0, of);
             let (p, q) = (
@@ -295,7 +295,7 @@ fn kinds_mix() {
 }
 
 #[test]
-fn nothing_is_extreme_among_what_is_no_number() {
+fn nan_is_never_an_extreme() {
     for of in [Type::F32, Type::F64] {
         let mut b = Builder::new(vec![field("a", of)], vec![field("b", of)], Vec::new());
         let (i, j) = (b.value(Node::I(0)), b.value(Node::J(0)));

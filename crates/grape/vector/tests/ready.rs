@@ -1,4 +1,4 @@
-//! The kernels that are there to begin with, on every target, against the reference.
+//! Compares the built-in kernels on every target with the reference implementation.
 
 use crate::common;
 use common::{compile, numbers, random, targets};
@@ -9,7 +9,7 @@ const PARTICLES: usize = 301;
 #[test]
 fn ready_kernels_agree() {
     let mut random = random(19);
-    // Numbers that 32 bits have exactly, so that all see the same.
+    // Numbers that 32 bits represent exactly, so that all types compute with the same.
     let mut number = || (random() * 65536.0).floor() / 65536.0;
     let columns: Vec<Vec<f64>> =
         (0..8).map(|_| (0..PARTICLES).map(|_| number()).collect()).collect();

@@ -1,5 +1,5 @@
-//! Inverse roots that end in sums, which are computed without care first: right for all numbers
-//! nevertheless.
+//! Inverse roots that are used only in sums are first computed without special cases. These tests
+//! check that the results are right for all numbers nevertheless.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -10,7 +10,7 @@ use crate::common;
 use common::{compile, field, numbers, targets};
 use sprat_formula::{Binary, Builder, Column, Inputs, Node, Program, Reduction, Type, Unary};
 
-/// Roots' arguments that are easily got wrong, and some that are not.
+/// Arguments of roots that are easy to get wrong, and some ordinary ones.
 const ARGUMENTS: [f64; 16] = [
     0.0,
     -0.0,
@@ -30,10 +30,10 @@ const ARGUMENTS: [f64; 16] = [
     f64::NAN,
 ];
 
-/// Weights: with 1 / root of 1 the third and the last are near the end of what 32 and 64 bits have.
+/// Weights: the third and the last are near the greatest numbers of 32 and 64 bits.
 const WEIGHTS: [f64; 7] = [1.0, -0.5, 3e38, 0.0, 1e-30, f64::INFINITY, 1.7e308];
 
-/// m r, -r and m r r^2, where r is one over the root of a.
+/// Sums of m r, -r and m r r^2, where r is the inverse root of a.
 fn kernel(of: Type, bits: u8) -> Program {
     let mut b =
         Builder::new(vec![field("a", of)], vec![field("one", of), field("m", of)], Vec::new());
@@ -92,15 +92,15 @@ fn roots_in_sums_are_right_for_all_numbers() {
     for (of, all_bits) in [(Type::F32, &[12, 14, 20, 24][..]), (Type::F64, &[14, 24, 40, 53])] {
         let all = ARGUMENTS.map(|a| round(of, a));
         for &bits in all_bits {
-            // Each alone, for one that needs care has it for all that share its vectors.
+            // Also each alone: one special argument makes the careful loop compute all of its tile.
             all.iter().for_each(|&a| check(of, bits, &[a]));
             check(of, bits, &all);
         }
     }
 }
 
-/// So many factors that what is left out of all of them is less than the least number, and the
-/// power is not.
+/// The product has so many factors that the constant factors left out of them would together
+/// underflow, while the power itself does not.
 #[test]
 fn high_powers_of_roots_are_right() {
     for (of, squares, a) in [(Type::F32, 8, 2.0625), (Type::F64, 10, 2.625)] {

@@ -1,4 +1,4 @@
-//! Any number of particles, kernels that are too large for registers, and threads.
+//! Tests numbers of particles, kernels that are too large for the registers, and threads.
 
 use crate::common;
 use common::{bodies, field, gravity, numbers, random, run, targets};
@@ -16,7 +16,7 @@ fn any_number_of_particles_has_results() {
         let program = gravity(of, 53);
         let (x, m) = bodies(1100);
         let all: Vec<&[f64]> = vec![&x[0], &x[1], &x[2], &m];
-        // What one particle gets does not depend on how many others there are.
+        // The result of one particle does not depend on the number of others.
         for target in targets() {
             let whole = run(&program, target, &all[..3], &all, &[0.1]);
             for ni in [0, 1, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 128, 129, 513] {
@@ -51,9 +51,9 @@ fn any_number_of_particles_has_results() {
     }
 }
 
-/// So many that how j are divided into runs depends on how many i there are.
+/// There are so many particles that the division of j into runs depends on the number of i.
 #[test]
-fn a_part_of_i_has_the_bits_of_the_whole() {
+fn parts_of_i_have_the_same_bits() {
     let program = gravity(Type::F64, 53);
     let (x, m) = bodies(140_000);
     let columns: Vec<Column> = [&x[0], &x[1], &x[2], &m].map(|x| Column::from(&x[..])).to_vec();
@@ -100,8 +100,8 @@ fn few_i_and_many_j_do_not_depend_on_threads() {
     }
 }
 
-/// Many values that live at once: all are made before any is used, and used in the order in which
-/// they were made.
+/// Many values live at once: all are computed before the first is used, and they are used in the
+/// order of their computation.
 #[test]
 fn kernels_larger_than_registers_spill() {
     for of in [Type::F32, Type::F64] {
@@ -165,11 +165,11 @@ fn kernels_larger_than_registers_spill() {
 }
 
 #[test]
-fn what_nobody_can_run_is_refused_and_a_run_can_be_ended() {
+fn unsupported_kernels_are_refused_and_runs_can_be_ended() {
     let program = gravity(Type::F64, 53);
     for target in [Target::Avx512, Target::Avx2, Target::Portable] {
         let compiled = Compiled::new(&program, Options { target, ..Options::default() });
-        assert_eq!(compiled.is_ok(), target.here());
+        assert_eq!(compiled.is_ok(), target.is_supported());
         assert!(compiled.is_ok() || matches!(compiled, Err(Error::Lacks { .. })));
     }
     let mut random = random(3);
@@ -189,7 +189,7 @@ fn what_nobody_can_run_is_refused_and_a_run_can_be_ended() {
     }
 }
 
-/// In 32 bits a plain sum of so many terms would lose three digits more.
+/// A plain 32-bit sum of this many terms would lose three more digits.
 #[test]
 fn sums_of_a_million_keep_their_digits() {
     let mut b = Builder::new(vec![field("x", Type::F32)], vec![field("y", Type::F32)], Vec::new());
@@ -208,7 +208,7 @@ fn sums_of_a_million_keep_their_digits() {
     }
 }
 
-/// The longest program there may be, of the longest functions.
+/// The longest program that is allowed, made of the functions with the most code.
 #[test]
 fn the_longest_program_compiles() {
     for of in [Type::F32, Type::F64] {
@@ -239,8 +239,8 @@ fn the_longest_program_compiles() {
     }
 }
 
-/// One i where there are no variables of i, one j where there are none of j; and what depends on
-/// neither, or on one alone, as results.
+/// A kernel without variables of i has one i, and one without variables of j has one j. Results may
+/// depend on one particle alone, or on none.
 #[test]
 fn kernels_without_variables_run() {
     for of in [Type::F32, Type::F64] {

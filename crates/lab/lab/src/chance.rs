@@ -1,9 +1,9 @@
-//! Chance that a seed reproduces.
+//! Random numbers that a seed reproduces.
 
 use sprat_chance::Chance;
 
-/// Returns the sequence of `seed` and `salts`. Sequences of one seed with different salts have
-/// nothing to do with each other; the order of salts matters.
+/// Returns the random sequence of `seed` and `salts`. Sequences with different salts are
+/// independent; the order of salts matters.
 #[must_use]
 pub fn salted(seed: u64, salts: &[u64]) -> Chance {
     let mut chance = Chance::new(seed);
@@ -13,7 +13,7 @@ pub fn salted(seed: u64, salts: &[u64]) -> Chance {
     Chance::new(chance.draw())
 }
 
-/// Returns a salt for [`salted`] from a name: equal for equal names, on every machine.
+/// Returns a salt for [`salted`] from a name; equal names give equal salts on every machine.
 #[must_use]
 pub fn salt(name: &str) -> u64 {
     let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -32,7 +32,7 @@ impl Probability {
     /// Always.
     pub const ALWAYS: Self = Self(u64::MAX);
 
-    /// From a share of one; `None` unless it is one.
+    /// Returns the probability of a share of one; `None` if it is not between 0 and 1.
     #[must_use]
     pub fn new(share: f64) -> Option<Self> {
         #[expect(
@@ -47,12 +47,12 @@ impl Probability {
 
     /// Draws whether something of this probability happens.
     pub fn happens(self, chance: &mut Chance) -> bool {
-        // Nothing is drawn for what never happens: a setting that is off costs nothing and changes
-        // no other.
+        // Draws nothing if it never happens: a setting that is off costs nothing and does not
+        // change the others.
         self.0 != 0 && (self.0 == u64::MAX || chance.draw() < self.0)
     }
 
-    /// As a share of one.
+    /// Returns the probability as a share of one.
     #[must_use]
     pub fn share(self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a probability to be read by people")]

@@ -1,16 +1,16 @@
 //! The network box in software: what a long fat pipe, a switch or a stream harmonizer does to the
 //! packets between its ports, computed on an exact virtual clock.
 //!
-//! From the inside out: a [`frame`] is what came over a port, parsed once, and lies as a packet in
-//! [`memory`] that was made beforehand. A [`line`](mod@line) is one direction towards one output
-//! port: loss, a queue, a rate, a delay; it has neither clock nor port of its own. The [`switch`]
-//! says which lines a frame goes to. A [`port`] reads and writes frames; the [`engine`] turns the
-//! wheel; a [`config`] says what there is, in words of flags and of TOML. [`rtt`] times the round
-//! trips of what passes.
+//! From the inside out: a port receives a [`frame`], which is parsed once and lies as a packet in
+//! [`memory`] that was made at the start. A [`line`](mod@line) is one direction towards one output
+//! port, with loss, a queue, a rate and a delay; it has neither clock nor port of its own. The
+//! [`switch`] chooses the lines for a frame. A [`port`] reads and writes frames. The [`engine`] has
+//! the worker threads that move packets between ports and lines. A [`config`] describes a box in
+//! flags or TOML. [`rtt`] measures round trips of the flows that pass.
 //!
-//! A [`series`] is what a box does over time. Around the box: a [`filter`] picks packets, a
-//! [`capture`] writes down what passes, [`hosts`] are what the box is between; a [`topology`] says
-//! all of it in one file.
+//! A [`series`] records what boxes do over time. Around the box: a [`filter`] selects packets, a
+//! [`capture`] writes them to files, [`hosts`] are the virtual hosts that it connects, [`control`]
+//! changes it while it runs; a [`topology`] describes all of it in one file.
 
 pub mod capture;
 pub mod chance;

@@ -1,32 +1,33 @@
-//! Packet memory: a fixed number of cells, made and touched at the start, of which packets are
-//! chains.
+//! Packet memory: a fixed number of cells, made and touched at the start. A packet is a chain of
+//! cells.
 //!
-//! A warm box takes from a free list and gives back to it: no allocation, and packets may leave in
-//! any order. A cell belongs to whoever holds its box, so none of this needs `unsafe`.
+//! A running box takes cells from a free list and returns them to it: it allocates nothing, and
+//! packets may leave in any order. The owner of a cell's `Box` owns the cell, so none of this needs
+//! `unsafe`.
 
 use std::io::{IoSlice, IoSliceMut};
 
 /// Bytes that a cell holds; with its link it takes 2 KB.
 pub const CELL_BYTES: usize = 2032;
 
-/// Bytes kept free before a received packet: a VLAN tag that came beside the frame is put back
-/// there.
+/// Bytes kept free before a received packet, for a VLAN tag that the kernel delivered beside the
+/// frame.
 pub const HEADROOM: u16 = 8;
 
-/// Cells into which one packet is read: enough for 64 KB, the largest that a port gives, with
+/// Cells into which one packet is read: enough for 64 KB, the largest that a port delivers, with
 /// headers.
-pub const LANDING_CELLS: usize = 33;
+pub const RECEIVE_CELLS: usize = 33;
 
-/// Cells of the longest packet: what was read, and what a cut adds.
-pub const MAX_CELLS: usize = LANDING_CELLS + 3;
+/// Cells of the longest packet: those that are read, and those that a split adds.
+pub const MAX_CELLS: usize = RECEIVE_CELLS + 3;
 
-/// Most memory of one lane, in bytes. More is asked for in vain: it is cut to this.
+/// Most memory of one worker, in bytes; larger values are reduced to it.
 pub const MAX_MEMORY: u64 = 16 << 30;
 
-/// Least memory of one lane, in bytes: what a burst of packets needs.
+/// Least memory of one worker, in bytes: enough for a burst of packets.
 pub const MIN_MEMORY: u64 = 4 << 20;
 
-/// A part of a packet, and the way to the next part.
+/// A part of a packet, with a link to the next part.
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) next: Option<Box<Cell>>,
@@ -48,12 +49,12 @@ impl Cell {
         &mut self.bytes[usize::from(self.start)..usize::from(self.end)]
     }
 
-    /// Room behind the bytes.
+    /// Returns the free bytes behind the content.
     pub(crate) fn room(&self) -> usize {
         CELL_BYTES - usize::from(self.end)
     }
 
-    /// Adds bytes, which must fit.
+    /// Appends bytes, which must fit.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let at = usize::from(self.end);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
@@ -65,8 +66,8 @@ impl Cell {
         self.end = self.start + cell_offset(len.min(self.bytes().len()));
     }
 
-    /// Makes room for `gap` bytes (at most the headroom that is left) at `at`, and lets `fill`
-    /// write them.
+    /// Opens a gap of `gap` bytes (at most the headroom that is left) at `at`, and lets `fill`
+    /// write it.
     pub(crate) fn open_gap(&mut self, at: usize, gap: u16, fill: impl FnOnce(&mut [u8])) {
         assert!(gap <= self.start, "the headroom is spent");
         let (old, new) = (usize::from(self.start), usize::from(self.start - gap));
@@ -80,7 +81,7 @@ fn cell_offset(offset: usize) -> u16 {
     u16::try_from(offset).expect("a cell is smaller than 64 KB")
 }
 
-/// The free cells of one lane.
+/// The free cells of one worker.
 #[derive(Debug)]
 pub struct Memory {
     #[expect(
@@ -93,41 +94,41 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory of about `bytes`, within [`MIN_MEMORY`] and [`MAX_MEMORY`], touched once so that no
-    /// packet waits for the kernel to find a page.
+    /// Makes memory of about `bytes`, between [`MIN_MEMORY`] and [`MAX_MEMORY`]. Touches it once,
+    /// so that no packet waits for a page fault.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let bytes = bytes.clamp(MIN_MEMORY, MAX_MEMORY);
         Self::of_cells(usize::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(usize::MAX))
     }
 
-    /// Memory of exactly so many cells.
+    /// Makes memory of exactly so many cells.
     #[must_use]
     pub fn of_cells(cells: usize) -> Self {
-        // A cell is written when it is made, which is the touch.
+        // Making a cell writes it, which touches its page.
         let free: Vec<_> = std::iter::repeat_with(Cell::new).take(cells).collect();
         Self { free, total: cells, least_free: cells }
     }
 
-    /// Cells there are, in use or not.
+    /// Returns the number of cells, used or free.
     #[must_use]
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// Bytes of all cells, links included.
+    /// Returns the bytes of all cells, including links.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.total * size_of::<Cell>()) as u64
     }
 
-    /// Cells not in use.
+    /// Returns the number of free cells.
     #[must_use]
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Fewest cells that were ever free.
+    /// Returns the fewest cells that were ever free.
     #[must_use]
     pub fn least_free(&self) -> usize {
         self.least_free
@@ -139,8 +140,8 @@ impl Memory {
         cell
     }
 
-    /// Takes a cell and all that hang on it.
-    pub(crate) fn give(&mut self, cell: Box<Cell>) {
+    /// Returns a cell and all that are linked to it.
+    pub(crate) fn release(&mut self, cell: Box<Cell>) {
         let mut next = Some(cell);
         while let Some(mut cell) = next {
             next = cell.next.take();
@@ -152,33 +153,33 @@ impl Memory {
 
 /// The cells into which the next packet is read.
 #[derive(Debug)]
-pub struct Landing {
-    cells: [Box<Cell>; LANDING_CELLS],
+pub struct ReceiveBuffer {
+    cells: [Box<Cell>; RECEIVE_CELLS],
 }
 
-/// What [`Landing::read`] came to.
+/// The result of [`ReceiveBuffer::read`].
 #[derive(Debug)]
-pub(crate) enum Landed {
+pub(crate) enum ReadOutcome {
     /// A packet of so many bytes.
     Packet(Box<Cell>, usize),
-    /// A packet that was read and lost, for there are no cells to take its cells' place.
+    /// A packet was read and lost, because there were no cells to replace those that it filled.
     Exhausted,
 }
 
-impl Landing {
-    /// A landing of cells of its own.
+impl ReceiveBuffer {
+    /// Makes a buffer with cells of its own.
     #[must_use]
     pub fn new() -> Self {
         Self { cells: std::array::from_fn(|_| Cell::new()) }
     }
 
-    /// Lets `read` fill the cells, in order, and makes what it read a chain; new cells take the
-    /// place of those used.
+    /// Lets `read` fill the cells, in order, and turns the filled ones into a chain; new cells
+    /// replace them.
     pub(crate) fn read<E>(
         &mut self,
         memory: &mut Memory,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
-    ) -> Result<Landed, E> {
+    ) -> Result<ReadOutcome, E> {
         let mut first = usize::from(HEADROOM);
         let mut parts = self
             .cells
@@ -189,7 +190,7 @@ impl Landing {
         let used = (len + usize::from(HEADROOM)).div_ceil(CELL_BYTES).max(1);
         if memory.free.len() < used {
             memory.least_free = 0;
-            return Ok(Landed::Exhausted);
+            return Ok(ReadOutcome::Exhausted);
         }
         let mut chain = None;
         for at in (0..used).rev() {
@@ -200,23 +201,23 @@ impl Landing {
             cell.next = chain;
             chain = Some(cell);
         }
-        Ok(Landed::Packet(chain.expect("at least one"), len))
+        Ok(ReadOutcome::Packet(chain.expect("at least one"), len))
     }
 }
 
-impl Default for Landing {
+impl Default for ReceiveBuffer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// The parts of a chain, in order.
+/// Returns the parts of a chain, in order.
 pub(crate) fn parts(head: &Cell) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(head), |cell| cell.next.as_deref()).map(Cell::bytes)
 }
 
-/// Hands the parts of a chain to `write`, as the kernel wants them, but for the first `skip` bytes,
-/// which the first part has.
+/// Passes the parts of a chain to `write`, without the first `skip` bytes, which are in the first
+/// part.
 pub(crate) fn gather<R>(head: &Cell, skip: usize, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
     let mut slices = [IoSlice::new(&[]); MAX_CELLS];
     let (mut count, mut skip) = (0, skip);

@@ -1,4 +1,4 @@
-//! Network namespaces: where they have their names, and doing something inside one.
+//! Network namespaces: where their names are, and running code inside one.
 
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -6,17 +6,17 @@ use std::io;
 use std::os::fd::AsFd;
 use std::thread::{Builder, scope};
 
-/// Where `ip netns` keeps namespaces by name.
+/// Where `ip netns` keeps the names of namespaces.
 pub(crate) const NAMES: &str = "/run/netns";
 
-/// Does something inside a namespace, on a thread of its own: what it opens or starts belongs to
-/// that namespace.
+/// Runs `work` inside a namespace, on a thread of its own: sockets and processes that it opens
+/// belong to that namespace.
 ///
 /// # Errors
-/// The namespace cannot be entered, or there is no thread to be had.
+/// The namespace cannot be entered, or no thread can be started.
 ///
 /// # Panics
-/// When `work` does.
+/// `work` panicked.
 pub fn within<R: Send>(
     namespace: impl AsFd + Sync,
     work: impl FnOnce() -> R + Send,
@@ -32,11 +32,11 @@ pub(crate) fn enter(namespace: impl AsFd) -> Result<(), Errno> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
 }
 
-/// Does something on a thread of its own: one that has left its namespace is of no use to anybody
-/// else.
+/// Runs `work` on a thread of its own, because a thread that has left its namespace cannot be used
+/// for anything else.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// No thread can be started.
 pub(crate) fn on_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> io::Result<R> {
     scope(|scope| {
         let thread = Builder::new().name("sprat-netns".into()).spawn_scoped(scope, work)?;

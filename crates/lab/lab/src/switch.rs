@@ -1,49 +1,50 @@
-//! A learning switch: which ports a frame goes to, by its addresses and VLAN (IEEE 802.1Q, clause
+//! A learning switch: chooses the ports for a frame by its addresses and VLAN (IEEE 802.1Q, clause
 //! 8, without spanning tree).
 //!
-//! Tags are kept: a VLAN has a table of its own, and is flooded to every port.
+//! Tags are kept: each VLAN has a table of its own, and is flooded to every port.
 
 use crate::time::Time;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most addresses that are known at once. An address beyond that is not learnt, and frames to it
-/// are flooded.
+/// Most addresses that are known at once. Further addresses are not learnt, and frames to them are
+/// flooded.
 pub const MAX_STATIONS: usize = 8_192;
 
-/// How long an address is remembered after its last frame, unless told: the standard's own choice.
+/// How long an address is remembered after its last frame, by default: the standard's value.
 pub const AGEING: Duration = Duration::from_secs(300);
 
-/// Where a frame goes.
+/// Where a switch sends a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
+pub enum Egress {
     /// To this port.
     To(usize),
-    /// To every port but that it came from.
+    /// To every port except the one it arrived at.
     Flood,
-    /// Nowhere: its station is where it came from, or its address is one that switches do not pass
-    /// on.
+    /// To no port: its station is at the port that it arrived at, or switches do not forward its
+    /// address.
     Nowhere,
 }
 
-/// What a switch counts, in packets.
+/// Counters of a switch, in packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct SwitchCounters {
-    /// Went to the one port of their station.
+    /// Forwarded to the one port of their station.
     pub forwarded: u64,
-    /// Went to all others: for many, or for a station that is not known.
+    /// Flooded to all other ports, because they are multicasts or their station is unknown.
     pub flooded: u64,
-    /// Stayed: their station is on the port that they came from, or nobody may pass them on.
+    /// Not forwarded: their station is at the port that they arrived at, or switches do not forward
+    /// their address.
     pub filtered: u64,
-    /// Addresses learnt, or learnt anew on another port.
+    /// Addresses learnt, or learnt again at another port.
     pub learnt: u64,
-    /// Addresses not learnt, for the table was full.
+    /// Addresses not learnt because the table was full.
     pub table_full: u64,
     /// Addresses known now.
     pub stations: u64,
 }
 
-/// The table of a switch.
+/// A learning switch: its table of addresses, and its counters.
 #[derive(Debug)]
 pub struct Switch {
     stations: HashMap<(u16, [u8; 6]), Station>,
@@ -59,56 +60,57 @@ struct Station {
 }
 
 impl Switch {
-    /// Knows nobody, and forgets stations not heard for `ageing`.
+    /// Makes a switch with an empty table that forgets stations not heard from for `ageing`.
     #[must_use]
     pub fn new(ageing: Duration) -> Self {
         let stations = HashMap::with_capacity(MAX_STATIONS);
         Self { stations, ageing, swept: Time::ZERO, counters: SwitchCounters::default() }
     }
 
-    /// Learns where `source` is, and says where a frame to `destination` goes. Frames without a
-    /// VLAN are of VLAN 0.
-    pub fn pass(
+    /// Learns where `source` is, and returns where a frame to `destination` goes. Frames without a
+    /// tag are in VLAN 0.
+    pub fn forward(
         &mut self,
         from: usize,
         vlan: u16,
         destination: [u8; 6],
         source: [u8; 6],
         now: Time,
-    ) -> Way {
+    ) -> Egress {
         self.learn(from, vlan, source, now);
-        let way = self.way(from, vlan, destination, now);
-        match way {
-            Way::To(_) => self.counters.forwarded += 1,
-            Way::Flood => self.counters.flooded += 1,
-            Way::Nowhere => self.counters.filtered += 1,
+        let egress = self.egress(from, vlan, destination, now);
+        match egress {
+            Egress::To(_) => self.counters.forwarded += 1,
+            Egress::Flood => self.counters.flooded += 1,
+            Egress::Nowhere => self.counters.filtered += 1,
         }
-        way
+        egress
     }
 
-    /// What it did so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counters(&self) -> SwitchCounters {
         SwitchCounters { stations: self.stations.len() as u64, ..self.counters }
     }
 
-    fn way(&self, from: usize, vlan: u16, destination: [u8; 6], now: Time) -> Way {
-        // Addresses that end at every bridge: pause frames, spanning tree, link aggregation.
+    fn egress(&self, from: usize, vlan: u16, destination: [u8; 6], now: Time) -> Egress {
+        // Addresses that every bridge keeps to itself: pause frames, spanning tree, link
+        // aggregation.
         if matches!(destination, [0x01, 0x80, 0xc2, 0, 0, 0..=0x0f]) {
-            return Way::Nowhere;
+            return Egress::Nowhere;
         }
         if destination[0] & 1 != 0 {
-            return Way::Flood;
+            return Egress::Flood;
         }
         match self.stations.get(&(vlan, destination)) {
             Some(station) if now.since(station.heard) <= self.ageing => {
                 if station.port == from {
-                    Way::Nowhere
+                    Egress::Nowhere
                 } else {
-                    Way::To(station.port)
+                    Egress::To(station.port)
                 }
             }
-            _ => Way::Flood,
+            _ => Egress::Flood,
         }
     }
 
@@ -132,8 +134,8 @@ impl Switch {
         self.stations.insert((vlan, source), Station { port: from, heard: now });
     }
 
-    /// Forgets whom nobody has heard for long. At most once in a tenth of that time: it looks at
-    /// all.
+    /// Forgets stations not heard from for long. Since it looks at all of them, it does so at most
+    /// once in a tenth of the ageing time.
     fn sweep(&mut self, now: Time) {
         if now.since(self.swept) * 10 >= self.ageing {
             self.swept = now;

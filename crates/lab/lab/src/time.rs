@@ -1,9 +1,9 @@
-//! Time as the box sees it.
+//! Time on the clock of a box.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since the owner of the loop began. Monotonic; comparable only within one box.
+/// Nanoseconds since the owner of the loop started. Monotonic; comparable only within one box.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Time(pub u64);
 
@@ -11,13 +11,13 @@ impl Time {
     /// The beginning.
     pub const ZERO: Self = Self(0);
 
-    /// Time since `earlier`; zero when `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// This time less `duration`, but not before the beginning.
+    /// Returns this time less `duration`, but not before the beginning.
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(duration)))
@@ -40,7 +40,7 @@ impl Sub for Time {
     }
 }
 
-/// A duration in nanoseconds; more than 584 years are as many.
+/// Returns a duration in nanoseconds, at most those of 584 years.
 #[must_use]
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

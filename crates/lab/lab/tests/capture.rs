@@ -1,8 +1,9 @@
-//! The packet logger: what others read back is what passed, to the byte and the nanosecond.
+//! Captures: other programs read back exactly what passed, to the byte and the nanosecond.
 
 use proptest::prelude::*;
 use sprat_lab::capture::{
-    Capture, CaptureError, FLUSH_NANOS, Recorder, Seen, Settings, Summary, Totals,
+    Capture, CaptureError, CaptureSettings, CaptureSummary, CapturedPacket, FLUSH_NANOS, Recorder,
+    Totals,
 };
 use sprat_testing::skip;
 use std::fs;
@@ -21,18 +22,27 @@ struct Record {
 
 const NAMES: [&str; 2] = ["left", "right"];
 
-/// 2026, with a part that is no multiple of a microsecond.
+/// A time in 2026 that is not a multiple of a microsecond.
 const BEGIN: u64 = 1_780_000_000_123_456_789;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 12,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn tshark_reads_back_what_passed(records in prop::collection::vec(record(), 0..60), snap in 1u32..3_000) {
-        if !has_tshark() { return Ok(()) }
+    fn tshark_reads_back_what_passed(
+        records in prop::collection::vec(record(), 0..60),
+        snap in 1u32..3_000,
+    ) {
+        if !has_tshark() {
+            return Ok(());
+        }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("all.pcapng");
-        let settings = Settings { snap, ..settings(&path) };
+        let settings = CaptureSettings { snap, ..settings(&path) };
         let (capture, mut recorders) = Capture::start(settings, 1).unwrap();
         for seen in &records {
             prop_assert!(record_one(&mut recorders[0], seen));
@@ -43,14 +53,17 @@ proptest! {
         prop_assert_eq!(summary.bytes, fs::metadata(&path).unwrap().len());
         let expected: Vec<_> = records
             .iter()
-            .map(|seen| Record { bytes: seen.bytes[..seen.bytes.len().min(snap as usize)].to_vec(), ..seen.clone() })
+            .map(|seen| Record {
+                bytes: seen.bytes[..seen.bytes.len().min(snap as usize)].to_vec(),
+                ..seen.clone()
+            })
             .collect();
         prop_assert_eq!(read_back(&path), expected);
     }
 }
 
 #[test]
-fn super_packets_are_whole_and_say_so() {
+fn super_packets_are_written_whole_with_a_comment() {
     if !has_tshark() {
         return;
     }
@@ -58,7 +71,8 @@ fn super_packets_are_whole_and_say_so() {
     let path = folder.path().join("super.pcapng");
     let (capture, mut recorders) = Capture::start(settings(&path), 1).unwrap();
     let bytes = vec![7; 65_226];
-    let seen = Seen { interface: 1, at: BEGIN, length: 65_226, segments: Some((46, 1_448)) };
+    let seen =
+        CapturedPacket { interface: 1, at: BEGIN, length: 65_226, segments: Some((46, 1_448)) };
     // In parts, as it lies in packet memory.
     assert!(recorders[0].record(&seen, bytes.chunks(2_032)));
     drop(recorders);
@@ -69,12 +83,12 @@ fn super_packets_are_whole_and_say_so() {
 }
 
 #[test]
-fn what_finds_no_memory_is_counted_and_told() {
+fn packets_without_memory_are_counted_as_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe.pcapng");
-    // What another has stands where the second file of the ring would be.
+    // A file of others has the name of the ring's second file.
     let (capture, mut recorders) = Capture::start(
-        Settings { memory: 0, ring: Some(((1 << 20) + 500_000, 9)), ..settings(&path) },
+        CaptureSettings { memory: 0, ring: Some(((1 << 20) + 500_000, 9)), ..settings(&path) },
         1,
     )
     .unwrap();
@@ -92,7 +106,7 @@ fn what_finds_no_memory_is_counted_and_told() {
         sent += 1;
     }
     drop(recorders);
-    let Summary { interfaces, files, error, .. } = capture.finish();
+    let CaptureSummary { interfaces, files, error, .. } = capture.finish();
     assert!(matches!(error, Some(CaptureError::File { path, .. }) if path == next));
     assert_eq!(fs::read_to_string(&next).unwrap(), "another's", "what is there is not overwritten");
     let written =
@@ -102,13 +116,15 @@ fn what_finds_no_memory_is_counted_and_told() {
 }
 
 #[test]
-fn a_recorder_never_waits() {
+fn a_recorder_never_blocks() {
     let folder = tempfile::tempdir().unwrap();
-    let (capture, mut recorders) =
-        Capture::start(Settings { memory: 0, ..settings(&folder.path().join("a.pcapng")) }, 2)
-            .unwrap();
+    let (capture, mut recorders) = Capture::start(
+        CaptureSettings { memory: 0, ..settings(&folder.path().join("a.pcapng")) },
+        2,
+    )
+    .unwrap();
     let record = Record { interface: 0, at: BEGIN, length: 200_000, bytes: vec![1; 200_000] };
-    // Faster than any disk: some are dropped or none, and all are accounted for.
+    // Faster than any disk: packets may be dropped, but all are counted.
     let kept = (0..2_000).filter(|n| record_one(&mut recorders[n % 2], &record)).count() as u64;
     drop(recorders);
     let summary = capture.finish();
@@ -128,7 +144,7 @@ fn a_recorder_never_waits() {
 fn a_ring_keeps_the_latest() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ring.pcapng");
-    let settings = Settings { ring: Some((1 << 20, 3)), ..settings(&path) };
+    let settings = CaptureSettings { ring: Some((1 << 20, 3)), ..settings(&path) };
     let (capture, mut recorders) = Capture::start(settings, 1).unwrap();
     let record = |n: u64| Record {
         interface: 0,
@@ -137,7 +153,7 @@ fn a_ring_keeps_the_latest() {
         bytes: vec![u8::try_from(n % 256).unwrap(); 9_000],
     };
     for n in 0..1_000 {
-        // The writer keeps up, or nothing could be said about which files there are.
+        // Waits for the writer, so that it is known which files exist.
         while !record_one(&mut recorders[0], &record(n)) {
             std::thread::yield_now();
         }
@@ -161,7 +177,7 @@ fn a_ring_keeps_the_latest() {
 }
 
 #[test]
-fn what_waits_long_is_written_while_it_runs() {
+fn old_blocks_are_flushed_while_running() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("slow.pcapng");
     let (capture, mut recorders) = Capture::start(settings(&path), 1).unwrap();
@@ -185,26 +201,32 @@ fn settings_out_of_their_limits_are_refused() {
     let path = folder.path().join("never.pcapng");
     let start = |settings| Capture::start(settings, 1).map(drop).unwrap_err().to_string();
     assert!(
-        start(Settings { snap: 0, ..settings(&path) })
+        start(CaptureSettings { snap: 0, ..settings(&path) })
             .contains("a snap length of 0; use 1 to 262144")
     );
-    assert!(start(Settings { ring: Some((5, 1)), ..settings(&path) }).contains("use 1048576 to"));
-    assert!(start(Settings { ring: Some((1 << 20, 0)), ..settings(&path) }).contains("files of 0"));
     assert!(
-        start(Settings { interfaces: Vec::new(), ..settings(&path) }).contains("interfaces of 0")
+        start(CaptureSettings { ring: Some((5, 1)), ..settings(&path) }).contains("use 1048576 to")
+    );
+    assert!(
+        start(CaptureSettings { ring: Some((1 << 20, 0)), ..settings(&path) })
+            .contains("files of 0")
+    );
+    assert!(
+        start(CaptureSettings { interfaces: Vec::new(), ..settings(&path) })
+            .contains("interfaces of 0")
     );
     assert!(!path.exists());
     fs::write(&path, "mine").unwrap();
     assert!(start(settings(&path)).contains("exists"));
 }
 
-fn settings(path: &Path) -> Settings {
-    Settings::new(path, NAMES.map(str::to_owned).into())
+fn settings(path: &Path) -> CaptureSettings {
+    CaptureSettings::new(path, NAMES.map(str::to_owned).into())
 }
 
 fn record_one(recorder: &mut Recorder, record: &Record) -> bool {
     let &Record { interface, at, length, .. } = record;
-    recorder.record(&Seen { interface, at, length, segments: None }, [&record.bytes[..]])
+    recorder.record(&CapturedPacket { interface, at, length, segments: None }, [&record.bytes[..]])
 }
 
 fn record() -> impl Strategy<Value = Record> {
@@ -214,7 +236,7 @@ fn record() -> impl Strategy<Value = Record> {
     })
 }
 
-/// Types and bodies of the blocks of a file, as far as it is written.
+/// Returns types and bodies of the blocks of a file, as far as it is written.
 fn walk(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut blocks = Vec::new();
@@ -227,8 +249,8 @@ fn walk(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     blocks
 }
 
-/// What tshark makes of a file: bytes and times by way of a classic pcap file that it writes, the
-/// rest as fields.
+/// Reads a file with tshark: bytes and times by way of a classic pcap file that it writes, the rest
+/// as fields.
 fn read_back(path: &Path) -> Vec<Record> {
     let classic = path.with_extension("pcap");
     tshark(&["-r", path.to_str().unwrap(), "-F", "nsecpcap", "-w", classic.to_str().unwrap()]);

@@ -1,19 +1,19 @@
-//! Lines that are changed while packets wait and are under way.
+//! Lines whose settings change while packets wait and are under way.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
 use crate::support;
 use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::frame::Flow;
-use sprat_lab::line::{Counters, Discipline, Line, Loss, Reorder, Settings};
+use sprat_lab::line::{Counters, Discipline, Line, LineSettings, Loss, Reorder};
 use sprat_lab::memory::Memory;
 use std::collections::HashMap;
 use std::time::Duration;
 use support::arrivals::{Arrivals, CELLS, arrivals, bytes_of, rate, settings, share};
 use support::{Sample, number_of, numbered, packet_at};
 
-/// Settings that take effect when so many nanoseconds have passed.
-type Changes = Vec<(u64, Settings)>;
+/// Settings, each with the nanoseconds after which they take effect.
+type Changes = Vec<(u64, LineSettings)>;
 
 fn changes() -> impl Strategy<Value = Changes> {
     prop::collection::vec((0u64..20_000_000, settings()), 1..6).prop_map(|mut changes| {
@@ -22,10 +22,10 @@ fn changes() -> impl Strategy<Value = Changes> {
     })
 }
 
-/// What loses, repeats and changes nothing, and has room for all.
-fn harmless(settings: Settings) -> Settings {
+/// Makes settings under which no packet is lost, duplicated or corrupted.
+fn harmless(settings: LineSettings) -> LineSettings {
     let never = sprat_lab::chance::Probability::NEVER;
-    Settings {
+    LineSettings {
         loss: Loss::None,
         reorder: None,
         duplicate: never,
@@ -35,26 +35,27 @@ fn harmless(settings: Settings) -> Settings {
     }
 }
 
-/// What comes through, and when: the flow and its first sequence number, or the number of a frame
-/// of none.
+/// A packet that left the line: when, its flow and first sequence number, or the number of a frame
+/// without a flow.
 #[derive(Debug, PartialEq)]
-struct Came {
+struct Departure {
     due: Time,
     flow: Flow,
     sequence: u32,
     segments: u64,
 }
 
-/// Sends `arrivals` over a line that is changed meanwhile, and asked after every `every` events.
-fn changed(
-    first: &Settings,
-    changes: &[(u64, Settings)],
+/// Sends `arrivals` over a line whose settings change meanwhile, and polls it after every `every`
+/// events.
+fn run_with_changes(
+    first: &LineSettings,
+    changes: &[(u64, LineSettings)],
     arrivals: &Arrivals,
     every: usize,
-) -> (Vec<Came>, Counters) {
+) -> (Vec<Departure>, Counters) {
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(first.clone());
-    let mut came = Vec::new();
+    let mut departures = Vec::new();
     let mut take = |line: &mut Line, memory: &mut Memory, now| {
         while let Some(packet) = line.pop(now) {
             let (flow, bytes) = (packet.frame().flow, packet.to_vec());
@@ -62,7 +63,7 @@ fn changed(
                 6 => u32::from_be_bytes(bytes[48..52].try_into().expect("four")),
                 _ => number_of(&packet),
             };
-            came.push(Came {
+            departures.push(Departure {
                 due: packet.due,
                 flow,
                 sequence,
@@ -108,83 +109,122 @@ fn changed(
         take(&mut line, &mut memory, now);
     }
     assert_eq!(memory.free(), memory.total(), "every cell came back");
-    (came, line.counters(now))
+    (departures, line.counters(now))
 }
 
 proptest! {
-    /// Whatever a line is changed to, and whenever: all that was let in comes through, and within a flow in order.
+    /// Whatever the settings change to, and whenever: all admitted packets leave, in order within
+    /// each flow.
     #[test]
-    fn a_change_loses_nothing_and_lets_nobody_overtake(
-        first in settings(), changes in changes(), arrivals in arrivals(), every in 1usize..10,
+    fn a_change_loses_and_reorders_nothing(
+        first in settings(),
+        changes in changes(),
+        arrivals in arrivals(),
+        every in 1usize..10,
     ) {
-        let changes: Changes = changes.into_iter().map(|(at, settings)| (at, harmless(settings))).collect();
-        let (came, counters) = changed(&harmless(first), &changes, &arrivals, every);
+        let changes: Changes =
+            changes.into_iter().map(|(at, settings)| (at, harmless(settings))).collect();
+        let (departures, counters) = run_with_changes(&harmless(first), &changes, &arrivals, every);
         prop_assert_eq!(counters.left, counters.arrived);
-        prop_assert_eq!(came.iter().map(|came| came.segments).sum::<u64>(), counters.arrived.segments);
+        prop_assert_eq!(
+            departures.iter().map(|packet| packet.segments).sum::<u64>(),
+            counters.arrived.segments
+        );
         prop_assert_eq!((counters.on_line, counters.queue, counters.drops.total()), (0, 0, 0));
-        prop_assert!(counters.flows.iter().all(|(_, flow)| flow.queue == 0 && flow.left == flow.arrived));
-        prop_assert!(came.is_sorted_by_key(|came| came.due));
+        prop_assert!(
+            counters.flows.iter().all(|(_, flow)| flow.queue == 0 && flow.left == flow.arrived)
+        );
+        prop_assert!(departures.is_sorted_by_key(|packet| packet.due));
         let mut last = HashMap::new();
-        for Came { flow, sequence, .. } in came {
+        for Departure { flow, sequence, .. } in departures {
             if let Some(before) = last.insert(flow, sequence) {
                 prop_assert!(before < sequence, "{} behind {}", sequence, before);
             }
         }
     }
 
-    /// However seldom a line is asked between changes: the same packets at the same times.
+    /// However seldom a line is polled between changes, the same packets leave at the same times.
     #[test]
-    fn asking_between_changes_changes_nothing(
-        first in settings(), changes in changes(), arrivals in arrivals(), every in 1usize..10,
+    fn polling_between_changes_does_not_matter(
+        first in settings(),
+        changes in changes(),
+        arrivals in arrivals(),
+        every in 1usize..10,
     ) {
-        let (one, other) = (changed(&first, &changes, &arrivals, every), changed(&first, &changes, &arrivals, usize::MAX));
+        let (one, other) = (
+            run_with_changes(&first, &changes, &arrivals, every),
+            run_with_changes(&first, &changes, &arrivals, usize::MAX),
+        );
         prop_assert_eq!(one, other);
     }
 
-    /// The bits of what waits are sent once each, in whichever way it waits: the last one leaves at the same time.
+    /// The bits of waiting packets are sent once each, whatever the discipline: the last packet
+    /// leaves at the same time.
     #[test]
     fn another_discipline_sends_no_bit_twice(
-        bits in 1_000_000u64..10_000_000_000, flips in prop::collection::vec(0u64..20_000_000, 0..6), arrivals in arrivals(),
+        bits in 1_000_000u64..10_000_000_000,
+        flips in prop::collection::vec(0u64..20_000_000, 0..6),
+        arrivals in arrivals(),
     ) {
-        let line = |queue| Settings { rate: rate(bits), buffer: 1 << 30, queue, ..Settings::default() };
+        let line = |queue| LineSettings {
+            rate: rate(bits),
+            buffer: 1 << 30,
+            queue,
+            ..LineSettings::default()
+        };
         let mut flips = flips;
         flips.sort_unstable();
         let disciplines = [Discipline::Harmonize, Discipline::DropTail].into_iter().cycle();
         let flips: Changes = flips.into_iter().zip(disciplines.map(line)).collect();
-        let end = |changes: &[_]| changed(&line(Discipline::DropTail), changes, &arrivals, 3).0.last().map(|came| came.due);
+        let end = |changes: &[_]| {
+            run_with_changes(&line(Discipline::DropTail), changes, &arrivals, 3)
+                .0
+                .last()
+                .map(|packet| packet.due)
+        };
         prop_assert_eq!(end(&flips), end(&[]));
     }
 
-    /// What is being transmitted ends when it would have, and the next is sent at the new rate, from then on: to the nanosecond.
+    /// The current transmission ends at its old time; the next one uses the new rate, exact to the
+    /// nanosecond.
     #[test]
     fn a_rate_holds_from_the_next_packet_on(
-        rates in prop::collection::vec((1_000_000u64..1_000_000_000_000, 0u64..20_000_000), 1..6), arrivals in arrivals(),
+        rates in prop::collection::vec((1_000_000u64..1_000_000_000_000, 0u64..20_000_000), 1..6),
+        arrivals in arrivals(),
     ) {
         // In millionths of a nanosecond.
         const PARTS: u128 = 1_000_000;
-        let line = |bits| Settings { rate: rate(bits), buffer: 1 << 30, ..Settings::default() };
+        let line =
+            |bits| LineSettings { rate: rate(bits), buffer: 1 << 30, ..LineSettings::default() };
         let mut times: Vec<_> = rates.iter().map(|(_, at)| *at).collect();
         times.sort_unstable();
         times[0] = 0;
-        let rates: Vec<_> = rates.iter().map(|(bits, _)| *bits).zip(times).map(|(bits, at)| (at, bits)).collect();
+        let rates: Vec<_> =
+            rates.iter().map(|(bits, _)| *bits).zip(times).map(|(bits, at)| (at, bits)).collect();
         let changes: Changes = rates[1..].iter().map(|&(at, bits)| (at, line(bits))).collect();
-        let (came, _) = changed(&line(rates[0].1), &changes, &arrivals, 2);
-        prop_assert_eq!(came.len(), arrivals.len());
+        let (departures, _) = run_with_changes(&line(rates[0].1), &changes, &arrivals, 2);
+        prop_assert_eq!(departures.len(), arrivals.len());
         let (mut now, mut free) = (0u128, 0u128);
-        for (number, (&(gap, len, kind), came)) in arrivals.iter().zip(&came).enumerate() {
+        for (number, (&(gap, len, kind), departure)) in arrivals.iter().zip(&departures).enumerate()
+        {
             now += u128::from(gap) * PARTS;
             let start = free.max(now);
             let begins = start / PARTS;
-            // One that begins in the very moment of a change may be before it or behind it.
+            // A transmission that begins at the moment of a change may count before or after it.
             let edge = |at: &u64| begins.abs_diff(u128::from(*at)) <= rates.len() as u128;
             prop_assume!(!rates[1..].iter().any(|(at, _)| edge(at)));
-            let bits = rates.iter().rev().find(|(at, _)| begins >= u128::from(*at)).expect("the first is from 0 on").1;
+            let bits = rates
+                .iter()
+                .rev()
+                .find(|(at, _)| begins >= u128::from(*at))
+                .expect("the first is from 0 on")
+                .1;
             let mut memory = Memory::of_cells(50);
             let packet = packet_at(&bytes_of(number as u32, len, kind), &mut memory, Time::ZERO);
-            let wire = packet.frame().segments.wire_bytes(Settings::default().overhead);
+            let wire = packet.frame().segments.wire_bytes(LineSettings::default().overhead);
             packet.free(&mut memory);
             free = start + u128::from(wire) * 8_000_000_000 * PARTS / u128::from(bits);
-            let off = (free / PARTS).abs_diff(u128::from(came.due.0));
+            let off = (free / PARTS).abs_diff(u128::from(departure.due.0));
             prop_assert!(off <= rates.len() as u128, "{} ns off", off);
         }
     }
@@ -193,12 +233,12 @@ proptest! {
 #[test]
 fn a_slow_transmission_does_not_fill_the_buffer_of_a_faster_line() {
     let mut memory = Memory::of_cells(CELLS);
-    let slow = Settings { rate: rate(1_000_000), buffer: 1_000_000, ..Settings::default() };
+    let slow = LineSettings { rate: rate(1_000_000), buffer: 1_000_000, ..LineSettings::default() };
     let mut line = Line::new(slow.clone());
     let long = Sample { payload: 60_000, ..Sample::default() }.bytes();
     line.push(packet_at(&long, &mut memory, Time::ZERO), Time::ZERO, &mut memory);
     let before = line.counters(Time(1)).queue;
-    line.set(Settings { rate: rate(10_000_000_000), ..slow }, Time(1));
+    line.set(LineSettings { rate: rate(10_000_000_000), ..slow }, Time(1));
     assert_eq!(line.counters(Time(1)).queue, before, "the same bytes are still to be sent");
     for _ in 0..14 {
         line.push(packet_at(&long, &mut memory, Time(2)), Time(2), &mut memory);
@@ -209,10 +249,10 @@ fn a_slow_transmission_does_not_fill_the_buffer_of_a_faster_line() {
 #[test]
 fn a_flow_has_its_new_pace_from_the_next_segment_on() {
     let mut memory = Memory::of_cells(CELLS);
-    let paced = |bits| Settings {
+    let paced = |bits| LineSettings {
         queue: Discipline::Harmonize,
         flow_rate: rate(bits),
-        ..Settings::default()
+        ..LineSettings::default()
     };
     let mut line = Line::new(paced(1_000_000_000_000));
     let frame = |sequence| Sample { mss: 0, payload: 1_000, sequence, ..Sample::default() }.bytes();
@@ -223,7 +263,7 @@ fn a_flow_has_its_new_pace_from_the_next_segment_on() {
     let of = |line: &mut Line, now| line.pop(now).expect("it is time").due.0;
     assert_eq!(of(&mut line, Time(0)), 0);
     line.set(paced(1_000_000), Time(0));
-    // The second begins when the first would have ended at the old pace, the third when the second
+    // The second begins when the first would have ended at the old pace; the third when the second
     // has at the new.
     let second = wire * 8 / 1_000;
     let due = line.next().expect("two wait");
@@ -234,9 +274,9 @@ fn a_flow_has_its_new_pace_from_the_next_segment_on() {
 }
 
 #[test]
-fn a_smaller_buffer_throws_nobody_out() {
+fn a_smaller_buffer_drops_no_waiting_packets() {
     let mut memory = Memory::of_cells(CELLS);
-    let wide = Settings { rate: rate(1_000_000), buffer: 1_000_000, ..Settings::default() };
+    let wide = LineSettings { rate: rate(1_000_000), buffer: 1_000_000, ..LineSettings::default() };
     let mut line = Line::new(wide.clone());
     for number in 0..100 {
         line.push(
@@ -245,7 +285,7 @@ fn a_smaller_buffer_throws_nobody_out() {
             &mut memory,
         );
     }
-    line.set(Settings { buffer: 2_000, ..wide }, Time(1));
+    line.set(LineSettings { buffer: 2_000, ..wide }, Time(1));
     assert_eq!(line.counters(Time(1)).drops.total(), 0);
     line.push(packet_at(&numbered(100, 1_000), &mut memory, Time(1)), Time(1), &mut memory);
     assert_eq!(line.counters(Time(1)).drops.buffer, 1, "who comes now finds it full");
@@ -259,24 +299,24 @@ fn a_smaller_buffer_throws_nobody_out() {
 }
 
 #[test]
-fn after_a_shorter_delay_nobody_overtakes_not_even_who_is_held_back() {
+fn a_shorter_delay_does_not_reorder_packets() {
     let mut memory = Memory::of_cells(CELLS);
-    let far = Settings { delay: Duration::from_millis(100), ..Settings::default() };
+    let far = LineSettings { delay: Duration::from_millis(100), ..LineSettings::default() };
     let mut line = Line::new(far);
     line.push(packet_at(&numbered(0, 60), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
     let by = Duration::from_millis(5);
-    let near = Settings { delay: Duration::from_millis(1), ..Settings::default() };
+    let near = LineSettings { delay: Duration::from_millis(1), ..LineSettings::default() };
     line.set(
-        Settings { reorder: Some(Reorder { share: share(1.0), by }), ..near.clone() },
+        LineSettings { reorder: Some(Reorder { share: share(1.0), by }), ..near.clone() },
         Time(1),
     );
     line.push(packet_at(&numbered(1, 60), &mut memory, Time(1)), Time(1), &mut memory);
     line.set(near, Time(2));
     line.push(packet_at(&numbered(2, 60), &mut memory, Time(2)), Time(2), &mut memory);
-    let mut came = Vec::new();
+    let mut departures = Vec::new();
     while let Some(packet) = line.pop(Time(200_000_000)) {
-        came.push((number_of(&packet), packet.due.0));
+        departures.push((number_of(&packet), packet.due.0));
         packet.free(&mut memory);
     }
-    assert_eq!(came, [(0, 100_000_000), (2, 100_000_000), (1, 105_000_000)]);
+    assert_eq!(departures, [(0, 100_000_000), (2, 100_000_000), (1, 105_000_000)]);
 }

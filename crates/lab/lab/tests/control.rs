@@ -1,15 +1,15 @@
-//! Boxes that are asked and changed while they run, over their sockets.
+//! Watching and changing running boxes over their control sockets.
 
 use crate::support;
 use proptest::prelude::*;
 use sprat_lab::config::{LineWords, Word, set};
 use sprat_lab::control::{
-    ControlError, MAX_CONNECTIONS, MAX_REQUEST_BYTES, Place, Request, Server,
+    ControlDir, ControlError, MAX_CONNECTIONS, MAX_REQUEST_BYTES, Request, Server,
 };
 use sprat_lab::engine::{Engine, Forwarding};
 use sprat_lab::filter::{Compiler, MAX_RULES, RuleWords};
 use sprat_lab::hosts::StateDir;
-use sprat_lab::line::Settings;
+use sprat_lab::line::LineSettings;
 use sprat_testing::skip;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -19,31 +19,31 @@ use std::time::Instant;
 use support::far::{Far, PATIENCE, running};
 use support::{Sample, numbered};
 
-/// A box of two ports that listens, in a folder of its own.
+/// A box of two ports with a control socket, in a directory of its own.
 struct Test {
     server: Server,
     engine: Engine,
-    fars: Vec<Far>,
-    place: Place,
+    far_ends: Vec<Far>,
+    dir: ControlDir,
     folder: tempfile::TempDir,
 }
 
 fn test(name: &str) -> Test {
     let folder = tempfile::tempdir().expect("a folder");
-    // Longer than the address of a socket: that must not matter.
-    let place = Place::of(&StateDir::at(folder.path().join("long".repeat(30)).join("labs")));
-    let (engine, fars) =
-        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
-    let server = Server::start(&place, name, engine.handle().clone()).expect("it listens");
-    Test { server, engine, fars, place, folder }
+    // Longer than a socket address can be, which must not matter.
+    let dir = ControlDir::of(&StateDir::at(folder.path().join("long".repeat(30)).join("labs")));
+    let (engine, far_ends) =
+        running(&[LineSettings::default(), LineSettings::default()], Forwarding::Cross, None);
+    let server = Server::start(&dir, name, engine.handle().clone()).expect("it listens");
+    Test { server, engine, far_ends, dir, folder }
 }
 
 impl Test {
-    /// A connection that speaks for itself.
+    /// Opens a connection for raw lines.
     fn raw(&self) -> BufReader<UnixStream> {
         let short = self.folder.path().join("s");
         if !short.exists() {
-            std::os::unix::fs::symlink(self.place.path(), &short).expect("a link");
+            std::os::unix::fs::symlink(self.dir.path(), &short).expect("a link");
         }
         let stream = UnixStream::connect(short.join(format!("{}.sock", self.server.name())))
             .expect("it listens");
@@ -52,8 +52,8 @@ impl Test {
     }
 }
 
-/// What a box answers to a line.
-fn asked(raw: &mut BufReader<UnixStream>, line: &str) -> String {
+/// Sends a line and returns the answer.
+fn request_raw(raw: &mut BufReader<UnixStream>, line: &str) -> String {
     raw.get_mut().write_all(line.as_bytes()).expect("it listens");
     let mut answer = String::new();
     raw.read_line(&mut answer).expect("it answers");
@@ -67,15 +67,15 @@ fn line(words: &[(&str, &str)]) -> LineWords {
 }
 
 #[test]
-fn a_box_tells_what_it_does_and_what_became_of_packets() {
+fn a_box_reports_its_settings_and_counters() {
     let mut test = test("wan");
-    test.fars[0].send(&Sample { payload: 10_000, ..Sample::default() }.bytes());
-    let whole = test.fars[1].receive();
-    whole.free(&mut test.fars[1].memory);
-    test.fars[0].send(&Sample { v6: true, ..Sample::default() }.bytes());
-    let other = test.fars[1].receive();
-    other.free(&mut test.fars[1].memory);
-    let mut client = test.place.connect(Some("wan")).expect("it runs");
+    test.far_ends[0].send(&Sample { payload: 10_000, ..Sample::default() }.bytes());
+    let whole = test.far_ends[1].receive();
+    whole.free(&mut test.far_ends[1].memory);
+    test.far_ends[0].send(&Sample { v6: true, ..Sample::default() }.bytes());
+    let other = test.far_ends[1].receive();
+    other.free(&mut test.far_ends[1].memory);
+    let mut client = test.dir.connect(Some("wan")).expect("it runs");
     let report = client.report().expect("it answers");
     assert_eq!(report.lines[0].counters, test.engine.report().expect("it runs").lines[0].counters);
     assert_eq!(
@@ -88,21 +88,21 @@ fn a_box_tells_what_it_does_and_what_became_of_packets() {
         ("wan", std::process::id(), "cross")
     );
     assert_eq!(state.ports.iter().map(|port| &port.port[..]).collect::<Vec<_>>(), ["p0", "p1"]);
-    assert_eq!(state.ports[0].line, LineWords::of(&Settings::default()));
+    assert_eq!(state.ports[0].line, LineWords::of(&LineSettings::default()));
     assert!(state.memory >= 2 * sprat_lab::memory::MIN_MEMORY - 4096, "{state:?}");
 }
 
 #[test]
-fn a_change_changes_what_was_named_and_nothing_else() {
+fn set_changes_only_the_named_settings() {
     let mut test = test("wan");
-    let mut client = test.place.connect(None).expect("the only one");
+    let mut client = test.dir.connect(None).expect("the only one");
     assert_eq!(client.name(), "wan");
     let changed = client
         .set(Some("p1"), &line(&[("loss", "100%"), ("rate", "1Gb/s"), ("buffer", "1MB")]))
         .expect("it can be");
     assert_eq!(changed.warnings, [""; 0]);
     let [to] = &changed.lines[..] else { panic!("{changed:?}") };
-    let usual = LineWords::of(&Settings::default());
+    let usual = LineWords::of(&LineSettings::default());
     let words = LineWords {
         loss: Some("100%".into()),
         rate: Some("1Gb/s".into()),
@@ -111,26 +111,26 @@ fn a_change_changes_what_was_named_and_nothing_else() {
     };
     assert_eq!((&to.port[..], &to.line), ("p1", &words));
     client.report().expect("a turn later it is so");
-    test.fars[0].send(&numbered(1, 60));
+    test.far_ends[0].send(&numbered(1, 60));
     while client.report().expect("it runs").lines[0].counters.drops.loss == 0 {}
     client.set(Some("p1"), &line(&[("loss", "none")])).expect("it can be");
     client.report().expect("a turn later it is so");
-    test.fars[0].send(&numbered(2, 60));
-    assert_eq!(test.fars[1].number(), 2, "1 was lost");
+    test.far_ends[0].send(&numbered(2, 60));
+    assert_eq!(test.far_ends[1].number(), 2, "1 was lost");
     client.set(None, &line(&[("delay", "1ms")])).expect("it can be");
     let state = client.settings().expect("it answers");
-    let told =
+    let delay_and_rate =
         |port: usize| (state.ports[port].line.delay.clone(), state.ports[port].line.rate.clone());
-    assert_eq!(told(0), (Some("1ms".into()), Some("none".into())));
-    assert_eq!(told(1), (Some("1ms".into()), Some("1Gb/s".into())));
+    assert_eq!(delay_and_rate(0), (Some("1ms".into()), Some("none".into())));
+    assert_eq!(delay_and_rate(1), (Some("1ms".into()), Some("1Gb/s".into())));
 }
 
 #[test]
-fn a_refused_change_changes_nothing_and_says_why() {
+fn a_refused_set_changes_nothing() {
     let test = test("wan");
-    let mut client = test.place.connect(Some("wan")).expect("it runs");
+    let mut client = test.dir.connect(Some("wan")).expect("it runs");
     let before = client.settings().expect("it answers");
-    for (port, words, told) in [
+    for (port, words, expected) in [
         (Some("p9"), line(&[("delay", "1ms")]), "no port \"p9\"; the ports are p0, p1"),
         (
             None,
@@ -140,19 +140,19 @@ fn a_refused_change_changes_nothing_and_says_why() {
         (Some("p0"), line(&[("delay", "501ms")]), "delay \"501ms\": want a time up to 500ms"),
         (Some("p0"), LineWords::default(), "nothing to change was named"),
     ] {
-        let error = client.set(port, &words).expect_err(told).to_string();
-        assert!(error.starts_with(told), "{error}");
+        let error = client.set(port, &words).expect_err(expected).to_string();
+        assert!(error.starts_with(expected), "{error}");
     }
     assert_eq!(client.settings().expect("it answers"), before);
 }
 
 #[test]
-fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
+fn rules_change_while_packets_pass_and_kept_rules_keep_their_counters() {
     if let Err(error) = Compiler::load() {
         return skip(&format!("rules that change: {error}"));
     }
     let mut test = test("wan");
-    let mut client = test.place.connect(Some("wan")).expect("it runs");
+    let mut client = test.dir.connect(Some("wan")).expect("it runs");
     let rule = |expression: &str, from: Option<&str>, action: &str| RuleWords {
         expression: expression.to_owned(),
         from: from.map(str::to_owned),
@@ -162,28 +162,28 @@ fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
         (rule("ether proto 0x88b5", None, "count"), rule("len > 100", Some("p0"), "drop"));
     assert_eq!(client.rules().expect("it answers").rules, []);
     client.add_rule(all.clone(), None).expect("it can be");
-    test.fars[0].send(&numbered(1, 200));
-    test.fars[1].send(&numbered(2, 200));
-    assert_eq!((test.fars[1].number(), test.fars[0].number()), (1, 2));
+    test.far_ends[0].send(&numbered(1, 200));
+    test.far_ends[1].send(&numbered(2, 200));
+    assert_eq!((test.far_ends[1].number(), test.far_ends[0].number()), (1, 2));
     let list = client.add_rule(long.clone(), Some(0)).expect("it can be");
     assert_eq!(list.rules.iter().map(|state| &state.rule).collect::<Vec<_>>(), [&long, &all]);
     assert_eq!((list.rules[1].seen.packets, list.removed), (2, vec![]), "of both lanes");
-    test.fars[0].send(&numbered(3, 200));
-    test.fars[0].send(&numbered(4, 90));
-    assert_eq!(test.fars[1].number(), 4, "3 was dropped");
+    test.far_ends[0].send(&numbered(3, 200));
+    test.far_ends[0].send(&numbered(4, 90));
+    assert_eq!(test.far_ends[1].number(), 4, "3 was dropped");
     let vlan = rule("ip", None, "rewrite:dscp=46,ecn=ce,vlan=7,destination=02:00:00:00:0a:01");
     let list = client.replace_rules(vec![vlan.clone(), all.clone()]).expect("it can be");
     assert_eq!((&list.rules[0].rule, list.rules[0].seen.packets), (&vlan, 0));
     assert_eq!((&list.rules[1].rule, list.rules[1].seen.packets), (&all, 3), "it went on");
     assert_eq!((&list.removed[0].rule, list.removed[0].seen.packets), (&long, 1));
-    test.fars[0].send(&numbered(5, 200));
-    assert_eq!(test.fars[1].number(), 5);
+    test.far_ends[0].send(&numbered(5, 200));
+    assert_eq!(test.far_ends[1].number(), 5);
     let list = client.remove_rule(0).expect("it is there");
     assert_eq!((list.rules.len(), list.rules[0].seen.packets), (1, 4));
     assert_eq!(client.report().expect("it runs").filters, [list.rules[0].seen]);
 
     let before = client.rules().expect("it answers");
-    for (refused, told) in [
+    for (refused, expected) in [
         (client.add_rule(rule("tcp porto 80", None, "count"), None), "filter \"tcp porto 80\": "),
         (
             client.add_rule(rule("tcp", Some("p7"), "count"), None),
@@ -201,8 +201,8 @@ fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
             "65 rules; 64 are the limit of a box",
         ),
     ] {
-        let error = refused.expect_err(told).to_string();
-        assert!(error.starts_with(told), "{error}");
+        let error = refused.expect_err(expected).to_string();
+        assert!(error.starts_with(expected), "{error}");
     }
     assert_eq!(client.rules().expect("it answers"), before);
     let full = client.replace_rules(vec![all.clone(); MAX_RULES]).expect("as many as there may be");
@@ -216,9 +216,9 @@ fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
 }
 
 #[test]
-fn more_than_the_memory_holds_is_done_and_told() {
+fn set_warns_when_memory_is_too_small() {
     let test = test("wan");
-    let mut client = test.place.connect(Some("wan")).expect("it runs");
+    let mut client = test.dir.connect(Some("wan")).expect("it runs");
     let changed = client
         .set(Some("p1"), &line(&[("delay", "500ms"), ("rate", "10Gb/s")]))
         .expect("it can be");
@@ -239,10 +239,10 @@ fn more_than_the_memory_holds_is_done_and_told() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_by_name() {
+fn invalid_requests_are_refused() {
     let test = test("wan");
     let mut raw = test.raw();
-    for (line, told) in [
+    for (line, expected) in [
         ("what?\n", "a request is one JSON object on a line"),
         ("[]\n", "a request is one JSON object on a line"),
         ("{\"request\":\"report\"}\n", "version null is asked for, and this box speaks 1"),
@@ -257,26 +257,28 @@ fn what_is_no_request_is_refused_by_name() {
             "unknown field `latency`",
         ),
     ] {
-        let answer: serde_json::Value = serde_json::from_str(&asked(&mut raw, line)).expect("JSON");
+        let answer: serde_json::Value =
+            serde_json::from_str(&request_raw(&mut raw, line)).expect("JSON");
         let error = answer["error"].as_str().expect("an error");
-        assert!(error.starts_with(told) && answer["version"] == 1, "{error} for {line}");
+        assert!(error.starts_with(expected) && answer["version"] == 1, "{error} for {line}");
     }
-    // Two that come together are answered one after the other.
+    // Two requests that arrive together are answered one after the other.
     let twice = format!("{0}{0}", str::from_utf8(&Request::Settings {}.line()).expect("text"));
-    let (one, two) = (asked(&mut raw, &twice), asked(&mut raw, ""));
+    let (one, two) = (request_raw(&mut raw, &twice), request_raw(&mut raw, ""));
     assert!(one == two && one.contains("\"answer\""), "{one}");
 }
 
 #[test]
-fn nobody_is_held_up_by_those_who_stall_or_say_too_much() {
+fn stalled_clients_do_not_block_others() {
     let test = test("wan");
     let mut long = test.raw();
-    let _ = long.get_mut().write_all(&vec![b'x'; 2 * MAX_REQUEST_BYTES]); // it may be cut off before all is said
-    let mut told = String::new();
-    let _ = long.read_to_string(&mut told); // then the connection is over
-    assert!(told.contains("a request of more than 131072 bytes"), "{told}");
-    // Some ask and take no answer, one begins to ask; more than there may be, and yet the next is
-    // heard.
+    // The connection may be closed before all is written.
+    let _ = long.get_mut().write_all(&vec![b'x'; 2 * MAX_REQUEST_BYTES]);
+    let mut answer = String::new();
+    let _ = long.read_to_string(&mut answer); // then the connection is over
+    assert!(answer.contains("a request of more than 131072 bytes"), "{answer}");
+    // Some clients do not read their answers, and one begins a request: more clients than the
+    // limit, and yet the next one is served.
     let mut stalled: Vec<_> = (0..MAX_CONNECTIONS).map(|_| test.raw()).collect();
     let asks = Request::Settings {}.line().repeat(2_000);
     for raw in &mut stalled {
@@ -284,21 +286,21 @@ fn nobody_is_held_up_by_those_who_stall_or_say_too_much() {
         let _ = raw.get_mut().write(&asks); // as much as fits
     }
     stalled[0].get_mut().write_all(b"{").ok();
-    let mut client = test.place.connect(Some("wan")).expect("it runs");
+    let mut client = test.dir.connect(Some("wan")).expect("it runs");
     assert_eq!(client.settings().expect("it answers").name, "wan");
     assert_eq!(client.report().expect("it answers").lines.len(), 2);
 }
 
 #[test]
-fn the_folder_is_its_owners_alone() {
+fn the_directory_must_be_private() {
     let test = test("wan");
-    let folder = fs::metadata(test.place.path()).expect("it is there");
+    let folder = fs::metadata(test.dir.path()).expect("it is there");
     assert_eq!(folder.permissions().mode() & 0o777, 0o700);
-    fs::set_permissions(test.place.path(), fs::Permissions::from_mode(0o750)).expect("ours");
+    fs::set_permissions(test.dir.path(), fs::Permissions::from_mode(0o750)).expect("ours");
     for error in [
-        test.place.connect(Some("wan")).expect_err("others may enter"),
-        test.place.list().expect_err("others may enter"),
-        Server::start(&test.place, "lan", test.engine.handle().clone())
+        test.dir.connect(Some("wan")).expect_err("others may enter"),
+        test.dir.list().expect_err("others may enter"),
+        Server::start(&test.dir, "lan", test.engine.handle().clone())
             .expect_err("others may enter"),
     ] {
         assert!(matches!(&error, ControlError::NotPrivate { .. }), "{error}");
@@ -307,55 +309,54 @@ fn the_folder_is_its_owners_alone() {
 }
 
 #[test]
-fn a_name_is_one_boxs_and_a_stale_socket_nobodys() {
+fn names_are_unique_and_stale_sockets_are_replaced() {
     let test = test("wan");
-    let again =
-        Server::start(&test.place, "wan", test.engine.handle().clone()).expect_err("it runs");
-    let told = format!("a box called wan runs already (process {})", std::process::id());
-    assert!(again.to_string().starts_with(&told), "{again}");
+    let again = Server::start(&test.dir, "wan", test.engine.handle().clone()).expect_err("it runs");
+    let expected = format!("a box called wan runs already (process {})", std::process::id());
+    assert!(again.to_string().starts_with(&expected), "{again}");
     for name in ["", "Wan", "a/b", "..", "a.b.c", "x".repeat(33).as_str()] {
-        let error = Server::start(&test.place, name, test.engine.handle().clone()).expect_err(name);
+        let error = Server::start(&test.dir, name, test.engine.handle().clone()).expect_err(name);
         assert!(matches!(error, ControlError::Name(_)), "{error}");
-        assert!(matches!(test.place.connect(Some(name)), Err(ControlError::Name(_))), "{name}");
+        assert!(matches!(test.dir.connect(Some(name)), Err(ControlError::Name(_))), "{name}");
     }
-    // What a killed process leaves: a socket at which nobody listens.
+    // What a killed process leaves: a socket on which no process listens.
     let link = test.folder.path().join("l");
-    std::os::unix::fs::symlink(test.place.path(), &link).expect("a link");
+    std::os::unix::fs::symlink(test.dir.path(), &link).expect("a link");
     drop(UnixListener::bind(link.join("dead.sock")).expect("a socket"));
-    assert_eq!(test.place.list().expect("it can be read").len(), 1, "only what lives is told");
-    let dead = test.place.connect(Some("dead")).expect_err("nobody listens");
+    assert_eq!(test.dir.list().expect("it can be read").len(), 1, "only what lives is told");
+    let dead = test.dir.connect(Some("dead")).expect_err("nobody listens");
     assert!(dead.to_string().ends_with("those that do: wan"), "{dead}");
-    let next = Server::start(&test.place, "dead", test.engine.handle().clone())
-        .expect("it takes the place");
-    assert_eq!(test.place.list().expect("it can be read").len(), 2);
+    let next =
+        Server::start(&test.dir, "dead", test.engine.handle().clone()).expect("it takes the place");
+    assert_eq!(test.dir.list().expect("it can be read").len(), 2);
     drop(next);
     assert!(!link.join("dead.sock").exists(), "it takes its own away");
 }
 
 #[test]
-fn a_box_of_a_lab_is_found_by_its_own_name_where_that_is_enough() {
+fn a_box_of_a_lab_is_found_by_its_short_name() {
     let test = test("one.wan");
-    assert_eq!(test.place.connect(Some("wan")).expect("the only wan").name(), "one.wan");
+    assert_eq!(test.dir.connect(Some("wan")).expect("the only wan").name(), "one.wan");
     let other =
-        Server::start(&test.place, "two.wan", test.engine.handle().clone()).expect("another name");
-    let error = test.place.connect(Some("wan")).expect_err("two").to_string();
+        Server::start(&test.dir, "two.wan", test.engine.handle().clone()).expect("another name");
+    let error = test.dir.connect(Some("wan")).expect_err("two").to_string();
     assert_eq!(error, "several boxes run: name one of one.wan, two.wan");
-    assert_eq!(test.place.connect(None).expect_err("two").to_string(), error);
-    assert_eq!(test.place.connect(Some("two.wan")).expect("it runs").name(), "two.wan");
+    assert_eq!(test.dir.connect(None).expect_err("two").to_string(), error);
+    assert_eq!(test.dir.connect(Some("two.wan")).expect("it runs").name(), "two.wan");
     drop((other, test.server));
-    let error = test.place.connect(None).expect_err("none").to_string();
+    let error = test.dir.connect(None).expect_err("none").to_string();
     assert!(error.starts_with("no box runs here"), "{error}");
 }
 
 #[test]
-fn who_asks_a_box_to_stop_hears_when_it_has() {
-    let Test { server, engine, fars, place, folder } = test("wan");
-    assert!(!server.stop_asked());
-    let mut before = place.connect(Some("wan")).expect("it runs");
-    let client = place.connect(Some("wan")).expect("it runs");
+fn stop_waits_until_the_box_has_ended() {
+    let Test { server, engine, far_ends, dir, folder } = test("wan");
+    assert!(!server.stop_requested());
+    let mut before = dir.connect(Some("wan")).expect("it runs");
+    let client = dir.connect(Some("wan")).expect("it runs");
     let stopper = std::thread::spawn(move || client.stop());
     let until = Instant::now() + PATIENCE;
-    while !server.stop_asked() {
+    while !server.stop_requested() {
         assert!(Instant::now() < until, "nobody was told");
         std::thread::yield_now();
     }
@@ -368,17 +369,24 @@ fn who_asks_a_box_to_stop_hears_when_it_has() {
     drop(server);
     stopper.join().expect("no panic").expect("it has ended");
     assert!(matches!(before.report(), Err(ControlError::Lost { .. })));
-    drop((fars, folder));
+    drop((far_ends, folder));
 }
 
 proptest! {
-    /// What is told of a line has the words that make such a line.
+    /// The text of a line's settings parses to the same settings.
     #[test]
-    fn settings_are_told_in_the_words_that_make_them(
-        delay in 0u64..=500_000_000, rate in 1_000u64..=1_000_000_000_000, buffer in 0u64..=8 << 30,
-        share in 0f64..=1.0, percent in 0u32..=1000, overhead in 0u16..=1000, seed: u64, burst in 1u32.., pick in 0usize..4,
+    fn settings_round_trip_as_text(
+        delay in 0u64..=500_000_000,
+        rate in 1_000u64..=1_000_000_000_000,
+        buffer in 0u64..=8 << 30,
+        share in 0f64..=1.0,
+        percent in 0u32..=1000,
+        overhead in 0u16..=1000,
+        seed: u64,
+        burst in 1u32..,
+        pick in 0usize..4,
     ) {
-        let mut settings = Settings::default();
+        let mut settings = LineSettings::default();
         let percent = format!("{}%", f64::from(percent) / 10.0);
         let share = sprat_units::percent(share);
         let loss = match pick {
@@ -388,10 +396,17 @@ proptest! {
             _ => format!("list:{seed},1,{burst}").replace(":0,", ":9,"),
         };
         for (key, value) in [
-            ("delay", format!("{delay}ns")), ("jitter", format!("{}us", delay / 1_000)), ("rate", format!("{rate}b/s")),
+            ("delay", format!("{delay}ns")),
+            ("jitter", format!("{}us", delay / 1_000)),
+            ("rate", format!("{rate}b/s")),
             ("flow-rate", if pick == 0 { "none".to_owned() } else { format!("{rate}b/s") }),
-            ("buffer", buffer.to_string()), ("overhead", overhead.to_string()), ("seed", seed.to_string()),
-            ("loss", loss), ("duplicate", percent.clone()), ("corrupt", share), ("burst", burst.to_string()),
+            ("buffer", buffer.to_string()),
+            ("overhead", overhead.to_string()),
+            ("seed", seed.to_string()),
+            ("loss", loss),
+            ("duplicate", percent.clone()),
+            ("corrupt", share),
+            ("burst", burst.to_string()),
             ("queue", ["drop-tail", "harmonize"][pick % 2].to_owned()),
             ("timing", ["store-and-forward", "cut-through"][pick / 2].to_owned()),
             ("reorder", format!("{percent}:{}ns", delay.max(1))),
@@ -400,7 +415,7 @@ proptest! {
         }
         let words = LineWords::of(&settings);
         prop_assert_eq!(words.given().count(), 14, "every setting is told");
-        let mut again = Settings::default();
+        let mut again = LineSettings::default();
         words.apply(&mut again).expect("they are its own words");
         prop_assert_eq!(again, settings);
         if pick == 0 {
@@ -408,15 +423,25 @@ proptest! {
         }
     }
 
-    /// A request is what its line says, and no other line makes it panic.
+    /// A request is decoded to what was encoded, and no other line panics.
     #[test]
-    fn requests_are_what_their_lines_say(port in prop::option::of(".{0,20}"), text in ".{0,60}", bytes: Vec<u8>) {
+    fn requests_round_trip_and_any_bytes_are_safe(
+        port in prop::option::of(".{0,20}"),
+        text in ".{0,60}",
+        bytes: Vec<u8>,
+    ) {
         let line = Box::new(LineWords { delay: Some(Word(text.clone())), ..LineWords::default() });
         let rule = RuleWords { expression: text, from: port.clone(), action: "count".to_owned() };
         let rules = vec![rule.clone(); bytes.len() % 4];
         for request in [
-            Request::Report {}, Request::Settings {}, Request::Set { port, line }, Request::Rules {}, Request::Stop {},
-            Request::AddRule { rule, at: None }, Request::RemoveRule { number: bytes.len() }, Request::ReplaceRules { rules },
+            Request::Report {},
+            Request::Settings {},
+            Request::Set { port, line },
+            Request::Rules {},
+            Request::Stop {},
+            Request::AddRule { rule, at: None },
+            Request::RemoveRule { number: bytes.len() },
+            Request::ReplaceRules { rules },
         ] {
             let line = request.line();
             prop_assert!(line.iter().position(|byte| *byte == b'\n') == Some(line.len() - 1));

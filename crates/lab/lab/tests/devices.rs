@@ -1,11 +1,11 @@
-//! Ports past the kernel: memory interfaces in every build, AF_XDP and packet sockets of DPDK's
-//! where the feature `dpdk` is on.
+//! Ports past the kernel: memory interfaces in every build; AF_XDP and DPDK's packet sockets with
+//! the feature `dpdk`.
 
 use crate::support::{hosts, talk};
 use hosts::{Host, ip};
 use sprat_lab::config::PortSpec;
-use sprat_lab::engine::{Engine, Forwarding, Plan};
-use sprat_lab::line::Settings;
+use sprat_lab::engine::{Engine, EnginePlan, Forwarding};
+use sprat_lab::line::LineSettings;
 use sprat_lab::port::{DpdkSpec, Port, PortError, open_dpdk, open_tap};
 use sprat_testing::skip;
 use std::net::UdpSocket;
@@ -20,12 +20,12 @@ fn hosts_for(what: &str, count: u8) -> Option<Vec<Host>> {
     hosts.map_err(|why| skip(&format!("{what}: {why}"))).ok()
 }
 
-fn join(ports: [Port; 2], line: &Settings) -> Engine {
+fn join(ports: [Port; 2], line: &LineSettings) -> Engine {
     let ports = ports.into_iter().map(|port| (port, line.clone())).collect();
-    Engine::start(Plan::new(ports, Forwarding::Cross)).expect("it starts")
+    Engine::start(EnginePlan::new(ports, Forwarding::Cross)).expect("it starts")
 }
 
-/// One end of a memory interface.
+/// Opens one end of a memory interface.
 fn memory_interface(folder: &Path, number: u8, role: &str, options: &str) -> Port {
     let socket = folder.join("memif.sock");
     let text = format!(
@@ -73,15 +73,15 @@ fn two_boxes_are_joined_by_a_memory_interface() {
         assert_eq!((input.malformed, input.dropped_by_kernel), (0, 0), "{input:?}");
         assert_eq!(input.arrived.segments, input.packets, "single frames: {input:?}");
         let line = report.lines.iter().find(|line| line.to == near).expect("there");
-        // What was sent before both ends had met was refused, and is counted; a stream that was cut
-        // into frames arrived.
+        // Frames sent before both ends had met were refused, and are counted; the stream, split
+        // into frames, arrived.
         assert_eq!(line.counters.drops.memory, 0, "{line:?}");
         assert!(line.counters.left.segments > 100, "{line:?}");
     }
 }
 
 #[test]
-fn who_is_not_there_and_what_is_too_long_is_counted() {
+fn absent_peers_and_long_frames_are_counted() {
     let Some(hosts) = hosts_for("refusals of a memory interface", 1) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let tap = match open_tap(&sprat_lab::port::TapSpec { mtu: Some(9000), ..hosts[0].tap() }) {
@@ -90,7 +90,7 @@ fn who_is_not_there_and_what_is_too_long_is_counted() {
     };
     let engine = join(
         [tap, memory_interface(folder.path(), 1, "server", ",mtu=1500")],
-        &Settings::default(),
+        &LineSettings::default(),
     );
     hosts[0].address();
     hosts[0].run(|| ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev h1").expect("a neighbour"));
@@ -115,7 +115,7 @@ fn who_is_not_there_and_what_is_too_long_is_counted() {
     });
     let far = memory_interface(folder.path(), 2, "client", ",mtu=1500");
     until("a frame leaves", || {
-        far.turn().expect("it is there");
+        far.poll().expect("it is there");
         send(100);
         line()
             .counters
@@ -133,7 +133,7 @@ fn who_is_not_there_and_what_is_too_long_is_counted() {
     };
     let before: u64 = refused(&line());
     until("a frame that is too long is refused", || {
-        far.turn().expect("it is there");
+        far.poll().expect("it is there");
         send(4000);
         refused(&line()) > before
     });
@@ -176,7 +176,7 @@ fn devices_are_named_as_dpdk_names_them() {
 
 #[cfg(not(feature = "dpdk"))]
 #[test]
-fn without_dpdk_it_is_said_what_to_build() {
+fn without_dpdk_the_error_says_what_to_build() {
     let error = open_dpdk(&DpdkSpec { device: "net_null0".into(), ..DpdkSpec::default() })
         .expect_err("no such device");
     assert!(matches!(&error, PortError::Device { .. }), "{error}");
@@ -189,8 +189,8 @@ mod driven {
     use sprat_lab::engine::EngineError;
     use sprat_lab::port::{XdpSpec, open_xdp};
 
-    /// Hosts with virtual cables to a namespace where a box takes up their other ends, `b1` and so
-    /// on.
+    /// Makes hosts with virtual cables to a namespace where a box takes over their other ends, `b1`
+    /// and so on.
     fn cabled(count: u8) -> Option<(Vec<Host>, Host)> {
         let mut hosts = hosts_for("devices on cables", count + 1)?;
         let middle = hosts.pop().expect("one more");
@@ -248,8 +248,7 @@ mod driven {
         }
     }
 
-    /// A TAP hands over super-packets without checksums; what leaves by the other port is frames
-    /// with them.
+    /// A TAP delivers super-packets with partial checksums; the other port sends complete frames.
     #[test]
     fn a_tap_and_an_interface_make_a_box() {
         let Some((hosts, middle)) = cabled(2) else { return };
@@ -292,7 +291,7 @@ mod driven {
     }
 
     #[test]
-    fn what_somebody_uses_is_refused() {
+    fn interfaces_in_use_are_refused() {
         let Some((hosts, middle)) = cabled(1) else { return };
         middle.run(|| ip("addr add 10.8.0.1/24 dev b1").expect("an address"));
         let error = open_xdp(&xdp(&middle, "b1")).expect_err("it has an address");
@@ -313,10 +312,10 @@ mod driven {
     }
 
     #[test]
-    fn an_interface_that_goes_ends_the_box_and_is_named() {
+    fn a_removed_interface_ends_the_box() {
         let Some((hosts, middle)) = cabled(2) else { return };
         let ports = ["b1", "b2"].map(|name| opened(open_xdp(&xdp(&middle, name))));
-        let engine = join(ports, &Settings::default());
+        let engine = join(ports, &LineSettings::default());
         hosts[1].run(|| ip("link del h2").expect("it was there"));
         until("the box ends", || engine.ended());
         match engine.stop() {

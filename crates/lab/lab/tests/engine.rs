@@ -1,16 +1,16 @@
-//! The wheel, between ports that are pairs of sockets: no rights needed.
+//! The engine between ports that are pairs of sockets, which needs no privileges.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers that become bytes")]
 
 use crate::support;
 use proptest::prelude::*;
 use sprat_lab::chance::Probability;
-use sprat_lab::engine::{Engine, EngineError, Forwarding, Memories, Plan, Report, Tolerance};
+use sprat_lab::engine::{Engine, EngineError, EnginePlan, Forwarding, Memories, Report, Tolerance};
 use sprat_lab::frame::VNET_BYTES;
-use sprat_lab::line::{Loss, Settings};
+use sprat_lab::line::{LineSettings, Loss};
 use sprat_lab::memory::Memory;
 use sprat_lab::port::{Sent, pair};
-use sprat_lab::switch::{AGEING, MAX_STATIONS, Switch, Way};
+use sprat_lab::switch::{AGEING, Egress, MAX_STATIONS, Switch};
 use sprat_lab::{Time, config};
 use std::time::{Duration, Instant};
 use support::far::{PATIENCE, running};
@@ -19,7 +19,7 @@ use support::{Sample, numbered, packet};
 #[test]
 fn frames_pass_both_ways_in_order() {
     let (engine, mut fars) =
-        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+        running(&[LineSettings::default(), LineSettings::default()], Forwarding::Cross, None);
     for number in 0..500 {
         fars[0].send(&numbered(number, 60 + number as usize));
         fars[1].send(&numbered(number + 1_000, 60));
@@ -39,9 +39,9 @@ fn frames_pass_both_ways_in_order() {
 }
 
 #[test]
-fn pairs_are_joined_and_strangers_to_each_other() {
-    let lost = Settings { loss: Loss::Random(Probability::ALWAYS), ..Settings::default() };
-    let lines = [Settings::default(), Settings::default(), lost, Settings::default()];
+fn pairs_are_isolated_from_each_other() {
+    let lost = LineSettings { loss: Loss::Random(Probability::ALWAYS), ..LineSettings::default() };
+    let lines = [LineSettings::default(), LineSettings::default(), lost, LineSettings::default()];
     let (engine, mut fars) = running(&lines, Forwarding::Cross, None);
     for number in 0..50 {
         fars[0].send(&numbered(number, 60));
@@ -53,7 +53,7 @@ fn pairs_are_joined_and_strangers_to_each_other() {
             (number, number + 100, number + 200)
         );
     }
-    // Nobody sees what is lost: it has to have been read before the line changes.
+    // A lost packet is invisible, so wait until it has been read before the line changes.
     let read = |port: &str| {
         let report = engine.report().expect("it runs");
         report.inputs.iter().find(|input| input.port == port).map_or(0, |input| input.packets)
@@ -62,7 +62,7 @@ fn pairs_are_joined_and_strangers_to_each_other() {
     while read("p3") < 50 {
         assert!(begun.elapsed() < PATIENCE, "the box reads no more");
     }
-    engine.set("p2", Settings::default()).expect("a port");
+    engine.set("p2", LineSettings::default()).expect("a port");
     engine.report().expect("a turn later it is so");
     fars[3].send(&numbered(999, 60));
     assert_eq!(fars[2].number(), 999, "what came before was lost, as the line to p2 was to do");
@@ -78,10 +78,10 @@ fn pairs_are_joined_and_strangers_to_each_other() {
 }
 
 #[test]
-fn nothing_comes_before_its_time() {
+fn no_packet_leaves_early() {
     let delay = Duration::from_millis(30);
     let (engine, mut fars) = running(
-        &[Settings::default(), Settings { delay, ..Settings::default() }],
+        &[LineSettings::default(), LineSettings { delay, ..LineSettings::default() }],
         Forwarding::Cross,
         None,
     );
@@ -97,27 +97,30 @@ fn nothing_comes_before_its_time() {
 #[test]
 fn lines_change_while_it_runs() {
     let (engine, mut fars) =
-        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+        running(&[LineSettings::default(), LineSettings::default()], Forwarding::Cross, None);
     fars[0].send(&numbered(1, 60));
     assert_eq!(fars[1].number(), 1);
     engine
-        .set("p1", Settings { loss: Loss::Random(Probability::ALWAYS), ..Settings::default() })
+        .set(
+            "p1",
+            LineSettings { loss: Loss::Random(Probability::ALWAYS), ..LineSettings::default() },
+        )
         .expect("a port");
     engine.report().expect("a turn later it is so");
     fars[0].send(&numbered(2, 60));
     while engine.report().expect("it runs").lines[0].counters.drops.loss == 0 {}
-    engine.set("p1", Settings::default()).expect("a port");
+    engine.set("p1", LineSettings::default()).expect("a port");
     engine.report().expect("a turn later it is so");
     fars[0].send(&numbered(3, 60));
     assert_eq!(fars[1].number(), 3, "2 was lost");
-    let error = engine.set("p9", Settings::default()).expect_err("no such port");
+    let error = engine.set("p9", LineSettings::default()).expect_err("no such port");
     assert_eq!(error.to_string(), "no port \"p9\"; the ports are p0, p1");
 }
 
 #[test]
-fn too_little_memory_is_told() {
+fn exhausted_memory_is_reported() {
     let delay = Duration::from_millis(500);
-    let slow = Settings { delay, ..Settings::default() };
+    let slow = LineSettings { delay, ..LineSettings::default() };
     let (engine, mut fars) = running(&[slow.clone(), slow], Forwarding::Cross, Some(0));
     // The least memory is 2,048 cells, and each frame takes one for half a second.
     let began = Instant::now();
@@ -127,16 +130,16 @@ fn too_little_memory_is_told() {
     let in_time = began.elapsed() < delay / 2;
     let report = engine.stop().expect("it ran");
     assert!(!in_time || !report.kept_up(), "{report:?}");
-    let came: u64 = report.inputs.iter().map(|input| input.packets + input.exhausted).sum();
-    assert!(came > 2_000, "{report:?}");
+    let read: u64 = report.inputs.iter().map(|input| input.packets + input.exhausted).sum();
+    assert!(read > 2_000, "{report:?}");
 }
 
 #[test]
-fn what_a_port_refuses_is_counted_and_told() {
+fn refused_packets_are_counted_and_reported() {
     const FRAMES: u32 = 3_000;
     let (engine, mut fars) =
-        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
-    // Nobody reads what comes out: the sockets between fill up.
+        running(&[LineSettings::default(), LineSettings::default()], Forwarding::Cross, None);
+    // The far end is not read, so the sockets between fill up.
     (0..FRAMES).for_each(|number| fars[0].send(&numbered(number, 60)));
     let until = Instant::now() + PATIENCE;
     let report = loop {
@@ -157,9 +160,9 @@ fn what_a_port_refuses_is_counted_and_told() {
 }
 
 #[test]
-fn a_port_that_is_gone_ends_the_box_and_is_named() {
+fn a_failed_port_ends_the_box() {
     let (engine, mut fars) =
-        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+        running(&[LineSettings::default(), LineSettings::default()], Forwarding::Cross, None);
     drop(fars.pop());
     let until = Instant::now() + PATIENCE;
     while !engine.ended() {
@@ -170,9 +173,9 @@ fn a_port_that_is_gone_ends_the_box_and_is_named() {
     assert!(error.starts_with("port p1: reading from it"), "{error}");
 }
 
-/// Frames that wait in a port while the box is not running yet are late, and that is said.
+/// Frames that wait in a port before the box runs count as late.
 #[test]
-fn what_came_before_the_box_ran_is_late() {
+fn packets_that_waited_before_the_start_are_late() {
     const FRAMES: u32 = 20;
     let late = Tolerance::default().late * 10;
     for (tolerance, kept_up) in [
@@ -185,15 +188,15 @@ fn what_came_before_the_box_ran_is_late() {
         let mut memory = Memory::of_cells(200);
         for number in 0..FRAMES {
             let packet = packet(&numbered(number, 60), &mut memory);
-            assert_eq!(far.send(&packet), Sent::Whole);
+            assert_eq!(far.send(&packet), Sent::Accepted);
             packet.free(&mut memory);
         }
         let begun = Instant::now();
         while begun.elapsed() < late {
             std::thread::yield_now();
         }
-        let ports = vec![(near, Settings::default()), (other, Settings::default())];
-        let plan = Plan { tolerance, ..Plan::new(ports, Forwarding::Cross) };
+        let ports = vec![(near, LineSettings::default()), (other, LineSettings::default())];
+        let plan = EnginePlan { tolerance, ..EnginePlan::new(ports, Forwarding::Cross) };
         let engine = Engine::start(plan).expect("it starts");
         let until = Instant::now() + PATIENCE;
         let left = |report: &Report| {
@@ -212,8 +215,8 @@ fn what_came_before_the_box_ran_is_late() {
 }
 
 #[test]
-fn more_memory_than_there_is_is_refused() {
-    let lines = [Settings::default(), Settings::default()];
+fn too_much_memory_is_refused() {
+    let lines = [LineSettings::default(), LineSettings::default()];
     let made = Memories::make(Forwarding::Cross, &[false; 2], lines.iter(), Some(1 << 60));
     let error = made.expect_err("nobody has an exabyte");
     assert!(matches!(error, EngineError::Memory { .. }), "{error}");
@@ -222,9 +225,12 @@ fn more_memory_than_there_is_is_refused() {
 #[test]
 fn ports_that_cannot_be_joined_are_refused() {
     let ports = (0..3).map(|_| {
-        (pair(["a", "b"]).expect("sockets").into_iter().next().expect("two"), Settings::default())
+        (
+            pair(["a", "b"]).expect("sockets").into_iter().next().expect("two"),
+            LineSettings::default(),
+        )
     });
-    let plan = Plan::new(ports.collect(), Forwarding::Cross);
+    let plan = EnginePlan::new(ports.collect(), Forwarding::Cross);
     assert!(matches!(Engine::start(plan), Err(EngineError::Ports(3))));
 }
 
@@ -237,16 +243,16 @@ fn between(source: u8, destination: u8, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_switch_floods_what_it_does_not_know() {
+fn a_switch_floods_unknown_destinations() {
     let (engine, mut fars) =
-        running(&vec![Settings::default(); 3], Forwarding::Switch(AGEING), None);
+        running(&vec![LineSettings::default(); 3], Forwarding::Switch(AGEING), None);
     fars[0].send(&between(1, 2, 1));
     assert_eq!((fars[1].number(), fars[2].number()), (1, 1), "nobody knows station 2");
     fars[1].send(&between(2, 1, 2));
     assert_eq!(fars[0].number(), 2);
     fars[0].send(&between(1, 2, 3));
     fars[2].send(&between(3, 2, 4));
-    // From two ports at once: which the box reads first is its own affair.
+    // Frames arrive at two ports at once; the box may read either first.
     let mut two = [fars[1].number(), fars[1].number()];
     two.sort_unstable();
     assert_eq!(two, [3, 4]);
@@ -262,25 +268,29 @@ fn a_switch_forgets_moves_and_keeps_vlans_apart() {
     let second = |seconds| Time::ZERO + Duration::from_secs(seconds);
     let mut switch = Switch::new(Duration::from_secs(10));
     let station = |number: u8| [2, 0, 0, 0, 0, number];
-    assert_eq!(switch.pass(0, 0, station(2), station(1), second(0)), Way::Flood);
-    assert_eq!(switch.pass(1, 0, station(1), station(2), second(5)), Way::To(0));
-    assert_eq!(switch.pass(1, 7, station(1), station(2), second(5)), Way::Flood, "not in VLAN 7");
+    assert_eq!(switch.forward(0, 0, station(2), station(1), second(0)), Egress::Flood);
+    assert_eq!(switch.forward(1, 0, station(1), station(2), second(5)), Egress::To(0));
     assert_eq!(
-        switch.pass(1, 0, station(1), station(2), second(11)),
-        Way::Flood,
+        switch.forward(1, 7, station(1), station(2), second(5)),
+        Egress::Flood,
+        "not in VLAN 7"
+    );
+    assert_eq!(
+        switch.forward(1, 0, station(1), station(2), second(11)),
+        Egress::Flood,
         "not heard for long"
     );
-    assert_eq!(switch.pass(2, 0, station(9), station(1), second(12)), Way::Flood);
-    assert_eq!(switch.pass(1, 0, station(1), station(2), second(12)), Way::To(2), "it moved");
+    assert_eq!(switch.forward(2, 0, station(9), station(1), second(12)), Egress::Flood);
+    assert_eq!(switch.forward(1, 0, station(1), station(2), second(12)), Egress::To(2), "it moved");
     assert_eq!(
-        switch.pass(2, 0, station(1), station(5), second(12)),
-        Way::Nowhere,
+        switch.forward(2, 0, station(1), station(5), second(12)),
+        Egress::Nowhere,
         "on its own port"
     );
-    assert_eq!(switch.pass(2, 0, [0xff; 6], station(5), second(12)), Way::Flood);
+    assert_eq!(switch.forward(2, 0, [0xff; 6], station(5), second(12)), Egress::Flood);
     assert_eq!(
-        switch.pass(2, 0, [1, 0x80, 0xc2, 0, 0, 1], station(5), second(12)),
-        Way::Nowhere,
+        switch.forward(2, 0, [1, 0x80, 0xc2, 0, 0, 1], station(5), second(12)),
+        Egress::Nowhere,
         "pause frames"
     );
 }
@@ -291,20 +301,21 @@ fn a_full_table_floods_until_it_forgets() {
     let station =
         |number: usize| [2, 0, 0, (number >> 16) as u8, (number >> 8) as u8, number as u8];
     for number in 0..MAX_STATIONS + 5 {
-        switch.pass(0, 0, [0xff; 6], station(number), Time(number as u64));
+        switch.forward(0, 0, [0xff; 6], station(number), Time(number as u64));
     }
     let counters = switch.counters();
     assert_eq!((counters.stations, counters.table_full), (MAX_STATIONS as u64, 5));
     let later = Time::ZERO + Duration::from_secs(60);
-    switch.pass(1, 0, [0xff; 6], station(MAX_STATIONS + 1), later);
+    switch.forward(1, 0, [0xff; 6], station(MAX_STATIONS + 1), later);
     assert_eq!(switch.counters().stations, 1);
-    assert_eq!(switch.pass(0, 0, station(MAX_STATIONS + 1), station(3), later), Way::To(1));
+    assert_eq!(switch.forward(0, 0, station(MAX_STATIONS + 1), station(3), later), Egress::To(1));
 }
 
 #[test]
-fn a_box_in_words() {
-    let text = "forward = \"switch\"\nmemory = \"1GB\"\n[line]\ndelay = \"100ms\"\nseed = 7\n[[port]]\nopen = \"tap:a0@left\"\n\
-                [[port]]\nopen = \"tap:b0,mtu=9000\"\nline = { rate = \"2Gb/s\", queue = \"harmonize\", loss = \"list:3,1\" }\n";
+fn a_box_config_is_parsed() {
+    let text = "forward = \"switch\"\nmemory = \"1GB\"\n[line]\ndelay = \"100ms\"\nseed = \
+                7\n[[port]]\nopen = \"tap:a0@left\"\n[[port]]\nopen = \"tap:b0,mtu=9000\"\nline = \
+                { rate = \"2Gb/s\", queue = \"harmonize\", loss = \"list:3,1\" }\n";
     let config = config::BoxWords::from_toml(text).expect("TOML").check().expect("a box");
     assert_eq!(
         (config.memory, config.forwarding),
@@ -318,7 +329,7 @@ fn a_box_in_words() {
 }
 
 #[test]
-fn pairs_in_words_are_neighbours() {
+fn configured_pairs_are_neighbours() {
     let ports = ["a", "b", "c", "d"].map(|name| {
         format!("[[port]]\nopen = \"tap:{name}\"\nline.seed = \"{}\"\n", name.as_bytes()[0])
     });
@@ -327,7 +338,7 @@ fn pairs_in_words_are_neighbours() {
     assert_eq!(config.forwarding, Forwarding::Cross);
     let order: Vec<_> = config.ports.iter().map(|(spec, line)| (spec.name(), line.seed)).collect();
     assert_eq!(order, [("a", 97), ("d", 100), ("c", 99), ("b", 98)]);
-    for (pairs, told) in [
+    for (pairs, expected) in [
         ("", "4 ports are joined in pairs: say which"),
         ("pairs = [[\"a\", \"b\"]]\n", "c is in none"),
         ("pairs = [[\"a\", \"b\"], [\"c\", \"a\"]]\n", "a is named twice"),
@@ -340,7 +351,7 @@ fn pairs_in_words_are_neighbours() {
             .and_then(|words| words.check())
             .expect_err(pairs)
             .to_string();
-        assert!(error.contains(told), "{error:?} for {pairs:?}");
+        assert!(error.contains(expected), "{error:?} for {pairs:?}");
     }
     let text = text.replace("pairs", "forward = \"switch\"\npairs");
     let error = config::BoxWords::from_toml(&text)
@@ -351,9 +362,9 @@ fn pairs_in_words_are_neighbours() {
 }
 
 #[test]
-fn mistakes_name_the_place_and_the_mend() {
+fn config_errors_name_the_place_and_the_fix() {
     let two = "[[port]]\nopen = \"tap:a0\"\n[[port]]\nopen = \"tap:b0\"\n";
-    for (text, told) in [
+    for (text, expected) in [
         (
             format!("{two}line = {{ rate = \"2GB\" }}\n"),
             "the line to b0: rate \"2GB\": want 2Gb/s or 2GB/s",
@@ -375,16 +386,18 @@ fn mistakes_name_the_place_and_the_mend() {
             .and_then(|words| words.check())
             .expect_err(&text)
             .to_string();
-        assert!(error.contains(told), "{error:?} for {text:?}");
+        assert!(error.contains(expected), "{error:?} for {text:?}");
     }
 }
 
 proptest! {
     #[test]
-    fn no_words_make_it_panic(key in "[a-z-]{0,12}", value in ".{0,30}", port in ".{0,20}") {
-        let mut settings = Settings::default();
+    fn parsing_a_config_never_panics(key in "[a-z-]{0,12}", value in ".{0,30}", port in ".{0,20}") {
+        let mut settings = LineSettings::default();
         let _ = config::set(&mut settings, &key, &value);
-        for key in ["delay", "rate", "buffer", "queue", "loss", "reorder", "overhead", "seed", "duplicate"] {
+        for key in
+            ["delay", "rate", "buffer", "queue", "loss", "reorder", "overhead", "seed", "duplicate"]
+        {
             let _ = config::set(&mut settings, key, &value);
             let _ = config::set(&mut settings, key, &format!("bursts:{value},1%"));
         }

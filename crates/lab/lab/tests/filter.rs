@@ -1,5 +1,4 @@
-//! The packet filter: expressions mean what libpcap says they mean, and what matches is treated as
-//! told.
+//! The packet filter: expressions mean what they mean in libpcap, and actions do what they say.
 
 use proptest::prelude::*;
 use sprat_lab::filter::{
@@ -8,7 +7,7 @@ use sprat_lab::filter::{
 use sprat_testing::skip;
 use std::sync::LazyLock;
 
-/// Of every kind of primitive, and combinations that use jumps, arithmetic, the index and memory.
+/// Every kind of primitive, and combinations that use jumps, arithmetic, the index and memory.
 const EXPRESSIONS: &[&str] = &[
     "",
     "ip",
@@ -71,26 +70,40 @@ static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
 });
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn programs_say_what_libpcap_says(frame in frame(), cut in 0usize..2_000, more in 0u32..3_000) {
+    fn programs_match_as_libpcap_does(frame in frame(), cut in 0usize..2_000, more in 0u32..3_000) {
         let Some(compiler) = &*COMPILER else { return Ok(()) };
         let bytes = &frame[..frame.len().min(cut)];
         let length = u32::try_from(bytes.len()).unwrap() + more;
         for (expression, program) in &*PROGRAMS {
             let expected = compiler.reference(program, bytes, length);
-            prop_assert_eq!(program.run(bytes, length), expected, "{:?} {:02x?}", expression, bytes);
+            prop_assert_eq!(
+                program.run(bytes, length),
+                expected,
+                "{:?} {:02x?}",
+                expression,
+                bytes
+            );
         }
     }
 
     #[test]
-    fn no_program_does_harm(
-        raw in prop::collection::vec((any_code(), 0u8..8, 0u8..8, prop_oneof![0u32..20, any::<u32>()]), 0..40),
+    fn verified_programs_are_safe(
+        raw in prop::collection::vec(
+            (any_code(), 0u8..8, 0u8..8, prop_oneof![0u32..20, any::<u32>()]), 0..40
+        ),
         bytes in prop::collection::vec(any::<u8>(), 0..80),
     ) {
-        let mut instructions: Vec<_> =
-            raw.into_iter().map(|(code, on_true, on_false, k)| Instruction { code, on_true, on_false, k }).collect();
+        let mut instructions: Vec<_> = raw
+            .into_iter()
+            .map(|(code, on_true, on_false, k)| Instruction { code, on_true, on_false, k })
+            .collect();
         instructions.push(Instruction { code: 0x16, ..Instruction::default() });
         if let Ok(program) = Program::verify(&instructions) {
             let _ = program.run(&bytes, 80); // it ends, and does not panic
@@ -105,14 +118,17 @@ proptest! {
         if !had {
             prop_assert_eq!(&changed, &frame);
         }
-        // Changed back, it is what it was, and a checksum that was right is right in between.
-        if let (Ok(before), Ok(after)) =
-            (etherparse::SlicedPacket::from_ethernet(&frame), etherparse::SlicedPacket::from_ethernet(&changed))
-        {
+        // Changed back, the frame is as before; and checksums stay correct in between.
+        if let (Ok(before), Ok(after)) = (
+            etherparse::SlicedPacket::from_ethernet(&frame),
+            etherparse::SlicedPacket::from_ethernet(&changed),
+        ) {
             use etherparse::NetSlice::{Ipv4, Ipv6};
             let class = |sliced: &etherparse::SlicedPacket<'_>| match &sliced.net {
                 Some(Ipv4(ip)) => Some((ip.header().dcp().value(), ip.header().ecn().value())),
-                Some(Ipv6(ip)) => Some((ip.header().traffic_class() >> 2, ip.header().traffic_class() & 3)),
+                Some(Ipv6(ip)) => {
+                    Some((ip.header().traffic_class() >> 2, ip.header().traffic_class() & 3))
+                }
                 _ => None,
             };
             let sum_is_right = |sliced: &etherparse::SlicedPacket<'_>| match &sliced.net {
@@ -136,13 +152,15 @@ proptest! {
             if let Change::Vlan(vlan) = change {
                 let kind = u16::from_be_bytes([frame[12], frame[13]]);
                 prop_assert_eq!(had, matches!(kind, 0x8100 | 0x88a8 | 0x9100));
-                prop_assert!(!had || u16::from_be_bytes([changed[14], changed[15]]) & 0xfff == vlan);
+                prop_assert!(
+                    !had || u16::from_be_bytes([changed[14], changed[15]]) & 0xfff == vlan
+                );
             }
         }
     }
 
     #[test]
-    fn actions_in_words_never_panic(text in ".{0,60}") {
+    fn parsing_actions_never_panics(text in ".{0,60}") {
         let _ = Action::parse(&text, &["left", "right"]);
         let _ = text.parse::<Change>();
     }
@@ -153,7 +171,7 @@ fn every_primitive_matches_something_and_not_all() {
     if COMPILER.is_none() {
         return;
     }
-    // Else the comparison above would compare little.
+    // Otherwise the comparison above would compare little.
     let frames = [tcp(80, &[]), tcp(22, &[7]), udp6(5000), tcp(80, &[7, 8])];
     let matched =
         |program: &Program| frames.iter().filter(|frame| program.run(frame, 100) != 0).count();
@@ -165,7 +183,7 @@ fn every_primitive_matches_something_and_not_all() {
 }
 
 #[test]
-fn what_means_nothing_is_said() {
+fn invalid_expressions_are_errors() {
     let Some(compiler) = &*COMPILER else { return };
     let error = compiler.compile("tcp prot 80").unwrap_err().to_string();
     assert!(error.contains("tcp prot 80") && error.contains("syntax error"), "{error}");
@@ -219,7 +237,7 @@ fn rules_count_drop_mirror_and_rewrite_in_order() {
 }
 
 #[test]
-fn actions_that_mean_nothing_say_what_would_do() {
+fn invalid_actions_are_errors() {
     let error = |text: &str| Action::parse(text, &["left", "right"]).unwrap_err().to_string();
     assert!(error("explode").contains("want count, drop, mirror:PORT or rewrite"));
     assert!(error("mirror:up").contains("the ports are left, right"));
@@ -249,7 +267,7 @@ fn tcp(port: u16, vlans: &[u16]) -> Vec<u8> {
         .write(&mut frame, &[])
         .unwrap();
     for vlan in vlans.iter().rev() {
-        // Of each kind that is known, by the number.
+        // One tag type of each known kind, chosen by the index.
         let kind: u16 = [0x8100, 0x88a8, 0x9100][usize::from(vlan % 3)];
         frame.splice(12..12, kind.to_be_bytes().into_iter().chain(vlan.to_be_bytes()));
     }
@@ -265,7 +283,7 @@ fn udp6(port: u16) -> Vec<u8> {
     frame
 }
 
-/// Frames that are nearly right: of a few kinds, with some bytes that are anything.
+/// Nearly valid frames: of a few kinds, with some random bytes.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let port = prop_oneof![Just(80), Just(22), Just(53), Just(443), any::<u16>()];
     let base = prop_oneof![
@@ -307,7 +325,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Mostly codes that there are.
+/// Mostly valid codes.
 fn any_code() -> impl Strategy<Value = u16> {
     const CODES: [u16; 14] =
         [0x00, 0x01, 0x20, 0x28, 0x30, 0x40, 0x50, 0x60, 0x61, 0x02, 0x03, 0xb1, 0x07, 0x87];

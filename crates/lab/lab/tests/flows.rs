@@ -1,5 +1,4 @@
-//! The flows that a line tells apart: who has a place, and that nothing is counted twice or not at
-//! all.
+//! The flows that a line counts one by one: which have slots, and that counters add up.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
 use crate::support;
@@ -7,38 +6,38 @@ use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
 use sprat_lab::line::{
-    Counters, Discipline, FlowCounters, IDLE, Line, Loss, MAX_FLOWS, Rate, Settings,
+    Counters, Discipline, FlowCounters, IDLE, Line, LineSettings, Loss, MAX_FLOWS, Rate,
 };
 use sprat_lab::memory::Memory;
 use std::collections::HashMap;
 use std::time::Duration;
 use support::{Sample, packet_at};
 
-/// Flows beyond the places there are.
+/// Flows beyond the number of slots.
 const MORE: u16 = 300;
 
 struct Running {
     line: Line,
     memory: Memory,
     now: Time,
-    /// Segments that came, by port.
-    came: HashMap<u16, u64>,
+    /// Segments that arrived, by port.
+    arrived: HashMap<u16, u64>,
 }
 
 impl Running {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: LineSettings) -> Self {
         Self {
             line: Line::new(settings),
             memory: Memory::of_cells(6_000),
             now: Time::ZERO,
-            came: HashMap::new(),
+            arrived: HashMap::new(),
         }
     }
 
     fn send(&mut self, port: u16, payload: usize) {
         let sample = Sample { source_port: port, payload, ..Sample::default() };
         let packet = packet_at(&sample.bytes(), &mut self.memory, self.now);
-        *self.came.entry(port).or_default() += u64::from(packet.count());
+        *self.arrived.entry(port).or_default() += u64::from(packet.count());
         self.line.push(packet, self.now, &mut self.memory);
     }
 
@@ -49,7 +48,7 @@ impl Running {
         }
     }
 
-    /// What is counted, after a look at whether it adds up.
+    /// Returns the counters, after checking that they add up.
     fn counted(&self) -> Counters {
         let counters = self.line.counters(self.now);
         let sum = |of: fn(&FlowCounters) -> u64| {
@@ -62,10 +61,10 @@ impl Running {
         assert_eq!(sum(|flow| flow.drops.loss), counters.drops.loss);
         assert_eq!(sum(|flow| flow.drops.buffer), counters.drops.buffer);
         assert!(counters.flows.len() <= MAX_FLOWS, "{}", counters.flows.len());
-        assert_eq!(counters.arrived.segments, self.came.values().sum::<u64>());
+        assert_eq!(counters.arrived.segments, self.arrived.values().sum::<u64>());
         for (flow, counted) in &counters.flows {
             assert!(
-                counted.arrived.segments <= self.came[&flow.source_port],
+                counted.arrived.segments <= self.arrived[&flow.source_port],
                 "{flow} has what was another's"
             );
         }
@@ -76,19 +75,21 @@ impl Running {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn the_sums_are_exact_whoever_goes(
-        steps in prop::collection::vec((0..MAX_FLOWS as u16 + MORE, 1u16..600, 1usize..4_000, 0u64..3_000), 1..60),
+    fn sums_stay_exact_when_flows_lose_their_slots(
+        steps in prop::collection::vec(
+            (0..MAX_FLOWS as u16 + MORE, 1u16..600, 1usize..4_000, 0u64..3_000), 1..60
+        ),
         harmonize in any::<bool>(),
         loss in 0.0..0.2f64,
     ) {
-        let settings = Settings {
+        let settings = LineSettings {
             delay: Duration::from_millis(40),
             rate: Rate::new(100_000_000),
             buffer: 100_000,
             queue: if harmonize { Discipline::Harmonize } else { Discipline::DropTail },
             flow_rate: harmonize.then(|| Rate::new(20_000_000).expect("within limits")),
             loss: Loss::Random(Probability::new(loss).expect("a share")),
-            ..Settings::default()
+            ..LineSettings::default()
         };
         let mut running = Running::new(settings);
         for (first, count, payload, pause) in steps {
@@ -105,9 +106,9 @@ proptest! {
     }
 }
 
-/// A line with as many flows as there are places.
+/// Makes a line with as many flows as there are slots.
 fn full() -> Running {
-    let mut running = Running::new(Settings::default());
+    let mut running = Running::new(LineSettings::default());
     (0..MAX_FLOWS as u16).for_each(|port| running.send(port, 100));
     running.wait(Duration::ZERO);
     assert_eq!(running.counted().flows.len(), MAX_FLOWS);
@@ -115,7 +116,7 @@ fn full() -> Running {
 }
 
 #[test]
-fn an_idle_flow_gives_its_place_to_a_new_one() {
+fn an_idle_flow_gives_its_slot_to_a_new_one() {
     const BUSY: u16 = 17;
     let mut running = full();
     running.wait(IDLE);
@@ -133,7 +134,7 @@ fn an_idle_flow_gives_its_place_to_a_new_one() {
 }
 
 #[test]
-fn who_is_busy_stays_and_newcomers_share() {
+fn busy_flows_keep_their_slots_and_new_ones_share() {
     let mut running = full();
     running.wait(IDLE - Duration::from_millis(1));
     (3_000..3_100).for_each(|new| running.send(new, 100));
@@ -143,10 +144,10 @@ fn who_is_busy_stays_and_newcomers_share() {
 }
 
 #[test]
-fn who_has_packets_on_the_line_stays() {
+fn flows_with_packets_on_the_line_keep_their_slots() {
     let second = Duration::from_secs(1);
-    // A frame takes most of a second, so that the last waits for longer than idle flows may.
-    let slow = Settings { rate: Rate::new(1_000), buffer: 1 << 30, ..Settings::default() };
+    // A frame takes most of a second, so that the last one waits longer than the idle limit.
+    let slow = LineSettings { rate: Rate::new(1_000), buffer: 1 << 30, ..LineSettings::default() };
     let mut running = Running::new(slow);
     (0..MAX_FLOWS as u16).for_each(|port| running.send(port, 1));
     running.wait(2 * IDLE);

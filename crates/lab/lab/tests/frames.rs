@@ -1,5 +1,5 @@
-//! Frames: what a cut leaves is what a sender with a smaller offload would have sent, by an oracle
-//! of its own.
+//! Frames: splitting leaves what a sender with a smaller offload would have sent, checked by an
+//! independent parser.
 
 use crate::support;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
@@ -10,16 +10,16 @@ use sprat_lab::frame::{Malformed, Packet, Received, VNET_BYTES, VnetHeader, pars
 use sprat_lab::memory::Memory;
 use support::{Sample, packet};
 
-/// What an oracle reads in one frame whose checksum is complete.
+/// What the independent parser reads in a frame with complete checksums.
 #[derive(Debug, Eq, PartialEq)]
-struct Seen {
+struct Parsed {
     sequence: u32,
     flags: u8,
     id: Option<u16>,
     payload: Vec<u8>,
 }
 
-fn look(bytes: &[u8]) -> Seen {
+fn parse_independently(bytes: &[u8]) -> Parsed {
     let sliced = SlicedPacket::from_ethernet(bytes).expect("the oracle reads it");
     let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { panic!("no TCP in {sliced:?}") };
     let header = tcp.to_header();
@@ -44,10 +44,10 @@ fn look(bytes: &[u8]) -> Seen {
     };
     assert_eq!(right.expect("short enough"), header.checksum, "the checksum of TCP");
     let flags = tcp.slice()[13];
-    Seen { sequence: tcp.sequence_number(), flags, id, payload: tcp.payload().to_vec() }
+    Parsed { sequence: tcp.sequence_number(), flags, id, payload: tcp.payload().to_vec() }
 }
 
-/// The frames that a packet is on a wire, by cutting it all apart.
+/// Splits a packet into the frames that a wire would carry.
 fn frames(packet: Packet, memory: &mut Memory) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut rest = packet;
@@ -80,8 +80,8 @@ fn samples() -> impl Strategy<Value = Sample> {
         any::<bool>(),
     )
         .prop_map(|(v6, mss, payload, sequence, id, flags, tags, options)| {
-            // The kernel makes at least a segment of some size; here at most 300 of them keep the
-            // test short.
+            // The kernel makes segments of some minimum size; at most 300 of them keep the test
+            // short.
             let mss = mss.max(u16::try_from(payload / 300 + 1).expect("small"));
             Sample { v6, mss, payload, sequence, id, flags, tags, options, ..Sample::default() }
         })
@@ -89,7 +89,7 @@ fn samples() -> impl Strategy<Value = Sample> {
 
 proptest! {
     #[test]
-    fn cut_apart_it_is_what_a_wire_would_carry(sample in samples()) {
+    fn split_frames_are_what_a_wire_would_carry(sample in samples()) {
         let mut memory = Memory::of_cells(400);
         let whole = packet(&sample.bytes(), &mut memory);
         let segments = whole.frame().segments;
@@ -101,23 +101,34 @@ proptest! {
         let mut payload = Vec::new();
         for (at, frame) in seen.iter().enumerate() {
             let (first, last) = (at == 0, at + 1 == seen.len());
-            let seen = look(frame);
-            prop_assert_eq!(seen.sequence, sample.sequence.wrapping_add(u32::try_from(payload.len()).unwrap()));
+            let seen = parse_independently(frame);
+            prop_assert_eq!(
+                seen.sequence,
+                sample.sequence.wrapping_add(u32::try_from(payload.len()).unwrap())
+            );
             if let Some(id) = seen.id {
                 prop_assert_eq!(id, sample.id.wrapping_add(u16::try_from(at).unwrap()));
             }
             let mut flags = sample.flags;
-            if !first { flags &= !0x80 }
-            if !last { flags &= !0x09 }
+            if !first {
+                flags &= !0x80
+            }
+            if !last {
+                flags &= !0x09
+            }
             prop_assert_eq!(seen.flags, flags);
             payload.extend(seen.payload);
         }
         prop_assert_eq!(payload, sample.payload_bytes());
     }
 
-    /// Wherever it is cut first, the wire sees the same frames.
+    /// Wherever a packet is split first, a wire carries the same frames.
     #[test]
-    fn cuts_do_not_show(sample in samples(), at in any::<prop::sample::Index>(), second in any::<prop::sample::Index>()) {
+    fn splitting_twice_gives_the_same_frames(
+        sample in samples(),
+        at in any::<prop::sample::Index>(),
+        second in any::<prop::sample::Index>(),
+    ) {
         let mut memory = Memory::of_cells(400);
         let bytes = sample.bytes();
         let whole = packet(&bytes, &mut memory);
@@ -143,17 +154,20 @@ proptest! {
         prop_assert_eq!(memory.free(), memory.total());
     }
 
-    /// What is cut parses as what it is said to be: ports are given nothing else.
+    /// The parts of a split packet parse as what their fields say.
     #[test]
-    fn parts_parse(sample in samples(), at in any::<prop::sample::Index>()) {
+    fn split_parts_parse(sample in samples(), at in any::<prop::sample::Index>()) {
         let mut memory = Memory::of_cells(100);
         let whole = packet(&sample.bytes(), &mut memory);
         prop_assume!(whole.count() > 1);
         let flow = whole.frame().flow;
         let cut = 1 + u32::try_from(at.index(whole.count() as usize - 1)).unwrap();
         let (front, rest) = whole.split(cut, &mut memory).expect("memory");
-        // The first segment alone tells the peer that the window was made smaller.
-        prop_assert_eq!(front.count() > 1 && sample.flags & 0x80 != 0, front.vnet().gso_type & 0x80 != 0);
+        // Only the first segment tells the peer that the congestion window was reduced.
+        prop_assert_eq!(
+            front.count() > 1 && sample.flags & 0x80 != 0,
+            front.vnet().gso_type & 0x80 != 0
+        );
         prop_assert_eq!(rest.vnet().gso_type & 0x80, 0);
         for part in [front, rest] {
             let bytes = part.to_vec();
@@ -165,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_frame_or_none(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
         let mut memory = Memory::of_cells(100);
         if let Received::Packet(packet) = Packet::of(&bytes, &mut memory, Time::ZERO) {
             prop_assert_eq!(packet.to_vec(), bytes);
@@ -176,7 +190,7 @@ proptest! {
 
     /// One bit differs, behind the Ethernet header, and the checksum no longer fits.
     #[test]
-    fn corrupt_turns_one_bit(sample in samples(), seed in any::<u64>()) {
+    fn corrupt_flips_one_bit(sample in samples(), seed in any::<u64>()) {
         let sample = Sample { mss: 9000, payload: sample.payload % 9000 + 1, ..sample };
         let mut memory = Memory::of_cells(100);
         let mut packet = packet(&sample.bytes(), &mut memory);
@@ -196,13 +210,13 @@ proptest! {
 #[test]
 fn flows_are_read_behind_tags_and_extensions() {
     let mut memory = Memory::of_cells(100);
-    for (sample, told) in [
+    for (sample, expected) in [
         (Sample::default(), "tcp 10.0.0.1:1000 > 10.0.0.2:2000"),
         (Sample { tags: 2, ..Sample::default() }, "tcp 10.0.0.1:1000 > 10.0.0.2:2000"),
         (Sample { v6: true, ..Sample::default() }, "tcp [fd00::1]:1000 > [fd00::2]:2000"),
     ] {
         let packet = packet(&sample.bytes(), &mut memory);
-        assert_eq!(packet.frame().flow.to_string(), told);
+        assert_eq!(packet.frame().flow.to_string(), expected);
         assert_eq!(packet.frame().vlan, (sample.tags > 0).then_some(7));
         packet.free(&mut memory);
     }
@@ -220,7 +234,7 @@ fn fragments_have_no_ports() {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_headers_are_refused() {
     let good = Sample { mss: 1000, payload: 5000, ..Sample::default() }.bytes();
     assert!(parse(&good, good.len()).is_ok());
     let vnet = VnetHeader::read(&good).expect("ten bytes");
@@ -247,7 +261,7 @@ fn what_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn exhausted_memory_is_said() {
+fn exhausted_memory_is_reported() {
     let mut memory = Memory::of_cells(10);
     let long = Sample { payload: 40_000, ..Sample::default() }.bytes();
     assert!(matches!(Packet::of(&long, &mut memory, Time::ZERO), Received::Exhausted));

@@ -1,10 +1,11 @@
-//! Hosts for real: made, connected, used, and gone again, whatever happens in between.
+//! Real hosts: making, connecting and using them, and that they are removed whatever happens in
+//! between.
 
 #![expect(clippy::disallowed_methods, reason = "tests sleep between looks at what others do")]
 
 use sprat_lab::hosts::{
-    Cable, Commands, End, Error, Event, Host, Interface, Job, Left, Plan, Route, Standing,
-    StateDir, Stream, down, join, missing_privileges, within,
+    Cable, CableEnd, Commands, Event, Host, HostsError, HostsPlan, Interface, Job, LabHosts,
+    Leftover, Route, StateDir, Stream, down, join, missing_privileges, within,
 };
 use sprat_testing::skip;
 use std::fs;
@@ -16,20 +17,19 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Long enough for anything that ends at all.
+/// Long enough for every step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// In which folder a process that was started as an owner keeps its lab's state, and the lab's
+/// Environment variable for the owner process: the directory of its lab's state, and the lab's
 /// name.
 const OWNER: &str = "SPRAT_LAB_TEST_OWNER";
 
 #[test]
 fn two_hosts_reach_each_other_and_leave_nothing() {
     let Some(test) = Test::new("pair") else { return };
-    let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
+    let mut standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     standing.configure().unwrap();
-    // Addresses are in use at once: a socket can be bound to each, of both families, without
-    // waiting.
+    // Addresses can be used at once: sockets can be bound to both families without waiting.
     for (host, address) in [(0, "10.64.0.1"), (0, "fd64::1"), (1, "10.64.0.2"), (1, "fd64::2")] {
         let bound =
             within(standing.namespace(host).as_fd(), || std::net::TcpListener::bind((address, 0)));
@@ -45,9 +45,10 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
         (&listed[0].name, listed[0].alive, listed[0].owner),
         (&test.lab, true, std::process::id())
     );
-    assert!(
-        matches!(Standing::make(test.pair(), &test.dir), Err(Error::Stands { owner, .. }) if owner == std::process::id())
-    );
+    assert!(matches!(
+        LabHosts::make(test.pair(), &test.dir),
+        Err(HostsError::Exists { owner, .. }) if owner == std::process::id()
+    ));
 
     assert_eq!(standing.down().unwrap(), []);
     assert!(names.iter().all(|name| !name.exists()), "and knows them no more");
@@ -55,7 +56,7 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
 }
 
 #[test]
-fn the_kernel_is_set_as_told() {
+fn sysctls_are_set() {
     let Some(test) = Test::new("sysctl") else { return };
     let mut plan = test.pair();
     plan.hosts[0].interfaces[0].mtu = 9000;
@@ -67,7 +68,7 @@ fn the_kernel_is_set_as_told() {
     plan.hosts[1]
         .routes
         .push(Route { to: "fd65::/64".parse().unwrap(), via: "fd64::1".parse().unwrap() });
-    let mut standing = Standing::make(plan, &test.dir).unwrap();
+    let mut standing = LabHosts::make(plan, &test.dir).unwrap();
     standing.configure().unwrap();
     let read = |host: usize, path: &str| {
         let text =
@@ -101,8 +102,8 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
     });
     let cable = |host, port: &str| Cable {
         ends: [
-            End { host, interface: "eth0".to_owned() },
-            End { host: 2, interface: port.to_owned() },
+            CableEnd { host, interface: "eth0".to_owned() },
+            CableEnd { host: 2, interface: port.to_owned() },
         ],
     };
     plan.cables = vec![cable(0, "p0"), cable(1, "p1")];
@@ -122,10 +123,10 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
             .contains("is a port of a bridge and has addresses")
     );
 
-    let mut standing = Standing::make(plan, &test.dir).unwrap();
+    let mut standing = LabHosts::make(plan, &test.dir).unwrap();
     standing.configure().unwrap();
     assert_eq!(echo(&standing, "10.64.0.2"), b"through the cable");
-    // Nobody joins a lab that has an owner.
+    // A host cannot join a lab that has an owner.
     let late = pair(&test.lab).hosts.swap_remove(1);
     let late = Host {
         name: "late".to_owned(),
@@ -138,14 +139,14 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
     let joined = |host: &Host, port_name: &str| {
         join(&test.lab, &test.dir, host, ("switch", "br0"), &port(port_name))
     };
-    assert!(matches!(joined(&late, "p2"), Err(Error::Stands { .. })));
+    assert!(matches!(joined(&late, "p2"), Err(HostsError::Exists { .. })));
     standing.leave();
     assert!(test.names().iter().all(|name| name.exists()), "they stand without it");
-    // What fails leaves nothing: its port's name is another's.
+    // A failed join leaves nothing: here its port's name is taken.
     let path = Path::new("/run/netns").join(format!("{}-late", test.lab));
     assert!(joined(&late, "p1").is_err() && !path.exists());
     joined(&late, "p2").unwrap();
-    assert!(matches!(joined(&late, "p3"), Err(Error::Taken { .. })));
+    assert!(matches!(joined(&late, "p3"), Err(HostsError::Taken { .. })));
     let namespace = fs::File::open(&path).unwrap();
     let heard = within(namespace.as_fd(), || {
         Command::new("ping").args(["-c", "1", "-W", "10", "10.64.0.1"]).output().unwrap()
@@ -157,9 +158,9 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
 }
 
 #[test]
-fn commands_tell_what_they_say_and_how_they_end() {
+fn commands_report_output_and_status() {
     let Some(test) = Test::new("run") else { return };
-    let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
+    let mut standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     standing.configure().unwrap();
     let job = |host, command: &str| Job { host, command: command.to_owned() };
     let jobs = [
@@ -192,13 +193,13 @@ fn commands_tell_what_they_say_and_how_they_end() {
     assert_eq!(ends, ["exit status: 3", "signal: 9 (SIGKILL)", "exit status: 0"]);
 }
 
-/// What a command left in the background may hold its output open: its end is told all the same,
-/// and before that its lines.
+/// A process in the background may hold a command's output open: the command's end is reported
+/// nevertheless, after its lines.
 #[test]
-fn an_end_is_told_behind_the_last_line() {
+fn a_command_ends_after_its_last_line() {
     const LINES: usize = 2_000;
     let Some(test) = Test::new("last") else { return };
-    let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
+    let mut standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     standing.configure().unwrap();
     let job = |command: String| Job { host: 0, command };
     let jobs = [job(format!("seq {LINES}")), job("sleep 1000 & echo left it".to_owned())];
@@ -219,12 +220,13 @@ fn an_end_is_told_behind_the_last_line() {
 }
 
 #[test]
-fn nothing_that_was_started_stays() {
+fn no_process_is_left_behind() {
     let Some(test) = Test::new("stay") else { return };
-    let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
+    let mut standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     standing.configure().unwrap();
-    // One that ignores requests, one that left its group and its parent.
-    let command = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & echo $$; wait; sleep 1000";
+    // One that ignores signals, and one that left its group and its parent.
+    let command = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & echo \
+                   $$; wait; sleep 1000";
     let mut commands =
         Commands::start(&standing, &[Job { host: 0, command: command.to_owned() }]).unwrap();
     let mut pids = Vec::new();
@@ -241,7 +243,7 @@ fn nothing_that_was_started_stays() {
 }
 
 #[test]
-fn what_a_killed_owner_left_is_seen_and_removed() {
+fn down_removes_what_a_killed_owner_left() {
     let Some(test) = Test::new("crash") else { return };
     let mut owner = test.owner();
     owner.child.kill().unwrap();
@@ -255,24 +257,24 @@ fn what_a_killed_owner_left_is_seen_and_removed() {
     assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
     assert!(names.iter().all(|name| !name.exists()));
     assert!(!owner.sleeper_lives(), "and is ended with it");
-    assert!(matches!(down(&test.lab, &test.dir), Err(Error::Unknown { .. })));
+    assert!(matches!(down(&test.lab, &test.dir), Err(HostsError::Unknown { .. })));
 }
 
 #[test]
-fn the_next_of_its_name_removes_what_a_killed_owner_left() {
+fn make_removes_what_a_killed_owner_left() {
     let Some(test) = Test::new("again") else { return };
     let mut owner = test.owner();
     owner.child.kill().unwrap();
     owner.child.wait().unwrap();
     let before = fs::metadata(&test.names()[0]).unwrap().ino();
-    let standing = Standing::make(test.pair(), &test.dir).unwrap();
+    let standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     assert_ne!(fs::metadata(&test.names()[0]).unwrap().ino(), before, "made anew");
     assert!(!owner.sleeper_lives());
     standing.down().unwrap();
 }
 
 #[test]
-fn a_living_owner_is_asked() {
+fn down_signals_a_living_owner() {
     let Some(test) = Test::new("ask") else { return };
     let mut owner = test.owner();
     assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
@@ -281,42 +283,45 @@ fn a_living_owner_is_asked() {
 }
 
 #[test]
-fn anothers_namespace_is_not_touched() {
+fn foreign_namespaces_are_not_touched() {
     let Some(test) = Test::new("taken") else { return };
     let names = test.names();
     let foreign = Foreign::make(&names[1]);
-    let error = Standing::make(test.pair(), &test.dir).unwrap_err();
-    assert!(matches!(&error, Error::Taken { path } if *path == names[1]), "{error}");
+    let error = LabHosts::make(test.pair(), &test.dir).unwrap_err();
+    assert!(matches!(&error, HostsError::Taken { path } if *path == names[1]), "{error}");
     assert!(!names[0].exists(), "nothing was made");
     assert_eq!(test.dir.list().unwrap(), [], "and nothing is claimed");
     foreign.assert_untouched();
 }
 
 #[test]
-fn a_namespace_that_took_the_name_later_is_not_touched() {
+fn a_later_namespace_of_the_name_is_not_touched() {
     let Some(test) = Test::new("later") else { return };
-    let standing = Standing::make(test.pair(), &test.dir).unwrap();
+    let standing = LabHosts::make(test.pair(), &test.dir).unwrap();
     let names = test.names();
     ip(&["netns", "delete", names[0].file_name().unwrap().to_str().unwrap()]);
     let foreign = Foreign::make(&names[0]);
     let left = standing.down().unwrap();
-    assert_eq!(left, [Left { path: names[0].clone(), why: "another namespace, made by others" }]);
+    assert_eq!(
+        left,
+        [Leftover { path: names[0].clone(), why: "another namespace, made by others" }]
+    );
     foreign.assert_untouched();
     assert!(!names[1].exists(), "what is ours is gone all the same");
 }
 
 #[test]
-fn a_state_that_names_anothers_things_is_refused() {
+fn a_state_file_with_foreign_names_is_refused() {
     let Some(test) = Test::new("forged") else { return };
     fs::create_dir_all(test.dir.path()).unwrap();
     let write =
         |text: &str| fs::write(test.dir.path().join(format!("{}.toml", test.lab)), text).unwrap();
     for namespace in ["../../etc/passwd", "other-left", &test.lab, &format!("{}-", test.lab)] {
         write(&format!("lab = {:?}\nowner = 1\n[[namespace]]\nname = {namespace:?}\n", test.lab));
-        assert!(matches!(down(&test.lab, &test.dir), Err(Error::State { .. })), "{namespace}");
+        assert!(matches!(down(&test.lab, &test.dir), Err(HostsError::State { .. })), "{namespace}");
     }
     write("lab = 1");
-    assert!(matches!(down(&test.lab, &test.dir), Err(Error::State { .. })));
+    assert!(matches!(down(&test.lab, &test.dir), Err(HostsError::State { .. })));
 }
 
 #[test]
@@ -324,28 +329,28 @@ fn a_failure_half_way_leaves_nothing() {
     let Some(test) = Test::new("half") else { return };
     let mut plan = test.pair();
     plan.hosts[1].sysctls.insert("ipv4.no_such_thing".to_owned(), "1".to_owned());
-    let error = Standing::make(plan, &test.dir).unwrap_err().to_string();
+    let error = LabHosts::make(plan, &test.dir).unwrap_err().to_string();
     assert!(error.contains("host.right: set net.ipv4.no_such_thing"), "{error}");
     assert!(test.names().iter().all(|name| !name.exists()));
     assert_eq!(test.dir.list().unwrap(), []);
 }
 
 #[test]
-fn an_interface_that_nobody_opened_is_named() {
+fn a_missing_interface_is_named() {
     let Some(test) = Test::new("absent") else { return };
     let mut plan = test.pair();
     plan.cables.clear();
-    let error = Standing::make(plan, &test.dir).unwrap().configure().unwrap_err().to_string();
+    let error = LabHosts::make(plan, &test.dir).unwrap().configure().unwrap_err().to_string();
     assert!(error.starts_with("host.left: set up interface eth0: "), "{error}");
 }
 
-/// Not a test by itself: what the tests start, and kill. Makes a lab, runs something in it, says
-/// so, and waits.
+/// Not a test: a process that the tests start and kill. It makes a lab, runs a command in it,
+/// prints a line, and waits.
 #[test]
 fn owner_process() {
-    let Ok(told) = std::env::var(OWNER) else { return };
-    let (dir, lab) = told.split_once('\n').unwrap();
-    let mut standing = Standing::make(pair(lab), &StateDir::at(dir)).unwrap();
+    let Ok(variable) = std::env::var(OWNER) else { return };
+    let (dir, lab) = variable.split_once('\n').unwrap();
+    let mut standing = LabHosts::make(pair(lab), &StateDir::at(dir)).unwrap();
     standing.configure().unwrap();
     let job = Job { host: 0, command: "echo $$; exec sleep 1000".to_owned() };
     let mut commands = Commands::start(&standing, &[job]).unwrap();
@@ -362,7 +367,7 @@ struct Test {
 }
 
 impl Test {
-    /// `None` where hosts cannot be made.
+    /// `None` if hosts cannot be made.
     fn new(what: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let missing = missing_privileges();
@@ -376,7 +381,7 @@ impl Test {
         Some(Self { lab, dir: StateDir::at(folder.path().join("labs")), _folder: folder })
     }
 
-    fn pair(&self) -> Plan {
+    fn pair(&self) -> HostsPlan {
         pair(&self.lab)
     }
 
@@ -387,7 +392,7 @@ impl Test {
             .collect()
     }
 
-    /// A process of its own that has made the lab.
+    /// Starts another process that makes the lab.
     fn owner(&self) -> Owner {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "hosts::owner_process"]).stdout(Stdio::null());
@@ -453,7 +458,7 @@ impl Drop for Foreign {
     }
 }
 
-fn pair(lab: &str) -> Plan {
+fn pair(lab: &str) -> HostsPlan {
     let host = |name: &str, number: u8| Host {
         name: name.to_owned(),
         interfaces: vec![Interface {
@@ -465,16 +470,16 @@ fn pair(lab: &str) -> Plan {
         }],
         ..Host::default()
     };
-    let end = |host| End { host, interface: "eth0".to_owned() };
-    Plan {
+    let end = |host| CableEnd { host, interface: "eth0".to_owned() };
+    HostsPlan {
         name: lab.to_owned(),
         hosts: vec![host("left", 1), host("right", 2)],
         cables: vec![Cable { ends: [end(0), end(1)] }],
     }
 }
 
-/// What a sender in the first host gets through to a listener in the second.
-fn echo(standing: &Standing, address: &str) -> Vec<u8> {
+/// Sends bytes from the first host to a listener in the second, and returns what arrived.
+fn echo(standing: &LabHosts, address: &str) -> Vec<u8> {
     let listener =
         within(standing.namespace(1).as_fd(), || std::net::TcpListener::bind((address, 0)))
             .unwrap()
@@ -488,8 +493,8 @@ fn echo(standing: &Standing, address: &str) -> Vec<u8> {
     std::io::read_to_string(listener.accept().unwrap().0).unwrap().into_bytes()
 }
 
-/// What a command says.
-fn output(standing: &Standing, host: usize, command: &str) -> String {
+/// Returns a command's output.
+fn output(standing: &LabHosts, host: usize, command: &str) -> String {
     let run = || Command::new("sh").args(["-c", command]).output();
     let output = within(standing.namespace(host).as_fd(), run).unwrap().unwrap();
     String::from_utf8(output.stdout).unwrap()

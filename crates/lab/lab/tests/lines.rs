@@ -1,4 +1,4 @@
-//! Lines: every time follows from those of arrival, and every segment is accounted for.
+//! Lines: all times follow from those of arrival, and every segment is accounted for.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small numbers")]
 
 use crate::support;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
 use sprat_lab::line::{
-    Counters, Discipline, GilbertElliott, Line, Loss, Reorder, Settings, Timing,
+    Counters, Discipline, GilbertElliott, Line, LineSettings, Loss, Reorder, Timing,
 };
 use sprat_lab::memory::Memory;
 use std::num::NonZeroU32;
@@ -14,14 +14,14 @@ use std::time::Duration;
 use support::arrivals::{Arrivals, CELLS, SPACING, arrivals, bytes_of, rate, settings, share};
 use support::{Sample, number_of, numbered, packet_at};
 
-/// Everything that a line let through: when, and what.
+/// All packets that left a line, with their times.
 struct Through {
     packets: Vec<(Time, Vec<u8>)>,
     counters: Counters,
 }
 
-/// Sends `arrivals` over a line that is asked after every `every` of them, and at the end.
-fn through(settings: &Settings, arrivals: &Arrivals, every: usize) -> Through {
+/// Sends `arrivals` over a line that is polled after every `every` of them, and at the end.
+fn through(settings: &LineSettings, arrivals: &Arrivals, every: usize) -> Through {
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings.clone());
     let mut packets = Vec::new();
@@ -50,13 +50,13 @@ fn through(settings: &Settings, arrivals: &Arrivals, every: usize) -> Through {
             "every segment is somewhere: {counted:?}"
         );
     }
-    // From event to event: what `next` says is never too late.
+    // Polls from event to event: `next` is never too late.
     while let Some(next) = line.next() {
         let before = line.counters(next).left;
         take(&mut line, &mut memory, Time(next.0.max(now.0)));
         now = now.max(next);
         if line.counters(now).left == before {
-            // It said too early, which it may; then it must know better.
+            // `next` was too early, which is allowed; but then the following one must be later.
             assert!(
                 line.next().is_none_or(|again| again > next),
                 "it makes no progress at {next:?}"
@@ -78,32 +78,55 @@ fn through(settings: &Settings, arrivals: &Arrivals, every: usize) -> Through {
 }
 
 proptest! {
-    /// However seldom it is asked, and whatever it is to do: the same packets at the same times.
+    /// However seldom a line is polled, and whatever its settings, the same packets leave at the
+    /// same times.
     #[test]
-    fn asking_changes_nothing(settings in settings(), arrivals in arrivals(), every in 1usize..20) {
-        let (one, other) = (through(&settings, &arrivals, every), through(&settings, &arrivals, usize::MAX));
+    fn polling_does_not_change_times(
+        settings in settings(),
+        arrivals in arrivals(),
+        every in 1usize..20,
+    ) {
+        let (one, other) =
+            (through(&settings, &arrivals, every), through(&settings, &arrivals, usize::MAX));
         prop_assert_eq!(one.packets, other.packets);
         prop_assert_eq!(one.counters, other.counters);
     }
 
-    /// The formula, in whole numbers: a busy spell transmits its bits one behind the other.
+    /// The formula, in whole numbers: in a busy period, bits are sent one after the other.
     #[test]
     fn departures_are_those_of_the_formula(
-        arrivals in arrivals(), bits in 1_000_000u64..40_000_000_000, delay in 0u64..10_000_000, overhead in 0u16..30,
+        arrivals in arrivals(),
+        bits in 1_000_000u64..40_000_000_000,
+        delay in 0u64..10_000_000,
+        overhead in 0u16..30,
     ) {
         let delay = Duration::from_nanos(delay);
-        let settings = Settings { delay, rate: rate(bits), buffer: 1 << 30, overhead, ..Settings::default() };
+        let settings = LineSettings {
+            delay,
+            rate: rate(bits),
+            buffer: 1 << 30,
+            overhead,
+            ..LineSettings::default()
+        };
         let seen = through(&settings, &arrivals, 3);
         prop_assert_eq!(seen.packets.len(), arrivals.len());
         let (mut now, mut began, mut sent) = (0u64, 0u64, 0u128);
-        let free = |began: u64, sent: u128| began + u64::try_from(sent * 1_000_000_000 / u128::from(bits)).unwrap();
-        for (number, (&(gap, len, kind), (due, bytes))) in arrivals.iter().zip(&seen.packets).enumerate() {
+        let free = |began: u64, sent: u128| {
+            began + u64::try_from(sent * 1_000_000_000 / u128::from(bits)).unwrap()
+        };
+        for (number, (&(gap, len, kind), (due, bytes))) in
+            arrivals.iter().zip(&seen.packets).enumerate()
+        {
             now += gap;
             if now > free(began, sent) {
                 (began, sent) = (now, 0);
             }
             let mut memory = Memory::of_cells(50);
-            let packet = packet_at(&bytes_of(u32::try_from(number).unwrap(), len, kind), &mut memory, Time::ZERO);
+            let packet = packet_at(
+                &bytes_of(u32::try_from(number).unwrap(), len, kind),
+                &mut memory,
+                Time::ZERO,
+            );
             sent += u128::from(packet.frame().segments.wire_bytes(overhead)) * 8;
             prop_assert_eq!(due.0, free(began, sent) + u64::try_from(delay.as_nanos()).unwrap());
             prop_assert_eq!(bytes, &packet.to_vec());
@@ -111,10 +134,16 @@ proptest! {
         }
     }
 
-    /// Unless asked, nobody overtakes: neither by jitter nor by waiting in turn within a flow.
+    /// Unless reordering is set, packets stay in order: jitter does not change it, nor do turns
+    /// within a flow.
     #[test]
     fn order_is_kept(settings in settings(), arrivals in arrivals()) {
-        let settings = Settings { reorder: None, duplicate: Probability::NEVER, corrupt: Probability::NEVER, ..settings };
+        let settings = LineSettings {
+            reorder: None,
+            duplicate: Probability::NEVER,
+            corrupt: Probability::NEVER,
+            ..settings
+        };
         let seen = through(&settings, &arrivals, 2);
         prop_assert!(seen.packets.is_sorted_by_key(|(due, _)| *due));
         let mut last = std::collections::HashMap::new();
@@ -134,13 +163,18 @@ proptest! {
         }
     }
 
-    /// A super-packet goes on exactly when the last of its frames would have.
+    /// A super-packet leaves exactly when its last frame would have.
     #[test]
     fn super_packets_share_as_frames_do(
         arrivals in prop::collection::vec((0u64..1_000_000, 1usize..30_000, 1u8..5), 1..20),
         bits in 1_000_000u64..10_000_000_000,
     ) {
-        let settings = Settings { rate: rate(bits), buffer: 1 << 30, queue: Discipline::Harmonize, ..Settings::default() };
+        let settings = LineSettings {
+            rate: rate(bits),
+            buffer: 1 << 30,
+            queue: Discipline::Harmonize,
+            ..LineSettings::default()
+        };
         let whole = through(&settings, &arrivals, 1);
         let mut memory = Memory::of_cells(CELLS);
         let mut line = Line::new(settings);
@@ -148,7 +182,8 @@ proptest! {
         let mut ends = Vec::new();
         for (number, &(gap, len, kind)) in arrivals.iter().enumerate() {
             now = now + Duration::from_nanos(gap);
-            let mut rest = packet_at(&bytes_of(u32::try_from(number).unwrap(), len, kind), &mut memory, now);
+            let mut rest =
+                packet_at(&bytes_of(u32::try_from(number).unwrap(), len, kind), &mut memory, now);
             frames += rest.count();
             while rest.count() > 1 {
                 let (one, more) = rest.split(1, &mut memory).expect("memory");
@@ -161,7 +196,7 @@ proptest! {
         while let Some(packet) = line.pop(Time(u64::MAX)) {
             ends.push(packet.due);
             let bytes = packet.to_vec();
-            // The flag that tells the last of a super-packet.
+            // The flag of the last frame of a super-packet.
             if bytes[10 + 14 + 20 + 13] & 8 != 0 {
                 last_of_each.entry(packet.frame().flow).or_insert_with(Vec::new).push(packet.due);
             }
@@ -178,16 +213,17 @@ proptest! {
     }
 }
 
-/// Bytes on the wire that a flow may have more than another that waits as well: what may be left of
-/// a turn, and a frame.
+/// Bytes on the wire by which a flow may be ahead of another that waits as well: the rest of a
+/// turn, and a frame.
 const TURN: u64 = 2 * (1514 + 24);
 
-/// And the turn of a flow that was idle before.
+/// Such bytes if the flow was idle before, which makes its turn larger.
 const LONG_TURN: u64 = 9 * (1514 + 24);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// The harmonizer's promise: who asks for less than its share gets it, whatever the others send.
+    /// The harmonizer's guarantee: a flow that sends less than its share loses nothing, whatever
+    /// the others send.
     #[test]
     fn a_modest_flow_loses_nothing_whatever_others_send(
         greedy in prop::collection::vec((1usize..30_000, 20_000u64..400_000), 1..8),
@@ -197,25 +233,33 @@ proptest! {
         const MODEST: u16 = 99;
         let bits = 100_000_000;
         let flows = greedy.len() as u64 + 1;
-        // Room for a packet of each, which is the least that any flow needs.
+        // Room for one packet of each, the least that any flow needs.
         let buffer = flows * 40_000;
-        let settings = Settings { rate: rate(bits), buffer, queue: Discipline::Harmonize, ..Settings::default() };
+        let settings = LineSettings {
+            rate: rate(bits),
+            buffer,
+            queue: Discipline::Harmonize,
+            ..LineSettings::default()
+        };
         let mut memory = Memory::of_cells(CELLS);
         let mut line = Line::new(settings);
         // A frame each time that the flow's share of the rate has carried two of them.
         let gap = 2 * flows * (modest_payload as u64 + 66 + 24) * 8_000_000_000 / bits / 1_000;
-        let mut next: Vec<_> = greedy.iter().map(|&(payload, gap)| (seed % 1_000, payload, gap, 1_448)).collect();
+        let mut next: Vec<_> =
+            greedy.iter().map(|&(payload, gap)| (seed % 1_000, payload, gap, 1_448)).collect();
         next.push((0, modest_payload, gap.max(1) * 1_000, 0));
         for number in 0..3_000u32 {
-            let (flow, &(at, payload, gap, mss)) = next.iter().enumerate().min_by_key(|(_, next)| next.0).expect("some");
+            let (flow, &(at, payload, gap, mss)) =
+                next.iter().enumerate().min_by_key(|(_, next)| next.0).expect("some");
             next[flow].0 += gap;
             let now = Time(at);
             let port = if flow == greedy.len() { MODEST } else { flow as u16 };
-            let sample = Sample { source_port: port, payload, mss, sequence: number, ..Sample::default() };
+            let sample =
+                Sample { source_port: port, payload, mss, sequence: number, ..Sample::default() };
             line.push(packet_at(&sample.bytes(), &mut memory, now), now, &mut memory);
             while let Some(packet) = line.pop(now) {
                 if packet.frame().flow.source_port == MODEST {
-                    // It waits for a turn of each other flow, and for the frame that is being transmitted.
+                    // It waits for a turn of each other flow, and for the frame that is being sent.
                     let waited = packet.due.since(packet.arrived).as_nanos() as u64;
                     let most = (flows + 1) * LONG_TURN * 8_000_000_000 / bits;
                     prop_assert!(waited <= most, "it waited for {} ns of {}", waited, most);
@@ -225,7 +269,8 @@ proptest! {
         }
         let counters = line.counters(Time(u64::MAX));
         prop_assert!(counters.queue_max <= buffer, "{} bytes waited", counters.queue_max);
-        let modest = counters.flows.iter().find(|(flow, _)| flow.source_port == MODEST).expect("it came").1;
+        let modest =
+            counters.flows.iter().find(|(flow, _)| flow.source_port == MODEST).expect("it came").1;
         prop_assert_eq!(modest.drops.total(), 0, "{:?}", modest);
         while let Some(packet) = line.pop(Time(u64::MAX)) {
             packet.free(&mut memory);
@@ -233,11 +278,18 @@ proptest! {
         prop_assert_eq!(memory.free(), memory.total());
     }
 
-    /// Flows that always have something to send get the same bytes, whatever their frames and super-packets are.
+    /// Flows that always have something to send get the same bytes, whatever their frames and
+    /// super-packets are.
     #[test]
-    fn shares_are_of_bytes(frames in prop::collection::vec((1usize..8_900, 1u16..1_449, any::<bool>()), 2..6)) {
-        let settings =
-            Settings { rate: rate(1_000_000_000), buffer: 4_000_000, queue: Discipline::Harmonize, ..Settings::default() };
+    fn shares_are_of_bytes(
+        frames in prop::collection::vec((1usize..8_900, 1u16..1_449, any::<bool>()), 2..6),
+    ) {
+        let settings = LineSettings {
+            rate: rate(1_000_000_000),
+            buffer: 4_000_000,
+            queue: Discipline::Harmonize,
+            ..LineSettings::default()
+        };
         let mut memory = Memory::of_cells(CELLS);
         let mut line = Line::new(settings);
         let mut left = vec![0u64; frames.len()];
@@ -245,11 +297,17 @@ proptest! {
         for number in 0..2_000u32 {
             let counters = line.counters(now);
             for (flow, &(payload, mss, whole)) in frames.iter().enumerate() {
-                let queue = counters.flows.iter().find(|(one, _)| usize::from(one.source_port) == flow);
+                let queue =
+                    counters.flows.iter().find(|(one, _)| usize::from(one.source_port) == flow);
                 if queue.is_none_or(|(_, flow)| flow.queue < 40_000) {
                     let mss = if whole { 0 } else { mss.max(100) };
-                    let sample =
-                        Sample { source_port: flow as u16, payload, mss, sequence: number, ..Sample::default() };
+                    let sample = Sample {
+                        source_port: flow as u16,
+                        payload,
+                        mss,
+                        sequence: number,
+                        ..Sample::default()
+                    };
                     line.push(packet_at(&sample.bytes(), &mut memory, now), now, &mut memory);
                 }
             }
@@ -263,19 +321,19 @@ proptest! {
             left[usize::from(flow.source_port)] = counted.left.bytes + 24 * counted.left.segments;
         }
         let (least, most) = (left.iter().min().expect("some"), left.iter().max().expect("some"));
-        // A packet leaves as a whole: 9 KB may be under way within one.
+        // A packet leaves whole: 9 KB may be under way within one.
         prop_assert!(most - least <= TURN + 2 * 9_100, "{:?}", left);
     }
 }
 
 #[test]
-fn one_who_comes_late_has_its_share_at_once() {
+fn a_late_flow_gets_its_share_at_once() {
     let bits = 1_000_000_000;
-    let settings = Settings {
+    let settings = LineSettings {
         rate: rate(bits),
         buffer: 2_000_000,
         queue: Discipline::Harmonize,
-        ..Settings::default()
+        ..LineSettings::default()
     };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
@@ -284,7 +342,7 @@ fn one_who_comes_late_has_its_share_at_once() {
             Sample { source_port: port, payload: 1448, sequence: number, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), memory, now), now, memory);
     };
-    // The old flow offers twice the rate, and its queue is all of the buffer.
+    // The old flow offers twice the rate, and its queue fills the buffer.
     let frame = Duration::from_nanos((1514 + 24) * 8);
     let (mut now, mut number) = (Time::ZERO, 0);
     let old = |line: &mut Line, memory: &mut Memory, now: &mut Time, number: &mut u32| {
@@ -298,7 +356,7 @@ fn one_who_comes_late_has_its_share_at_once() {
     (0..3_000).for_each(|_| old(&mut line, &mut memory, &mut now, &mut number));
     assert!(line.counters(now).queue + 2 * 1538 > 2_000_000, "it is full");
     let dropped = line.counters(now).drops.buffer;
-    // The new one offers half of the rate, which is its share.
+    // The new flow offers half of the rate, which is its share.
     for round in 0..1_000 {
         if round % 2 == 0 {
             push(&mut line, &mut memory, 2, round, now);
@@ -315,16 +373,16 @@ fn one_who_comes_late_has_its_share_at_once() {
     }
 }
 
-/// A flow that sends its window in bursts, as TCP does that comes late, has its share over a round
-/// trip: what it did not use while it was idle lets a burst pass faster.
+/// A flow that sends its window in bursts, as a new TCP connection does, gets its share over a
+/// round trip: the credit it saved while idle speeds up a burst.
 #[test]
-fn a_burst_of_no_more_than_was_saved_passes_faster() {
+fn saved_credit_speeds_up_a_burst() {
     let bits = 100_000_000;
-    let settings = Settings {
+    let settings = LineSettings {
         rate: rate(bits),
         buffer: 2_000_000,
         queue: Discipline::Harmonize,
-        ..Settings::default()
+        ..LineSettings::default()
     };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
@@ -334,8 +392,7 @@ fn a_burst_of_no_more_than_was_saved_passes_faster() {
         let sample = Sample { source_port: port, payload: 1448, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), memory, now), now, memory);
     };
-    // How long 100 frames take that come at once, after so long, beside three flows that always
-    // send.
+    // How long a burst of 100 frames takes after an idle time, beside three flows that always send.
     let mut burst = |line: &mut Line, memory: &mut Memory, rounds: u32| {
         let mut left = 100;
         for round in 0..rounds + 1_000 {
@@ -365,15 +422,15 @@ fn a_burst_of_no_more_than_was_saved_passes_faster() {
     }
 }
 
-/// Without memory for the next packet the longest queue pays too, for small frames take more memory
-/// than buffer.
+/// Without memory for the next packet the longest queue is dropped from too, since small frames
+/// take more memory than buffer.
 #[test]
-fn memory_that_is_used_up_is_paid_for_by_the_longest_queue() {
-    let settings = Settings {
+fn exhausted_memory_drops_from_the_longest_queue() {
+    let settings = LineSettings {
         rate: rate(1_000_000),
         buffer: 1 << 30,
         queue: Discipline::Harmonize,
-        ..Settings::default()
+        ..LineSettings::default()
     };
     let mut memory = Memory::of_cells(500);
     let mut line = Line::new(settings);
@@ -407,14 +464,18 @@ fn memory_that_is_used_up_is_paid_for_by_the_longest_queue() {
     assert_eq!(memory.free(), memory.total());
 }
 
-/// Frames of some flows, all there at once: each gets its turn, and the line is never idle.
+/// Frames of several flows that arrive at once: each flow gets its turn, and the line is never
+/// idle.
 #[test]
 fn flows_take_turns_on_a_precise_schedule() {
-    let settings =
-        Settings { rate: rate(1_000_000_000), queue: Discipline::Harmonize, ..Settings::default() };
+    let settings = LineSettings {
+        rate: rate(1_000_000_000),
+        queue: Discipline::Harmonize,
+        ..LineSettings::default()
+    };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
-    // Flow 1 brings ten times what the others do, and before them.
+    // Flow 1 sends ten times what the others do, and before them.
     for (flow, frames) in [(1u16, 100), (2, 10), (3, 10)] {
         for number in 0..frames {
             let sample =
@@ -429,7 +490,7 @@ fn flows_take_turns_on_a_precise_schedule() {
         ports.push(packet.frame().flow.source_port);
         packet.free(&mut memory);
     }
-    // The first frame had begun before the others came; from then on each flow has its turn.
+    // The first frame had begun before the others arrived; from then on each flow has its turn.
     assert_eq!(ports[..7], [1, 1, 2, 3, 1, 2, 3]);
     let late = ports.iter().rposition(|&port| port == 3).expect("there");
     assert_eq!(late, 30, "one, and ten turns of three");
@@ -437,9 +498,12 @@ fn flows_take_turns_on_a_precise_schedule() {
 }
 
 #[test]
-fn no_more_leave_together_than_may() {
-    let settings =
-        Settings { rate: rate(1_000_000_000), burst: NonZeroU32::new(3), ..Settings::default() };
+fn bursts_are_limited() {
+    let settings = LineSettings {
+        rate: rate(1_000_000_000),
+        burst: NonZeroU32::new(3),
+        ..LineSettings::default()
+    };
     let seen = through(&settings, &vec![(0, 1448 * 10, 1)], 1);
     let frame = (1514 + 24) * 8;
     let dues: Vec<u64> = seen.packets.iter().map(|(due, _)| due.0).collect();
@@ -450,11 +514,11 @@ fn no_more_leave_together_than_may() {
 #[test]
 fn a_flow_keeps_to_its_own_rate() {
     let queue = Discipline::Harmonize;
-    let settings = Settings {
+    let settings = LineSettings {
         rate: rate(10_000_000_000),
         flow_rate: rate(1_000_000_000),
         queue,
-        ..Settings::default()
+        ..LineSettings::default()
     };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
@@ -468,7 +532,7 @@ fn a_flow_keeps_to_its_own_rate() {
         let port = usize::from(packet.frame().flow.source_port);
         if let Some(before) = last[port].replace(packet.due) {
             let gap = packet.due.since(before).as_nanos();
-            // The frames of two flows that are let in at once follow one another, at a tenth of a
+            // The frames of two flows that start at once follow one another, at a tenth of a
             // nanosecond a bit.
             assert!((12_304 - 1_231..=12_304 + 1_231).contains(&gap), "{gap} ns between frames");
         }
@@ -481,14 +545,15 @@ fn a_flow_keeps_to_its_own_rate() {
 #[test]
 fn a_full_buffer_drops_segments_not_super_packets() {
     let wire = 1514 + 24;
-    let settings = Settings { rate: rate(1_000_000), buffer: 10 * wire, ..Settings::default() };
+    let settings =
+        LineSettings { rate: rate(1_000_000), buffer: 10 * wire, ..LineSettings::default() };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
     let sample = Sample { payload: 1448 * 16, ..Sample::default() };
     line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
     let counters = line.counters(Time::ZERO);
     assert_eq!((counters.drops.buffer, counters.on_line, counters.queue_max), (6, 10, 10 * wire));
-    // When half of the first has left, none more fits; when all of it has, one.
+    // When half of the first has left, no further one fits; when all of it has, one does.
     let frame_time = Duration::from_nanos(wire * 8 * 1_000);
     for (at, on_line) in [(frame_time / 2, 10), (frame_time, 11)] {
         let now = Time::ZERO + at;
@@ -498,9 +563,9 @@ fn a_full_buffer_drops_segments_not_super_packets() {
     }
 }
 
-/// The time from the last bit in to the last bit out on an idle line.
+/// Returns the time from the last bit in to the last bit out on an idle line.
 fn latency(timing: Timing, len: usize) -> Duration {
-    let settings = Settings { rate: rate(1_000_000_000), timing, ..Settings::default() };
+    let settings = LineSettings { rate: rate(1_000_000_000), timing, ..LineSettings::default() };
     let mut memory = Memory::of_cells(100);
     let mut line = Line::new(settings);
     let now = Time(1_000_000_000);
@@ -524,28 +589,31 @@ fn cut_through_does_not_wait_for_the_end() {
     }
 }
 
-/// Numbers of the frames lost of `frames`.
-fn lost(settings: &Settings, frames: u32) -> Vec<u32> {
+/// Returns the numbers of the lost ones of `frames` frames.
+fn lost(settings: &LineSettings, frames: u32) -> Vec<u32> {
     let mut memory = Memory::of_cells(100);
     let mut line = Line::new(settings.clone());
-    let mut came = vec![false; frames as usize];
+    let mut passed = vec![false; frames as usize];
     for number in 0..frames {
         let now = Time(u64::from(number));
         line.push(packet_at(&numbered(number, 60), &mut memory, now), now, &mut memory);
         while let Some(packet) = line.pop(now) {
-            came[number_of(&packet) as usize] = true;
+            passed[number_of(&packet) as usize] = true;
             packet.free(&mut memory);
         }
     }
-    (0..frames).filter(|&number| !came[number as usize]).collect()
+    (0..frames).filter(|&number| !passed[number as usize]).collect()
 }
 
 #[test]
-fn loss_is_what_was_asked_for_and_the_same_for_a_seed() {
+fn loss_matches_its_share_and_its_seed() {
     const FRAMES: u32 = 100_000;
     for (probability, seed) in [(0.001, 7), (0.01, 8), (0.3, 9)] {
-        let settings =
-            Settings { loss: Loss::Random(share(probability)), seed, ..Settings::default() };
+        let settings = LineSettings {
+            loss: Loss::Random(share(probability)),
+            seed,
+            ..LineSettings::default()
+        };
         let one = lost(&settings, FRAMES);
         let (mean, sigma) = (
             f64::from(FRAMES) * probability,
@@ -556,19 +624,19 @@ fn loss_is_what_was_asked_for_and_the_same_for_a_seed() {
             "{} lost, {mean} expected",
             one.len()
         );
-        // Another mishap does not change which are lost, nor does another seed leave them.
-        let with_more = Settings { duplicate: share(0.1), ..settings.clone() };
+        // Another impairment does not change which are lost; another seed does.
+        let with_more = LineSettings { duplicate: share(0.1), ..settings.clone() };
         assert_eq!(lost(&with_more, FRAMES), one);
-        assert_ne!(lost(&Settings { seed: seed + 1, ..settings }, FRAMES), one);
+        assert_ne!(lost(&LineSettings { seed: seed + 1, ..settings }, FRAMES), one);
     }
 }
 
-/// Frames of a flow with this port, and of what is beside it, over a line that loses; the numbers
-/// of those of the flow that are lost.
+/// Sends frames of a flow with this port, and those of `beside`, over a line with losses; returns
+/// the numbers of the flow's lost frames.
 fn lost_beside(line: Line, source_port: u16, beside: impl Fn(u32) -> Vec<Vec<u8>>) -> Vec<u32> {
     const FRAMES: u32 = 4_000;
     let (mut line, mut memory) = (line, Memory::of_cells(200));
-    let mut came = vec![false; FRAMES as usize];
+    let mut passed = vec![false; FRAMES as usize];
     for number in 0..FRAMES {
         let now = Time(u64::from(number));
         let sample =
@@ -579,16 +647,15 @@ fn lost_beside(line: Line, source_port: u16, beside: impl Fn(u32) -> Vec<Vec<u8>
         while let Some(packet) = line.pop(now) {
             if packet.frame().flow.source_port == source_port {
                 let sequence = packet.to_vec()[10 + 14 + 40 + 4..][..4].try_into().unwrap();
-                came[u32::from_be_bytes(sequence) as usize] = true;
+                passed[u32::from_be_bytes(sequence) as usize] = true;
             }
             packet.free(&mut memory);
         }
     }
-    (0..FRAMES).filter(|&number| !came[number as usize]).collect()
+    (0..FRAMES).filter(|&number| !passed[number as usize]).collect()
 }
 
-/// A request of ARP, and a neighbour solicitation of IPv6 from the address that the flow comes
-/// from.
+/// An ARP request, and an IPv6 neighbour solicitation from the flow's source address.
 fn discovery() -> [Vec<u8>; 2] {
     let mut arp = numbered(0, 60);
     arp[10 + 12..10 + 14].copy_from_slice(&[0x08, 0x06]);
@@ -599,11 +666,11 @@ fn discovery() -> [Vec<u8>; 2] {
     [arp, solicitation]
 }
 
-/// Ports above this are those of clients: a new one for each connection.
+/// Ports above this belong to clients: each connection has a new one.
 const CLIENT: u16 = 40_000;
 
 #[test]
-fn a_flow_loses_the_same_whatever_passes_beside_it() {
+fn a_flows_losses_do_not_depend_on_other_flows() {
     let bursts = GilbertElliott {
         to_bad: share(0.01),
         to_good: share(0.25),
@@ -614,7 +681,8 @@ fn a_flow_loses_the_same_whatever_passes_beside_it() {
         [Loss::Random(share(0.1)), Loss::Bursts(bursts), Loss::Listed(vec![3, 77, 78, 2_000])]
     {
         let listed = matches!(loss, Loss::Listed(_));
-        let line = || Line::new(Settings { loss: loss.clone(), seed: 7, ..Settings::default() });
+        let line =
+            || Line::new(LineSettings { loss: loss.clone(), seed: 7, ..LineSettings::default() });
         let alone = lost_beside(line(), CLIENT, |_| Vec::new());
         assert!(!alone.is_empty());
         let chatter = |number: u32| if number % 7 == 3 { discovery().to_vec() } else { Vec::new() };
@@ -643,12 +711,13 @@ fn a_flow_loses_the_same_whatever_passes_beside_it() {
 
 #[test]
 fn lines_of_one_seed_lose_different_segments() {
-    let settings = Settings { loss: Loss::Random(share(0.1)), seed: 7, ..Settings::default() };
+    let settings =
+        LineSettings { loss: Loss::Random(share(0.1)), seed: 7, ..LineSettings::default() };
     let of = |salt| lost_beside(Line::new(settings.clone()).salted(salt), CLIENT, |_| Vec::new());
     let lines = [of(1), of(2), of(3)];
     assert_eq!(lines[0], of(1));
     for (one, other) in [(0, 1), (1, 2), (0, 2)] {
-        // Of 4,000, 400 each, about 40 by chance, at any shift.
+        // Of 4,000 frames 400 each are lost, about 40 of them in both by chance, at any shift.
         for shift in -20i64..=20 {
             let same = lines[one].iter().filter(|&&number| {
                 u32::try_from(i64::from(number) + shift)
@@ -668,8 +737,10 @@ fn bursts_are_as_frequent_and_as_long_as_the_model_says() {
         loss_bad: Probability::ALWAYS,
         loss_good: Probability::NEVER,
     };
-    let lost =
-        lost(&Settings { loss: Loss::Bursts(model), seed: 3, ..Settings::default() }, 200_000);
+    let lost = lost(
+        &LineSettings { loss: Loss::Bursts(model), seed: 3, ..LineSettings::default() },
+        200_000,
+    );
     let bursts = 1 + lost.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
     let (rate, length) = (lost.len() as f64 / 200_000.0, lost.len() as f64 / bursts as f64);
     assert!((rate - 0.01 / 0.26).abs() < 0.004, "{rate} lost, {} expected", 0.01 / 0.26);
@@ -678,9 +749,9 @@ fn bursts_are_as_frequent_and_as_long_as_the_model_says() {
 
 #[test]
 fn listed_segments_are_lost_and_no_others() {
-    let settings = Settings { loss: Loss::Listed(vec![1, 5, 6]), ..Settings::default() };
+    let settings = LineSettings { loss: Loss::Listed(vec![1, 5, 6]), ..LineSettings::default() };
     assert_eq!(lost(&settings, 100), [0, 4, 5]);
-    // Of a super-packet too, one segment is one segment.
+    // A segment of a super-packet counts as one, too.
     let mut memory = Memory::of_cells(100);
     let mut line = Line::new(settings);
     let sample = Sample { payload: 1448 * 10, ..Sample::default() };
@@ -694,10 +765,10 @@ fn listed_segments_are_lost_and_no_others() {
 }
 
 #[test]
-fn what_is_held_back_is_overtaken() {
+fn held_segments_are_overtaken() {
     let reorder = Some(Reorder { share: share(0.1), by: Duration::from_micros(5) });
     let mut memory = Memory::of_cells(5000);
-    let mut line = Line::new(Settings { reorder, seed: 5, ..Settings::default() });
+    let mut line = Line::new(LineSettings { reorder, seed: 5, ..LineSettings::default() });
     for number in 0..1000 {
         let now = Time(u64::from(number) * 1_000);
         line.push(packet_at(&numbered(number, 60), &mut memory, now), now, &mut memory);
@@ -716,23 +787,22 @@ fn what_is_held_back_is_overtaken() {
 }
 
 #[test]
-fn settings_change_while_packets_are_on_the_way() {
+fn settings_change_while_packets_are_under_way() {
     let mut memory = Memory::of_cells(CELLS);
-    let slow = Settings {
+    let slow = LineSettings {
         rate: rate(1_000_000),
         delay: Duration::from_millis(100),
-        ..Settings::default()
+        ..LineSettings::default()
     };
     let mut line = Line::new(slow.clone());
     let push = |line: &mut Line, memory: &mut Memory, number, now| {
         line.push(packet_at(&bytes_of(number, 1448, 1), memory, now), now, memory);
     };
     (0..10).for_each(|number| push(&mut line, &mut memory, number, Time::ZERO));
-    // Queues of another kind, ten times the rate, and no delay: nobody is lost, and nobody
-    // overtakes.
+    // Another discipline, ten times the rate, and no delay: no packet is lost or reordered.
     let now = Time(20_000_000);
     line.set(
-        Settings {
+        LineSettings {
             rate: rate(10_000_000),
             delay: Duration::ZERO,
             queue: Discipline::Harmonize,
@@ -741,7 +811,7 @@ fn settings_change_while_packets_are_on_the_way() {
         now,
     );
     (10..20).for_each(|number| push(&mut line, &mut memory, number, now));
-    line.set(Settings { rate: None, ..slow }, Time(30_000_000));
+    line.set(LineSettings { rate: None, ..slow }, Time(30_000_000));
     (20..30).for_each(|number| push(&mut line, &mut memory, number, Time(30_000_000)));
     let mut numbers = Vec::new();
     while let Some(packet) = line.pop(Time(u64::MAX)) {
@@ -754,12 +824,12 @@ fn settings_change_while_packets_are_on_the_way() {
 }
 
 #[test]
-fn flows_beyond_the_limit_share_a_place() {
+fn flows_beyond_the_limit_share_a_slot() {
     let mut memory = Memory::of_cells(CELLS);
-    let mut line = Line::new(Settings {
+    let mut line = Line::new(LineSettings {
         rate: rate(1_000_000_000),
         queue: Discipline::Harmonize,
-        ..Settings::default()
+        ..LineSettings::default()
     });
     for port in 0..2000 {
         let sample = Sample { source_port: port, ..Sample::default() };

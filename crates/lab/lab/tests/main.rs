@@ -1,6 +1,5 @@
-//! All integration tests of the crate, as one program: each program is linked with all that the
-//! crate stands on.
-//! `cargo test -p sprat-lab --test lab NAME::` runs those of one file.
+//! All integration tests of the crate as one program, since each program is linked with all
+//! dependencies. `cargo test -p sprat-lab --test lab NAME::` runs those of one file.
 
 mod capture;
 mod changes;

@@ -1,9 +1,9 @@
-//! Labs for real, made of topologies: hosts that reach each other through boxes, and are gone
-//! again.
+//! Real labs from topologies: hosts reach each other through boxes, and everything is removed
+//! afterwards.
 
 use sprat_lab::filter::Compiler;
 use sprat_lab::hosts::{Event, Job, StateDir, missing_privileges, within};
-use sprat_lab::topology::{Raised, Topology, ready};
+use sprat_lab::topology::{RunningLab, Topology, ready};
 use sprat_testing::skip;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,19 +12,19 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Long enough for anything that ends at all.
+/// Long enough for every step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn two_sites_are_as_far_apart_as_they_say() {
-    let Some((raised, _folder)) = up("two-sites", |text| text.replace("100ms", "25ms")) else {
+    let Some((running, _folder)) = up("two-sites", |text| text.replace("100ms", "25ms")) else {
         return;
     };
-    for address in addresses(&raised, "right") {
-        let took = reach(&raised, "left", "right", address);
+    for address in addresses(&running, "right") {
+        let took = reach(&running, "left", "right", address);
         assert!(took >= Duration::from_millis(50), "never sooner than light: {took:?}");
     }
-    let ended = raised.down().unwrap();
+    let ended = running.down().unwrap();
     assert_eq!(ended.left, []);
     let report = ended.boxes[0].report.as_ref().unwrap();
     let names: Vec<_> = report.inputs.iter().map(|input| &input.port[..]).collect();
@@ -36,7 +36,7 @@ fn two_sites_are_as_far_apart_as_they_say() {
     assert!(report.inputs.iter().all(|input| input.packets >= 6), "it went through the box");
 }
 
-/// The file as it is, but for a bottleneck that is a tenth as wide and as far away.
+/// The topology as it is, but with a bottleneck a tenth as wide and as far away.
 #[test]
 fn four_streams_merge_into_one_bottleneck() {
     const BYTES: usize = 2_000_000;
@@ -44,14 +44,14 @@ fn four_streams_merge_into_one_bottleneck() {
     let scaled = |text: &str| {
         text.replace("2Gb/s", "200Mb/s").replace("64MB", "6400kB").replace("100ms", "10ms")
     };
-    let Some((raised, _folder)) = up("merge", scaled) else { return };
-    let address = addresses(&raised, "receiver")[0];
-    let listener = within(namespace(&raised, "receiver"), || TcpListener::bind((address, 0)))
+    let Some((running, _folder)) = up("merge", scaled) else { return };
+    let address = addresses(&running, "receiver")[0];
+    let listener = within(namespace(&running, "receiver"), || TcpListener::bind((address, 0)))
         .unwrap()
         .unwrap();
     let to = listener.local_addr().unwrap();
     let connect = |sender: &str| {
-        within(namespace(&raised, sender), || TcpStream::connect_timeout(&to, PATIENCE))
+        within(namespace(&running, sender), || TcpStream::connect_timeout(&to, PATIENCE))
     };
     let senders = ["sender1", "sender2", "sender3", "sender4"]
         .map(|sender| connect(sender).unwrap().unwrap());
@@ -74,7 +74,7 @@ fn four_streams_merge_into_one_bottleneck() {
         "all of it through the bottleneck: {:?}, {least:?} at the least",
         begun.elapsed()
     );
-    let ended = raised.down().unwrap().boxes.remove(0);
+    let ended = running.down().unwrap().boxes.remove(0);
     let line = ended.report.unwrap().lines.into_iter().find(|line| line.to == "receiver").unwrap();
     let flows = line.counters.flows.iter().filter(|(flow, _)| flow.destination_port == to.port());
     let left: Vec<_> = flows.map(|(_, flow)| flow.left.bytes).collect();
@@ -87,30 +87,30 @@ fn four_streams_merge_into_one_bottleneck() {
 
 #[test]
 fn a_chassis_reaches_out_and_across() {
-    let Some((raised, _folder)) = up("chassis", str::to_owned) else { return };
+    let Some((running, _folder)) = up("chassis", str::to_owned) else { return };
     for (from, to) in [("node01", "node15"), ("node07", "outside"), ("outside", "node02")] {
-        for address in addresses(&raised, to) {
-            reach(&raised, from, to, address);
+        for address in addresses(&running, to) {
+            reach(&running, from, to, address);
         }
     }
-    let boxes = raised.down().unwrap().boxes;
+    let boxes = running.down().unwrap().boxes;
     assert_eq!(boxes.iter().map(|ended| &ended.name[..]).collect::<Vec<_>>(), ["inside", "uplink"]);
     assert!(boxes.iter().all(|ended| ended.report.is_ok()));
 }
 
 #[test]
 fn commands_find_each_other_by_name() {
-    let Some((raised, _folder)) = up("two-sites", |text| {
+    let Some((running, _folder)) = up("two-sites", |text| {
         text.replace("100ms", "0")
             + "[host.left.at.wan]\n[host.middle]\n[[cable]]\nends = [\"middle\", \"left\"]\n"
     }) else {
         return;
     };
     let job = |host: &str, command: &str| Job {
-        host: raised.hosts().plan().position(host).unwrap(),
+        host: running.hosts().plan().position(host).unwrap(),
         command: command.to_owned(),
     };
-    let mut commands = raised
+    let mut commands = running
         .run(&[
             job("left", "echo $RIGHT_V4 $RIGHT_V6 $MIDDLE_V4"),
             job("middle", "tail -n +3 /proc/net/dev | wc -l"),
@@ -129,7 +129,7 @@ fn commands_find_each_other_by_name() {
 }
 
 #[test]
-fn what_passes_is_filtered_and_written_down() {
+fn packets_are_filtered_and_captured() {
     if let Err(error) = Compiler::load() {
         return skip(&format!("filters in labs: {error}"));
     }
@@ -145,17 +145,18 @@ fn what_passes_is_filtered_and_written_down() {
             {{ match = "udp port 8", action = "mirror:three" }},
         ]"#
     );
-    let Some((raised, _folder)) =
+    let Some((running, _folder)) =
         up("switch", |text| text.replace("ports = ", &format!("{words}\nports = ")))
     else {
         return;
     };
-    let address = addresses(&raised, "two")[0];
-    reach(&raised, "one", "two", address);
+    let address = addresses(&running, "two")[0];
+    reach(&running, "one", "two", address);
     let bind = |host: &str, port: u16| {
-        let address = addresses(&raised, host)[0];
-        let socket =
-            within(namespace(&raised, host), || UdpSocket::bind((address, port))).unwrap().unwrap();
+        let address = addresses(&running, host)[0];
+        let socket = within(namespace(&running, host), || UdpSocket::bind((address, port)))
+            .unwrap()
+            .unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     };
@@ -168,13 +169,13 @@ fn what_passes_is_filtered_and_written_down() {
     seven.set_nonblocking(true).unwrap();
     assert!(seven.recv_from(&mut buffer).is_err(), "what was sent before that was dropped");
 
-    let ended = raised.down().unwrap().boxes.remove(0);
+    let ended = running.down().unwrap().boxes.remove(0);
     let report = ended.report.unwrap();
     let seen: Vec<_> = report.filters.iter().map(|filter| filter.packets).collect();
     assert_eq!(seen[2..], [1, 1]);
     assert!(seen[0] > seen[1] && seen[1] > 70, "100 KB are as many segments: {seen:?}");
     assert!(report.filters.iter().all(|filter| filter.lacking == 0));
-    // What came in, before the filter, is what was written down.
+    // The capture has the packets that arrived, before the filter.
     let capture = ended.capture.unwrap();
     assert!(capture.error.is_none());
     let packets: Vec<_> = report.inputs.iter().map(|input| input.packets).collect();
@@ -187,9 +188,9 @@ fn what_passes_is_filtered_and_written_down() {
     assert!(sent_to_three.counters.left.segments > 0);
 }
 
-/// A ready topology, changed a little and under a name of the test's; `None` where it cannot be
+/// Starts a bundled topology with changes and a name of the test's own; `None` if labs cannot be
 /// made.
-fn up(which: &str, change: impl FnOnce(&str) -> String) -> Option<(Raised, tempfile::TempDir)> {
+fn up(which: &str, change: impl FnOnce(&str) -> String) -> Option<(RunningLab, tempfile::TempDir)> {
     let missing = missing_privileges();
     let lacks = match (missing.is_empty(), Path::new("/dev/net/tun").exists()) {
         (true, true) => None,
@@ -205,12 +206,13 @@ fn up(which: &str, change: impl FnOnce(&str) -> String) -> Option<(Raised, tempf
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     topology.name =
         format!("t{}-{}-{which}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let raised = Raised::up(topology.lay_out().unwrap(), &StateDir::at(folder.path())).unwrap();
-    Some((raised, folder))
+    let running =
+        RunningLab::up(topology.lay_out().unwrap(), &StateDir::at(folder.path())).unwrap();
+    Some((running, folder))
 }
 
-fn addresses(raised: &Raised, host: &str) -> Vec<IpAddr> {
-    let plan = raised.hosts().plan();
+fn addresses(running: &RunningLab, host: &str) -> Vec<IpAddr> {
+    let plan = running.hosts().plan();
     plan.hosts[plan.position(host).unwrap()].interfaces[0]
         .addresses
         .iter()
@@ -218,20 +220,20 @@ fn addresses(raised: &Raised, host: &str) -> Vec<IpAddr> {
         .collect()
 }
 
-fn namespace<'a>(raised: &'a Raised, host: &str) -> BorrowedFd<'a> {
-    raised.hosts().namespace(raised.hosts().plan().position(host).unwrap()).as_fd()
+fn namespace<'a>(running: &'a RunningLab, host: &str) -> BorrowedFd<'a> {
+    running.hosts().namespace(running.hosts().plan().position(host).unwrap()).as_fd()
 }
 
-/// Sends something from one host to another, and says how long it took to connect.
-fn reach(raised: &Raised, from: &str, to: &str, address: IpAddr) -> Duration {
+/// Sends bytes from one host to another, and returns how long connecting took.
+fn reach(running: &RunningLab, from: &str, to: &str, address: IpAddr) -> Duration {
     let listener =
-        within(namespace(raised, to), || TcpListener::bind((address, 0))).unwrap().unwrap();
+        within(namespace(running, to), || TcpListener::bind((address, 0))).unwrap().unwrap();
     let to = listener.local_addr().unwrap();
     let connect = || {
         let begun = Instant::now();
         TcpStream::connect_timeout(&to, PATIENCE).map(|stream| (stream, begun.elapsed()))
     };
-    let (mut sender, took) = within(namespace(raised, from), connect)
+    let (mut sender, took) = within(namespace(running, from), connect)
         .unwrap()
         .unwrap_or_else(|e| panic!("{from} to {to}: {e}"));
     let what = vec![7; 100_000];

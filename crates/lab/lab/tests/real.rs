@@ -5,10 +5,10 @@ use crate::support::{hosts, talk};
 use hosts::{Host, ip, wait_up};
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
-use sprat_lab::engine::{Engine, Forwarding, Plan, Report};
+use sprat_lab::engine::{Engine, EnginePlan, Forwarding, Report};
 use sprat_lab::frame::{Received, VNET_BYTES};
-use sprat_lab::line::{Discipline, Loss, Rate, Reorder, Settings};
-use sprat_lab::memory::{Landing, Memory};
+use sprat_lab::line::{Discipline, LineSettings, Loss, Rate, Reorder};
+use sprat_lab::memory::{Memory, ReceiveBuffer};
 use sprat_lab::port::{PacketSpec, Port, PortError, Sent, open_packet, open_tap};
 use sprat_lab::switch::AGEING;
 use sprat_testing::skip;
@@ -21,13 +21,14 @@ use talk::{PATIENCE, delayed, echo, pings};
 struct Net {
     engine: Engine,
     hosts: Vec<Host>,
-    /// Where the box's ends of virtual cables are, if it has any. After the box, which uses them.
+    /// The namespace of the box's ends of virtual cables, if it has any. Dropped after the box,
+    /// which uses them.
     _middle: Option<Host>,
 }
 
-/// A box with these lines, a host at each port; none, and said so, where the machine does not allow
-/// that.
-fn net(lines: &[Settings], forwarding: Forwarding) -> Option<Net> {
+/// Makes a box with these lines and a host at each port; `None`, with a message, if the machine
+/// does not allow that.
+fn net(lines: &[LineSettings], forwarding: Forwarding) -> Option<Net> {
     let made = (1..).zip(lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>, _>>();
     let hosts = match made {
         Ok(hosts) => hosts,
@@ -46,13 +47,13 @@ fn net(lines: &[Settings], forwarding: Forwarding) -> Option<Net> {
             }
         }
     }
-    let engine = Engine::start(Plan::new(ports, forwarding)).expect("it starts");
+    let engine = Engine::start(EnginePlan::new(ports, forwarding)).expect("it starts");
     hosts.iter().for_each(Host::address);
     Some(Net { engine, hosts, _middle: None })
 }
 
 #[test]
-fn no_round_trip_is_shorter_than_was_set() {
+fn no_round_trip_is_shorter_than_the_delay() {
     for each_way in [Duration::ZERO, Duration::from_micros(500), Duration::from_millis(25)] {
         let Some(net) = net(&[delayed(each_way), delayed(each_way)], Forwarding::Cross) else {
             return;
@@ -69,16 +70,16 @@ fn no_round_trip_is_shorter_than_was_set() {
     }
 }
 
-/// Has the first host send bytes to the second, and tells what the box counted.
+/// Sends bytes from the first host to the second, and returns the box's report.
 fn stream(net: Net, to: &str, bytes: usize) -> Report {
     talk::stream(&net.hosts, to, bytes);
     net.engine.stop().expect("it ran")
 }
 
 #[test]
-fn a_stream_arrives_whole_through_every_mishap() {
+fn a_stream_survives_every_impairment() {
     let share = |share| Probability::new(share).expect("a share");
-    let bad = Settings {
+    let bad = LineSettings {
         delay: Duration::from_millis(1),
         rate: Rate::new(1_000_000_000),
         loss: Loss::Random(share(0.005)),
@@ -86,12 +87,12 @@ fn a_stream_arrives_whole_through_every_mishap() {
         duplicate: share(0.005),
         corrupt: share(0.005),
         jitter: Duration::from_micros(100),
-        ..Settings::default()
+        ..LineSettings::default()
     };
     for (to, queue) in
         [("[::ffff:10.9.0.2]", Discipline::DropTail), ("[fd09::2]", Discipline::Harmonize)]
     {
-        let bad = Settings { queue, ..bad.clone() };
+        let bad = LineSettings { queue, ..bad.clone() };
         let Some(net) = net(&[bad.clone(), bad], Forwarding::Cross) else { return };
         let report = stream(net, to, 4 << 20);
         let line = &report.lines.iter().find(|line| line.to == "h2").expect("there").counters;
@@ -113,7 +114,7 @@ fn super_packets_pass_whole() {
     };
     let report = stream(net, "[fd09::2]", 8 << 20);
     let input = report.inputs.iter().find(|input| input.port == "h1").expect("there");
-    // How many at once is for the kernel's pacing to say; that some are is what is shown.
+    // The kernel's pacing decides how many are super-packets; the test only needs some.
     let together = input.arrived.segments - input.packets;
     assert!(together > 1_000, "the kernel hands over many segments at once: {input:?}");
     let line = report.lines.iter().find(|line| line.to == "h2").expect("there");
@@ -124,23 +125,25 @@ fn super_packets_pass_whole() {
 
 #[test]
 fn a_full_buffer_costs_segments_and_no_bytes() {
-    let narrow = Settings { rate: Rate::new(50_000_000), buffer: 30_000, ..Settings::default() };
-    let Some(net) = net(&[Settings::default(), narrow], Forwarding::Cross) else { return };
+    let narrow =
+        LineSettings { rate: Rate::new(50_000_000), buffer: 30_000, ..LineSettings::default() };
+    let Some(net) = net(&[LineSettings::default(), narrow], Forwarding::Cross) else { return };
     let report = stream(net, "[::ffff:10.9.0.2]", 1 << 20);
     let line = &report.lines.iter().find(|line| line.to == "h2").expect("there").counters;
     assert!(line.drops.buffer > 0 && line.queue_max <= 30_000, "{line:?}");
 }
 
-/// A network behind the box that carries less: the box says so as a router would, and the sender
-/// sends less.
+/// If the network behind the box has a smaller MTU, the box replies as a router would, and the
+/// sender sends less.
 #[test]
-fn a_packet_too_big_for_the_far_side_is_dropped_and_its_sender_is_told() {
+fn a_too_big_packet_is_dropped_and_its_sender_notified() {
     const MTU: usize = 1_300;
-    let Some(net) = net(&[Settings::default(), Settings::default()], Forwarding::Cross) else {
+    let Some(net) = net(&[LineSettings::default(), LineSettings::default()], Forwarding::Cross)
+    else {
         return;
     };
     net.hosts[1].run(|| ip(&format!("link set h2 mtu {MTU}"))).expect("an MTU");
-    // The box looks at it ten times a second.
+    // The box reads the MTU ten times a second.
     let changed = Instant::now();
     while changed.elapsed() < Duration::from_millis(200) {
         std::thread::yield_now();
@@ -154,7 +157,8 @@ fn a_packet_too_big_for_the_far_side_is_dropped_and_its_sender_is_told() {
             socket.connect(to).expect("an address");
             let until = Instant::now() + PATIENCE;
             let mut buffer = [0; 2_000];
-            // In fragments as soon as it knows; the kernel says once that it was too long.
+            // Fragmented as soon as the sender knows; its kernel reports once that a packet was too
+            // long.
             loop {
                 let _ = socket.send(&[7; 1_400]);
                 if let Ok(1_400) = socket.recv(&mut buffer) {
@@ -174,7 +178,9 @@ fn a_packet_too_big_for_the_far_side_is_dropped_and_its_sender_is_told() {
 
 #[test]
 fn three_hosts_on_a_switch() {
-    let Some(net) = net(&vec![Settings::default(); 3], Forwarding::Switch(AGEING)) else { return };
+    let Some(net) = net(&vec![LineSettings::default(); 3], Forwarding::Switch(AGEING)) else {
+        return;
+    };
     let pairs = [(0, 1, "[::ffff:10.9.0.2]"), (1, 2, "[fd09::3]"), (2, 0, "[::ffff:10.9.0.1]")];
     for (from, to, address) in pairs {
         let (echo, port) = echo(&net.hosts[to]);
@@ -185,18 +191,22 @@ fn three_hosts_on_a_switch() {
     let switch = report.switch.expect("it is one");
     assert_eq!(switch.stations, 3, "{switch:?}");
     assert!(switch.forwarded >= 240, "{switch:?}");
-    // Each pair's 80 datagrams went to their station and to nobody else.
+    // Each pair's 80 datagrams went to their station and to no other host.
     for line in &report.lines {
         assert!(line.counters.left.segments < 240, "{line:?}");
     }
 }
 
-/// Two hosts on virtual cables, whose other ends the box takes over; none, and said so, where the
-/// machine does not allow that.
-fn cabled(lines: [Settings; 2]) -> Option<Net> {
-    let told = |why: String| skip(&format!("the network box between cables: {why}"));
-    let hosts =
-        [1, 2, 3].map(Host::new).into_iter().collect::<Result<Vec<_>, _>>().map_err(told).ok()?;
+/// Makes two hosts on virtual cables, whose other ends the box takes over; `None`, with a message,
+/// if the machine does not allow that.
+fn cabled(lines: [LineSettings; 2]) -> Option<Net> {
+    let skip_with = |why: String| skip(&format!("the network box between cables: {why}"));
+    let hosts = [1, 2, 3]
+        .map(Host::new)
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(skip_with)
+        .ok()?;
     let mut hosts = hosts;
     let middle = hosts.pop().expect("three");
     let mut ports = Vec::new();
@@ -205,13 +215,16 @@ fn cabled(lines: [Settings; 2]) -> Option<Net> {
         let laid = middle.run(move || {
             ip(&format!("link add b{number} type veth peer name h{number} netns {far}"))
         });
-        laid.map_err(told).ok()?;
+        laid.map_err(skip_with).ok()?;
         host.run(move || ip(&format!("link set h{number} up"))).expect("it is there");
         let spec = PacketSpec { name: format!("b{number}"), ..middle.packet() };
-        ports.push((open_packet(&spec).map_err(|error| told(error.to_string())).ok()?, settings));
+        ports.push((
+            open_packet(&spec).map_err(|error| skip_with(error.to_string())).ok()?,
+            settings,
+        ));
         host.address();
     }
-    let plan = Plan::new(ports, Forwarding::Cross);
+    let plan = EnginePlan::new(ports, Forwarding::Cross);
     Some(Net { engine: Engine::start(plan).expect("it starts"), hosts, _middle: Some(middle) })
 }
 
@@ -232,7 +245,7 @@ fn cables_carry_streams() {
 }
 
 #[test]
-fn an_interface_that_is_used_is_refused() {
+fn an_interface_in_use_is_refused() {
     let host = match Host::new(1) {
         Ok(host) => host,
         Err(why) => return skip(&format!("interfaces that are used: {why}")),
@@ -254,8 +267,8 @@ fn an_interface_that_is_used_is_refused() {
     assert!(error.to_string().starts_with("port none: finding the interface"), "{error}");
 }
 
-/// The kernel takes the tag of a VLAN out of a frame and tells it beside; it has to be where it
-/// was, and so has the checksum. Both ends of a cable, as ports; none, and said so, where the
+/// The kernel takes a VLAN tag out of a frame and delivers it beside; it must be put back, and the
+/// checksum's offset moved. Returns both ends of a cable, as ports; `None`, with a message, if the
 /// machine does not allow that.
 fn cable() -> Option<(Host, [Port; 2])> {
     let host = match Host::new(1) {
@@ -267,8 +280,9 @@ fn cable() -> Option<(Host, [Port; 2])> {
     };
     host.run(|| {
         for interface in ["all", "default"] {
+            // Fails if the kernel has no IPv6.
             let _ =
-                std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1"); // if it has IPv6
+                std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1");
         }
         ip("link add x0 type veth peer name x1").expect("a cable");
     });
@@ -279,14 +293,14 @@ fn cable() -> Option<(Host, [Port; 2])> {
     Some((host, ends))
 }
 
-/// A packet socket says when the kernel had a frame, however late it is read.
+/// A packet socket's time stamp is when the kernel received a frame, however late it is read.
 #[test]
-fn a_frame_that_waited_has_come_when_it_came() {
+fn the_kernels_time_stamp_is_the_arrival() {
     const WAITED: Duration = Duration::from_millis(50);
     let Some((_host, [one, other])) = cable() else { return };
-    let (mut landing, mut memory) = (Landing::new(), Memory::of_cells(200));
+    let (mut buffer, mut memory) = (ReceiveBuffer::new(), Memory::of_cells(200));
     let sent = packet(&Sample::default().bytes(), &mut memory);
-    assert_eq!(one.send(&sent), Sent::Whole);
+    assert_eq!(one.send(&sent), Sent::Accepted);
     sent.free(&mut memory);
     let begun = Instant::now();
     while begun.elapsed() < WAITED {
@@ -294,46 +308,46 @@ fn a_frame_that_waited_has_come_when_it_came() {
     }
     let read = Time(10_000_000_000);
     let until = Instant::now() + PATIENCE;
-    let came = loop {
-        match other.receive(&mut landing, &mut memory, || read).expect("the port is there") {
-            Some(Received::Packet(came)) => break came,
+    let packet = loop {
+        match other.receive(&mut buffer, &mut memory, || read).expect("the port is there") {
+            Some(Received::Packet(packet)) => break packet,
             Some(strange) => panic!("{strange:?}"),
             None => assert!(Instant::now() < until, "nothing came"),
         }
     };
-    let ago = read.since(came.arrived);
+    let ago = read.since(packet.arrived);
     assert!((WAITED..PATIENCE).contains(&ago), "it came {ago:?} ago");
-    came.free(&mut memory);
+    packet.free(&mut memory);
 }
 
 #[test]
-fn tags_are_put_back() {
+fn vlan_tags_are_restored() {
     let Some((_host, [one, other])) = cable() else { return };
-    let (mut landing, mut memory) = (Landing::new(), Memory::of_cells(200));
+    let (mut buffer, mut memory) = (ReceiveBuffer::new(), Memory::of_cells(200));
     for tags in 0..=2 {
         for (v6, mss, payload) in [(false, 0, 100), (true, 0, 1_000), (false, 1_400, 20_000)] {
             let sent = packet(
                 &Sample { tags, v6, mss, payload, ..Sample::default() }.bytes(),
                 &mut memory,
             );
-            assert_eq!(one.send(&sent), Sent::Whole);
+            assert_eq!(one.send(&sent), Sent::Accepted);
             let until = Instant::now() + PATIENCE;
-            let came = loop {
+            let packet = loop {
                 match other
-                    .receive(&mut landing, &mut memory, || Time::ZERO)
+                    .receive(&mut buffer, &mut memory, || Time::ZERO)
                     .expect("the port is there")
                 {
-                    Some(Received::Packet(came)) => break came,
+                    Some(Received::Packet(packet)) => break packet,
                     Some(strange) => panic!("{strange:?}"),
                     None => assert!(Instant::now() < until, "nothing came"),
                 }
             };
-            assert_eq!(came.to_vec()[VNET_BYTES..], sent.to_vec()[VNET_BYTES..], "{tags} tags");
+            assert_eq!(packet.to_vec()[VNET_BYTES..], sent.to_vec()[VNET_BYTES..], "{tags} tags");
             assert_eq!(
-                (came.frame(), came.vnet().csum_start),
+                (packet.frame(), packet.vnet().csum_start),
                 (sent.frame(), sent.vnet().csum_start)
             );
-            came.free(&mut memory);
+            packet.free(&mut memory);
             sent.free(&mut memory);
         }
     }

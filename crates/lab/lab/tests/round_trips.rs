@@ -1,4 +1,4 @@
-//! Round trips of flows that pass, between hosts of the test's own, in virtual time.
+//! Round trips of flows between simulated hosts, in virtual time.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
 use crate::support;
@@ -6,17 +6,17 @@ use etherparse::PacketBuilder;
 use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::frame::VNET_BYTES;
-use sprat_lab::line::{FlowCounters, Line, Settings};
+use sprat_lab::line::{FlowCounters, Line, LineSettings};
 use sprat_lab::memory::Memory;
 use sprat_lab::rtt::{self, RoundTrips, STAMPS, Stamps};
 use std::sync::Arc;
 use std::time::Duration;
 use support::packet_at;
 
-/// Each stamp is rounded down to its grain.
+/// Each stamp is rounded down to its resolution.
 const GRAIN: u64 = 64;
 
-/// What hosts say to each other.
+/// Kinds of messages between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Stamped,
@@ -30,7 +30,7 @@ struct Message {
     kind: Kind,
     v6: bool,
     to_right: bool,
-    /// Its sender's clock, or sequence number, or the number of its echo; and what it answers.
+    /// The sender's clock, sequence number or echo number; and what it answers.
     value: u32,
     echo: u32,
     payload: usize,
@@ -88,23 +88,24 @@ impl Message {
     }
 }
 
-/// Two lines, one each way.
-struct Way {
+/// A box of two lines, one in each direction.
+struct TwoLines {
     right: Line,
     left: Line,
     memory: Memory,
 }
 
-impl Way {
+impl TwoLines {
     fn new(right: Duration, left: Duration) -> Self {
         let stamps = Arc::new(Stamps::new());
-        let line =
-            |delay| Line::new(Settings { delay, ..Settings::default() }).timed(stamps.clone());
+        let line = |delay| {
+            Line::new(LineSettings { delay, ..LineSettings::default() }).with_stamps(stamps.clone())
+        };
         Self { right: line(right), left: line(left), memory: Memory::of_cells(50) }
     }
 
-    /// Takes a message that comes to the box now, and says when it comes out.
-    fn pass(&mut self, message: Message, now: Time) -> Time {
+    /// Passes a message that arrives at the box at `now`; returns when it leaves.
+    fn transfer(&mut self, message: Message, now: Time) -> Time {
         let line = if message.to_right { &mut self.right } else { &mut self.left };
         let packet = packet_at(&message.bytes(), &mut self.memory, now);
         line.push(packet, now, &mut self.memory);
@@ -113,8 +114,8 @@ impl Way {
         out
     }
 
-    /// What is known of the flow to the right, and of that to the left.
-    fn told(&self, now: Time) -> [RoundTrips; 2] {
+    /// Returns what is known of the flow to the right, and of the flow to the left.
+    fn round_trips(&self, now: Time) -> [RoundTrips; 2] {
         let mut flows = [self.right.counters(now).flows, self.left.counters(now).flows].concat();
         rtt::join(&mut flows);
         let [right, left] = &flows[..] else { panic!("{flows:?}") };
@@ -123,15 +124,15 @@ impl Way {
 }
 
 #[track_caller]
-fn close(told_ns: u64, is: Duration) {
+fn close(measured_ns: u64, is: Duration) {
     let is = is.as_nanos() as u64;
-    assert!(told_ns.abs_diff(is) <= 2 * GRAIN, "{told_ns} ns, not {is} ns");
+    assert!(measured_ns.abs_diff(is) <= 2 * GRAIN, "{measured_ns} ns, not {is} ns");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn halves_and_whole_are_what_the_way_takes(
+    fn halves_add_up_to_the_round_trip(
         kind in prop_oneof![Just(Kind::Stamped), Just(Kind::Numbered), Just(Kind::Echo)],
         v6 in any::<bool>(),
         delays in (1u64..500_000_000, 1u64..500_000_000),
@@ -139,94 +140,121 @@ proptest! {
         first in (any::<u32>(), any::<u32>()),
         turns in 4u32..20,
     ) {
-        let [to_right, to_left, right, left] = [delays.0, delays.1, hosts.0, hosts.1].map(Duration::from_nanos);
-        let mut way = Way::new(to_right, to_left);
+        let [to_right, to_left, right, left] =
+            [delays.0, delays.1, hosts.0, hosts.1].map(Duration::from_nanos);
+        let mut lines = TwoLines::new(to_right, to_left);
         let mut now = Time(12_345);
         for turn in 0..turns {
-            // Each speaks with a payload, and answers what it heard last.
-            let (value, echo) = (first.0.wrapping_add(turn * 100), first.1.wrapping_add(turn * 100));
-            let ask = Message { kind, v6, to_right: true, value, echo, payload: 100 };
-            now = way.pass(ask, now) + right;
-            let said = Message { to_right: false, value: echo.wrapping_add(100), echo: value, ..ask };
-            now = way.pass(said, now) + left;
+            // Each message has a payload, and answers the last one that its sender received.
+            let (value, echo) =
+                (first.0.wrapping_add(turn * 100), first.1.wrapping_add(turn * 100));
+            let request = Message { kind, v6, to_right: true, value, echo, payload: 100 };
+            now = lines.transfer(request, now) + right;
+            let reply =
+                Message { to_right: false, value: echo.wrapping_add(100), echo: value, ..request };
+            now = lines.transfer(reply, now) + left;
         }
-        let [sends, answers] = way.told(now);
-        // Two stamps at a time have one place in 32,768 cases: the older is lost, and a sample with it.
-        let all_but_one = |samples: u64, all: u32| samples == u64::from(all) || samples + 1 == u64::from(all);
-        prop_assert!(all_but_one(answers.samples, turns), "{} of {turns}: each was answered once", answers.samples);
+        let [sends, answers] = lines.round_trips(now);
+        // In one of 32,768 cases two stamps have the same index: the older is lost, and with it a
+        // sample.
+        let all_but_one =
+            |samples: u64, all: u32| samples == u64::from(all) || samples + 1 == u64::from(all);
+        prop_assert!(
+            all_but_one(answers.samples, turns),
+            "{} of {turns}: each was answered once",
+            answers.samples
+        );
         for half in [answers.last_ns, answers.min_ns, answers.smoothed_ns] {
             close(half, to_right + right);
         }
-        let whole = if kind == Kind::Echo { to_right + right + to_left } else { to_right + right + to_left + left };
+        let whole = if kind == Kind::Echo {
+            to_right + right + to_left
+        } else {
+            to_right + right + to_left + left
+        };
         if kind != Kind::Echo {
-            prop_assert!(all_but_one(sends.samples, turns - 1), "{} of {}", sends.samples, turns - 1);
+            prop_assert!(
+                all_but_one(sends.samples, turns - 1),
+                "{} of {}",
+                sends.samples,
+                turns - 1
+            );
             close(sends.smoothed_ns, to_left + left);
         }
-        for told in [sends, answers] {
-            let told = told.whole_ns.expect("both halves are known");
-            prop_assert!(told.abs_diff(whole.as_nanos() as u64) <= 4 * GRAIN, "{} ns, not {:?}", told, whole);
+        for round_trips in [sends, answers] {
+            let measured = round_trips.whole_ns.expect("both halves are known");
+            prop_assert!(
+                measured.abs_diff(whole.as_nanos() as u64) <= 4 * GRAIN,
+                "{} ns, not {:?}",
+                measured,
+                whole
+            );
         }
     }
 
     #[test]
-    fn no_frame_makes_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 60..120), kind in 0u8..4, v6 in any::<bool>()) {
+    fn no_frame_makes_it_panic(
+        mut bytes in prop::collection::vec(any::<u8>(), 60..120),
+        kind in 0u8..4,
+        v6 in any::<bool>(),
+    ) {
         let of = [Kind::Stamped, Kind::Numbered, Kind::Echo, Kind::Echo][usize::from(kind)];
         let good = Message { kind: of, v6, to_right: true, value: 1, echo: 2, payload: 3 }.bytes();
-        // Headers up to where chance begins.
+        // Only bytes behind the headers are random.
         let keep = usize::from(bytes[0]) % good.len().min(bytes.len());
         bytes[..keep].copy_from_slice(&good[..keep]);
         bytes[..VNET_BYTES].fill(0);
-        let mut way = Way::new(Duration::ZERO, Duration::ZERO);
-        let packet = packet_at(&bytes, &mut way.memory, Time::ZERO);
-        way.right.push(packet, Time::ZERO, &mut way.memory);
+        let mut lines = TwoLines::new(Duration::ZERO, Duration::ZERO);
+        let packet = packet_at(&bytes, &mut lines.memory, Time::ZERO);
+        lines.right.push(packet, Time::ZERO, &mut lines.memory);
     }
 }
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What is stamped with this clock, and answers that one.
+/// A message with this clock that answers that one.
 fn stamped(to_right: bool, value: u32, echo: u32, payload: usize) -> Message {
     Message { kind: Kind::Stamped, v6: false, to_right, value, echo, payload }
 }
 
 #[test]
-fn a_pause_is_no_round_trip() {
-    let mut way = Way::new(10 * MS, 10 * MS);
-    let now = way.pass(stamped(true, 1, 0, 100), Time::ZERO);
-    way.pass(stamped(false, 501, 1, 0), now);
-    // The sender has nothing more to say for a second; that is not how long the way is.
+fn a_senders_pause_is_not_measured() {
+    let mut lines = TwoLines::new(10 * MS, 10 * MS);
+    let now = lines.transfer(stamped(true, 1, 0, 100), Time::ZERO);
+    lines.transfer(stamped(false, 501, 1, 0), now);
+    // The sender has nothing to send for a second; that is not part of the round trip.
     let late = Time::ZERO + Duration::from_secs(1);
-    way.pass(stamped(true, 1_001, 501, 100), late);
-    assert_eq!(way.told(late)[0].samples, 0);
-    // While it speaks all the time, its answers count.
+    lines.transfer(stamped(true, 1_001, 501, 100), late);
+    assert_eq!(lines.round_trips(late)[0].samples, 0);
+    // While it sends all the time, its answers count.
     let now = late + 20 * MS;
-    way.pass(stamped(false, 1_521, 1_001, 0), now);
-    way.pass(stamped(true, 1_030, 501, 100), now + 9 * MS);
-    way.pass(stamped(true, 1_040, 1_521, 100), now + 12 * MS);
-    let told = way.told(now)[0];
-    assert_eq!(told.samples, 1);
-    close(told.last_ns, 12 * MS);
+    lines.transfer(stamped(false, 1_521, 1_001, 0), now);
+    lines.transfer(stamped(true, 1_030, 501, 100), now + 9 * MS);
+    lines.transfer(stamped(true, 1_040, 1_521, 100), now + 12 * MS);
+    let round_trips = lines.round_trips(now)[0];
+    assert_eq!(round_trips.samples, 1);
+    close(round_trips.last_ns, 12 * MS);
 }
 
 #[test]
-fn an_echo_on_its_way_back_is_no_whole_round_trip_yet() {
-    let mut way = Way::new(10 * MS, 10 * MS);
-    let ask =
+fn an_echo_reply_on_the_line_gives_no_round_trip_yet() {
+    let mut lines = TwoLines::new(10 * MS, 10 * MS);
+    let request =
         Message { kind: Kind::Echo, v6: false, to_right: true, value: 1, echo: 0, payload: 100 };
-    let now = way.pass(ask, Time::ZERO);
-    let said = Message { to_right: false, value: 0, echo: 1, ..ask };
-    let packet = packet_at(&said.bytes(), &mut way.memory, now);
-    way.left.push(packet, now, &mut way.memory);
-    let told = way.told(now)[1];
-    assert_eq!((told.samples, told.whole_ns), (1, None));
-    let back = way.left.next().expect("it is on the line");
-    way.left.pop(back).expect("it comes through").free(&mut way.memory);
-    close(way.told(back)[1].whole_ns.expect("it has come through"), 20 * MS);
+    let now = lines.transfer(request, Time::ZERO);
+    let reply = Message { to_right: false, value: 0, echo: 1, ..request };
+    let packet = packet_at(&reply.bytes(), &mut lines.memory, now);
+    lines.left.push(packet, now, &mut lines.memory);
+    let round_trips = lines.round_trips(now)[1];
+    assert_eq!((round_trips.samples, round_trips.whole_ns), (1, None));
+    let back = lines.left.next().expect("it is on the line");
+    lines.left.pop(back).expect("it comes through").free(&mut lines.memory);
+    close(lines.round_trips(back)[1].whole_ns.expect("it has come through"), 20 * MS);
 }
 
 #[test]
-fn what_is_sent_again_is_not_timed() {
-    let mut way = Way::new(MS, MS);
+fn retransmissions_are_not_timed() {
+    let mut lines = TwoLines::new(MS, MS);
     let data = |value| Message {
         kind: Kind::Numbered,
         v6: false,
@@ -236,54 +264,57 @@ fn what_is_sent_again_is_not_timed() {
         payload: 100,
     };
     let ack = |echo| Message { to_right: false, value: 1, echo, payload: 0, ..data(0) };
-    way.pass(data(100), Time::ZERO);
-    way.pass(data(100), Time::ZERO + 50 * MS);
-    way.pass(ack(100), Time::ZERO + 52 * MS);
-    assert_eq!(way.told(Time::ZERO)[1].samples, 0, "which of the two was answered?");
-    way.pass(data(200), Time::ZERO + 60 * MS);
-    way.pass(ack(200), Time::ZERO + 63 * MS);
-    let told = way.told(Time::ZERO)[1];
-    assert_eq!(told.samples, 1);
-    close(told.last_ns, 3 * MS);
+    lines.transfer(data(100), Time::ZERO);
+    lines.transfer(data(100), Time::ZERO + 50 * MS);
+    lines.transfer(ack(100), Time::ZERO + 52 * MS);
+    assert_eq!(lines.round_trips(Time::ZERO)[1].samples, 0, "which of the two was answered?");
+    lines.transfer(data(200), Time::ZERO + 60 * MS);
+    lines.transfer(ack(200), Time::ZERO + 63 * MS);
+    let round_trips = lines.round_trips(Time::ZERO)[1];
+    assert_eq!(round_trips.samples, 1);
+    close(round_trips.last_ns, 3 * MS);
 }
 
 #[test]
-fn answers_that_come_again_or_much_too_late_count_for_nothing() {
-    let mut way = Way::new(MS, MS);
-    way.pass(stamped(true, 1, 0, 100), Time::ZERO);
-    way.pass(stamped(false, 1, 1, 100), Time::ZERO + 2 * MS);
-    way.pass(stamped(false, 2, 9, 100), Time::ZERO + 3 * MS);
-    way.pass(stamped(false, 3, 1, 100), Time::ZERO + 4 * MS);
-    assert_eq!(way.told(Time::ZERO)[1].samples, 1, "once each");
-    way.pass(stamped(true, 2, 3, 100), Time::ZERO + 5 * MS);
+fn duplicate_and_late_answers_are_ignored() {
+    let mut lines = TwoLines::new(MS, MS);
+    lines.transfer(stamped(true, 1, 0, 100), Time::ZERO);
+    lines.transfer(stamped(false, 1, 1, 100), Time::ZERO + 2 * MS);
+    lines.transfer(stamped(false, 2, 9, 100), Time::ZERO + 3 * MS);
+    lines.transfer(stamped(false, 3, 1, 100), Time::ZERO + 4 * MS);
+    assert_eq!(lines.round_trips(Time::ZERO)[1].samples, 1, "once each");
+    lines.transfer(stamped(true, 2, 3, 100), Time::ZERO + 5 * MS);
     let late = Time::ZERO + rtt::LONGEST + 6 * MS;
-    way.pass(stamped(false, 9_000, 2, 100), late);
-    assert_eq!(way.told(late)[1].samples, 1);
+    lines.transfer(stamped(false, 9_000, 2, 100), late);
+    assert_eq!(lines.round_trips(late)[1].samples, 1);
 }
 
 #[test]
-fn more_stamps_than_there_is_room_for_cost_samples_and_nothing_else() {
-    let mut way = Way::new(MS, MS);
+fn a_full_stamp_table_only_loses_samples() {
+    let mut lines = TwoLines::new(MS, MS);
     let mut now = Time::ZERO;
     let count = STAMPS as u32 * 2;
     for value in 0..count {
-        way.pass(stamped(true, value, 0, 100), now);
+        lines.transfer(stamped(true, value, 0, 100), now);
         now = now + MS;
     }
     let end = now;
     for value in (0..count).rev().take(5_000) {
-        way.pass(stamped(false, 1, value, 0), end);
+        lines.transfer(stamped(false, 1, value, 0), end);
     }
-    let told = way.told(end)[1];
-    assert!((1_000..5_000).contains(&told.samples), "{told:?}");
-    // Each answer that was found belongs to its own question.
-    assert!(told.min_ns >= 1_000_000 - GRAIN && told.last_ns <= 5_001_000_000, "{told:?}");
+    let round_trips = lines.round_trips(end)[1];
+    assert!((1_000..5_000).contains(&round_trips.samples), "{round_trips:?}");
+    // Each answer that matched belongs to its own packet.
+    assert!(
+        round_trips.min_ns >= 1_000_000 - GRAIN && round_trips.last_ns <= 5_001_000_000,
+        "{round_trips:?}"
+    );
 }
 
 #[test]
-fn a_line_by_itself_times_nothing() {
+fn a_line_without_stamps_measures_nothing() {
     let mut memory = Memory::of_cells(5);
-    let mut line = Line::new(Settings::default());
+    let mut line = Line::new(LineSettings::default());
     line.push(
         packet_at(&stamped(true, 1, 0, 100).bytes(), &mut memory, Time::ZERO),
         Time::ZERO,

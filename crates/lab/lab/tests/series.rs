@@ -1,4 +1,4 @@
-//! What is kept of a long time in little room.
+//! Histories in bounded memory.
 #![allow(clippy::cast_precision_loss, reason = "small numbers")]
 
 use proptest::prelude::*;
@@ -18,11 +18,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn nothing_is_lost_by_joining(
-        told in prop::collection::vec((0.001..1.0f64, 0.0..1e9f64, 0u64..100), 1..6 * MAX_SAMPLES),
+        samples in prop::collection::vec(
+            (0.001..1.0f64, 0.0..1e9f64, 0u64..100), 1..6 * MAX_SAMPLES
+        ),
     ) {
         let mut history = History::new();
         let (mut from, mut bits, mut drops, mut longest) = (0.0, 0.0, 0, 0);
-        for (seconds, rate, dropped) in &told {
+        for (seconds, rate, dropped) in &samples {
             history.push(sample(from, *seconds, *rate, *dropped));
             from += seconds;
             bits += rate * seconds;
@@ -31,9 +33,13 @@ proptest! {
         }
         let kept: Vec<_> = history.samples().cloned().collect();
         prop_assert!(kept.len() <= MAX_SAMPLES, "{}", kept.len());
-        prop_assert!(kept.len() >= told.len().min(MAX_SAMPLES / 2), "{}", kept.len());
-        for of in [|sample: &Sample| sample.lines[0].all, |sample: &Sample| sample.lines[0].flows[0].figures] {
-            let sum: f64 = kept.iter().map(|sample| of(sample).bits_per_second * sample.seconds()).sum();
+        prop_assert!(kept.len() >= samples.len().min(MAX_SAMPLES / 2), "{}", kept.len());
+        for of in [
+            |sample: &Sample| sample.lines[0].all,
+            |sample: &Sample| sample.lines[0].flows[0].figures,
+        ] {
+            let sum: f64 =
+                kept.iter().map(|sample| of(sample).bits_per_second * sample.seconds()).sum();
             prop_assert!((sum - bits).abs() <= bits * 1e-9 + 1e-6, "{} bits, not {}", sum, bits);
             prop_assert_eq!(kept.iter().map(|sample| of(sample).drops).sum::<u64>(), drops);
             prop_assert_eq!(kept.iter().map(|sample| of(sample).queue).max(), Some(longest));
@@ -44,7 +50,7 @@ proptest! {
 }
 
 #[test]
-fn a_flow_that_comes_late_is_kept_with_its_share() {
+fn a_late_flow_is_kept_with_its_share() {
     let mut history = History::new();
     for at in 0..MAX_SAMPLES {
         let mut one = sample(at as f64, 1.0, 100.0, 0);
@@ -64,7 +70,7 @@ fn a_flow_that_comes_late_is_kept_with_its_share() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_samples_are_refused() {
     let good = sample(1.0, 1.0, 5.0, 1);
     assert_eq!(good.check(1.0), Ok(()));
     assert_eq!(good.check(1.5), Err(SeriesError::Times(1.0, 2.0)));

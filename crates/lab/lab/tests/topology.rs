@@ -1,11 +1,11 @@
-//! Topologies: what is written is what is laid out, and what cannot be is said with its place.
+//! Topologies: they are laid out as written, and errors name their place.
 
 use proptest::prelude::*;
 use sprat_lab::config::PortSpec;
 use sprat_lab::engine::Forwarding;
 use sprat_lab::filter::{Action, RulePlan};
 use sprat_lab::line::Discipline;
-use sprat_lab::topology::{Lab, READY, Topology, ready};
+use sprat_lab::topology::{LabPlan, READY, Topology, ready};
 use std::time::Duration;
 
 const PAIR: &str = r#"
@@ -17,7 +17,7 @@ ports = ["left", "right"]
 "#;
 
 #[test]
-fn the_ready_ones_are_what_they_say() {
+fn bundled_topologies_are_laid_out_as_described() {
     let lab = |name: &str| lay_out(ready(name).unwrap().text).unwrap();
     for ready in READY {
         let topology = Topology::from_toml(ready.text).unwrap();
@@ -50,7 +50,7 @@ fn the_ready_ones_are_what_they_say() {
         chassis.boxes.iter().map(|b| (&b.name[..], b.ports.len())).collect::<Vec<_>>(),
         [("inside", 16), ("uplink", 2)]
     );
-    // All in one network, whichever box they are at; the boxes' own cable has no addresses.
+    // All are in one network, whichever box they are at; the boxes' own cable has no addresses.
     let addresses = chassis
         .plan
         .hosts
@@ -73,7 +73,7 @@ fn the_ready_ones_are_what_they_say() {
 }
 
 #[test]
-fn addresses_are_given_as_documented() {
+fn addresses_are_chosen_as_documented() {
     let lab = lay_out(
         r#"
         name = "addresses"
@@ -92,7 +92,7 @@ fn addresses_are_given_as_documented() {
         "#,
     )
     .unwrap();
-    let told = |host: usize| {
+    let interfaces_of = |host: usize| {
         let interfaces = lab.plan.hosts[host].interfaces.iter();
         let words = |net: &ipnet::IpNet| net.to_string();
         interfaces
@@ -107,21 +107,21 @@ fn addresses_are_given_as_documented() {
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        told(0),
+        interfaces_of(0),
         [
-            "eth0 1500 192.168.0.2/24 fd53:7072:6174::2/64", // past the one that b was told
+            "eth0 1500 192.168.0.2/24 fd53:7072:6174::2/64", // skips the one that b has
             "eth1 1500 192.168.1.1/24 fd53:7072:6174:1::1/64",
         ]
     );
     assert_eq!(
-        told(1),
+        interfaces_of(1),
         [
             "wan0 9000 192.168.0.1/24 2001:db8::1/64",
             "eth1 1500 192.168.2.1/24 fd53:7072:6174:2::1/64",
         ]
     );
     assert_eq!(
-        told(2),
+        interfaces_of(2),
         [
             "eth0 4000 192.168.0.3/24 fd53:7072:6174::3/64",
             "eth1 4000 192.168.1.2/24 fd53:7072:6174:1::2/64",
@@ -139,7 +139,7 @@ fn addresses_are_given_as_documented() {
 }
 
 #[test]
-fn hosts_and_boxes_do_as_told() {
+fn hosts_and_boxes_get_their_settings() {
     let lab = lay_out(
         r#"
         name = "told"
@@ -179,9 +179,11 @@ fn hosts_and_boxes_do_as_told() {
         (wan.memory, wan.ports[2].spec.to_string()),
         (Some(100_000_000), "packet:eth7".to_owned())
     );
-    assert!(
-        matches!(&wan.filters[..], [RulePlan { expression, from: Some(0), action: Action::Mirror(2) }] if expression == "tcp port 80")
-    );
+    assert!(matches!(
+        &wan.filters[..],
+        [RulePlan { expression, from: Some(0), action: Action::Mirror(2) }]
+            if expression == "tcp port 80"
+    ));
     let capture = wan.capture.as_ref().unwrap();
     assert_eq!((capture.snap, capture.ring), (128, Some((10_000_000, 3))));
 }
@@ -191,8 +193,9 @@ fn pairs_of_a_box_are_neighbours_and_rules_and_captures_follow() {
     let text = |pairs: &str| {
         let hosts = ["a", "b", "c", "d"].map(|host| format!("[host.{host}]\n")).concat();
         format!(
-            "name = \"pairs\"\n{hosts}[box.wan]\nports = [\"a\", \"b\", \"c\", \"d\"]\n{pairs}to.c = {{ delay = \"7ms\" }}\n\
-             filters = [{{ match = \"ip\", from = \"d\", action = \"count\" }}]\ncapture = {{ file = \"wan.pcapng\" }}\n"
+            "name = \"pairs\"\n{hosts}[box.wan]\nports = [\"a\", \"b\", \"c\", \"d\"]\n{pairs}to.c \
+             = {{ delay = \"7ms\" }}\nfilters = [{{ match = \"ip\", from = \"d\", action = \
+             \"count\" }}]\ncapture = {{ file = \"wan.pcapng\" }}\n"
         )
     };
     let lab = lay_out(&text("pairs = [[\"c\", \"a\"], [\"b\", \"d\"]]\n")).unwrap();
@@ -209,18 +212,18 @@ fn pairs_of_a_box_are_neighbours_and_rules_and_captures_follow() {
     );
     assert_eq!(wan.filters[0].from, Some(3));
     assert_eq!(wan.capture.as_ref().unwrap().interfaces, ["c", "a", "b", "d"]);
-    for (pairs, told) in [
+    for (pairs, expected) in [
         ("pairs = [[\"a\", \"b\"]]\n", "box.wan: pairs: c is in none"),
         ("pairs = [[\"a\", \"e\"]]\n", "box.wan: pairs: no port \"e\"; the ports are a, b, c, d"),
         ("forward = \"cross\"\n", "box.wan: 4 ports are joined in pairs: say which"),
     ] {
         let error = lay_out(&text(pairs)).unwrap_err();
-        assert!(error.starts_with(told), "{error}");
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 
 #[test]
-fn what_cannot_be_is_said_with_its_place_and_the_mend() {
+fn errors_name_the_place_and_the_fix() {
     let with = |more: &str| lay_out(&format!("{PAIR}\n{more}")).unwrap_err();
     for (more, place, mend) in [
         ("[host.alone]", "host.alone: ", "name it among a box's ports"),
@@ -333,7 +336,7 @@ fn what_cannot_be_is_said_with_its_place_and_the_mend() {
         let error = host(words);
         assert!(error.starts_with(place) && error.contains(mend), "{words}: {error}");
     }
-    // Keys that there are not, and values of another kind, come with their lines.
+    // Unknown keys and values of a wrong type are reported with their lines.
     let error = with("[host.third]\nmut = 9000");
     assert!(error.contains("line 9") && error.contains("unknown field `mut`"), "{error}");
     let error = lay_out(&PAIR.replace("[\"left\", \"right\"]", "7")).unwrap_err();
@@ -351,29 +354,39 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_a_lab_or_an_error(text in ".{0,400}") {
+    fn parsing_a_topology_never_panics(text in ".{0,400}") {
         let _ = lay_out(&text);
     }
 
-    /// A ready topology with something in it replaced: mostly TOML, and nearly right.
+    /// A bundled topology with a random replacement: mostly TOML, and nearly valid.
     #[test]
-    fn nearly_right_is_a_lab_or_an_error(
+    fn nearly_valid_topologies_lay_out_or_fail_cleanly(
         which in 0..READY.len(),
         cut in any::<prop::sample::Index>(),
         length in 0usize..12,
         with in prop_oneof![
             ".{0,6}",
-            prop::sample::select(vec!["\"left\"", "switch", "0", "[[cable]]", "[host.left]", "ports", "packet:", "-1", "1e9", "99999999999999999999s"]).prop_map(str::to_owned),
+            prop::sample::select(vec![
+                "\"left\"", "switch", "0", "[[cable]]", "[host.left]", "ports", "packet:", "-1",
+                "1e9", "99999999999999999999s",
+            ])
+            .prop_map(str::to_owned),
         ],
     ) {
         let text: Vec<char> = READY[which].text.chars().collect();
         let from = cut.index(text.len());
         let to = (from + length).min(text.len());
-        let changed: String = text[..from].iter().copied().chain(with.chars()).chain(text[to..].iter().copied()).collect();
+        let changed: String = text[..from]
+            .iter()
+            .copied()
+            .chain(with.chars())
+            .chain(text[to..].iter().copied())
+            .collect();
         if let Ok(lab) = lay_out(&changed) {
-            // What is laid out can be made: every port is an interface that the plan has, used once.
+            // The plan can be made: every port is an interface of the plan, and is used once.
             prop_assert_eq!(lab.plan.check(), Ok(()));
-            let mut ports: Vec<_> = lab.boxes.iter().flat_map(|b| &b.ports).map(|port| port.spec.to_string()).collect();
+            let mut ports: Vec<_> =
+                lab.boxes.iter().flat_map(|b| &b.ports).map(|port| port.spec.to_string()).collect();
             let count = ports.len();
             ports.sort();
             ports.dedup();
@@ -382,7 +395,7 @@ proptest! {
     }
 }
 
-fn lay_out(text: &str) -> Result<Lab, String> {
+fn lay_out(text: &str) -> Result<LabPlan, String> {
     Topology::from_toml(text)
         .and_then(|topology| topology.lay_out())
         .map_err(|error| error.to_string())

@@ -1,4 +1,5 @@
-//! Which keys are to be carried home: each once in the queue, however often it is written.
+//! The queue of keys to write to the home table. A key is in it at most once, however often it is
+//! written.
 
 use sprat_host::lock;
 use std::collections::{HashMap, VecDeque};
@@ -6,11 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Keys that may wait for their way home in one bridge, writes under way included. One more write
-/// waits, and then fails.
+/// The most keys of a bridge that may wait for delivery, including writes in progress. A further
+/// write waits, and then fails.
 pub const MAX_DIRTY: usize = 65_536;
 
-/// The keys that wait, and those under way.
+/// The queue of keys with a write that may not have reached the home table.
+/// [`reserve`](Self::reserve) room before writing a key and [`push`](Self::push) it afterwards; a
+/// delivery worker takes the [`next`](Self::next) key, and ends with [`delivered`](Self::delivered)
+/// or [`retry`](Self::retry). Its methods may be called from any task.
 #[derive(Debug)]
 pub struct Backlog {
     keys: Mutex<Keys>,
@@ -27,9 +31,9 @@ struct Keys {
 #[derive(Debug)]
 struct Waiting {
     since: Instant,
-    /// It is under way, and not in the queue.
-    carried: bool,
-    /// It was written since that began.
+    /// Whether it is being delivered, and not in the queue.
+    delivering: bool,
+    /// Whether it was written since its delivery began.
     again: bool,
     _room: OwnedSemaphorePermit,
 }
@@ -45,33 +49,36 @@ impl Default for Backlog {
 }
 
 impl Backlog {
-    /// Room for one key, to be had before it is written; none if there is none for so long.
-    pub async fn room(&self, patience: Duration) -> Option<OwnedSemaphorePermit> {
+    /// Reserves room for one key, to be called before it is written. Returns `None` if there is
+    /// none in time.
+    pub async fn reserve(&self, patience: Duration) -> Option<OwnedSemaphorePermit> {
         tokio::time::timeout(patience, Arc::clone(&self.room).acquire_owned()).await.ok()?.ok()
     }
 
-    /// Room, if there is some at once.
+    /// Reserves room for one key, if there is some at once.
     #[must_use]
-    pub fn room_now(&self) -> Option<OwnedSemaphorePermit> {
+    pub fn try_reserve(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 
-    /// A key is dirty, or may be.
+    /// Adds a key that is dirty, or may be.
     pub fn push(&self, key: &[u8], room: OwnedSemaphorePermit) {
         let mut keys = self.lock();
         if let Some(known) = keys.known.get_mut(key) {
-            known.again |= known.carried;
+            known.again |= known.delivering;
             return;
         }
         let key: Arc<[u8]> = key.into();
-        let waiting = Waiting { since: Instant::now(), carried: false, again: false, _room: room };
+        let waiting =
+            Waiting { since: Instant::now(), delivering: false, again: false, _room: room };
         keys.known.insert(Arc::clone(&key), waiting);
         keys.queue.push_back(key);
         drop(keys);
         self.ready.notify_one();
     }
 
-    /// The next key to carry. [`ended`](Self::ended) or [`failed`](Self::failed) must follow.
+    /// Waits for the next key to deliver. [`delivered`](Self::delivered) or [`retry`](Self::retry)
+    /// must follow.
     pub async fn next(&self) -> Arc<[u8]> {
         loop {
             if let Some(key) = self.take() {
@@ -81,13 +88,13 @@ impl Backlog {
         }
     }
 
-    /// The next key, if there is one now.
+    /// Returns the next key to deliver, if there is one now.
     #[must_use]
     pub fn take(&self) -> Option<Arc<[u8]>> {
         let mut keys = self.lock();
         let key = keys.queue.pop_front()?;
         if let Some(waiting) = keys.known.get_mut(&key) {
-            waiting.carried = true;
+            waiting.delivering = true;
         }
         let more = !keys.queue.is_empty();
         drop(keys);
@@ -97,34 +104,35 @@ impl Backlog {
         Some(key)
     }
 
-    /// A key's way is over: as it was when that began, it is at home.
-    pub fn ended(&self, key: &Arc<[u8]>) {
+    /// Ends a delivery that succeeded. If the key was written since the delivery began, it is
+    /// queued again.
+    pub fn delivered(&self, key: &Arc<[u8]>) {
         let mut keys = self.lock();
         if keys.known.get(key).is_some_and(|known| !known.again) {
             keys.known.remove(key);
             return;
         }
         drop(keys);
-        self.failed(key);
+        self.retry(key);
     }
 
-    /// A key must go again.
-    pub fn failed(&self, key: &Arc<[u8]>) {
+    /// Queues a key again whose delivery failed, or is outdated.
+    pub fn retry(&self, key: &Arc<[u8]>) {
         let mut keys = self.lock();
         let Some(known) = keys.known.get_mut(key) else { return };
-        (known.carried, known.again) = (false, false);
+        (known.delivering, known.again) = (false, false);
         keys.queue.push_back(Arc::clone(key));
         drop(keys);
         self.ready.notify_one();
     }
 
-    /// Whether a key waits or is under way.
+    /// Returns whether a key waits or is being delivered.
     #[must_use]
-    pub fn knows(&self, key: &[u8]) -> bool {
+    pub fn contains(&self, key: &[u8]) -> bool {
         self.lock().known.contains_key(key)
     }
 
-    /// How many keys wait or are under way, and how long the oldest has.
+    /// Returns how many keys wait or are being delivered, and for how long the oldest one has.
     #[must_use]
     pub fn extent(&self) -> (usize, Duration) {
         let keys = self.lock();

@@ -1,11 +1,12 @@
-//! Reads, writes, and what carries them home.
+//! A table in memory with a home table in Cassandra: reads, writes, and the tasks that deliver
+//! writes.
 
 use crate::backlog::Backlog;
 use crate::cell::{Cell, MAX_BRIDGED_VALUE, Stamps};
 use crate::error::Error;
-use crate::figures::{Counters, Figures, count};
+use crate::figures::{BridgeStats, Counters, count};
 use crate::home::Home;
-use crate::keeper::{Carried, Far as _, Keeper, Near};
+use crate::keeper::{Delivered, HomeTable as _, KeyOperations, MemoryTable};
 use crate::options::Options;
 use crate::sweep::{References, Sweep};
 use sprat_client::{AsyncClient, Condition, Error as StoreError, Object, Table};
@@ -16,36 +17,40 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
-/// Deliveries under way at once.
-pub const CARRIERS: usize = 32;
+/// Concurrent deliveries.
+pub const DELIVERY_WORKERS: usize = 32;
 
 /// How long a write waits for room in the backlog, or in the store's memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a delivery that failed rests, and a write that found memory full.
+/// Pause after a failed delivery, and after a write that found memory full.
 const REST: Duration = Duration::from_millis(200);
 
-/// Times that a full backlog, or one being drained, is looked at again.
+/// Interval between checks of a backlog that is drained.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where write timestamps begin and what the home is, by table: one table of the store for all
-/// bridges.
+/// Name of the table in the store, shared by all bridges, that records for each bridged table the
+/// base of its write timestamps and the name of its home.
 const REGISTER: &str = "sprat-bridges";
 
-/// A table in memory with a home. To be cloned and shared.
+/// A table in the store's memory whose home is a table of Cassandra. Reads are answered from
+/// memory, or from the home if memory lacks the key; a write is acknowledged once the store has it
+/// durably, and delivered to the home by background tasks. Any number of processes may open the
+/// same table. Clones share the same tasks; [`BridgedTable::close`] delivers what waits and ends
+/// them.
 #[derive(Clone)]
-pub struct Bridged {
+pub struct BridgedTable {
     shared: Arc<Shared>,
     sweep: Arc<Sweep>,
-    carriers: Arc<Mutex<JoinSet<()>>>,
+    workers: Arc<Mutex<JoinSet<()>>>,
 }
 
 pub(crate) struct Shared {
-    keeper: Keeper<Store, Home>,
+    operations: KeyOperations<Store, Home>,
     pub(crate) backlog: Backlog,
     pub(crate) counters: Counters,
     pub(crate) references: References,
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
     closing: AtomicBool,
 }
 
@@ -56,7 +61,7 @@ struct Store {
     table: Table,
 }
 
-impl Near for Store {
+impl MemoryTable for Store {
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>, StoreError>> + Send {
         self.client.get(self.table, key)
     }
@@ -79,12 +84,12 @@ impl Near for Store {
     }
 }
 
-impl Bridged {
-    /// Joins a table and its home, and begins to carry. To be called within a runtime of several
-    /// threads.
+impl BridgedTable {
+    /// Connects to a table and its home, and starts the background tasks. Call it within a runtime
+    /// of several threads.
     ///
     /// # Errors
-    /// One of the two is not there, or the table has another home.
+    /// The store or Cassandra cannot be reached, or the table has another home.
     pub async fn open(options: &Options) -> Result<Self, Error> {
         let home = Home::connect(&options.home).await?;
         let client = AsyncClient::connect(&options.store)?;
@@ -93,26 +98,26 @@ impl Bridged {
             register(&client, table, &format!("{}.{}", options.home.keyspace, options.home.table))
                 .await?;
         let shared = Arc::new(Shared {
-            keeper: Keeper { near: Store { client, table }, far: home, stamps },
+            operations: KeyOperations { near: Store { client, table }, far: home, stamps },
             backlog: Backlog::default(),
             counters: Counters::default(),
             references: References::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             closing: AtomicBool::new(false),
         });
         let sweep = Sweep::start(options, table, Arc::clone(&shared))?;
-        let mut carriers = JoinSet::new();
-        for _ in 0..CARRIERS {
+        let mut workers = JoinSet::new();
+        for _ in 0..DELIVERY_WORKERS {
             let shared = Arc::clone(&shared);
-            carriers.spawn(async move { shared.carry_on().await });
+            workers.spawn(async move { shared.deliver_all().await });
         }
-        Ok(Self { shared, sweep: Arc::new(sweep), carriers: Arc::new(Mutex::new(carriers)) })
+        Ok(Self { shared, sweep: Arc::new(sweep), workers: Arc::new(Mutex::new(workers)) })
     }
 
-    /// The value of a key; `None` when there is none.
+    /// Reads the value of a key. Returns `None` if it has none.
     ///
     /// # Errors
-    /// [`Error`].
+    /// Any [`Error`] of the store, or of the home if memory lacks the key.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         match key.is_empty() {
             true => Ok(None),
@@ -120,22 +125,24 @@ impl Bridged {
         }
     }
 
-    /// Stores a value. Once this has returned, the store has it durably, and it will be at home.
+    /// Stores a value. When this returns, the store has it durably, and it will be delivered to the
+    /// home.
     ///
     /// # Errors
-    /// [`Error`]; after one of the store's that is indeterminate the write may have been done.
+    /// The value is too long, or the store fails; after an indeterminate error of the store, the
+    /// write may have been done.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if value.len() > MAX_BRIDGED_VALUE {
             return Err(Error::ValueTooLarge(value.len()));
         }
-        let (bytes, most) = (key.len() + value.len(), self.shared.keeper.far.longest());
+        let (bytes, most) = (key.len() + value.len(), self.shared.operations.far.longest());
         if bytes > most {
             return Err(Error::TooLargeForHome { bytes, most });
         }
         self.write(key, Cell::Dirty(value)).await
     }
 
-    /// Deletes a key, whether there is one or not.
+    /// Deletes a key, whether it exists or not.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -144,7 +151,7 @@ impl Bridged {
     }
 
     async fn write(&self, key: &[u8], cell: Cell<'_>) -> Result<(), Error> {
-        // Acknowledged, it could never be carried home, nor could its removal.
+        // Cassandra has no empty keys: neither the value nor its deletion could ever be delivered.
         if key.is_empty() {
             return Err(Error::EmptyKey);
         }
@@ -155,16 +162,16 @@ impl Bridged {
             if shared.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closed);
             }
-            let room = shared.backlog.room(PATIENCE).await.ok_or(Error::Behind(PATIENCE))?;
-            let written = shared.keeper.near.put(key, &bytes, Condition::None).await;
+            let room = shared.backlog.reserve(PATIENCE).await.ok_or(Error::Behind(PATIENCE))?;
+            let written = shared.operations.near.put(key, &bytes, Condition::None).await;
             match &written {
                 Err(StoreError::MemoryFull) if Instant::now() < until => {
                     drop(room);
-                    self.sweep.nudge();
+                    self.sweep.wake();
                     tokio::time::sleep(REST).await;
                     continue;
                 }
-                // Whether it was done or not, a carrier finds out.
+                // After an indeterminate error, the delivery finds out whether the write was done.
                 Ok(_) => shared.backlog.push(key, room),
                 Err(error) if error.is_indeterminate() => shared.backlog.push(key, room),
                 Err(_) => {}
@@ -175,23 +182,23 @@ impl Bridged {
         }
     }
 
-    /// What the home has of a key, whatever is in memory: for comparing.
+    /// Reads a key from the home without looking into memory, for comparisons.
     ///
     /// # Errors
-    /// [`Error::Home`].
+    /// [`Error::Home`] if the home cannot be read.
     pub async fn at_home(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.shared.keeper.far.read(key).await?.map(|row| row.value))
+        Ok(self.shared.operations.far.read(key).await?.map(|row| row.value))
     }
 
-    /// How it goes.
+    /// Returns the present counters.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn stats(&self) -> BridgeStats {
         let (dirty, oldest) = self.shared.backlog.extent();
-        let trouble = lock(&self.shared.trouble).clone();
-        Figures { dirty, lag: oldest.as_secs_f64(), trouble, ..self.shared.counters.figures() }
+        let last_error = lock(&self.shared.last_error).clone();
+        BridgeStats { dirty, lag: oldest.as_secs_f64(), last_error, ..self.shared.counters.stats() }
     }
 
-    /// Takes no more writes, and carries home what waits, for so long at most. Returns how many
+    /// Refuses further writes, and delivers what waits, for at most `patience`. Returns how many
     /// keys are left; the next bridge finds them in the store.
     pub async fn close(&self, patience: Duration) -> usize {
         self.shared.closing.store(true, Ordering::Relaxed);
@@ -200,48 +207,48 @@ impl Bridged {
             tokio::time::sleep(LOOK).await;
         }
         self.sweep.stop();
-        lock(&self.carriers).abort_all();
+        lock(&self.workers).abort_all();
         self.shared.backlog.extent().0
     }
 }
 
 impl Shared {
     async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.references.note(key);
-        let read = self.keeper.read(key).await?;
+        self.references.record(key);
+        let read = self.operations.read(key).await?;
         count(if read.hit { &self.counters.hits } else { &self.counters.misses });
         Ok(read.value)
     }
 
-    /// Carries keys home, one after another.
-    async fn carry_on(&self) {
+    /// Delivers keys, one after another.
+    async fn deliver_all(&self) {
         loop {
             let key = self.backlog.next().await;
-            let carried = self.keeper.carry(&key).await;
-            if matches!(carried, Ok(Carried::Settled | Carried::Outdated)) {
+            let delivered = self.operations.deliver(&key).await;
+            if matches!(delivered, Ok(Delivered::Settled | Delivered::Outdated)) {
                 count(&self.counters.applied);
             }
-            match carried {
-                Ok(Carried::Nothing | Carried::Settled) => self.backlog.ended(&key),
-                Ok(Carried::Outdated) => self.backlog.failed(&key),
+            match delivered {
+                Ok(Delivered::Nothing | Delivered::Settled) => self.backlog.delivered(&key),
+                Ok(Delivered::Outdated) => self.backlog.retry(&key),
                 Err(error) => {
                     count(&self.counters.failed);
-                    self.note(&error);
+                    self.record_error(&error);
                     tokio::time::sleep(REST).await;
-                    self.backlog.failed(&key);
+                    self.backlog.retry(&key);
                 }
             }
         }
     }
 
-    pub(crate) fn note(&self, error: &Error) {
-        *lock(&self.trouble) = Some(error.to_string());
+    pub(crate) fn record_error(&self, error: &Error) {
+        *lock(&self.last_error) = Some(error.to_string());
     }
 }
 
-/// Where the write timestamps of a table begin: written once, by whichever bridge is first, and
-/// never changed. A table that is dropped and made again has another number, and begins anew,
-/// later.
+/// Returns the base of a table's write timestamps. The first bridge writes it once, and no
+/// bridge changes it. A table that is dropped and created again has another id, and gets a new,
+/// later base.
 async fn register(store: &AsyncClient, table: Table, home: &str) -> Result<Stamps, Error> {
     let register = store.create_table(REGISTER).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

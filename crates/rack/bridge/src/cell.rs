@@ -1,8 +1,8 @@
-//! What an object in memory says of its key, and what follows from that. Pure.
+//! The content of objects in a bridged table, and what follows from it, by pure functions.
 
 use crate::error::Error;
 
-/// Bytes of the longest value: the store's, without the byte that says what it is.
+/// The longest value in bytes: the store's limit, without the byte for the state.
 pub const MAX_BRIDGED_VALUE: usize = (1 << 20) - 1;
 
 const LOADING: u8 = 0;
@@ -10,24 +10,24 @@ const DIRTY: u8 = 1;
 const CLEAN: u8 = 2;
 const GONE: u8 = 3;
 
-/// An object of a bridged table, as its value says.
+/// An object of a bridged table: a state, and a value if it has one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cell<'a> {
-    /// Somebody asks the home for it. Whatever was acknowledged before it is at home.
+    /// A read of the home is in progress. Every write acknowledged before it is at home.
     Loading,
     /// Acknowledged, and perhaps not at home yet.
     Dirty(&'a [u8]),
-    /// As it is at home.
+    /// The value, which the home has too.
     Clean(&'a [u8]),
     /// Deleted, and perhaps not at home yet.
     Gone,
 }
 
 impl<'a> Cell<'a> {
-    /// What the bytes say.
+    /// Parses an object's value.
     ///
     /// # Errors
-    /// [`Error::NotACell`]: somebody else writes to this table.
+    /// [`Error::NotACell`] if another program writes to this table.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         match bytes.split_first() {
             Some((&LOADING, [])) => Ok(Self::Loading),
@@ -38,7 +38,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The bytes that say this.
+    /// Encodes the cell as an object's value.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         let (kind, value): (u8, &[u8]) = match self {
@@ -53,7 +53,7 @@ impl<'a> Cell<'a> {
         bytes
     }
 
-    /// What must reach the home; none where that has it.
+    /// Returns what must be delivered to the home, or `None` if the home has it.
     #[must_use]
     pub fn delivery(self, version: u64, stamps: Stamps) -> Option<Delivery<'a>> {
         let stamp = stamps.of(version);
@@ -64,51 +64,53 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Whether it may be removed from memory, by its version, with nothing lost.
+    /// Returns whether the object may be evicted from memory, under the condition that its version
+    /// is unchanged.
     #[must_use]
-    pub fn may_leave(self) -> bool {
+    pub fn may_be_evicted(self) -> bool {
         matches!(self, Self::Clean(_) | Self::Loading)
     }
 }
 
-/// What stands in the object's place, if it is as it was, once the home has acknowledged the
-/// delivery; none: nothing.
+/// Returns the cell that replaces a delivered object if its version is unchanged, or `None` if the
+/// object is to be removed.
 #[must_use]
 pub fn after_delivery<'a>(delivery: &Delivery<'a>) -> Option<Cell<'a>> {
     delivery.value.map(Cell::Clean)
 }
 
-/// What is sent home.
+/// A write to the home.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Delivery<'a> {
-    /// Its write timestamp, microseconds since 1970 by Cassandra's custom.
+    /// Its write timestamp, in microseconds since 1970 as usual in Cassandra.
     pub stamp: i64,
-    /// The value; none: a deletion.
+    /// The value, or `None` for a deletion.
     pub value: Option<&'a [u8]>,
 }
 
-/// How write timestamps follow from versions: by adding what was fixed when the table was made.
-/// Both grow together, so that the home keeps the newest, in whatever order it hears of them.
+/// Maps versions of objects to write timestamps, by adding a base that was fixed when the table was
+/// created. Timestamps grow with versions, so the home keeps the newest write even if deliveries
+/// arrive in another order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stamps {
     base: i64,
 }
 
 impl Stamps {
-    /// Those of a table made at this time, microseconds since 1970: above all timestamps that
-    /// clocks gave before.
+    /// Creates the mapping of a table created at this time, in microseconds since 1970: its
+    /// timestamps are above those of earlier clocks.
     ///
     /// # Errors
-    /// [`Error::Base`]: no timestamps are left above it.
+    /// [`Error::Base`] if too few timestamps are left above it.
     pub fn new(base: u64) -> Result<Self, Error> {
-        // Versions have 48 bits.
+        // A version has 48 bits.
         match i64::try_from(base) {
             Ok(base) if base < i64::MAX >> 1 => Ok(Self { base }),
             _ => Err(Error::Base(base)),
         }
     }
 
-    /// The timestamp of a version.
+    /// Returns the timestamp of a version.
     #[must_use]
     pub fn of(self, version: u64) -> i64 {
         self.base.saturating_add_unsigned(version)

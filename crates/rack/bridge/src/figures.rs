@@ -1,35 +1,36 @@
-//! How it goes.
+//! Counters of a bridge.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a bridge has done since it was opened, and what it has yet to do.
+/// What a bridge has done since it was opened, and what waits.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Figures {
+pub struct BridgeStats {
     /// Reads answered from memory.
     pub hits: u64,
-    /// Reads that asked the home.
+    /// Reads answered from the home.
     pub misses: u64,
-    /// Writes and deletions acknowledged.
+    /// Acknowledged writes and deletions.
     pub writes: u64,
-    /// What reached the home; several writes of a key may be one.
+    /// Deliveries that reached the home. Several writes of a key may be one delivery.
     pub applied: u64,
     /// Deliveries that failed, and are tried again.
     pub failed: u64,
-    /// Objects that left memory.
+    /// Objects evicted from memory.
     pub evicted: u64,
-    /// Keys that are not at home yet, of those this bridge knows.
+    /// Keys of this bridge that may not be at home yet.
     pub dirty: usize,
-    /// How long the oldest of them has waited, seconds.
+    /// How long the oldest of them has waited, in seconds.
     pub lag: f64,
-    /// Times that all of the table was looked through.
+    /// Sweeps over the whole table.
     pub sweeps: u64,
-    /// What went wrong last with a delivery or a sweep.
-    pub trouble: Option<String>,
+    /// The last error of a delivery or sweep.
+    #[serde(rename = "trouble")]
+    pub last_error: Option<String>,
 }
 
-/// The same while it grows.
+/// The counters while the bridge runs.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) hits: AtomicU64,
@@ -46,9 +47,9 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn stats(&self) -> BridgeStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Figures {
+        BridgeStats {
             hits: read(&self.hits),
             misses: read(&self.misses),
             writes: read(&self.writes),
@@ -56,7 +57,7 @@ impl Counters {
             failed: read(&self.failed),
             evicted: read(&self.evicted),
             sweeps: read(&self.sweeps),
-            ..Figures::default()
+            ..BridgeStats::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cell::Delivery;
 use crate::error::Error;
-use crate::keeper::Far;
+use crate::keeper::HomeTable;
 use crate::options::HomeOptions;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -11,27 +11,26 @@ use scylla::statement::prepared::PreparedStatement;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long an instance may take to take a connection.
+/// Time to connect to an instance.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long the cluster may take to answer before a bridge stands: small machines take seconds to
-/// make a table.
+/// Time for the cluster to answer while a bridge opens: small machines take seconds to create a
+/// table.
 const SETUP: Duration = Duration::from_secs(90);
 
-/// What a mutation has besides key and value, bytes, and some to spare: the table's number,
-/// columns, timestamps.
+/// Bytes of a mutation besides key and value, with some reserve: table id, columns, timestamps.
 const MUTATION_OVERHEAD: usize = 256;
 
-/// A row as it is at home.
+/// A row of the home table.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Stored {
+pub struct HomeRow {
     /// Its value.
     pub value: Vec<u8>,
     /// Its write timestamp.
     pub stamp: i64,
 }
 
-/// A table of Cassandra.
+/// A session with a table of Cassandra.
 #[derive(Debug)]
 pub struct Home {
     session: Session,
@@ -42,10 +41,10 @@ pub struct Home {
 }
 
 impl Home {
-    /// Finds the cluster, and makes what is missing of keyspace and table.
+    /// Connects to the cluster, and creates keyspace and table if they are missing.
     ///
     /// # Errors
-    /// Nobody is there, or it will not have it.
+    /// The cluster cannot be reached, or refuses a statement.
     pub async fn connect(options: &HomeOptions) -> Result<Self, Error> {
         options.check()?;
         let late = Error::Home {
@@ -68,12 +67,12 @@ impl Home {
                 "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
                  {{'class': 'NetworkTopologyStrategy', '{quoted}': {replication}}}"
             );
-            make(&session, text).await?;
+            create(&session, text).await?;
         }
         let text = format!(
             "CREATE TABLE IF NOT EXISTS {keyspace}.{table} (key blob PRIMARY KEY, value blob)"
         );
-        make(&session, text).await?;
+        create(&session, text).await?;
         let read = format!("SELECT value, WRITETIME(value) FROM {keyspace}.{table} WHERE key = ?");
         let write =
             format!("INSERT INTO {keyspace}.{table} (key, value) VALUES (?, ?) USING TIMESTAMP ?");
@@ -87,15 +86,15 @@ impl Home {
         })
     }
 
-    /// The most bytes of key and value that a row may have, as the instance that was asked is set:
-    /// it refuses more, for ever, so they are not to be acknowledged.
+    /// Returns the most bytes of key and value in a row, by the settings of one instance. Cassandra
+    /// refuses longer rows for ever, so a bridge must not acknowledge them.
     pub(crate) fn longest(&self) -> usize {
         self.longest
     }
 }
 
-impl Far for Home {
-    async fn read(&self, key: &[u8]) -> Result<Option<Stored>, Error> {
+impl HomeTable for Home {
+    async fn read(&self, key: &[u8]) -> Result<Option<HomeRow>, Error> {
         let rows = self
             .session
             .execute_unpaged(&self.read, (key,))
@@ -106,7 +105,7 @@ impl Far for Home {
         let row = row.map_err(|error| failed("a read", &error))?;
         Ok(row
             .and_then(|(value, stamp)| value.zip(stamp))
-            .map(|(value, stamp)| Stored { value, stamp }))
+            .map(|(value, stamp)| HomeRow { value, stamp }))
     }
 
     async fn apply(&self, key: &[u8], delivery: &Delivery<'_>) -> Result<(), Error> {
@@ -124,10 +123,10 @@ async fn longest(session: &Session) -> usize {
     let mut longest = usize::MAX;
     for (setting, parts) in [("max_mutation_size", 1), ("commitlog_segment_size", 2)] {
         let text = format!("SELECT value FROM system_views.settings WHERE name = '{setting}'");
-        // Who may not look, or is too old to tell, has what Cassandra comes with: more than a
-        // bridge takes.
-        let Ok(told) = session.query_unpaged(text, ()).await else { continue };
-        let Ok(rows) = told.into_rows_result() else { continue };
+        // If the settings cannot be read, Cassandra's default applies, which is more than a bridge
+        // allows.
+        let Ok(answer) = session.query_unpaged(text, ()).await else { continue };
+        let Ok(rows) = answer.into_rows_result() else { continue };
         let Ok(Some((Some(value),))) = rows.maybe_first_row::<(Option<String>,)>() else {
             continue;
         };
@@ -138,7 +137,7 @@ async fn longest(session: &Session) -> usize {
     longest
 }
 
-async fn make(session: &Session, text: String) -> Result<(), Error> {
+async fn create(session: &Session, text: String) -> Result<(), Error> {
     let mut statement = Statement::new(text);
     statement.set_request_timeout(Some(SETUP));
     let made = session.query_unpaged(statement.clone(), ()).await;
@@ -154,7 +153,7 @@ async fn prepare(
         session.prepare(text.as_str()).await.map_err(|error| failed(&text, &error))?;
     prepared.set_consistency(options.consistency);
     prepared.set_request_timeout(Some(options.timeout));
-    // Each delivery says in full what is to be where, and as of when.
+    // Deliveries say completely what to store and as of when, so repeating one is harmless.
     prepared.set_is_idempotent(true);
     Ok(prepared)
 }

@@ -1,29 +1,28 @@
-//! What is done to one key, between memory and home: reads, writes, deliveries, and leaving memory.
-//! All that makes a bridge right is here, and all by conditions on versions, so that any number of
-//! bridges may do it at once and each may end at any point.
+//! The operations on one key, between memory and home: read, deliver, evict. All that makes a
+//! bridge correct is here, and uses conditions on versions, so that any number of bridges may run
+//! at once, and each may end at any point.
 
 use crate::cell::{Cell, Stamps, after_delivery};
 use crate::error::Error;
-use crate::home::Stored;
+use crate::home::HomeRow;
 use sprat_client::{Condition, Error as StoreError, Object};
 use std::future::Future;
 
-/// How often a read begins anew because others made and removed what it met.
+/// How often a read starts again because others have inserted and removed the key meanwhile.
 const TRIES: usize = 64;
 
-/// A table in memory: of the store, whose versions grow with each write of a key, across removals
-/// too.
-pub trait Near {
-    /// The object of a key.
+/// A table in memory, of the store: versions of a key grow with each write, also across removals.
+pub trait MemoryTable {
+    /// Reads the object of a key.
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>, StoreError>> + Send;
-    /// Stores a value if the condition holds; its version.
+    /// Stores a value if the condition holds, and returns its version.
     fn put(
         &self,
         key: &[u8],
         value: &[u8],
         condition: Condition,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
-    /// Removes an object if the condition holds; the version it had.
+    /// Removes an object if the condition holds, and returns the version that it had.
     fn remove(
         &self,
         key: &[u8],
@@ -31,11 +30,11 @@ pub trait Near {
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
 }
 
-/// A home: of what is written to it, it keeps what has the highest write timestamp.
-pub trait Far {
-    /// The row of a key.
-    fn read(&self, key: &[u8]) -> impl Future<Output = Result<Option<Stored>, Error>> + Send;
-    /// Has a delivery applied; after an error it may have been, or be later.
+/// A home table. Of all writes to a key it keeps the one with the highest write timestamp.
+pub trait HomeTable {
+    /// Reads the row of a key.
+    fn read(&self, key: &[u8]) -> impl Future<Output = Result<Option<HomeRow>, Error>> + Send;
+    /// Applies a delivery. After an error it may have been applied, or be applied later.
     fn apply(
         &self,
         key: &[u8],
@@ -43,29 +42,32 @@ pub trait Far {
     ) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Read {
-    /// The value.
+pub struct ReadResult {
+    /// The value, if there is one.
     pub value: Option<Vec<u8>>,
-    /// Memory had it.
+    /// Whether memory had it.
     pub hit: bool,
 }
 
-/// What a delivery came to.
+/// The result of a delivery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Carried {
-    /// There was nothing to carry.
+pub enum Delivered {
+    /// There was nothing to deliver.
     Nothing,
-    /// It is at home, and memory says so.
+    /// It is at home, and marked so in memory.
     Settled,
-    /// It is at home; by now there is something newer.
+    /// It is at home, but memory has a newer object by now.
     Outdated,
 }
 
-/// A table and its home.
+/// A table in memory with its home, and the operations on them. It holds no state of its own, so
+/// that any number of bridges may share a table. A read first puts a `Loading` cell into memory,
+/// and fills it only if its version is still the same; a delivery marks an object clean only if no
+/// newer write has replaced it.
 #[derive(Debug)]
-pub struct Keeper<N, F> {
+pub struct KeyOperations<N, F> {
     /// The table.
     pub near: N,
     /// Its home.
@@ -74,45 +76,45 @@ pub struct Keeper<N, F> {
     pub stamps: Stamps,
 }
 
-impl<N: Near + Sync, F: Far + Sync> Keeper<N, F> {
-    /// The value of a key, as of some moment between call and answer.
+impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
+    /// Reads the value of a key, as of some moment during the call.
     ///
     /// # Errors
-    /// [`Error`].
-    pub async fn read(&self, key: &[u8]) -> Result<Read, Error> {
-        let mut place = None;
+    /// Any [`Error`] of the table or its home.
+    pub async fn read(&self, key: &[u8]) -> Result<ReadResult, Error> {
+        let mut loading = None;
         for _ in 0..TRIES {
             if let Some(object) = self.near.get(key).await? {
                 let value = match Cell::parse(&object.value)? {
                     Cell::Dirty(value) | Cell::Clean(value) => Some(value.to_vec()),
                     Cell::Gone => None,
-                    // Another's, who may be gone: whoever is first puts it there.
+                    // Another reader's, which may be gone: the first one to finish fills it.
                     Cell::Loading => {
-                        place = Some(object.version);
+                        loading = Some(object.version);
                         break;
                     }
                 };
-                return Ok(Read { value, hit: true });
+                return Ok(ReadResult { value, hit: true });
             }
             match self.near.put(key, &Cell::Loading.encode(), Condition::Absent).await {
                 Ok(version) => {
-                    place = Some(version);
+                    loading = Some(version);
                     break;
                 }
                 Err(StoreError::Conflict { .. }) => {}
-                // It was absent a moment ago, so the home has all of it.
+                // The key was absent a moment ago, so the home has everything.
                 Err(StoreError::MemoryFull) => break,
                 Err(error) => return Err(error.into()),
             }
         }
         let row = self.far.read(key).await?;
-        // What was read was right while the place was ours. If it no longer is, nothing is put
-        // there; nor need it be.
-        if let Some(version) = place {
+        // The value was current while the `Loading` cell had this version. If the cell has been
+        // replaced since, nothing is to be filled in.
+        if let Some(version) = loading {
             let condition = Condition::Version(version);
             match &row {
                 Some(row) if row.stamp >= self.stamps.of(version) => {
-                    self.newer(key, version, row.stamp).await?
+                    self.check_newer(key, version, row.stamp).await?
                 }
                 Some(row) => {
                     drop(self.near.put(key, &Cell::Clean(&row.value).encode(), condition).await)
@@ -120,12 +122,12 @@ impl<N: Near + Sync, F: Far + Sync> Keeper<N, F> {
                 None => drop(self.near.remove(key, condition).await),
             }
         }
-        Ok(Read { value: row.map(|row| row.value), hit: false })
+        Ok(ReadResult { value: row.map(|row| row.value), hit: false })
     }
 
-    /// The home has something newer than a place in memory: fine if the place is gone, for then
-    /// somebody wrote.
-    async fn newer(&self, key: &[u8], version: u64, found: i64) -> Result<(), Error> {
+    /// Checks a row of the home that is newer than a `Loading` cell. That is allowed if a write has
+    /// replaced the cell.
+    async fn check_newer(&self, key: &[u8], version: u64, found: i64) -> Result<(), Error> {
         match self.near.get(key).await? {
             Some(object) if object.version == version => {
                 Err(Error::Foreign { found, ours: self.stamps.of(version) })
@@ -134,29 +136,30 @@ impl<N: Near + Sync, F: Far + Sync> Keeper<N, F> {
         }
     }
 
-    /// Carries a key's object home, as it is now.
+    /// Delivers a key's present object to the home.
     ///
     /// # Errors
-    /// [`Error`]: to be done again.
-    pub async fn carry(&self, key: &[u8]) -> Result<Carried, Error> {
-        let Some(object) = self.near.get(key).await? else { return Ok(Carried::Nothing) };
+    /// The delivery must be repeated.
+    pub async fn deliver(&self, key: &[u8]) -> Result<Delivered, Error> {
+        let Some(object) = self.near.get(key).await? else { return Ok(Delivered::Nothing) };
         let cell = Cell::parse(&object.value)?;
         let Some(delivery) = cell.delivery(object.version, self.stamps) else {
-            return Ok(Carried::Nothing);
+            return Ok(Delivered::Nothing);
         };
         self.far.apply(key, &delivery).await?;
         let same = Condition::Version(object.version);
         let settled = match after_delivery(&delivery) {
             Some(clean) => match self.near.put(key, &clean.encode(), same).await {
-                // It is at home; what cannot be said of it in memory is said by its absence.
+                // The object is at home: if memory has no room to mark it clean, removing it is as
+                // good.
                 Err(StoreError::MemoryFull) => self.near.remove(key, same).await.map(drop),
                 settled => settled.map(drop),
             },
             None => self.near.remove(key, same).await.map(drop),
         };
         match settled {
-            Ok(()) => Ok(Carried::Settled),
-            Err(StoreError::Conflict { .. }) => Ok(Carried::Outdated),
+            Ok(()) => Ok(Delivered::Settled),
+            Err(StoreError::Conflict { .. }) => Ok(Delivered::Outdated),
             Err(error) => Err(error.into()),
         }
     }

@@ -1,12 +1,14 @@
 //! Tables in the store's memory whose large, slow home is Apache Cassandra.
 //!
-//! A write is acknowledged when the store has it durably; it reaches Cassandra afterwards, as often
-//! as need be, and in effect once: its write timestamp follows from the version that the store gave
-//! it ([`Stamps`]). What is not in memory is read from there. `docs/decisions/0025-bridge.md` says
-//! why nothing is lost and nothing comes back.
+//! A write is acknowledged when the store has it durably. It is delivered to Cassandra afterwards,
+//! repeatedly if necessary, but with the effect of a single write: its write timestamp is derived
+//! from the version that the store gave it ([`Stamps`]). Keys that memory lacks are read from
+//! Cassandra. `docs/decisions/0025-bridge.md` explains why nothing is lost, and no old value comes
+//! back.
 //!
-//! [`Bridged`] does it. The parts that decide anything are without time and network: [`Keeper`]
-//! with [`Cell`] and [`Stamps`], and [`Backlog`]. [`serve`] lets programs in that speak to Redis.
+//! [`BridgedTable`] is the way in, and [`RunningBridge`] runs one on threads of its own. The parts
+//! that decide anything use neither clock nor network: [`KeyOperations`] with [`Cell`] and
+//! [`Stamps`], and [`Backlog`]. [`serve`] answers Redis clients.
 
 mod backlog;
 mod bridged;
@@ -22,14 +24,14 @@ mod serve;
 mod sweep;
 
 pub use backlog::{Backlog, MAX_DIRTY};
-pub use bridged::{Bridged, CARRIERS};
+pub use bridged::{BridgedTable, DELIVERY_WORKERS};
 pub use cell::{Cell, Delivery, MAX_BRIDGED_VALUE, Stamps, after_delivery};
 pub use error::Error;
-pub use figures::Figures;
-pub use home::{Home, Stored};
-pub use keeper::{Carried, Far, Keeper, Near, Read};
+pub use figures::BridgeStats;
+pub use home::{Home, HomeRow};
+pub use keeper::{Delivered, HomeTable, KeyOperations, MemoryTable, ReadResult};
 pub use options::{HomeOptions, Options};
-pub use resp::{Answer, MAX_ARGUMENTS, MAX_QUESTION, Parts, Question, parse};
-pub use running::Running;
+pub use resp::{CommandParts, MAX_ARGUMENTS, MAX_COMMAND, RedisCommand, RedisReply, parse_command};
+pub use running::RunningBridge;
 pub use scylla::statement::Consistency;
-pub use serve::{MAX_ANSWER, MAX_CONNECTIONS, serve};
+pub use serve::{MAX_CONNECTIONS, MAX_REPLY, serve};

@@ -1,40 +1,42 @@
-//! What a bridge joins.
+//! Options of a bridge.
 
 use crate::error::Error;
 use scylla::statement::Consistency;
 use std::time::Duration;
 
-/// Where the home is.
+/// The home table.
 #[derive(Clone, Debug)]
 pub struct HomeOptions {
-    /// Instances to begin with: HOST:PORT.
+    /// Addresses of instances, `HOST:PORT`.
     pub contacts: Vec<String>,
-    /// Keyspace. Made where it is not there.
+    /// The keyspace, which is created if it is missing.
     pub keyspace: String,
-    /// Table of keys and values, both blobs. Made where it is not there.
+    /// The table of keys and values, both blobs, which is created if it is missing.
     pub table: String,
-    /// Datacenter of the keyspace, where it has to be made.
+    /// Datacenter of the keyspace, if it must be created.
     pub datacenter: String,
-    /// Replicas in it, where it has to be made.
+    /// Replication factor in it, if it must be created.
     pub replication: usize,
-    /// Replicas that must have answered. A read must meet every write: `LOCAL_QUORUM` for both.
+    /// Consistency level of reads and writes. A read must see every earlier write: use
+    /// `LOCAL_QUORUM`.
     pub consistency: Consistency,
-    /// How long an answer may take.
+    /// Timeout of a request.
     pub timeout: Duration,
 }
 
-/// A bridge.
+/// The options of a bridge.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The store.
     pub store: sprat_client::Options,
-    /// The table in it: the bridge's alone. Made where it is not there.
+    /// The table in the store, for bridges only, which is created if it is missing.
     pub table: String,
     /// Its home.
     pub home: HomeOptions,
-    /// Bytes of the store's memory that the table may take before what is at home leaves it.
+    /// Bytes of the store's memory that the table may take, beyond which objects that are at home
+    /// are evicted.
     pub memory: u64,
-    /// How often all of the table is looked through.
+    /// Interval between sweeps over the whole table.
     pub sweep: Duration,
 }
 

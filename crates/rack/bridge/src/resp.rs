@@ -1,43 +1,44 @@
-//! What Redis' clients ask, and what they are answered: RESP2, of which questions are arrays of
-//! strings and nothing else.
+//! The commands of Redis clients and the replies to them, in RESP2: commands are arrays of bulk
+//! strings.
 //!
-//! The parser is our own as it is all of forty lines, and as parsers of all of RESP follow arrays
-//! within arrays as deep as whoever sends them likes.
+//! This parser has only forty lines. General RESP parsers follow nested arrays to any depth that a
+//! client sends.
 
 use crate::cell::MAX_BRIDGED_VALUE;
 
-/// Parts of one question: keys of an MGET or DEL among them.
+/// The most arguments of a command, such as the keys of an MGET or DEL.
 pub const MAX_ARGUMENTS: usize = 1_024;
 
-/// Bytes of one question: the longest value, and keys. A connection that sends more ends.
-pub const MAX_QUESTION: usize = MAX_BRIDGED_VALUE + (256 << 10);
+/// The most bytes of a command: the longest value, and keys. A connection that sends more is
+/// closed.
+pub const MAX_COMMAND: usize = MAX_BRIDGED_VALUE + (256 << 10);
 
-/// Bytes of a line that says how much follows: a mark, a number, and the line's end.
+/// The longest header line: a type byte, a number, and the line's end.
 const MAX_LINE: usize = 16;
 
-/// What a question is made of, and the bytes it took.
+/// The arguments of a command, and its length.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Parts<'a> {
-    /// Command and arguments.
+pub struct CommandParts<'a> {
+    /// Name of the command and its arguments.
     pub parts: Vec<&'a [u8]>,
-    /// Bytes of all of it.
+    /// Bytes of the whole command.
     pub len: usize,
 }
 
-/// The parts of the first question in `bytes`; none if it is not complete.
+/// Parses the first command in `bytes`. Returns `None` if it is incomplete.
 ///
 /// # Errors
-/// What came is no question, or too long: what to answer before the connection is closed, as nobody
-/// knows where the next begins.
-pub fn parse(bytes: &[u8]) -> Result<Option<Parts<'_>>, &'static str> {
-    let (Some(count), mut at) = line(bytes, b'*')? else { return incomplete(bytes) };
+/// The bytes are no command, or too long. Send the returned error and close the connection, since
+/// the start of the next command is unknown.
+pub fn parse_command(bytes: &[u8]) -> Result<Option<CommandParts<'_>>, &'static str> {
+    let (Some(count), mut at) = header(bytes, b'*')? else { return incomplete(bytes) };
     if count > MAX_ARGUMENTS {
         return Err("ERR more than 1024 parts in one command");
     }
     let mut parts = Vec::with_capacity(count);
     for _ in 0..count {
-        let (Some(len), head) = line(&bytes[at..], b'$')? else { return incomplete(bytes) };
-        if len > MAX_QUESTION {
+        let (Some(len), head) = header(&bytes[at..], b'$')? else { return incomplete(bytes) };
+        if len > MAX_COMMAND {
             return Err("ERR a part is longer than the longest value, 1048575 bytes");
         }
         let begin = at + head;
@@ -52,16 +53,16 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Parts<'_>>, &'static str> {
         parts.push(part);
         at = begin + len + 2;
     }
-    Ok(Some(Parts { parts, len: at }))
+    Ok(Some(CommandParts { parts, len: at }))
 }
 
-/// More has to come, unless there is too much already.
+/// Returns `None`, or an error if the command is too long already.
 fn incomplete<T>(bytes: &[u8]) -> Result<Option<T>, &'static str> {
-    if bytes.len() > MAX_QUESTION { Err("ERR the command is too long") } else { Ok(None) }
+    if bytes.len() > MAX_COMMAND { Err("ERR the command is too long") } else { Ok(None) }
 }
 
-/// The number that a line says after its mark, and the line's bytes; none if it is not complete.
-fn line(bytes: &[u8], mark: u8) -> Result<(Option<usize>, usize), &'static str> {
+/// Parses a header line. Returns its number, or `None` if it is incomplete, and the line's length.
+fn header(bytes: &[u8], mark: u8) -> Result<(Option<usize>, usize), &'static str> {
     if bytes.first().is_some_and(|first| *first != mark) {
         return Err("ERR want an array of strings, as clients of Redis send it (RESP2)");
     }
@@ -78,33 +79,33 @@ fn line(bytes: &[u8], mark: u8) -> Result<(Option<usize>, usize), &'static str> 
     Ok((Some(number), end + 2))
 }
 
-/// A question that can be answered.
+/// A supported command.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Question<'a> {
-    /// Is anybody there.
+pub enum RedisCommand<'a> {
+    /// Checks the connection.
     Ping(Option<&'a [u8]>),
-    /// The value of a key.
+    /// Reads a key.
     Get(&'a [u8]),
-    /// The values of keys.
+    /// Reads several keys.
     Mget(Vec<&'a [u8]>),
-    /// Store a value.
+    /// Stores a value.
     Set(&'a [u8], &'a [u8]),
-    /// Delete keys.
+    /// Deletes keys.
     Del(Vec<&'a [u8]>),
-    /// How it goes.
+    /// Reports the bridge's counters.
     Info,
-    /// What commands there are: clients ask and are content with nothing.
+    /// Lists the commands: clients ask for it, and accept an empty list.
     Command,
-    /// The end.
+    /// Closes the connection.
     Quit,
 }
 
-impl<'a> Question<'a> {
-    /// What the parts ask.
+impl<'a> RedisCommand<'a> {
+    /// Interprets the arguments of a command.
     ///
     /// # Errors
-    /// What to answer instead, in Redis' manner.
-    pub fn of(parts: &[&'a [u8]]) -> Result<Self, String> {
+    /// Returns the error to send, in Redis's style.
+    pub fn from_parts(parts: &[&'a [u8]]) -> Result<Self, String> {
         let (name, rest) = parts.split_first().ok_or("ERR an empty command")?;
         let name = name.to_ascii_uppercase();
         match (&name[..], rest) {
@@ -132,23 +133,23 @@ impl<'a> Question<'a> {
     }
 }
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Answer {
-    /// A word.
+pub enum RedisReply {
+    /// A simple string.
     Simple(&'static str),
-    /// Bytes, or that there are none.
+    /// A bulk string, or null.
     Bulk(Option<Vec<u8>>),
-    /// A number.
+    /// An integer.
     Integer(i64),
-    /// Several.
-    Array(Vec<Answer>),
-    /// What is wrong: one line.
+    /// An array of replies.
+    Array(Vec<RedisReply>),
+    /// An error, on one line.
     Error(String),
 }
 
-impl Answer {
-    /// Appends it to `to`.
+impl RedisReply {
+    /// Appends the encoded reply to `to`.
     pub fn encode(&self, to: &mut Vec<u8>) {
         match self {
             Self::Simple(word) => to.extend([b"+", word.as_bytes(), b"\r\n"].concat()),

@@ -1,8 +1,8 @@
-//! A face for programs that speak to Redis (RESP2).
+//! A server for Redis clients (RESP2).
 
-use crate::bridged::Bridged;
+use crate::bridged::BridgedTable;
 use crate::error::Error;
-use crate::resp::{Answer, MAX_QUESTION, Question, parse};
+use crate::resp::{MAX_COMMAND, RedisCommand, RedisReply, parse_command};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// Connections at once. One more waits to be taken.
+/// The most connections. Further ones wait to be accepted.
 pub const MAX_CONNECTIONS: usize = 1_024;
 
-/// Bytes of values in one answer.
-pub const MAX_ANSWER: usize = 64 << 20;
+/// The most bytes of values in one reply.
+pub const MAX_REPLY: usize = 64 << 20;
 
-/// Rest after a connection could not be taken: the system is short of something, or the other side
-/// has gone.
+/// Pause after a failed accept: the system lacks some resource, or the client has gone.
 const REST: Duration = Duration::from_millis(50);
 
-/// Answers whoever comes, until it is dropped.
-pub async fn serve(listener: TcpListener, bridged: Bridged) {
+/// Accepts connections and replies their commands, until it is dropped.
+pub async fn serve(listener: TcpListener, table: BridgedTable) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(room) = Arc::clone(&room).acquire_owned().await else { return };
@@ -29,94 +28,94 @@ pub async fn serve(listener: TcpListener, bridged: Bridged) {
             tokio::time::sleep(REST).await;
             continue;
         };
-        let bridged = bridged.clone();
+        let table = table.clone();
         tokio::spawn(async move {
-            // Its end is the other side's business.
-            drop(connection(stream, &bridged).await);
+            // A connection's error concerns its client only.
+            drop(connection(stream, &table).await);
             drop(room);
         });
     }
 }
 
-async fn connection(mut stream: TcpStream, bridged: &Bridged) -> std::io::Result<()> {
+async fn connection(mut stream: TcpStream, table: &BridgedTable) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let (mut asked, mut answers) = (Vec::new(), Vec::new());
+    let (mut received, mut replies) = (Vec::new(), Vec::new());
     loop {
         let mut begin = 0;
         loop {
-            let parts = match parse(&asked[begin..]) {
+            let parts = match parse_command(&received[begin..]) {
                 Ok(Some(parts)) => parts,
                 Ok(None) => break,
                 Err(why) => {
-                    Answer::Error(why.to_owned()).encode(&mut answers);
-                    return stream.write_all(&answers).await;
+                    RedisReply::Error(why.to_owned()).encode(&mut replies);
+                    return stream.write_all(&replies).await;
                 }
             };
-            let answer = match Question::of(&parts.parts) {
-                Ok(Question::Quit) => {
-                    Answer::Simple("OK").encode(&mut answers);
-                    return stream.write_all(&answers).await;
+            let reply = match RedisCommand::from_parts(&parts.parts) {
+                Ok(RedisCommand::Quit) => {
+                    RedisReply::Simple("OK").encode(&mut replies);
+                    return stream.write_all(&replies).await;
                 }
-                Ok(question) => answer(bridged, question)
+                Ok(command) => execute(table, command)
                     .await
-                    .unwrap_or_else(|why| Answer::Error(format!("ERR {why}"))),
-                Err(why) => Answer::Error(why),
+                    .unwrap_or_else(|why| RedisReply::Error(format!("ERR {why}"))),
+                Err(why) => RedisReply::Error(why),
             };
-            answer.encode(&mut answers);
+            reply.encode(&mut replies);
             begin += parts.len;
-            // Who sends many questions and reads no answers waits here.
-            if answers.len() > MAX_QUESTION {
-                stream.write_all(&answers).await?;
-                answers.clear();
+            // A client that sends many commands and reads no replies is blocked here.
+            if replies.len() > MAX_COMMAND {
+                stream.write_all(&replies).await?;
+                replies.clear();
             }
         }
-        asked.drain(..begin);
-        stream.write_all(&answers).await?;
-        answers.clear();
-        if stream.read_buf(&mut asked).await? == 0 {
+        received.drain(..begin);
+        stream.write_all(&replies).await?;
+        replies.clear();
+        if stream.read_buf(&mut received).await? == 0 {
             return Ok(());
         }
     }
 }
 
-async fn answer(bridged: &Bridged, question: Question<'_>) -> Result<Answer, Error> {
-    Ok(match question {
-        Question::Ping(None) => Answer::Simple("PONG"),
-        Question::Ping(Some(text)) => Answer::Bulk(Some(text.to_vec())),
-        Question::Get(key) => Answer::Bulk(bridged.get(key).await?),
-        Question::Mget(keys) => {
+async fn execute(table: &BridgedTable, command: RedisCommand<'_>) -> Result<RedisReply, Error> {
+    Ok(match command {
+        RedisCommand::Ping(None) => RedisReply::Simple("PONG"),
+        RedisCommand::Ping(Some(text)) => RedisReply::Bulk(Some(text.to_vec())),
+        RedisCommand::Get(key) => RedisReply::Bulk(table.get(key).await?),
+        RedisCommand::Mget(keys) => {
             let (mut all, mut bytes) = (Vec::with_capacity(keys.len()), 0);
             for key in keys {
-                let value = bridged.get(key).await?;
+                let value = table.get(key).await?;
                 bytes += value.as_ref().map_or(0, Vec::len);
-                if bytes > MAX_ANSWER {
-                    return Ok(Answer::Error(format!(
-                        "ERR the answer is longer than {MAX_ANSWER} bytes; ask for fewer keys"
+                if bytes > MAX_REPLY {
+                    return Ok(RedisReply::Error(format!(
+                        "ERR the answer is longer than {MAX_REPLY} bytes; ask for fewer keys"
                     )));
                 }
-                all.push(Answer::Bulk(value));
+                all.push(RedisReply::Bulk(value));
             }
-            Answer::Array(all)
+            RedisReply::Array(all)
         }
-        Question::Set(key, value) => {
-            bridged.put(key, value).await?;
-            Answer::Simple("OK")
+        RedisCommand::Set(key, value) => {
+            table.put(key, value).await?;
+            RedisReply::Simple("OK")
         }
-        Question::Del(keys) => {
+        RedisCommand::Del(keys) => {
             let mut there = 0;
             for key in keys {
-                there += i64::from(bridged.get(key).await?.is_some());
-                bridged.delete(key).await?;
+                there += i64::from(table.get(key).await?.is_some());
+                table.delete(key).await?;
             }
-            Answer::Integer(there)
+            RedisReply::Integer(there)
         }
-        Question::Info => Answer::Bulk(Some(info(bridged).into_bytes())),
-        Question::Command | Question::Quit => Answer::Array(Vec::new()),
+        RedisCommand::Info => RedisReply::Bulk(Some(info(table).into_bytes())),
+        RedisCommand::Command | RedisCommand::Quit => RedisReply::Array(Vec::new()),
     })
 }
 
-fn info(bridged: &Bridged) -> String {
-    let of = bridged.figures();
+fn info(table: &BridgedTable) -> String {
+    let of = table.stats();
     let mut text = "# Bridge\r\n".to_owned();
     let numbers = [
         ("hits", of.hits),
@@ -132,8 +131,8 @@ fn info(bridged: &Bridged) -> String {
         let _ = write!(text, "{name}:{number}\r\n");
     }
     let _ = write!(text, "lag_seconds:{:.3}\r\n", of.lag);
-    if let Some(trouble) = of.trouble {
-        let _ = write!(text, "trouble:{}\r\n", trouble.replace(['\r', '\n'], " "));
+    if let Some(error) = of.last_error {
+        let _ = write!(text, "trouble:{}\r\n", error.replace(['\r', '\n'], " "));
     }
     text
 }

@@ -1,5 +1,5 @@
-//! Looks through all of a table, again and again: finds what a bridge that is gone left behind, and
-//! has leave memory what is at home when there is too much.
+//! Scans the whole table again and again: queues dirty objects that a dead bridge has left behind,
+//! and evicts objects that are at home when the table takes too much memory.
 
 use crate::bridged::Shared;
 use crate::cell::Cell;
@@ -15,20 +15,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Keys whose reads are remembered between two sweeps. Of more, chance decides who stays.
+/// The most keys whose reads are remembered between two sweeps. Further ones may be evicted
+/// although they were read.
 const MAX_REFERENCED: usize = 1 << 20;
 
-/// How long a sweep that finds no room in the backlog waits before it looks again.
+/// Pause of a sweep that finds no room in the backlog.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// The thread that does it.
+/// Handle of the sweeping thread. Dropping it stops the thread.
 pub(crate) struct Sweep {
     wake: SyncSender<()>,
     stop: Arc<AtomicBool>,
 }
 
 impl Sweep {
-    /// Starts with a first look at once.
+    /// Starts the thread, which begins with a first sweep.
     pub(crate) fn start(
         options: &Options,
         table: Table,
@@ -41,7 +42,7 @@ impl Sweep {
             (Arc::clone(&stop), options.store.clone(), options.table.clone());
         let (memory, period) = (options.memory, options.sweep);
         let run = move || {
-            // A client is its thread's own: it is made there.
+            // A client belongs to its thread, so it is created there.
             let opened =
                 Client::connect(&store).and_then(|mut client| match client.table(&name)? {
                     found if found == table => Ok(client),
@@ -62,15 +63,15 @@ impl Sweep {
         Ok(Self { wake, stop })
     }
 
-    /// Looks sooner.
-    pub(crate) fn nudge(&self) {
-        let _ = self.wake.try_send(()); // one that is not heard yet is enough
+    /// Lets the next sweep begin at once.
+    pub(crate) fn wake(&self) {
+        let _ = self.wake.try_send(()); // a pending wake-up is enough
     }
 
-    /// Ends it.
+    /// Stops the thread.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.nudge();
+        self.wake();
     }
 }
 
@@ -95,7 +96,7 @@ impl Sweeper {
         while !self.stopped() {
             match self.sweep() {
                 Ok(()) => count(&self.shared.counters.sweeps),
-                Err(error) => self.shared.note(&error),
+                Err(error) => self.shared.record_error(&error),
             }
             if self.woken.recv_timeout(self.period) == Err(RecvTimeoutError::Disconnected) {
                 return;
@@ -107,17 +108,18 @@ impl Sweeper {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Once through the table, and again without mercy for what was read if that was not enough.
+    /// Scans the table, and a second time without sparing recently read objects if the first scan
+    /// did not free enough.
     fn sweep(&mut self) -> Result<(), Error> {
-        let recent = self.shared.references.turn();
-        if self.pass(Some(&recent))? > 0 {
-            self.pass(None)?;
+        let recent = self.shared.references.rotate();
+        if self.scan(Some(&recent))? > 0 {
+            self.scan(None)?;
         }
         Ok(())
     }
 
-    /// Returns how many bytes are too many still.
-    fn pass(&mut self, recent: Option<&Recent>) -> Result<u64, Error> {
+    /// Scans the table once. Returns how many bytes are still too many.
+    fn scan(&mut self, recent: Option<&Recent>) -> Result<u64, Error> {
         let table = self.table;
         let mut over = self.client.table_stats(table)?.bytes.saturating_sub(self.memory);
         let mut after = None;
@@ -127,7 +129,7 @@ impl Sweeper {
                 if self.stopped() {
                     return Ok(0);
                 }
-                self.look_at(&row, recent, &mut over)?;
+                self.visit(&row, recent, &mut over)?;
             }
             match page.next {
                 None => return Ok(over),
@@ -136,11 +138,11 @@ impl Sweeper {
         }
     }
 
-    fn look_at(&mut self, row: &Row, recent: Option<&Recent>, over: &mut u64) -> Result<(), Error> {
+    fn visit(&mut self, row: &Row, recent: Option<&Recent>, over: &mut u64) -> Result<(), Error> {
         let cell = Cell::parse(&row.value)?;
-        if !cell.may_leave() {
-            while !self.shared.backlog.knows(&row.key) && !self.stopped() {
-                match self.shared.backlog.room_now() {
+        if !cell.may_be_evicted() {
+            while !self.shared.backlog.contains(&row.key) && !self.stopped() {
+                match self.shared.backlog.try_reserve() {
                     Some(room) => self.shared.backlog.push(&row.key, room),
                     None => std::thread::park_timeout(WAIT),
                 }
@@ -165,7 +167,7 @@ impl Sweeper {
     }
 }
 
-/// Which keys were read lately, by hashes: those of this time between sweeps, and of the last.
+/// Hashes of recently read keys: since the last sweep, and in the interval before.
 #[derive(Default)]
 pub(crate) struct References {
     hash: RandomState,
@@ -173,11 +175,11 @@ pub(crate) struct References {
     before: Mutex<HashSet<u64>>,
 }
 
-/// What was read in the last two times between sweeps.
+/// Keys that were read in the last two intervals between sweeps.
 pub(crate) struct Recent(HashSet<u64>);
 
 impl References {
-    pub(crate) fn note(&self, key: &[u8]) {
+    pub(crate) fn record(&self, key: &[u8]) {
         let hash = self.hash.hash_one(key);
         let mut now = lock(&self.now);
         if now.len() < MAX_REFERENCED {
@@ -185,7 +187,7 @@ impl References {
         }
     }
 
-    fn turn(&self) -> Recent {
+    fn rotate(&self) -> Recent {
         let now = std::mem::take(&mut *lock(&self.now));
         let before = std::mem::replace(&mut *lock(&self.before), now.clone());
         Recent(now.into_iter().chain(before).collect())

@@ -1,12 +1,12 @@
-//! Readers, writers, carriers and a sweeper at once, in any order, with faults, each ended at any
-//! point: what a key's users see is as if there were one place, and in the end the home has what
-//! was written last.
+//! Runs readers, writers, deliveries and a sweeper concurrently, in any order, with faults, and
+//! ends each at any point: users of a key see it as if it were in one place, and in the end the
+//! home has what was written last.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use crate::pretend;
 use pretend::{Far, Near, Shared};
 use proptest::prelude::*;
-use sprat_bridge::{Cell, Error, Keeper, Near as _, Stamps};
+use sprat_bridge::{Cell, Error, KeyOperations, MemoryTable as _, Stamps};
 use sprat_client::Condition;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,20 +19,20 @@ const BASE: u64 = 1_000_000;
 const KEYS: u8 = 2;
 const WORKERS: usize = 6;
 
-/// What a user asked for and was told, with the times between which it was.
+/// An operation of a user with its result, and the times of its start and end.
 #[derive(Clone, Debug)]
-struct Seen {
+struct Observed {
     key: u8,
     begun: usize,
     ended: usize,
-    what: What,
+    access: Access,
 }
 
 #[derive(Clone, Debug)]
-enum What {
-    /// A write, or a deletion, and the version it got.
+enum Access {
+    /// A write or deletion, with its version.
     Wrote(u64),
-    /// A read, and the value.
+    /// A read, with its value.
     Read(Option<u64>),
 }
 
@@ -46,7 +46,7 @@ enum Act {
 }
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
-type History = Rc<RefCell<Vec<Seen>>>;
+type History = Rc<RefCell<Vec<Observed>>>;
 type Clock = Rc<RefCell<usize>>;
 
 fn tick(clock: &Clock) -> usize {
@@ -58,20 +58,25 @@ fn number(value: &[u8]) -> u64 {
     u64::from_le_bytes(value.try_into().expect("values of this test are numbers"))
 }
 
-/// Every write that was ever begun: its version and what it wrote. Later faults may lose its
-/// answer.
-fn act(act: &Act, keeper: &Rc<Keeper<Near, Far>>, history: &History, clock: &Clock) -> Task {
-    let (keeper, history, clock, act) =
-        (Rc::clone(keeper), Rc::clone(history), Rc::clone(clock), act.clone());
+/// Starts an operation. The history gets every write with its version and value, also if a fault
+/// loses its answer later.
+fn act(
+    act: &Act,
+    operations: &Rc<KeyOperations<Near, Far>>,
+    history: &History,
+    clock: &Clock,
+) -> Task {
+    let (operations, history, clock, act) =
+        (Rc::clone(operations), Rc::clone(history), Rc::clone(clock), act.clone());
     Box::pin(async move {
         let begun = tick(&clock);
-        let saw = |key, what| {
+        let saw = |key, access| {
             let ended = tick(&clock);
-            history.borrow_mut().push(Seen { key, begun, ended, what });
+            history.borrow_mut().push(Observed { key, begun, ended, access });
         };
         match act {
-            Act::Read(key) => match keeper.read(&[key]).await {
-                Ok(read) => saw(key, What::Read(read.value.as_deref().map(number))),
+            Act::Read(key) => match operations.read(&[key]).await {
+                Ok(read) => saw(key, Access::Read(read.value.as_deref().map(number))),
                 Err(Error::Store(_) | Error::Home { .. }) => {}
                 Err(error) => panic!("{error}"),
             },
@@ -79,27 +84,30 @@ fn act(act: &Act, keeper: &Rc<Keeper<Near, Far>>, history: &History, clock: &Clo
                 let value = matches!(act, Act::Write(_)).then_some(begun as u64);
                 let bytes = value.map(u64::to_le_bytes);
                 let cell = bytes.as_ref().map_or(Cell::Gone, |bytes| Cell::Dirty(bytes));
-                if let Ok(version) = keeper.near.put(&[key], &cell.encode(), Condition::None).await
+                if let Ok(version) =
+                    operations.near.put(&[key], &cell.encode(), Condition::None).await
                 {
-                    saw(key, What::Wrote(version));
+                    saw(key, Access::Wrote(version));
                 }
             }
-            Act::Carry(key) => drop(keeper.carry(&[key]).await),
+            Act::Carry(key) => drop(operations.deliver(&[key]).await),
             Act::Sweep(key) => {
-                let Ok(Some(object)) = keeper.near.get(&[key]).await else { return };
-                if Cell::parse(&object.value).expect("a cell").may_leave() {
-                    drop(keeper.near.remove(&[key], Condition::Version(object.version)).await);
+                let Ok(Some(object)) = operations.near.get(&[key]).await else { return };
+                if Cell::parse(&object.value).expect("a cell").may_be_evicted() {
+                    drop(operations.near.remove(&[key], Condition::Version(object.version)).await);
                 }
             }
         }
     })
 }
 
-/// Runs acts, `WORKERS` at once, polling whom `choices` say; some are dropped half-way.
+/// Runs operations, `WORKERS` at a time, and polls them as `choices` say; some are dropped
+/// half-way.
 fn run(acts: &[Act], choices: &[u8], faults: u8) {
     let shared = Shared::new(choices, faults);
     let stamps = Stamps::new(BASE).expect("a time");
-    let keeper = Rc::new(Keeper { near: Near(shared.clone()), far: Far(shared.clone()), stamps });
+    let operations =
+        Rc::new(KeyOperations { near: Near(shared.clone()), far: Far(shared.clone()), stamps });
     let (history, clock) = (History::default(), Clock::default());
     let mut left = acts.iter();
     let mut tasks: Vec<Task> = Vec::new();
@@ -107,7 +115,7 @@ fn run(acts: &[Act], choices: &[u8], faults: u8) {
         while tasks.len() < WORKERS
             && let Some(next) = left.next()
         {
-            tasks.push(act(next, &keeper, &history, &clock));
+            tasks.push(act(next, &operations, &history, &clock));
         }
         if tasks.is_empty() {
             break;
@@ -119,12 +127,12 @@ fn run(acts: &[Act], choices: &[u8], faults: u8) {
             drop(tasks.swap_remove(at));
         }
     }
-    shared.heal();
+    shared.stop_faults();
     check(&history.borrow(), &shared);
-    // What is left is carried home, and leaves memory; a reader finds the last that was written.
+    // What is left is delivered and evicted; a reader then finds the last write.
     for key in 0..KEYS {
         while shared.is_dirty(key) {
-            finish(act(&Act::Carry(key), &keeper, &history, &clock));
+            finish(act(&Act::Carry(key), &operations, &history, &clock));
         }
         let last = shared.last_written(key);
         let row = shared.row(key);
@@ -135,9 +143,9 @@ fn run(acts: &[Act], choices: &[u8], faults: u8) {
         if let (Some(row), Some((_, version))) = (row, last) {
             assert_eq!(row.stamp, stamps.of(version));
         }
-        finish(act(&Act::Sweep(key), &keeper, &history, &clock));
+        finish(act(&Act::Sweep(key), &operations, &history, &clock));
         assert!(shared.object(key).is_none(), "all may leave");
-        finish(act(&Act::Read(key), &keeper, &history, &clock));
+        finish(act(&Act::Read(key), &operations, &history, &clock));
     }
     check(&history.borrow(), &shared);
 }
@@ -150,24 +158,25 @@ fn finish(mut task: Task) {
     while !poll(&mut task) {}
 }
 
-/// Writes of a key took effect by their versions; every read fits in between.
-fn check(history: &[Seen], shared: &Shared) {
+/// Checks that writes took effect in the order of their versions, and that each read fits in
+/// between.
+fn check(history: &[Observed], shared: &Shared) {
     for key in 0..KEYS {
-        // Versions that values got: of writes whose answer was lost too.
+        // Versions of all values, including those of writes whose answer was lost.
         let versions: BTreeMap<u64, Option<u64>> = shared.written(key);
         let of = |value: Option<u64>| {
             versions.iter().filter(move |(_, wrote)| **wrote == value).map(|(version, _)| *version)
         };
-        let mut all: Vec<&Seen> = history.iter().filter(|seen| seen.key == key).collect();
+        let mut all: Vec<&Observed> = history.iter().filter(|seen| seen.key == key).collect();
         all.sort_by_key(|seen| seen.ended);
-        // For everything that ended: the least version that who begins afterwards may see.
+        // For each operation that ended: the least version that later operations may see.
         let mut floors: Vec<(usize, u64)> = Vec::new();
         for seen in all {
             let before = floors.iter().filter(|(ended, _)| *ended < seen.begun);
             let floor = before.map(|(_, version)| *version).max().unwrap_or(0);
-            let version = match &seen.what {
-                What::Wrote(version) => *version,
-                What::Read(value) => {
+            let version = match &seen.access {
+                Access::Wrote(version) => *version,
+                Access::Read(value) => {
                     let nothing_yet = (value.is_none() && floor == 0).then_some(0);
                     let found =
                         nothing_yet.or_else(|| of(*value).find(|version| *version >= floor));
@@ -194,10 +203,18 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn all_see_one_place(acts in acts(), choices in prop::collection::vec(any::<u8>(), 32..600), faults in 0u8..60) {
+    fn users_see_one_place(
+        acts in acts(),
+        choices in prop::collection::vec(any::<u8>(), 32..600),
+        faults in 0u8..60,
+    ) {
         run(&acts, &choices, faults);
     }
 }

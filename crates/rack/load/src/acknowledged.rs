@@ -1,94 +1,94 @@
-//! Which writes were acknowledged, and whether what is stored agrees.
+//! Remembers which writes were acknowledged, and compares them with what is stored.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most lost writes that are named; those beyond are counted.
+/// The most lost writes that are listed; further ones are only counted.
 pub const MAX_LOST: usize = 100;
 
-/// Of each key the highest number of a write that was acknowledged.
+/// The highest acknowledged write of each key.
 ///
-/// Writes carry their number as Cassandra's write timestamp, so that the highest one stays, in
-/// whichever order they arrive.
+/// A write's number is also its timestamp in Cassandra, so the highest one is stored, in whichever
+/// order writes arrive. Threads may call [`note`](Self::note) at the same time.
 #[derive(Debug)]
-pub struct Acknowledged {
+pub struct AcknowledgedWrites {
     base: u64,
     highest: Vec<AtomicU64>,
 }
 
-/// What is to be said of a key.
+/// The result of comparing a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It has what was acknowledged last.
+    /// The last acknowledged write is stored.
     Kept,
-    /// It has a later write, which was never acknowledged to us, or is another run's: allowed.
+    /// A later write is stored, which was not acknowledged to this load, or belongs to another run.
     Ahead,
-    /// A write that was acknowledged is gone.
-    Lost(Lost),
+    /// An acknowledged write is gone.
+    Lost(LostWrite),
 }
 
 /// An acknowledged write that is gone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-pub struct Lost {
-    /// Whose.
+pub struct LostWrite {
+    /// Its key.
     pub key: u64,
     /// Its number.
     pub acknowledged: u64,
-    /// The number that is there instead; 0: nothing of this run.
+    /// The number that is stored instead; 0 if no write of this run is.
     pub found: u64,
 }
 
-/// What verification found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct Verified {
+pub struct Verification {
     /// Keys that were read.
     pub checked: u64,
-    /// Keys that could not be read: nothing is known of them.
+    /// Keys that could not be read, of which nothing is known.
     pub unread: u64,
-    /// Keys with a later write than the last that was acknowledged.
+    /// Keys with a later write than the last acknowledged one.
     pub ahead: u64,
-    /// Keys of which an acknowledged write is gone.
+    /// Keys that lost an acknowledged write.
     pub lost_keys: u64,
     /// The first [`MAX_LOST`] of them.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<LostWrite>,
 }
 
-impl Acknowledged {
-    /// Of `keys` keys none is acknowledged yet. `base` is what stamps begin from: when the run
-    /// began, us since 1970.
+impl AcknowledgedWrites {
+    /// Creates a record of `keys` keys without acknowledged writes. Stamps are numbers above
+    /// `base`, the start of the run in us since 1970.
     #[must_use]
     pub fn new(base: u64, keys: u64) -> Self {
         Self { base, highest: (0..keys).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// A write was acknowledged.
+    /// Records that a write was acknowledged.
     pub fn note(&self, key: u64, stamp: u64) {
         assert!(stamp > self.base, "numbers begin with 1");
         self.of(key).fetch_max(stamp - self.base, Ordering::AcqRel);
     }
 
-    /// The highest number of a key that is acknowledged; 0: none.
+    /// Returns the highest acknowledged number of a key, or 0.
     #[must_use]
     pub fn highest(&self, key: u64) -> u64 {
         self.of(key).load(Ordering::Acquire)
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.highest.len() as u64
     }
 
-    /// What to say of a key of which `acknowledged` was the highest number before it was read, and
-    /// whose value has the stamp `found`. Earlier runs' stamps are below this run's base: rates
-    /// are limited so that numbers stay behind microseconds.
+    /// Compares a key. `acknowledged` is its highest number before it was read, and `found` the
+    /// stamp of the value that was read. Stamps of earlier runs are below this run's base, since
+    /// the rate is limited to one operation per microsecond.
     #[must_use]
-    pub fn judge(&self, key: u64, acknowledged: u64, found: Option<u64>) -> Verdict {
+    pub fn compare(&self, key: u64, acknowledged: u64, found: Option<u64>) -> Verdict {
         let found = found.map_or(0, |stamp| stamp.saturating_sub(self.base));
         match found.cmp(&acknowledged) {
             std::cmp::Ordering::Equal => Verdict::Kept,
             std::cmp::Ordering::Greater => Verdict::Ahead,
-            std::cmp::Ordering::Less => Verdict::Lost(Lost { key, acknowledged, found }),
+            std::cmp::Ordering::Less => Verdict::Lost(LostWrite { key, acknowledged, found }),
         }
     }
 
@@ -97,7 +97,7 @@ impl Acknowledged {
     }
 }
 
-impl Verified {
+impl Verification {
     /// Counts a key that was read.
     pub fn add(&mut self, verdict: Verdict) {
         self.checked += 1;
@@ -113,7 +113,7 @@ impl Verified {
         }
     }
 
-    /// Counts what another one found.
+    /// Adds another reader's result.
     pub fn merge(&mut self, other: Self) {
         self.checked += other.checked;
         self.unread += other.unread;

@@ -1,9 +1,9 @@
-//! Apache Cassandra, by ScyllaDB's driver, which speaks to both.
+//! Runs a load on Apache Cassandra, by ScyllaDB's driver, which supports both.
 
 use crate::load::{Consistency, Load, LoadError, MIN_VALUE_BYTES, Workload};
 use crate::operations::{Operation, SERIES_BUCKET};
 use crate::schema::{keyspace, statements};
-use crate::target::{Answer, Failure, Target};
+use crate::target::{Answer, Failure, LoadTarget};
 use scylla::client::PoolSize;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -20,24 +20,22 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long an address may take to take a connection.
+/// Time to connect to an address.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long the cluster may take to answer all that is asked before a load: small machines take
-/// seconds to make a table.
+/// Time for the cluster to prepare a load: small machines take seconds to create a table.
 const SETUP: Duration = Duration::from_secs(90);
 
-/// Connections to each node. Requests share them.
+/// Connections to each node, shared by all requests.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("not 0");
 
-/// How many different values there are: they are cut out of random bytes, which no compression
-/// makes smaller.
-const FILLS: usize = 4_096;
+/// Number of different values. They are slices of random bytes, which do not compress.
+const DIFFERENT_VALUES: usize = 4_096;
 
-/// The stream of chance that is the values'.
+/// Stream of the random generator for values.
 const STREAM: u64 = 3;
 
-/// A cluster with the tables of a workload.
+/// A session with a cluster that has the tables of a workload.
 #[derive(Debug)]
 pub struct Cassandra {
     session: Session,
@@ -49,13 +47,13 @@ pub struct Cassandra {
 }
 
 impl Cassandra {
-    /// Finds the cluster of a checked load, and makes what is missing of its keyspace and its
-    /// table.
+    /// Connects to the cluster of a checked load, and creates its keyspace and table if they are
+    /// missing.
     ///
     /// # Errors
-    /// Nobody is there, or it will not have it.
+    /// No contact can be reached, or the cluster refuses the keyspace, the table or a statement.
     pub async fn connect(load: &Load) -> Result<Self, LoadError> {
-        reach(&load.contacts).await?;
+        check_reachable(&load.contacts).await?;
         let contacts = load.contacts.join(", ");
         let late =
             LoadError::Session { contacts, error: format!("it has not answered for {SETUP:?}") };
@@ -74,10 +72,10 @@ impl Cassandra {
             error: error.to_string(),
         })?;
         check_datacenter(&session, load)?;
-        make(&session, keyspace(load)).await?;
+        create(&session, keyspace(load)).await?;
         check_keyspace(&session, load)?;
         let statements = statements(load);
-        make(&session, statements.table).await?;
+        create(&session, statements.table).await?;
         let write = prepare(&session, load, statements.write).await?;
         let read = prepare(&session, load, statements.read).await?;
         let rows = match (load.workload, statements.last) {
@@ -87,7 +85,7 @@ impl Cassandra {
             _ => Vec::new(),
         };
         let mut chance = Chance::stream(load.seed, STREAM);
-        let fill = (0..(load.value_bytes + FILLS).div_ceil(8))
+        let fill = (0..(load.value_bytes + DIFFERENT_VALUES).div_ceil(8))
             .flat_map(|_| chance.draw().to_le_bytes())
             .collect();
         Ok(Self { session, write, read, rows, fill, value_bytes: load.value_bytes })
@@ -115,12 +113,12 @@ impl Cassandra {
     }
 
     fn value(&self, which: u64) -> &[u8] {
-        let from = usize::try_from(which % FILLS as u64).unwrap_or(0);
+        let from = usize::try_from(which % DIFFERENT_VALUES as u64).unwrap_or(0);
         &self.fill[from..from + self.value_bytes]
     }
 }
 
-impl Target for Cassandra {
+impl LoadTarget for Cassandra {
     async fn perform(&self, operation: Operation) -> Result<Answer, Failure> {
         match operation {
             Operation::Put { key, stamp } => {
@@ -147,7 +145,7 @@ impl Target for Cassandra {
         let rows = self.execute(&self.read, (key.cast_signed(),)).await?;
         let rows = rows.into_rows_result().map_err(|error| unreadable(&error))?;
         let row = rows.maybe_first_row::<(Option<&[u8]>,)>().map_err(|error| unreadable(&error))?;
-        // A value too short for a stamp is nobody's that we know.
+        // A value too short for a stamp was written by another program.
         Ok(row.and_then(|(value,)| value?.first_chunk().copied()).map(u64::from_be_bytes))
     }
 
@@ -156,8 +154,8 @@ impl Target for Cassandra {
     }
 }
 
-/// One of the addresses takes a connection. The driver would say less.
-async fn reach(contacts: &[String]) -> Result<(), LoadError> {
+/// Checks that one of the contacts accepts connections, for a better error than the driver's.
+async fn check_reachable(contacts: &[String]) -> Result<(), LoadError> {
     let mut tried = Vec::new();
     for contact in contacts {
         match timeout(CONNECT, TcpStream::connect(contact)).await {
@@ -192,7 +190,7 @@ fn check_datacenter(session: &Session, load: &Load) -> Result<(), LoadError> {
     }
 }
 
-/// One that was there before is as it was.
+/// Checks that an existing keyspace has the wanted replication.
 fn check_keyspace(session: &Session, load: &Load) -> Result<(), LoadError> {
     let state = session.get_cluster_state();
     let strategy = state.get_keyspace(&load.keyspace).map(|keyspace| &keyspace.strategy);
@@ -215,7 +213,7 @@ fn check_keyspace(session: &Session, load: &Load) -> Result<(), LoadError> {
     }
 }
 
-async fn make(session: &Session, text: String) -> Result<(), LoadError> {
+async fn create(session: &Session, text: String) -> Result<(), LoadError> {
     let mut statement = Statement::new(text);
     statement.set_request_timeout(Some(SETUP));
     let made = session.query_unpaged(statement.clone(), ()).await;
@@ -241,13 +239,13 @@ async fn prepare(
         Consistency::All => Level::All,
     });
     prepared.set_request_timeout(Some(load.timeout));
-    // Each write says in full what is to be where, and may be done twice: the driver asks another
-    // node when one breaks off.
+    // Writes name their row completely, so repeating one is harmless: the driver may try another
+    // node.
     prepared.set_is_idempotent(true);
     Ok(prepared)
 }
 
-/// How many rows each partition has.
+/// Returns how many rows each partition has.
 async fn rows(
     session: &Session,
     last: &PreparedStatement,
@@ -266,7 +264,7 @@ async fn rows(
     Ok(counts)
 }
 
-/// In which partition of its sensor a value is, by its time, ns since 1970.
+/// Returns the partition of a sensor's value, by its time in ns since 1970.
 fn bucket(at: u64) -> i32 {
     let seconds = Duration::from_nanos(at).as_secs();
     i32::try_from(seconds / SERIES_BUCKET.as_secs()).expect("centuries of hours fit")

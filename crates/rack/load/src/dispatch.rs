@@ -3,37 +3,37 @@
 use crate::operations::{Operation, Operations};
 use crate::running::Shared;
 use crate::schedule::Schedule;
-use crate::target::Target;
+use crate::target::LoadTarget;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// How much later than asked the kernel may wake this thread, ns; 50 us where nothing is said.
+/// How much later than requested the kernel may wake this thread, in ns; Linux's default is 50 us.
 const TIMER_SLACK: NonZeroU64 = NonZeroU64::new(1_000).expect("not 0");
 
-/// The last of each wait is spent awake: to be woken takes about as long. At rates above its
-/// inverse a core is busy with it.
+/// The end of each wait is spent spinning, since waking up takes about as long. At rates above its
+/// inverse, a core is always busy.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Longest sleep: after it, somebody may have said to stop.
+/// The longest sleep, after which the thread checks whether to stop.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Starts operations until all are, or until it is to stop. To be the thread's whole life.
-pub(crate) fn dispatch<T: Target>(
+/// Starts all operations when they are due, unless it is stopped. The thread does nothing else.
+pub(crate) fn dispatch<T: LoadTarget>(
     shared: &Arc<Shared<T>>,
     schedule: Schedule,
     mut operations: Operations,
     handle: &Handle,
 ) {
-    // Where it cannot be set, starts are late by some more, and the report says by how much.
+    // If this fails, operations start somewhat later, and the report says by how much.
     let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
     let mut batch = Batch::default();
     for offset in schedule {
         let window = shared.window_of(offset);
         if window != batch.window {
-            batch.post(shared, window);
+            batch.flush(shared, window);
         }
         let operation = operations.next(offset);
         if !wait(shared, shared.begin + Duration::from_nanos(offset)) {
@@ -51,12 +51,12 @@ pub(crate) fn dispatch<T: Target>(
     }
     let until = shared.begin + shared.length;
     let stopped = !wait(shared, until);
-    shared.asked_until(if stopped { shared.now() } else { u64::MAX });
-    batch.post(shared, usize::MAX);
+    shared.end_schedule(if stopped { shared.now() } else { u64::MAX });
+    batch.flush(shared, usize::MAX);
 }
 
-/// What was dispatched in the window that time is in: told once for all, so that this thread hardly
-/// ever waits for a lock.
+/// Operations dispatched in the current window. They are reported together, so that this thread
+/// hardly ever waits for a lock.
 #[derive(Default)]
 struct Batch {
     window: usize,
@@ -65,13 +65,13 @@ struct Batch {
 }
 
 impl Batch {
-    fn post<T>(&mut self, shared: &Shared<T>, next: usize) {
+    fn flush<T>(&mut self, shared: &Shared<T>, next: usize) {
         shared.dispatched(self.window, self.sent, self.not_sent, next);
         *self = Self { window: next, sent: 0, not_sent: 0 };
     }
 }
 
-/// Until `due`, or until it is to stop: then false.
+/// Waits until `due`. Returns false if the load is stopped before.
 #[expect(clippy::disallowed_methods, reason = "the thread of its own, whose work is to wait")]
 fn wait<T>(shared: &Shared<T>, due: Instant) -> bool {
     loop {
@@ -89,7 +89,7 @@ fn wait<T>(shared: &Shared<T>, due: Instant) -> bool {
     }
 }
 
-async fn perform<T: Target>(shared: Arc<Shared<T>>, operation: Operation, intended: u64) {
+async fn perform<T: LoadTarget>(shared: Arc<Shared<T>>, operation: Operation, intended: u64) {
     let sent = shared.now();
     let result = shared.target.perform(operation).await;
     let ended = shared.now();

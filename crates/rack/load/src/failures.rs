@@ -1,35 +1,35 @@
-//! Failures, counted by kind, each with one example.
+//! Counts failures by kind, and keeps an example of each.
 
 use serde::Serialize;
 
-/// Most kinds that are told apart; those beyond are counted together.
+/// The most kinds that are listed; failures of further kinds are counted together.
 pub const MAX_KINDS: usize = 16;
 
-/// Longest example, bytes; the rest is cut.
+/// The longest example, in bytes; the rest is cut off.
 pub const MAX_EXAMPLE: usize = 300;
 
-/// Failures of a kind.
+/// The failures of one kind.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Kind {
-    /// What they are.
+pub struct FailureKind {
+    /// Name of the kind.
     pub kind: String,
-    /// How many.
+    /// Number of failures.
     pub count: u64,
-    /// What was said of the first.
+    /// Message of the first one.
     pub example: String,
 }
 
 /// Failures by kind.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Failures {
-    /// Kinds, in the order in which they first came.
-    pub kinds: Vec<Kind>,
+    /// Kinds, in the order of their first failure.
+    pub kinds: Vec<FailureKind>,
     /// Failures of kinds beyond [`MAX_KINDS`].
     pub others: u64,
 }
 
 impl Failures {
-    /// Counts `count` failures, of which `text` is said.
+    /// Counts `count` failures with this message.
     pub fn count(&mut self, kind: &str, count: u64, text: &str) {
         if count == 0 {
             return;
@@ -41,13 +41,17 @@ impl Failures {
             while !text.is_char_boundary(end) {
                 end -= 1;
             }
-            self.kinds.push(Kind { kind: kind.to_owned(), count, example: text[..end].to_owned() });
+            self.kinds.push(FailureKind {
+                kind: kind.to_owned(),
+                count,
+                example: text[..end].to_owned(),
+            });
         } else {
             self.others += count;
         }
     }
 
-    /// How many there are.
+    /// Returns the number of all failures.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.others + self.kinds.iter().map(|kind| kind.count).sum::<u64>()

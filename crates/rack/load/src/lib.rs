@@ -1,27 +1,28 @@
-//! Load for Apache Cassandra at a rate that is fixed beforehand, and what came of it.
+//! Puts a load on Apache Cassandra at a rate that is fixed beforehand, and reports the result.
 //!
-//! When an operation is to start is known before the first one does, and no answer changes it.
-//! Response time counts from there: where Cassandra stands still for a second, a second's
-//! operations wait, and all of them say so. A load that sends the next request when the last one
-//! was answered shows one slow request instead, and a good day.
+//! The schedule of all operations is known before the first one starts, and no response changes it.
+//! Response times count from the scheduled start: if Cassandra stalls for a second, a second's
+//! operations wait, and all of them show it. A load that sends the next request after the last
+//! response shows a single slow request instead, which hides the stall (coordinated omission).
 //!
 //! ```no_run
-//! use sprat_load::{Load, Running, Step, Workload};
+//! use sprat_load::{Load, RunningLoad, Step, Workload};
 //! use std::time::Duration;
 //!
-//! let mut load = Load::new(["10.0.0.3:9042"], Step::ramp(1_000.0, 5_000.0, 5, Duration::from_secs(10)));
+//! let steps = Step::ramp(1_000.0, 5_000.0, 5, Duration::from_secs(10));
+//! let mut load = Load::new(["10.0.0.3:9042"], steps);
 //! load.workload = Workload::KeyValue { keys: 100_000 };
 //! load.remember = true;
-//! let finished = Running::start(load)?.finish();
+//! let finished = RunningLoad::start(load)?.finish();
 //! assert!(finished.report.kept_rate(), "{:?}", finished.report.missed);
 //! assert_eq!(finished.verify()?.lost_keys, 0);
 //! # Ok::<(), sprat_load::LoadError>(())
 //! ```
 //!
-//! What is to be done is a [`Load`]; [`Running`] does it, [`Report`] says what came of it. The
-//! parts that decide anything are without time and network: [`Schedule`], [`Operations`],
-//! [`Windows`], [`Acknowledged`]. Whatever can answer operations can stand in Cassandra's
-//! place ([`Target`]). To be called from ordinary threads, not from within an asynchronous runtime.
+//! A [`Load`] describes what to do, [`RunningLoad`] does it, and [`LoadReport`] is the result. The
+//! parts that decide anything use neither clock nor network: [`Schedule`], [`Operations`],
+//! [`Windows`], [`AcknowledgedWrites`]. A [`LoadTarget`] can take Cassandra's place, as in tests.
+//! Call this crate from ordinary threads, not from within an asynchronous runtime.
 
 mod acknowledged;
 mod cassandra;
@@ -37,19 +38,19 @@ mod target;
 mod verify;
 mod windows;
 
-pub use acknowledged::{Acknowledged, Lost, MAX_LOST, Verdict, Verified};
+pub use acknowledged::{AcknowledgedWrites, LostWrite, MAX_LOST, Verdict, Verification};
 pub use cassandra::Cassandra;
-pub use failures::{Failures, Kind, MAX_EXAMPLE, MAX_KINDS};
+pub use failures::{FailureKind, Failures, MAX_EXAMPLE, MAX_KINDS};
 pub use load::{
-    Arrivals, Consistency, Load, LoadError, MAX_CONTACTS, MAX_KEYS, MAX_OUTSTANDING,
-    MAX_PARTITIONS, MAX_RATE, MAX_REMEMBERED, MAX_REPLICATION, MAX_STEPS, MAX_TIMEOUT,
-    MAX_VALUE_BYTES, MAX_WINDOW, MIN_TIMEOUT, MIN_VALUE_BYTES, MIN_WINDOW, OUTSTANDING, Step,
+    Arrivals, Consistency, DEFAULT_OUTSTANDING, Load, LoadError, MAX_CONTACTS, MAX_KEYS,
+    MAX_OUTSTANDING, MAX_PARTITIONS, MAX_RATE, MAX_REMEMBERED, MAX_REPLICATION, MAX_STEPS,
+    MAX_TIMEOUT, MAX_VALUE_BYTES, MAX_WINDOW, MIN_TIMEOUT, MIN_VALUE_BYTES, MIN_WINDOW, Step,
     Workload,
 };
 pub use operations::{Operation, Operations, SERIES_BUCKET, SLICE_ROWS};
-pub use report::{EDGE, KEPT_SHARE, Report, missed};
-pub use running::{Finished, Progress, Running, STOP_PATIENCE};
+pub use report::{EDGE, KEPT_SHARE, LoadReport, missed};
+pub use running::{FinishedLoad, Progress, RunningLoad, STOP_PATIENCE};
 pub use schedule::Schedule;
-pub use target::{Answer, Failure, Target};
+pub use target::{Answer, Failure, LoadTarget};
 pub use verify::MAX_UNREAD;
-pub use windows::{Answered, MAX_WINDOWS, Quantiles, Window, Windows};
+pub use windows::{Completion, MAX_WINDOWS, Quantiles, Window, Windows};

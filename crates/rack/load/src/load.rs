@@ -1,244 +1,249 @@
-//! What is to be done.
+//! The description of a load.
 
 use crate::windows::MAX_WINDOWS;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Most addresses by which a cluster is found.
+/// The most addresses of a cluster.
 pub const MAX_CONTACTS: usize = 64;
 
-/// Most steps of the rate.
+/// The most steps of the rate.
 pub const MAX_STEPS: usize = 10_000;
 
-/// Highest rate, operations a second: numbers of operations stay behind microseconds, so that a
-/// later run's write timestamps are above an earlier one's.
+/// The highest rate, in operations per second. Numbers of operations thereby grow no faster than
+/// microseconds, so that write timestamps of a later run are above those of an earlier one.
 pub const MAX_RATE: f64 = 1e6;
 
-/// Most keys, and most sensors.
+/// The most keys, and the most sensors.
 pub const MAX_KEYS: u64 = 1 << 40;
 
-/// Most keys of which acknowledged writes are remembered: 8 bytes each, 128 MiB.
+/// The most keys whose acknowledged writes are remembered: 8 bytes each, 128 MiB.
 pub const MAX_REMEMBERED: u64 = 1 << 24;
 
-/// Most partitions of [`Workload::Wide`]: each is asked for its last row before a run.
+/// The most partitions of [`Workload::Wide`]: the last row of each is read before a run.
 pub const MAX_PARTITIONS: u64 = 4_096;
 
-/// Shortest value, bytes: a key's value begins with its stamp.
+/// The shortest value, in bytes: a key's value begins with its stamp.
 pub const MIN_VALUE_BYTES: usize = 8;
 
-/// Longest value, bytes.
+/// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// Most replicas of data.
+/// The largest replication factor.
 pub const MAX_REPLICATION: usize = 9;
 
-/// Shortest time for an answer that can be asked for.
+/// The shortest timeout of an operation.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Longest time for an answer: histograms tell times up to twice of it.
+/// The longest timeout: histograms measure times up to twice as long.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Shortest window: while some of its operations have no answer, it takes 400 KB of histograms.
+/// The shortest window: while operations of a window are outstanding, its histograms take 400 KB.
 pub const MIN_WINDOW: Duration = Duration::from_millis(250);
 
-/// Longest window.
+/// The longest window.
 pub const MAX_WINDOW: Duration = Duration::from_secs(3_600);
 
-/// Operations under way at once, unless told.
-pub const OUTSTANDING: usize = 32_768;
+/// Outstanding operations by default.
+pub const DEFAULT_OUTSTANDING: usize = 32_768;
 
-/// Most operations under way that can be allowed.
+/// The largest limit of outstanding operations.
 pub const MAX_OUTSTANDING: usize = 262_144;
 
-/// Longest name, bytes.
+/// The longest name, in bytes.
 const MAX_NAME: usize = 48;
 
-/// A load: what to do, how often, for how long.
+/// A load: which operations to run on which cluster, how often and for how long. [`Load::new`]
+/// gives sensible defaults; set the fields to change, then pass the load to
+/// [`RunningLoad::start`](crate::RunningLoad::start), which checks it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Where the cluster is found: `host:port`; one that answers is enough.
+    /// Addresses of the cluster, `host:port`. One that answers is enough.
     pub contacts: Vec<String>,
     /// Rates, one after the other.
     pub steps: Vec<Step>,
-    /// How starts follow one another.
+    /// How the operations' starts are distributed.
     pub arrivals: Arrivals,
-    /// What is written and read.
+    /// The operations.
     pub workload: Workload,
-    /// Share of reads, 0 to 1; the others are writes.
+    /// Share of reads, from 0 to 1; the others are writes.
     pub reads: f64,
     /// Bytes of each value.
     pub value_bytes: usize,
-    /// How many replicas must have answered.
+    /// Consistency level of all operations.
     pub consistency: Consistency,
-    /// The keyspace, which is made where there is none.
+    /// The keyspace, which is created if it is missing.
     pub keyspace: String,
-    /// The datacenter whose nodes are asked.
+    /// The datacenter whose nodes are used.
     pub datacenter: String,
-    /// Replicas of each row there.
+    /// Replication factor in that datacenter.
     pub replication: usize,
-    /// How long an answer may take, the driver's retries on other nodes included, from when the
-    /// operation was sent.
+    /// Timeout of an operation, from when it was sent, including the driver's retries on other
+    /// nodes.
     pub timeout: Duration,
-    /// How long a window is.
+    /// Length of a window.
     pub window: Duration,
-    /// Most operations under way; those that would be beyond are counted as not sent, and are not
+    /// The most outstanding operations. Operations beyond it are counted as not sent, and never
     /// sent later.
     pub outstanding: usize,
-    /// Where chance comes from: the same seed gives the same operations at the same times.
+    /// Seed of all random choices: the same seed gives the same operations at the same times.
     pub seed: u64,
-    /// Whether to remember which writes were acknowledged, for verification. Of
-    /// [`Workload::KeyValue`] only.
+    /// Whether to remember acknowledged writes for verification; only for [`Workload::KeyValue`].
     pub remember: bool,
 }
 
 /// A rate for some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Operations a second; 0: a pause.
+    /// Operations per second; 0 is a pause.
     pub rate: f64,
-    /// How long.
+    /// Duration of the step.
     pub duration: Duration,
 }
 
-/// How starts follow one another.
+/// How the operations' starts are distributed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Arrivals {
-    /// Evenly.
+    /// At equal distances.
     Even,
-    /// By chance, as those of many who know nothing of each other.
+    /// As a Poisson process, like the requests of many independent clients.
     Poisson,
 }
 
-/// What is written and read. Keys, sensors and partitions are picked by chance, each as often as
-/// the others.
+/// What operations write and read. Keys, sensors and partitions are chosen at random with equal
+/// probability.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Workload {
     /// Keys with one value each, which is overwritten.
     KeyValue {
-        /// How many.
+        /// Number of keys.
         keys: u64,
     },
-    /// Sensors whose values are appended; reads ask for the newest ones.
+    /// Sensors whose values are appended; reads fetch the newest ones.
     Series {
-        /// How many.
+        /// Number of sensors.
         sensors: u64,
     },
-    /// Partitions that grow with each write, from run to run; reads ask for rows from anywhere in
-    /// one.
+    /// Partitions that grow with each write, across runs; reads fetch rows from a random position.
     Wide {
-        /// How many.
+        /// Number of partitions.
         partitions: u64,
     },
 }
 
-/// How many replicas must have answered.
+/// A consistency level: how many replicas must answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub enum Consistency {
-    /// One.
+    /// One replica.
     One,
-    /// Most of those in the datacenter.
+    /// A majority of the replicas in the datacenter.
     LocalQuorum,
-    /// Most.
+    /// A majority of all replicas.
     Quorum,
-    /// All.
+    /// All replicas.
     All,
 }
 
-/// Why a load cannot be done.
+/// Why a load cannot run, or cannot be verified.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A value means nothing.
+    /// A value is out of range.
     #[error("{key} = {value}: want {want}")]
     Value {
-        /// Which.
+        /// Its name.
         key: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What would do.
+        /// What is expected instead.
         want: String,
     },
-    /// Nobody listens.
+    /// No contact accepts connections.
     #[error(
-        "no Cassandra at {tried}: see that it runs, and that rpc_address and native_transport_port in its cassandra.yaml are these"
+        "no Cassandra at {tried}: see that it runs, and that rpc_address and native_transport_port \
+         in its cassandra.yaml are these"
     )]
     Unreachable {
-        /// Each address, with what came of it.
+        /// Each address with its error.
         tried: String,
     },
-    /// Somebody listens who does not answer as Cassandra does.
+    /// A contact accepts connections, but does not answer as Cassandra does.
     #[error(
-        "{contacts} cannot be talked to: {error}; see that Cassandra is there and has started, and asks for no password"
+        "{contacts} cannot be talked to: {error}; see that Cassandra is there and has started, and \
+         asks for no password"
     )]
     Session {
         /// The addresses.
         contacts: String,
-        /// What the driver says.
+        /// The driver's error.
         error: String,
     },
-    /// The datacenter is not there.
+    /// The datacenter does not exist.
     #[error("no datacenter {wanted} behind {contacts}: there is {there}")]
     Datacenter {
         /// The addresses.
         contacts: String,
-        /// What was asked for.
+        /// The datacenter in the load.
         wanted: String,
-        /// What there is.
+        /// The datacenters that exist.
         there: String,
     },
-    /// There are too few nodes.
+    /// There are fewer nodes than replicas.
     #[error(
-        "{replication} replicas in {datacenter}, which has {nodes} nodes: ask for {nodes} at most, or add nodes"
+        "{replication} replicas in {datacenter}, which has {nodes} nodes: ask for {nodes} at most, \
+         or add nodes"
     )]
     Nodes {
-        /// Replicas that were asked for.
+        /// The replication factor.
         replication: usize,
-        /// Where.
+        /// The datacenter.
         datacenter: String,
-        /// How many nodes it has.
+        /// Its number of nodes.
         nodes: usize,
     },
-    /// The keyspace is there, with other replicas.
+    /// The keyspace exists with another replication.
     #[error(
-        "keyspace {keyspace} is replicated as {there}, not {wanted}: name another one, or DROP KEYSPACE {keyspace}"
+        "keyspace {keyspace} is replicated as {there}, not {wanted}: name another one, or DROP \
+         KEYSPACE {keyspace}"
     )]
     Keyspace {
         /// Its name.
         keyspace: String,
-        /// How it is.
+        /// Its replication.
         there: String,
-        /// How it was to be.
+        /// The replication in the load.
         wanted: String,
     },
-    /// Tables could not be made, or not be prepared for.
+    /// A table could not be created, or a statement not prepared.
     #[error("{statement}: {error}")]
     Statement {
-        /// What was asked.
+        /// The statement.
         statement: String,
-        /// What was said.
+        /// The error.
         error: String,
     },
     /// Threads could not be started.
     #[error("threads cannot be started: {0}")]
     Threads(#[from] std::io::Error),
-    /// There is nothing to verify.
+    /// AcknowledgedWrites writes were not remembered.
     #[error("acknowledged writes were not remembered: set `remember` before the load")]
     NotRemembered,
     /// Too many keys could not be read.
     #[error(
-        "{unread} keys could not be read, the first because: {example}; verify again when the cluster answers"
+        "{unread} keys could not be read, the first because: {example}; verify again when the \
+         cluster answers"
     )]
     Unread {
-        /// How many, until it was given up.
+        /// Such keys, until verification gave up.
         unread: u64,
-        /// What was said of the first.
+        /// The first error.
         example: String,
     },
 }
 
 impl Load {
-    /// On a cluster, with these rates; all else is as one asks for it without thinking: 100,000
-    /// keys with 100 bytes each, half reads, local quorums of three replicas in `dc1`, 10 s for
-    /// an answer, windows of 1 s.
+    /// Creates a load on a cluster with these rates. Everything else has defaults: 100,000 keys
+    /// with 100 bytes each, half of the operations reads, LOCAL_QUORUM with three replicas in
+    /// `dc1`, a timeout of 10 s, windows of 1 s.
     #[must_use]
     pub fn new<C: Into<String>>(contacts: impl IntoIterator<Item = C>, steps: Vec<Step>) -> Self {
         Self {
@@ -254,22 +259,22 @@ impl Load {
             replication: 3,
             timeout: Duration::from_secs(10),
             window: Duration::from_secs(1),
-            outstanding: OUTSTANDING,
+            outstanding: DEFAULT_OUTSTANDING,
             seed: 1,
             remember: false,
         }
     }
 
-    /// How long operations are asked for.
+    /// Returns the duration of all steps.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.steps.iter().fold(Duration::ZERO, |sum, step| sum.saturating_add(step.duration))
     }
 
-    /// Whether it can be done.
+    /// Checks all values.
     ///
     /// # Errors
-    /// The first value that means nothing, with what would do.
+    /// Returns the first invalid value, with what is expected instead.
     pub fn check(&self) -> Result<(), LoadError> {
         within("contacts", self.contacts.len(), 1, MAX_CONTACTS)?;
         for contact in &self.contacts {
@@ -305,7 +310,7 @@ impl Load {
         within("value bytes", self.value_bytes, MIN_VALUE_BYTES, MAX_VALUE_BYTES)?;
         within("replication", self.replication, 1, MAX_REPLICATION)?;
         within("outstanding", self.outstanding, 1, MAX_OUTSTANDING)?;
-        // Both go into statements.
+        // Both names go into statements unquoted.
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let lower = self.keyspace.starts_with(|c: char| c.is_ascii_lowercase());
         if !lower || self.keyspace.len() > MAX_NAME || !self.keyspace.chars().all(plain) {
@@ -357,7 +362,7 @@ impl Load {
 }
 
 impl Step {
-    /// As many steps as said from one rate to another, each as long as said.
+    /// Returns steps of equal duration whose rates go from `from` to `to`.
     #[must_use]
     pub fn ramp(from: f64, to: f64, steps: usize, each: Duration) -> Vec<Self> {
         let last = steps.saturating_sub(1).max(1) as f64;

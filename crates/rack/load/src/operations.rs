@@ -1,16 +1,16 @@
-//! Which operation is the next one: by the workload, by chance from a seed.
+//! Chooses the operations, by the workload and a seeded random generator.
 
 use crate::load::{Load, Workload};
 use sprat_chance::Chance;
 use std::time::Duration;
 
-/// How many rows a read of [`Workload::Series`] or [`Workload::Wide`] asks for.
+/// Rows that a read of [`Workload::Series`] or [`Workload::Wide`] fetches.
 pub const SLICE_ROWS: u64 = 10;
 
-/// How much time of a sensor is in one partition.
+/// Time span of a sensor's partition.
 pub const SERIES_BUCKET: Duration = Duration::from_secs(3_600);
 
-/// The stream of chance that is the operations'.
+/// Stream of the random generator for operations.
 const STREAM: u64 = 2;
 
 /// An operation.
@@ -18,48 +18,48 @@ const STREAM: u64 = 2;
 pub enum Operation {
     /// Write a key's value, which carries its stamp.
     Put {
-        /// Which.
+        /// The key.
         key: u64,
-        /// The operation's number upon the run's base: the time of the write, us since 1970, and
-        /// what its value begins with.
+        /// The base of the run plus the operation's number: both the write's timestamp, in us since
+        /// 1970, and the first bytes of the value.
         stamp: u64,
     },
     /// Read a key's value.
     Get {
-        /// Which.
+        /// The key.
         key: u64,
     },
     /// Append to a sensor's values.
     Append {
-        /// Which.
+        /// The sensor.
         sensor: u64,
-        /// When, ns since 1970.
+        /// Time of the value, ns since 1970.
         at: u64,
     },
     /// Read a sensor's newest values.
     Newest {
-        /// Which.
+        /// The sensor.
         sensor: u64,
-        /// When, ns since 1970.
+        /// The present time, ns since 1970.
         at: u64,
     },
     /// Append a row to a partition.
     Grow {
-        /// Which.
+        /// The partition.
         partition: u64,
-        /// Its number there.
+        /// The number of the row.
         row: u64,
     },
     /// Read rows of a partition.
     Slice {
-        /// Which.
+        /// The partition.
         partition: u64,
-        /// From here on.
+        /// The first row.
         row: u64,
     },
 }
 
-/// Operations in order, without end. The first has the number 1.
+/// An endless sequence of operations. The first one has the number 1.
 #[derive(Clone, Debug)]
 pub struct Operations {
     workload: Workload,
@@ -72,8 +72,8 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Of a load that has been checked. `base` is when it began, us since 1970; `rows` are those
-    /// that partitions have already, none where nothing is said.
+    /// Creates the operations of a checked load. `base` is its start in us since 1970; `rows` are
+    /// the rows that partitions have already, by default none.
     #[must_use]
     pub fn new(load: &Load, base: u64, mut rows: Vec<u64>) -> Self {
         if let Workload::Wide { partitions } = load.workload {
@@ -83,7 +83,7 @@ impl Operations {
         Self { workload: load.workload, reads: load.reads, base, number: 0, rows, chance }
     }
 
-    /// The next one, which is to start `offset` ns after the beginning.
+    /// Returns the next operation, which is to start `offset` ns after the start of the load.
     pub fn next(&mut self, offset: u64) -> Operation {
         self.number += 1;
         let read = self.chance.share() < self.reads;

@@ -1,73 +1,81 @@
-//! What came of a load.
+//! The result of a load.
 
 use crate::failures::Failures;
 use crate::windows::{Quantiles, Window};
 use serde::Serialize;
 
-/// Share of what was asked in a window that must have been delivered in it.
+/// Share of a window's scheduled operations that must complete within it.
 pub const KEPT_SHARE: f64 = 0.95;
 
-/// Operations that a window may lack besides: one that starts at its very end is done in the next.
+/// Operations that a window may lack beyond that: one that starts at its very end completes in the
+/// next.
 pub const EDGE: u64 = 1;
 
-/// What came of a load. Times are us.
+/// The result of a load. Times are in us.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
-    /// For how long operations were asked for, seconds.
+pub struct LoadReport {
+    /// Seconds for which operations were scheduled.
     pub seconds: f64,
-    /// Whether it was stopped before its end.
+    /// Whether it was stopped early.
     pub stopped: bool,
-    /// Operations that were to start.
-    pub asked: u64,
-    /// Of these, those that were sent.
+    /// Operations that were scheduled.
+    #[serde(rename = "asked")]
+    pub scheduled: u64,
+    /// Operations that were sent.
     pub sent: u64,
-    /// Those that were not, because too many were under way.
+    /// Operations that were not sent, because too many were outstanding.
     pub not_sent: u64,
-    /// Of those sent, those that were done.
+    /// Operations that succeeded.
     pub done: u64,
-    /// Those that failed, those without an answer among them.
+    /// Operations that failed, including those without an answer.
     pub failed: u64,
-    /// Those that had no answer when the time for it was up.
+    /// Operations without an answer when the load ended.
     pub unanswered: u64,
-    /// Of those done, reads that found nothing.
+    /// Reads that found nothing.
     pub found_nothing: u64,
-    /// Of those done, those that were so after the last window.
+    /// Operations that succeeded after the last window.
     pub late: u64,
-    /// From the intended start to the answer, of those done: what whoever asks has to wait.
+    /// Time from scheduled start to answer, of successful operations: what a client would have to
+    /// wait.
     pub response: Quantiles,
-    /// From the actual start to the answer, of those done.
+    /// Time from actual start to answer, of successful operations.
     pub service: Quantiles,
-    /// From the intended start to the actual one: how late the load itself was.
+    /// Time from scheduled to actual start: how late the load generator was.
     pub lateness: Quantiles,
-    /// What failed.
+    /// Failures by kind.
     pub failures: Failures,
-    /// Windows of time, in order.
+    /// Windows, in order.
     pub windows: Vec<Window>,
-    /// Windows that [`missed`] their rate, by number.
+    /// Numbers of the windows that [`missed`] their rate.
     pub missed: Vec<usize>,
 }
 
-impl Report {
-    /// Whether all that was asked was delivered when it was asked: no window missed, nothing not
+impl LoadReport {
+    /// Returns whether every operation completed at the scheduled rate: no window missed, none not
     /// sent, no failure.
     #[must_use]
     pub fn kept_rate(&self) -> bool {
-        self.asked > 0 && self.missed.is_empty() && self.not_sent == 0 && self.failed == 0
+        self.scheduled > 0 && self.missed.is_empty() && self.not_sent == 0 && self.failed == 0
     }
 }
 
-/// Full windows in which less was delivered than was asked, by number: below [`KEPT_SHARE`] of it,
-/// and more than [`EDGE`] operations short, be it of windows before. Where answers take longer than
-/// a twentieth of a window, the first one after each rise of the rate is among them.
+/// Returns the numbers of full windows that completed less than [`KEPT_SHARE`] of their scheduled
+/// operations, and lack more than [`EDGE`] operations, counting also those of windows before. If
+/// answers take longer than a twentieth of a window, the first window after each rise of the rate
+/// is among them.
 #[must_use]
 pub fn missed(windows: &[Window]) -> Vec<usize> {
     let (mut expected, mut delivered) = (0, 0);
     let mut misses = |window: &Window| {
-        expected += window.asked - window.not_sent - window.failed;
+        expected += window.scheduled - window.not_sent - window.failed;
         delivered += window.delivered;
-        let short =
-            window.asked.saturating_sub(window.delivered).max(expected.saturating_sub(delivered));
-        window.full && (window.delivered as f64) < KEPT_SHARE * window.asked as f64 && short > EDGE
+        let short = window
+            .scheduled
+            .saturating_sub(window.delivered)
+            .max(expected.saturating_sub(delivered));
+        window.full
+            && (window.delivered as f64) < KEPT_SHARE * window.scheduled as f64
+            && short > EDGE
     };
     windows
         .iter()

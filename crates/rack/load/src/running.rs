@@ -1,80 +1,83 @@
-//! A load that runs, and one that has.
+//! A load while it runs, and when it has finished.
 
-use crate::acknowledged::{Acknowledged, Verified};
+use crate::acknowledged::{AcknowledgedWrites, Verification};
 use crate::cassandra::Cassandra;
 use crate::dispatch::dispatch;
 use crate::failures::Failures;
 use crate::load::{Load, LoadError};
 use crate::operations::Operations;
-use crate::report::{Report, missed};
+use crate::report::{LoadReport, missed};
 use crate::schedule::Schedule;
-use crate::target::{Answer, Failure, Target};
+use crate::target::{Answer, Failure, LoadTarget};
 use crate::verify;
-use crate::windows::{Answered, Window, Windows};
+use crate::windows::{Completion, Window, Windows};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
 
-/// How long a load that was stopped waits for what is under way, at most.
+/// The longest time that a stopped load waits for outstanding operations.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What an answer may take beyond its timeout, until it counts as none.
+/// Time beyond its timeout after which an operation counts as unanswered.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// From when all is ready to the first operation: threads have started by then.
+/// Time from the setup to the first operation, in which threads start.
 const LEAD: Duration = Duration::from_millis(20);
 
 /// Threads that send and receive.
 const WORKERS: usize = 2;
 
-/// How often the end is looked for.
+/// Interval between checks for the end.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long the runtime may take to end.
+/// Time for the runtime to shut down.
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
-/// A load that runs. Dropped, it stops and forgets.
+/// A load that runs. [`RunningLoad::start`] connects and starts it; [`RunningLoad::progress`]
+/// reports meanwhile; [`RunningLoad::finish`] waits for the end and gives the report. One thread
+/// starts operations when they are due, two more send and receive. Dropping it stops the load
+/// without a report.
 #[derive(Debug)]
-pub struct Running<T: Target = Cassandra> {
+pub struct RunningLoad<T: LoadTarget = Cassandra> {
     shared: Arc<Shared<T>>,
     dispatcher: Option<JoinHandle<()>>,
     threads: Option<Threads>,
     timeout: Duration,
 }
 
-/// What can be said of a load while it runs.
+/// The state of a running load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Since its beginning.
+    /// Time since its start.
     pub elapsed: Duration,
-    /// How long operations are asked for.
+    /// Duration of the schedule.
     pub length: Duration,
-    /// Operations that were to start by now.
-    pub asked: u64,
-    /// Operations that were not sent, because too many were under way.
+    /// Operations scheduled so far.
+    pub scheduled: u64,
+    /// Operations that were not sent, because too many were outstanding.
     pub not_sent: u64,
-    /// Operations that were done.
+    /// Operations that succeeded.
     pub done: u64,
     /// Operations that failed.
     pub failed: u64,
-    /// Operations under way.
+    /// Outstanding operations.
     pub outstanding: usize,
-    /// The last window that is over, with what has come of it so far.
+    /// The last window that is over, with its results so far.
     pub last: Option<Window>,
 }
 
-/// A load that has run, and what acknowledged writes are known of it.
+/// A load that has ended: its report, and its acknowledged writes, for [`FinishedLoad::verify`].
 #[derive(Debug)]
-pub struct Finished<T: Target = Cassandra> {
-    /// What came of it.
-    pub report: Report,
+pub struct FinishedLoad<T: LoadTarget = Cassandra> {
+    /// The result.
+    pub report: LoadReport,
     shared: Arc<Shared<T>>,
     threads: Threads,
 }
 
-/// What the threads of a load share.
+/// The state that the threads of a load share.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     pub(crate) target: T,
@@ -85,7 +88,7 @@ pub(crate) struct Shared<T> {
     pub(crate) sent: AtomicU64,
     pub(crate) not_sent: AtomicU64,
     pub(crate) stop: AtomicBool,
-    pub(crate) acknowledged: Option<Acknowledged>,
+    pub(crate) acknowledged: Option<AcknowledgedWrites>,
     window: u64,
     record: Mutex<Record>,
 }
@@ -95,20 +98,20 @@ struct Record {
     windows: Windows,
     failures: Failures,
     found_nothing: u64,
-    /// When the last operation was asked for, ns; until then none is known.
-    asked_until: u64,
-    /// What comes now comes too late.
+    /// When the schedule ended, ns; `u64::MAX` until that is known.
+    scheduled_until: u64,
+    /// Whether the load has ended, so that further results are ignored.
     over: bool,
 }
 
 #[derive(Debug)]
 struct Threads(Option<Runtime>);
 
-impl Running<Cassandra> {
-    /// Finds the cluster, makes what tables are missing, and begins.
+impl RunningLoad<Cassandra> {
+    /// Connects to the cluster, creates missing tables, and starts the load.
     ///
     /// # Errors
-    /// The load means nothing, or the cluster cannot be reached, or will not have it.
+    /// The load is invalid, or the cluster cannot be reached or refuses it.
     pub fn start(load: Load) -> Result<Self, LoadError> {
         load.check()?;
         let threads = Threads::start()?;
@@ -117,11 +120,11 @@ impl Running<Cassandra> {
     }
 }
 
-impl<T: Target> Running<T> {
-    /// Begins on what is there.
+impl<T: LoadTarget> RunningLoad<T> {
+    /// Starts a load on a target.
     ///
     /// # Errors
-    /// The load means nothing, or there are no threads for it.
+    /// The load is invalid, or threads cannot be started.
     pub fn start_on(load: Load, target: T) -> Result<Self, LoadError> {
         load.check()?;
         Self::begin(load, target, Threads::start()?)
@@ -147,13 +150,13 @@ impl<T: Target> Running<T> {
             sent: AtomicU64::new(0),
             not_sent: AtomicU64::new(0),
             stop: AtomicBool::new(false),
-            acknowledged: keys.map(|keys| Acknowledged::new(base, keys)),
+            acknowledged: keys.map(|keys| AcknowledgedWrites::new(base, keys)),
             window: u64::try_from(load.window.as_nanos()).expect("an hour at most"),
             record: Mutex::new(Record {
                 windows,
                 failures,
                 found_nothing: 0,
-                asked_until: u64::MAX,
+                scheduled_until: u64::MAX,
                 over: false,
             }),
         });
@@ -168,7 +171,7 @@ impl<T: Target> Running<T> {
         })
     }
 
-    /// How it goes.
+    /// Returns the present state.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let shared = &*self.shared;
@@ -178,13 +181,13 @@ impl<T: Target> Running<T> {
         let over = shared.now().min(u64::try_from(shared.length.as_nanos()).unwrap_or(u64::MAX))
             / shared.window;
         let last = usize::try_from(over).ok().and_then(|over| over.checked_sub(1));
-        let last = last.map(|window| record.windows.window(window, record.asked_until));
+        let last = last.map(|window| record.windows.window(window, record.scheduled_until));
         drop(record);
         let not_sent = shared.not_sent.load(Ordering::Relaxed);
         Progress {
             elapsed,
             length: shared.length,
-            asked: shared.sent.load(Ordering::Relaxed) + not_sent,
+            scheduled: shared.sent.load(Ordering::Relaxed) + not_sent,
             not_sent,
             done,
             failed,
@@ -193,25 +196,27 @@ impl<T: Target> Running<T> {
         }
     }
 
-    /// Asks for nothing any more: what is under way gets [`STOP_PATIENCE`] at most.
+    /// Stops the schedule. Outstanding operations get [`STOP_PATIENCE`] at most.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether all has been asked for and answered, so that [`finish`](Self::finish) does not wait.
+    /// Returns whether all operations have been sent and answered, so that [`finish`](Self::finish)
+    /// does not wait.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let dispatched = self.dispatcher.as_ref().is_none_or(JoinHandle::is_finished);
         dispatched && self.shared.outstanding.load(Ordering::Acquire) == 0
     }
 
-    /// Waits for its end: what is under way after the last start gets the timeout and a second.
+    /// Waits for the end. Operations outstanding after the last start get their timeout and a
+    /// second.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
         reason = "the caller's thread, which waits here and does nothing else"
     )]
-    pub fn finish(mut self) -> Finished<T> {
+    pub fn finish(mut self) -> FinishedLoad<T> {
         let dispatcher = self.dispatcher.take().expect("it is taken here and when it is dropped");
         while !dispatcher.is_finished() {
             std::thread::sleep(LOOK);
@@ -230,11 +235,11 @@ impl<T: Target> Running<T> {
         }
         let report = self.shared.report();
         let threads = self.threads.take().expect("they are taken here only");
-        Finished { report, shared: Arc::clone(&self.shared), threads }
+        FinishedLoad { report, shared: Arc::clone(&self.shared), threads }
     }
 }
 
-impl<T: Target> Drop for Running<T> {
+impl<T: LoadTarget> Drop for RunningLoad<T> {
     fn drop(&mut self) {
         self.stop();
         if let Some(dispatcher) = self.dispatcher.take() {
@@ -243,19 +248,18 @@ impl<T: Target> Drop for Running<T> {
     }
 }
 
-impl<T: Target> Finished<T> {
-    /// Reads every key, and says which acknowledged writes are gone. Takes as long as reading them
-    /// does, and can be asked again.
+impl<T: LoadTarget> FinishedLoad<T> {
+    /// Reads every key, and reports which acknowledged writes are gone. It can be called again.
     ///
     /// # Errors
-    /// Acknowledged writes were not remembered, or too many keys cannot be read.
-    pub fn verify(&self) -> Result<Verified, LoadError> {
+    /// AcknowledgedWrites writes were not remembered, or too many keys cannot be read.
+    pub fn verify(&self) -> Result<Verification, LoadError> {
         self.threads.get().block_on(verify::verify(&self.shared))
     }
 }
 
 impl<T> Shared<T> {
-    /// Now, ns from the beginning.
+    /// Returns the present time, in ns since the start.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(Instant::now().saturating_duration_since(self.begin).as_nanos())
             .unwrap_or(u64::MAX)
@@ -269,8 +273,8 @@ impl<T> Shared<T> {
         self.lock().windows.dispatched(window, sent, not_sent, next);
     }
 
-    pub(crate) fn asked_until(&self, until: u64) {
-        self.lock().asked_until = until;
+    pub(crate) fn end_schedule(&self, until: u64) {
+        self.lock().scheduled_until = until;
     }
 
     pub(crate) fn record(
@@ -284,7 +288,7 @@ impl<T> Shared<T> {
         if record.over {
             return;
         }
-        record.windows.answered(Answered { intended, sent, ended, done: result.is_ok() });
+        record.windows.complete(Completion { intended, sent, ended, done: result.is_ok() });
         match result {
             Ok(Answer::Done) => {}
             Ok(Answer::Nothing) => record.found_nothing += 1,
@@ -292,11 +296,11 @@ impl<T> Shared<T> {
         }
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> LoadReport {
         let mut record = self.lock();
         record.over = true;
-        let asked_until = record.asked_until;
-        let (windows, unanswered) = record.windows.end(asked_until);
+        let scheduled_until = record.scheduled_until;
+        let (windows, unanswered) = record.windows.end(scheduled_until);
         record.failures.count("no answer", unanswered, "no answer when the time for it was up");
         let (done, failed) = record.windows.ended();
         let [response, service, lateness] = record.windows.times();
@@ -304,10 +308,10 @@ impl<T> Shared<T> {
             (self.sent.load(Ordering::Relaxed), self.not_sent.load(Ordering::Relaxed));
         assert_eq!(sent, done + failed, "what was sent was done, or has failed");
         assert_eq!(record.failures.total(), failed, "failures are all of a kind or another");
-        Report {
-            seconds: self.length.min(Duration::from_nanos(asked_until)).as_secs_f64(),
-            stopped: asked_until != u64::MAX,
-            asked: sent + not_sent,
+        LoadReport {
+            seconds: self.length.min(Duration::from_nanos(scheduled_until)).as_secs_f64(),
+            stopped: scheduled_until != u64::MAX,
+            scheduled: sent + not_sent,
             sent,
             not_sent,
             done,
@@ -347,7 +351,7 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
-            runtime.shutdown_timeout(SHUTDOWN); // a name that is still looked up would keep it
+            runtime.shutdown_timeout(SHUTDOWN); // otherwise a pending name lookup would block it
         }
     }
 }

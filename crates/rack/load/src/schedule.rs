@@ -1,35 +1,36 @@
-//! When operations are to start: known before the first one does.
+//! Schedules operations: their starts are known before the first one.
 
 use crate::load::{Arrivals, Load, Step};
 use sprat_chance::Chance;
 use std::time::Duration;
 
-/// Starts of operations, nanoseconds from the beginning, in order.
+/// Start times of operations, in ns from the start of the load, in order.
 ///
-/// Rates are summed up over time, and an operation starts where the sum passes the next whole
-/// number, so that slow steps and steps shorter than the time between two operations come out
-/// right. With [`Arrivals::Poisson`] the next number is by chance away, one on average.
+/// The rate is integrated over time, and an operation starts whenever the integral passes the next
+/// whole number, so that slow steps and steps shorter than the distance of operations come out
+/// right. With [`Arrivals::Poisson`] the distance to the next operation is random, with a mean of
+/// one.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     steps: Vec<Step>,
     arrivals: Arrivals,
     chance: Chance,
-    /// The step that the next operation is in, or one before it.
+    /// The step of the next operation, or one before it.
     step: usize,
-    /// When that step begins, seconds.
+    /// Start of that step, in seconds.
     begins: f64,
     /// Operations before that step.
     before: f64,
-    /// Where in the sum the next operation is.
+    /// Position of the next operation in the integral.
     next: f64,
     last: u64,
 }
 
-/// The stream of chance that is the schedule's.
+/// Stream of the random generator for the schedule.
 const STREAM: u64 = 1;
 
 impl Schedule {
-    /// Of a load that has been checked.
+    /// Creates the schedule of a checked load.
     #[must_use]
     pub fn new(load: &Load) -> Self {
         let mut chance = Chance::stream(load.seed, STREAM);
@@ -62,12 +63,12 @@ impl Iterator for Schedule {
         };
         let at = u64::try_from(Duration::from_secs_f64(at).as_nanos())
             .expect("a checked load ends within centuries");
-        self.last = self.last.max(at); // where two steps meet, rounding may go back by a nanosecond
+        self.last = self.last.max(at); // rounding where steps meet may lose a nanosecond
         Some(self.last)
     }
 }
 
-/// From one arrival to the next, in means.
+/// Returns a random distance of arrivals, with a mean of 1.
 fn gap(chance: &mut Chance) -> f64 {
     -(1.0 - chance.share()).ln()
 }

@@ -9,11 +9,11 @@ pub(crate) struct Statements {
     pub(crate) table: String,
     pub(crate) write: String,
     pub(crate) read: String,
-    /// Asks a partition of [`Workload::Wide`] for its last row.
+    /// Selects the last row of a partition of [`Workload::Wide`].
     pub(crate) last: Option<String>,
 }
 
-/// The keyspace, if there is none.
+/// Returns the statement that creates the keyspace, unless it exists.
 pub(crate) fn keyspace(load: &Load) -> String {
     let Load { keyspace, datacenter, replication, .. } = load;
     format!(
@@ -43,17 +43,20 @@ pub(crate) fn statements(load: &Load) -> Statements {
                 "INSERT INTO {keyspace}.series (sensor, bucket, at, value) VALUES (?, ?, ?, ?)"
             ),
             read: format!(
-                "SELECT at, value FROM {keyspace}.series WHERE sensor = ? AND bucket = ? LIMIT {SLICE_ROWS}"
+                "SELECT at, value FROM {keyspace}.series WHERE sensor = ? AND bucket = ? LIMIT \
+                 {SLICE_ROWS}"
             ),
             last: None,
         },
         Workload::Wide { .. } => Statements {
             table: format!(
-                "{create} {keyspace}.wide (part bigint, row bigint, value blob, PRIMARY KEY (part, row))"
+                "{create} {keyspace}.wide (part bigint, row bigint, value blob, PRIMARY KEY (part, \
+                 row))"
             ),
             write: format!("INSERT INTO {keyspace}.wide (part, row, value) VALUES (?, ?, ?)"),
             read: format!(
-                "SELECT row, value FROM {keyspace}.wide WHERE part = ? AND row >= ? LIMIT {SLICE_ROWS}"
+                "SELECT row, value FROM {keyspace}.wide WHERE part = ? AND row >= ? LIMIT \
+                 {SLICE_ROWS}"
             ),
             last: Some(format!(
                 "SELECT row FROM {keyspace}.wide WHERE part = ? ORDER BY row DESC LIMIT 1"

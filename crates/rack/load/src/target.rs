@@ -1,42 +1,43 @@
-//! What answers operations: Cassandra, or what stands in its place.
+//! The interface of a system under load: Cassandra, or a substitute.
 
 use crate::operations::Operation;
 
-/// What answers operations.
-pub trait Target: Send + Sync + 'static {
-    /// Does one operation and waits for its answer.
+/// A system under load, which answers operations. [`Cassandra`](crate::Cassandra) is one; tests
+/// have others that stall, fail and forget.
+pub trait LoadTarget: Send + Sync + 'static {
+    /// Performs one operation, and waits for its answer.
     ///
     /// # Errors
-    /// It was refused, or there was no answer in time.
+    /// The operation was refused, or not answered in time.
     fn perform(&self, operation: Operation)
     -> impl Future<Output = Result<Answer, Failure>> + Send;
 
-    /// The stamp that a key's value carries; none where it has no value.
+    /// Reads the stamp of a key's value. Returns `None` if the key has no value.
     ///
     /// # Errors
-    /// It could not be read.
+    /// The key could not be read.
     fn stored(&self, key: u64) -> impl Future<Output = Result<Option<u64>, Failure>> + Send;
 
-    /// How many rows each partition has that a load is to go on from.
+    /// Returns how many rows each partition has at the start of a load.
     fn rows(&self) -> Vec<u64> {
         Vec::new()
     }
 }
 
-/// An answer.
+/// The answer to an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// Written, or found.
+    /// A write was done, or a read found something.
     Done,
-    /// Read, and nothing was there.
+    /// A read found nothing.
     Nothing,
 }
 
 /// An operation that failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
-    /// What kind it is: failures of a kind are counted together.
+    /// Kind of the failure; failures are counted by kind.
     pub kind: &'static str,
-    /// What was said.
+    /// The message.
     pub text: String,
 }

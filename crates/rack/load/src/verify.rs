@@ -1,32 +1,34 @@
-//! Reads all keys, and compares with what was acknowledged.
+//! Reads all keys, and compares them with the acknowledged writes.
 
-use crate::acknowledged::{Acknowledged, Verified};
+use crate::acknowledged::{AcknowledgedWrites, Verification};
 use crate::load::LoadError;
 use crate::running::Shared;
-use crate::target::{Failure, Target};
+use crate::target::{Failure, LoadTarget};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Keys that may remain unread; with more it is given up.
+/// The most keys that may remain unread; beyond it, verification gives up.
 pub const MAX_UNREAD: u64 = 1_000;
 
-/// Reads under way.
+/// Concurrent reads.
 const READERS: u64 = 64;
 
-/// How often a read is tried.
+/// How often a key is tried.
 const TRIES: u32 = 3;
 
-/// Between two tries.
+/// Time between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 
-pub(crate) async fn verify<T: Target>(shared: &Arc<Shared<T>>) -> Result<Verified, LoadError> {
+pub(crate) async fn verify<T: LoadTarget>(
+    shared: &Arc<Shared<T>>,
+) -> Result<Verification, LoadError> {
     let keys = shared.acknowledged.as_ref().ok_or(LoadError::NotRemembered)?.keys();
     let next = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let readers: Vec<_> = (0..READERS.min(keys))
         .map(|_| tokio::spawn(read(Arc::clone(shared), Arc::clone(&next))))
         .collect();
-    let (mut verified, mut example) = (Verified::default(), None);
+    let (mut verified, mut example) = (Verification::default(), None);
     for reader in readers {
         let (found, failure) = reader.await.map_err(std::io::Error::from)?;
         verified.merge(found);
@@ -41,14 +43,14 @@ pub(crate) async fn verify<T: Target>(shared: &Arc<Shared<T>>) -> Result<Verifie
     }
 }
 
-/// Takes one key after the other, until there are no more or too many cannot be read.
-async fn read<T: Target>(
+/// Reads one key after another, until there are no more or too many could not be read.
+async fn read<T: LoadTarget>(
     shared: Arc<Shared<T>>,
     next: Arc<(AtomicU64, AtomicU64)>,
-) -> (Verified, Option<Failure>) {
+) -> (Verification, Option<Failure>) {
     let (next, unread) = &*next;
     let acknowledged = shared.acknowledged.as_ref().expect("the caller has looked");
-    let (mut verified, mut example) = (Verified::default(), None);
+    let (mut verified, mut example) = (Verification::default(), None);
     loop {
         let key = next.fetch_add(1, Ordering::Relaxed);
         if key >= acknowledged.keys() || unread.load(Ordering::Relaxed) > MAX_UNREAD {
@@ -62,19 +64,19 @@ async fn read<T: Target>(
     }
 }
 
-async fn check<T: Target>(
+async fn check<T: LoadTarget>(
     target: &T,
-    acknowledged: &Acknowledged,
+    acknowledged: &AcknowledgedWrites,
     key: u64,
-    verified: &mut Verified,
+    verified: &mut Verification,
 ) -> Result<(), Failure> {
-    // Before the read: what is acknowledged meanwhile need not be in its answer.
+    // Taken before the read, whose answer need not include later acknowledgements.
     let highest = acknowledged.highest(key);
     let mut tries = 1;
     loop {
         match target.stored(key).await {
             Ok(found) => {
-                verified.add(acknowledged.judge(key, highest, found));
+                verified.add(acknowledged.compare(key, highest, found));
                 return Ok(());
             }
             Err(failure) if tries == TRIES => return Err(failure),

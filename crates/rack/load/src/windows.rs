@@ -1,84 +1,86 @@
-//! What was asked and what came of it, window by window of intended starts.
+//! Counts operations in windows of their scheduled starts.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Most windows of a run: a day of seconds.
+/// The most windows of a run: one for each second of a day.
 pub const MAX_WINDOWS: usize = 86_400;
 
-/// Longest time that histograms tell from longer ones, us: two minutes.
+/// The longest time that histograms can measure, us: two minutes.
 const MAX_MICROS: u64 = 120_000_000;
 
-/// Digits of times that histograms keep.
+/// Significant digits of the histograms.
 const DIGITS: u8 = 3;
 
-/// Times of operations, us.
+/// Quantiles of the times of operations, us.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Quantiles {
-    /// How many there are.
+    /// Number of operations.
     pub count: u64,
-    /// Half of them are no longer.
+    /// Median.
     pub p50: u64,
-    /// 99 of 100 are no longer.
+    /// 99th percentile.
     pub p99: u64,
-    /// 999 of 1000 are no longer.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// None is longer.
+    /// The longest.
     pub max: u64,
 }
 
-/// A window of time: operations whose intended start is in it.
+/// A window: the operations whose scheduled start is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Window {
-    /// When it begins, seconds from the beginning.
+    /// Its start, in seconds from the start of the load.
     pub begins: f64,
-    /// Whether operations were asked for during all of it: not in the last one of a run that was
-    /// stopped.
+    /// Whether operations were scheduled during all of it, which is not so for the last window of a
+    /// load that was stopped.
     pub full: bool,
-    /// Operations that were to start in it.
-    pub asked: u64,
-    /// Of these, those that were sent.
+    /// Operations that were scheduled.
+    #[serde(rename = "asked")]
+    pub scheduled: u64,
+    /// Operations that were sent.
     pub sent: u64,
-    /// Those that were not, because too many were under way.
+    /// Operations that were not sent, because too many were outstanding.
     pub not_sent: u64,
-    /// Of those sent, those that were done.
+    /// Operations that succeeded.
     pub done: u64,
-    /// Those that failed, or had no answer when the time for it was up.
+    /// Operations that failed, or had no answer when the load ended.
     pub failed: u64,
-    /// Operations of this window and of those before it that were done during it.
+    /// Operations of this window and of earlier ones that succeeded during it.
     pub delivered: u64,
-    /// From the intended start to the answer, of those done.
+    /// Time from scheduled start to answer, of successful operations.
     pub response: Quantiles,
-    /// From the actual start to the answer, of those done.
+    /// Time from actual start to answer, of successful operations.
     pub service: Quantiles,
-    /// From the intended start to the actual one: what the load itself is late.
+    /// Time from scheduled to actual start: how late the load generator was.
     pub lateness: Quantiles,
 }
 
-/// An operation's end. Times are ns from the beginning.
+/// A completed operation. Times are in ns from the start of the load.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered {
-    /// When it was to start.
+pub struct Completion {
+    /// Its scheduled start.
     pub intended: u64,
-    /// When it did.
+    /// Its actual start.
     pub sent: u64,
-    /// When it was done, or failed.
+    /// When it succeeded or failed.
     pub ended: u64,
-    /// Whether it was done.
+    /// Whether it succeeded.
     pub done: bool,
 }
 
-/// All windows of a run.
+/// The windows of a load. Histograms are kept only for windows with outstanding operations, since
+/// one takes 400 KB.
 #[derive(Debug)]
 pub struct Windows {
     length: u64,
     total: u64,
     counts: Vec<Counts>,
-    /// Windows before this one are asked for in full.
+    /// Number of windows whose operations have all been dispatched.
     passed: usize,
-    /// Times in windows that may still get some: of those without answers there are none.
+    /// Histograms of windows that may still get results.
     open: BTreeMap<usize, Times>,
     spare: Vec<Times>,
     times: Times,
@@ -97,12 +99,12 @@ struct Counts {
     times: [Quantiles; 3],
 }
 
-/// Response, service, lateness.
+/// Response time, service time, lateness.
 #[derive(Debug)]
 struct Times([Histogram<u64>; 3]);
 
 impl Windows {
-    /// For a run so long, in windows so long.
+    /// Creates the windows of a load of this total duration.
     #[must_use]
     pub fn new(length: Duration, total: Duration) -> Self {
         let nanos = |time: Duration| {
@@ -119,14 +121,15 @@ impl Windows {
         Self { length, total, counts, passed: 0, open, spare, times, done: 0, failed: 0, late: 0 }
     }
 
-    /// Which window an offset from the beginning is in, ns. The last one has what is behind it,
-    /// too.
+    /// Returns the window of an offset in ns from the start. The last window includes everything
+    /// later.
     #[must_use]
     pub fn at(&self, offset: u64) -> usize {
         usize::try_from(offset / self.length).unwrap_or(usize::MAX).min(self.counts.len() - 1)
     }
 
-    /// Operations were sent, or not, and all of windows before `window` have been.
+    /// Counts dispatched operations of a window. All windows before `passed` are then dispatched
+    /// completely.
     pub fn dispatched(&mut self, window: usize, sent: u64, not_sent: u64, passed: usize) {
         self.counts[window].sent += sent;
         self.counts[window].not_sent += not_sent;
@@ -135,18 +138,18 @@ impl Windows {
         (before..self.passed).for_each(|window| self.close(window));
     }
 
-    /// An operation ended.
-    pub fn answered(&mut self, answered: Answered) {
-        let window = self.at(answered.intended);
+    /// Counts a completed operation.
+    pub fn complete(&mut self, completion: Completion) {
+        let window = self.at(completion.intended);
         let times =
             self.open.entry(window).or_insert_with(|| self.spare.pop().unwrap_or_else(Times::new));
-        times.record(answered);
-        if answered.done {
+        times.record(completion);
+        if completion.done {
             self.counts[window].done += 1;
             self.done += 1;
             match self
                 .counts
-                .get_mut(usize::try_from(answered.ended / self.length).unwrap_or(usize::MAX))
+                .get_mut(usize::try_from(completion.ended / self.length).unwrap_or(usize::MAX))
             {
                 Some(during) => during.delivered += 1,
                 None => self.late += 1,
@@ -158,18 +161,18 @@ impl Windows {
         self.close(window);
     }
 
-    /// A window as it is by now. Operations of one that is not yet over, ns from the beginning, may
-    /// be missing.
+    /// Returns a window's results so far. Until it is over, operations may be missing.
+    /// `scheduled_until` is the end of the schedule in ns.
     #[must_use]
-    pub fn window(&self, window: usize, asked_until: u64) -> Window {
+    pub fn window(&self, window: usize, scheduled_until: u64) -> Window {
         let counts = &self.counts[window];
         let [response, service, lateness] =
             self.open.get(&window).map_or(counts.times, |times| times.quantiles());
         let begins = window as u64 * self.length;
         Window {
             begins: Duration::from_nanos(begins).as_secs_f64(),
-            full: begins + self.length <= asked_until.min(self.total),
-            asked: counts.sent + counts.not_sent,
+            full: begins + self.length <= scheduled_until.min(self.total),
+            scheduled: counts.sent + counts.not_sent,
             sent: counts.sent,
             not_sent: counts.not_sent,
             done: counts.done,
@@ -181,16 +184,16 @@ impl Windows {
         }
     }
 
-    /// Operations that were done and that failed, so far.
+    /// Returns how many operations have succeeded, and how many have failed.
     #[must_use]
     pub fn ended(&self) -> (u64, u64) {
         (self.done, self.failed)
     }
 
-    /// Ends all windows: nothing was asked from `asked_until` on, ns from the beginning, and what
-    /// has no answer by now has failed. Gives the windows that have begun by then, and how many
-    /// operations had no answer.
-    pub fn end(&mut self, asked_until: u64) -> (Vec<Window>, u64) {
+    /// Ends all windows. Nothing was scheduled from `scheduled_until` on, in ns from the start, and
+    /// operations without an answer have failed. Returns the windows begun by then, and the number
+    /// of operations without an answer.
+    pub fn end(&mut self, scheduled_until: u64) -> (Vec<Window>, u64) {
         let mut unanswered = 0;
         for window in 0..self.counts.len() {
             let counts = &mut self.counts[window];
@@ -200,31 +203,31 @@ impl Windows {
             self.failed += open;
         }
         self.dispatched(0, 0, 0, usize::MAX);
-        let begun = usize::try_from(asked_until.min(self.total).div_ceil(self.length))
+        let begun = usize::try_from(scheduled_until.min(self.total).div_ceil(self.length))
             .unwrap_or(usize::MAX)
             .max(1);
         (
             (0..begun.min(self.counts.len()))
-                .map(|window| self.window(window, asked_until))
+                .map(|window| self.window(window, scheduled_until))
                 .collect(),
             unanswered,
         )
     }
 
-    /// Of all windows that are over, response, service and lateness.
+    /// Returns response time, service time and lateness of all windows that are over.
     #[must_use]
     pub fn times(&self) -> [Quantiles; 3] {
         self.times.quantiles()
     }
 
-    /// Operations that were done after the last window.
+    /// Returns how many operations succeeded after the last window.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Reduces a window that nothing can come to any more: histograms are too large to keep one for
-    /// each.
+    /// Reduces a window that can get no more results to its quantiles: histograms are too large to
+    /// keep them all.
     fn close(&mut self, window: usize) {
         let counts = &mut self.counts[window];
         if window >= self.passed || counts.done + counts.failed < counts.sent {
@@ -245,8 +248,8 @@ impl Times {
         Self([histogram(), histogram(), histogram()])
     }
 
-    fn record(&mut self, answered: Answered) {
-        let Answered { intended, sent, ended, done } = answered;
+    fn record(&mut self, completion: Completion) {
+        let Completion { intended, sent, ended, done } = completion;
         let [response, service, lateness] = &mut self.0;
         lateness.saturating_record(sent.saturating_sub(intended) / 1_000);
         if done {
@@ -265,7 +268,7 @@ impl Times {
         })
     }
 
-    /// Adds another's times, which are then none.
+    /// Adds and clears another's histograms.
     fn take(&mut self, other: &mut Self) {
         for (all, of) in self.0.iter_mut().zip(&mut other.0) {
             all.add(&*of).expect("the same bounds");

@@ -1,17 +1,17 @@
-//! A real Cassandra under load, and one that stands still for two seconds.
+//! Puts a load on a real Cassandra, and on one that stalls for two seconds.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for a process")]
 
 use crate::support;
 use rustix::process::Signal;
 use sprat_load::{
-    Arrivals, Cassandra, Consistency, Finished, Load, LoadError, Operation, Operations, Running,
-    Step, Target as _, Workload,
+    Arrivals, Cassandra, Consistency, FinishedLoad, Load, LoadError, LoadTarget as _, Operation,
+    Operations, RunningLoad, Step, Workload,
 };
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use support::Node;
 
-/// Longest run, its end included: its seconds, its timeouts, and room.
+/// Time for a run with its end: its duration, its timeouts, and a margin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn load(node: &Node, rate: f64, seconds: u64, workload: Workload) -> Load {
@@ -21,23 +21,23 @@ fn load(node: &Node, rate: f64, seconds: u64, workload: Workload) -> Load {
     load
 }
 
-fn run(load: Load) -> Finished {
-    finish(Running::start(load).unwrap_or_else(|error| panic!("{error}")))
+fn run(load: Load) -> FinishedLoad {
+    finish(RunningLoad::start(load).unwrap_or_else(|error| panic!("{error}")))
 }
 
-fn finish(running: Running) -> Finished {
+fn finish(running: RunningLoad) -> FinishedLoad {
     let begun = Instant::now();
     while !running.is_done() && begun.elapsed() < PATIENCE {
         sleep(Duration::from_millis(20));
     }
-    running.stop(); // nothing, where it is done
+    running.stop(); // has no effect if the load is done
     let finished = running.finish();
     assert!(begun.elapsed() < PATIENCE + Duration::from_secs(10), "it ends when it is told to");
     finished
 }
 
 #[track_caller]
-fn nothing_lost(finished: &Finished, keys: u64) {
+fn assert_nothing_lost(finished: &FinishedLoad, keys: u64) {
     let verified = finished.verify().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
         (verified.checked, verified.lost_keys, verified.unread),
@@ -46,11 +46,12 @@ fn nothing_lost(finished: &Finished, keys: u64) {
     );
 }
 
-fn tell(what: &str, finished: &Finished) {
+fn print_report(what: &str, finished: &FinishedLoad) {
     let report = &finished.report;
     let delivered: Vec<u64> = report.windows.iter().map(|window| window.delivered).collect();
     eprintln!(
-        "{what}: response {:?}, service {:?}, lateness {:?}, delivered {delivered:?}, missed {:?}, failed {} {:?}",
+        "{what}: response {:?}, service {:?}, lateness {:?}, delivered {delivered:?}, missed {:?}, \
+         failed {} {:?}",
         report.response,
         report.service,
         report.lateness,
@@ -60,30 +61,30 @@ fn tell(what: &str, finished: &Finished) {
     );
 }
 
-/// One node for all: it takes longer to start than to be asked.
+/// One test uses one node for everything, since starting it takes longest.
 #[test]
 #[ignore = "starts Cassandra: make test-rack"]
-fn a_real_cassandra_is_loaded_and_its_stall_is_seen() {
+fn a_stall_of_a_real_cassandra_shows_in_the_report() {
     let Some(node) = Node::start() else { return };
 
     let mut values = load(&node, 500.0, 3, Workload::KeyValue { keys: 300 });
     (values.remember, values.arrivals) = (true, Arrivals::Poisson);
     let finished = run(values.clone());
-    tell("keys and values", &finished);
+    print_report("keys and values", &finished);
     let report = &finished.report;
-    assert!(report.asked > 1_000 && report.done == report.asked, "{report:?}");
-    nothing_lost(&finished, 300);
-    // Again: its writes are above those of the run before.
+    assert!(report.scheduled > 1_000 && report.done == report.scheduled, "{report:?}");
+    assert_nothing_lost(&finished, 300);
+    // A second run: its write timestamps are above those of the first.
     values.steps[0].duration = Duration::from_secs(1);
-    nothing_lost(&run(values), 300);
+    assert_nothing_lost(&run(values), 300);
 
     for (what, workload) in
         [("series", Workload::Series { sensors: 20 }), ("wide", Workload::Wide { partitions: 3 })]
     {
         let finished = run(load(&node, 300.0, 2, workload));
-        tell(what, &finished);
+        print_report(what, &finished);
         let report = &finished.report;
-        assert_eq!((report.asked, report.done), (600, 600), "{report:?}");
+        assert_eq!((report.scheduled, report.done), (600, 600), "{report:?}");
         assert!(report.found_nothing < 200, "most reads find what was written: {report:?}");
     }
     let again = load(&node, 100.0, 1, Workload::Wide { partitions: 3 });
@@ -103,39 +104,39 @@ fn a_real_cassandra_is_loaded_and_its_stall_is_seen() {
     );
     assert_eq!(run(again).report.found_nothing, 0);
 
-    a_stall_is_seen(&node);
-    what_is_wrong_is_named(&node);
+    stalls_show_in_the_report(&node);
+    errors_name_the_remedy(&node);
 }
 
-fn a_stall_is_seen(node: &Node) {
+fn stalls_show_in_the_report(node: &Node) {
     let mut values = load(node, 200.0, 6, Workload::KeyValue { keys: 300 });
     values.remember = true;
-    let running = Running::start(values).unwrap_or_else(|error| panic!("{error}"));
+    let running = RunningLoad::start(values).unwrap_or_else(|error| panic!("{error}"));
     sleep(Duration::from_secs(2));
     node.signal(Signal::STOP);
     sleep(Duration::from_secs(2));
     node.signal(Signal::CONT);
     let finished = finish(running);
-    tell("two seconds of standing still", &finished);
+    print_report("two seconds of standing still", &finished);
     let report = &finished.report;
-    assert_eq!((report.asked, report.not_sent), (1_200, 0));
-    // Of six seconds' operations a third came during the stall, and none of them was held back.
+    assert_eq!((report.scheduled, report.not_sent), (1_200, 0));
+    // A third of six seconds' operations came during the stall, and none of them was held back.
     assert!(report.response.p999 >= 1_500_000 && report.response.max >= 1_900_000, "{report:?}");
     assert!(report.response.p99 >= 1_500_000 && report.service.p99 >= 1_500_000, "{report:?}");
     assert!(!report.missed.is_empty() && !report.kept_rate(), "{report:?}");
-    nothing_lost(&finished, 300);
+    assert_nothing_lost(&finished, 300);
 }
 
-fn what_is_wrong_is_named(node: &Node) {
+fn errors_name_the_remedy(node: &Node) {
     let good = || load(node, 1.0, 1, Workload::KeyValue { keys: 1 });
-    let error = |load: Load| Running::start(load).expect_err("it must not start");
+    let error = |load: Load| RunningLoad::start(load).expect_err("it must not start");
     let mut elsewhere = good();
     elsewhere.datacenter = "nowhere".to_owned();
     assert!(matches!(error(elsewhere), LoadError::Datacenter { there, .. } if there == "dc1"));
     let mut many = good();
     many.replication = 3;
     assert!(matches!(error(many), LoadError::Nodes { nodes: 1, .. }));
-    // A port at which somebody else listens.
+    // Another program listens at this port.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("it has one").to_string();
     let answers = std::thread::spawn(move || drop(silent.accept()));

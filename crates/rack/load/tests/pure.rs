@@ -1,4 +1,4 @@
-//! What decides when and what: schedules, operations, what a load must be.
+//! Tests schedules, operations, and the checks of a load.
 
 use proptest::prelude::*;
 use sprat_load::{
@@ -22,12 +22,12 @@ fn nanos(step: &Step) -> u64 {
 }
 
 #[test]
-fn even_starts_are_where_arithmetic_puts_them() {
+fn even_schedules_match_arithmetic() {
     let starts = |steps| Schedule::new(&load(steps, Arrivals::Even, 1)).collect::<Vec<u64>>();
     assert_eq!(starts(vec![step(4.0, 1_000)]), [0, 250_000_000, 500_000_000, 750_000_000]);
-    // Half an operation in each step: one every two of them.
+    // Half an operation in each step gives one operation in every two steps.
     assert_eq!(starts(vec![step(0.5, 1_000); 4]), [0, 2_000_000_000]);
-    // A pause lets nothing start, and takes nothing away.
+    // Nothing starts in a pause, and no operation is lost by it.
     let paused = vec![step(2.0, 1_000), step(0.0, 1_000), step(2.0, 1_000)];
     assert_eq!(starts(paused), [0, 500_000_000, 2_000_000_000, 2_500_000_000]);
     assert!(starts(vec![step(0.0, 1_000)]).is_empty());
@@ -53,44 +53,63 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn even_starts_are_as_many_as_asked_in_order_and_in_each_step(steps in steps(), seed: u64) {
+    fn even_schedules_have_the_right_count_in_each_step(steps in steps(), seed: u64) {
         let load = load(steps.clone(), Arrivals::Even, seed);
         let starts: Vec<u64> = Schedule::new(&load).collect();
         let asked: f64 = steps.iter().map(|step| step.rate * step.duration.as_secs_f64()).sum();
-        prop_assert!((starts.len() as f64 - asked.ceil()).abs() <= 1.0, "{} of {asked}", starts.len());
+        prop_assert!(
+            (starts.len() as f64 - asked.ceil()).abs() <= 1.0,
+            "{} of {asked}",
+            starts.len()
+        );
         prop_assert!(starts.is_sorted());
         let mut begins = 0;
         for step in &steps {
             let ends = begins + nanos(step);
-            let within = starts.iter().filter(|start| (begins..ends).contains(*start)).count() as f64;
-            prop_assert!((within - step.rate * step.duration.as_secs_f64()).abs() <= 2.0, "{within} in {step:?}");
+            let within =
+                starts.iter().filter(|start| (begins..ends).contains(*start)).count() as f64;
+            prop_assert!(
+                (within - step.rate * step.duration.as_secs_f64()).abs() <= 2.0,
+                "{within} in {step:?}"
+            );
             begins = ends;
         }
         prop_assert!(starts.last().is_none_or(|last| *last <= begins));
     }
 
     #[test]
-    fn chance_has_the_same_rate_and_the_seed_decides(rate in 100.0..5_000.0, seed: u64) {
+    fn poisson_schedules_keep_the_rate_and_follow_the_seed(rate in 100.0..5_000.0, seed: u64) {
         let load = load(vec![step(rate, 4_000)], Arrivals::Poisson, seed);
         let starts: Vec<u64> = Schedule::new(&load).collect();
         let mean = rate * 4.0;
-        // Six standard deviations: once in a billion cases.
-        prop_assert!((starts.len() as f64 - mean).abs() < 6.0 * mean.sqrt(), "{} of {mean}", starts.len());
+        // Six standard deviations: exceeded once in a billion cases.
+        prop_assert!(
+            (starts.len() as f64 - mean).abs() < 6.0 * mean.sqrt(),
+            "{} of {mean}",
+            starts.len()
+        );
         prop_assert!(starts.is_sorted() && starts.iter().all(|start| *start <= 4_000_000_000));
         prop_assert_eq!(&starts, &Schedule::new(&load).collect::<Vec<_>>());
         let mut other = load;
         other.seed = seed.wrapping_add(1);
         prop_assert_ne!(&starts, &Schedule::new(&other).collect::<Vec<_>>());
-        // Of gaps that know nothing of each other the deviation is the mean.
-        let gaps: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64 * rate / 1e9).collect();
+        // Gaps of a Poisson process have a standard deviation equal to their mean.
+        let gaps: Vec<f64> =
+            starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64 * rate / 1e9).collect();
         let variance = gaps.iter().map(|gap| (gap - 1.0).powi(2)).sum::<f64>() / gaps.len() as f64;
         prop_assert!((0.3..3.0).contains(&variance), "{variance}");
     }
 
     #[test]
-    fn operations_are_within_bounds_and_the_seed_decides(seed: u64, reads in 0.0..=1.0, count in 1_u64..50) {
+    fn operations_are_within_bounds_and_follow_the_seed(
+        seed: u64,
+        reads in 0.0..=1.0,
+        count in 1_u64..50,
+    ) {
         for workload in [
-            Workload::KeyValue { keys: count }, Workload::Series { sensors: count }, Workload::Wide { partitions: count },
+            Workload::KeyValue { keys: count },
+            Workload::Series { sensors: count },
+            Workload::Wide { partitions: count },
         ] {
             let mut load = load(vec![step(1.0, 1)], Arrivals::Even, seed);
             (load.workload, load.reads) = (workload, reads);
@@ -103,20 +122,30 @@ proptest! {
             let mut rows = HashMap::from([(0, 7)]);
             let mut found = 0;
             for (number, operation) in (1..).zip(operations) {
-                found += u32::from(matches!(operation, Operation::Get { .. } | Operation::Newest { .. } | Operation::Slice { .. }));
+                found += u32::from(matches!(
+                    operation,
+                    Operation::Get { .. } | Operation::Newest { .. } | Operation::Slice { .. }
+                ));
                 match operation {
-                    Operation::Put { key, stamp } => prop_assert!(key < count && stamp == 1_000 + number),
+                    Operation::Put { key, stamp } => {
+                        prop_assert!(key < count && stamp == 1_000 + number)
+                    }
                     Operation::Get { key } => prop_assert!(key < count),
                     Operation::Append { sensor, at } | Operation::Newest { sensor, at } => {
                         prop_assert!(sensor < count && at == 1_000_000 + number - 1);
                     }
                     Operation::Grow { partition, row } => {
                         let next = rows.entry(partition).or_insert(0);
-                        prop_assert!(partition < count && row == *next, "rows go on without a hole");
+                        prop_assert!(
+                            partition < count && row == *next,
+                            "rows go on without a hole"
+                        );
                         *next += 1;
                     }
                     Operation::Slice { partition, row } => {
-                        prop_assert!(partition < count && row < (*rows.entry(partition).or_insert(0)).max(1));
+                        prop_assert!(
+                            partition < count && row < (*rows.entry(partition).or_insert(0)).max(1)
+                        );
                     }
                 }
             }
@@ -126,7 +155,7 @@ proptest! {
 }
 
 #[test]
-fn what_means_nothing_is_named() {
+fn invalid_loads_are_refused() {
     let good = || load(vec![step(100.0, 1_000)], Arrivals::Even, 1);
     good().check().expect("it is right");
     type Break = fn(&mut Load);

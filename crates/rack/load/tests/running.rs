@@ -1,33 +1,33 @@
-//! Whole runs against what stands in Cassandra's place, and may stand still, fail and forget.
+//! Runs whole loads against a substitute for Cassandra, which can stall, fail and forget.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for what runs beside it")]
 
 use sprat_load::{
-    Answer, Failure, Finished, Load, LoadError, Operation, Running, Step, Target, Workload,
+    Answer, Failure, FinishedLoad, Load, LoadError, LoadTarget, Operation, RunningLoad, Step,
+    Workload,
 };
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest run: far more than any takes.
+/// Time for a run: far more than any takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Threads of a load that send and receive.
+/// Threads that send and receive in a load.
 const THREADS: u32 = 2;
 
-/// Keeps values; answers at once, but not while it stands still.
+/// Stores values, and answers at once except while it stalls.
 #[derive(Debug, Default)]
 struct Memory {
     begun: Mutex<Option<Instant>>,
-    /// From when to when it stands still, since its first operation, ms.
+    /// Start and end of the stall, in ms since the first operation.
     still: Option<(u64, u64)>,
-    /// Answers that all its writes are done, and forgets those of key 0.
+    /// Whether it acknowledges all writes but forgets those of key 0.
     forgets: bool,
-    /// Every so many fails.
+    /// Every n-th operation fails.
     fails: Option<u64>,
     never_answers: bool,
-    /// At its first operations keeps the threads that they are on, which are all that the load
-    /// has.
+    /// Whether its first operations block all threads of the load.
     holds: Option<Duration>,
     held: AtomicU32,
     unreadable: AtomicBool,
@@ -38,7 +38,7 @@ fn refused() -> Failure {
     Failure { kind: "refused", text: "it was told to".to_owned() }
 }
 
-impl Target for Memory {
+impl LoadTarget for Memory {
     async fn perform(&self, operation: Operation) -> Result<Answer, Failure> {
         let since = self.begun.lock().expect("no panic").get_or_insert_with(Instant::now).elapsed();
         if let Some(time) = self.holds
@@ -87,11 +87,11 @@ fn load(rate: f64, millis: u64) -> Load {
     load
 }
 
-fn run(load: Load, target: Memory) -> Finished<Memory> {
+fn run(load: Load, target: Memory) -> FinishedLoad<Memory> {
     let patience = if target.never_answers { load.duration() * 3 } else { PATIENCE };
-    let running = Running::start_on(load, target).expect("it starts");
+    let running = RunningLoad::start_on(load, target).expect("it starts");
     let begun = Instant::now();
-    // One that waits when it must not comes to its end too: as stopped.
+    // A load that hangs is stopped, so that the test fails instead of hanging.
     while !running.is_done() && begun.elapsed() < patience {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -100,13 +100,16 @@ fn run(load: Load, target: Memory) -> Finished<Memory> {
 }
 
 #[test]
-fn all_that_is_asked_is_answered_and_kept() {
+fn every_scheduled_operation_completes() {
     let finished = run(load(2_000.0, 1_000), Memory::default());
     let report = &finished.report;
-    assert_eq!((report.asked, report.sent, report.done, report.failed), (2_000, 2_000, 2_000, 0));
+    assert_eq!(
+        (report.scheduled, report.sent, report.done, report.failed),
+        (2_000, 2_000, 2_000, 0)
+    );
     assert_eq!((report.windows.len(), report.stopped, report.seconds), (4, false, 1.0));
     assert!(
-        report.windows.iter().all(|window| window.asked == 500 && window.full),
+        report.windows.iter().all(|window| window.scheduled == 500 && window.full),
         "{:?}",
         report.windows
     );
@@ -127,12 +130,12 @@ fn all_that_is_asked_is_answered_and_kept() {
 }
 
 #[test]
-fn a_stall_is_not_hidden() {
+fn stalls_are_not_hidden() {
     let target = Memory { still: Some((500, 1_250)), ..Memory::default() };
     let finished = run(load(400.0, 2_000), target);
     let report = &finished.report;
-    assert_eq!((report.asked, report.done), (800, 800));
-    // The stall's operations waited for its end, each from when it was to start.
+    assert_eq!((report.scheduled, report.done), (800, 800));
+    // Operations during the stall waited for its end, each from its scheduled start.
     assert!(
         report.response.max >= 740_000 && report.response.p99 >= 700_000,
         "{:?}",
@@ -149,15 +152,15 @@ fn a_stall_is_not_hidden() {
 }
 
 #[test]
-fn what_the_load_itself_is_late_counts() {
+fn lateness_counts_in_response_times() {
     let finished = run(
         load(400.0, 1_000),
         Memory { holds: Some(Duration::from_millis(500)), ..Memory::default() },
     );
     let report = &finished.report;
-    assert_eq!((report.asked, report.done), (400, 400));
-    // Half of all could not be sent in time; they were answered at once then, but that is not when
-    // they were wanted.
+    assert_eq!((report.scheduled, report.done), (400, 400));
+    // Half of all operations could not be sent in time; they were answered at once then, but later
+    // than they were scheduled.
     assert!(
         report.lateness.max >= 400_000 && report.lateness.p99 >= 400_000,
         "{:?}",
@@ -168,12 +171,15 @@ fn what_the_load_itself_is_late_counts() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_counted_and_never_sent() {
+fn operations_beyond_the_limit_are_counted_and_never_sent() {
     let mut load = load(400.0, 1_000);
     (load.outstanding, load.timeout) = (40, Duration::from_millis(100));
     let finished = run(load, Memory { never_answers: true, ..Memory::default() });
     let report = &finished.report;
-    assert_eq!((report.asked, report.sent, report.not_sent, report.unanswered), (400, 40, 360, 40));
+    assert_eq!(
+        (report.scheduled, report.sent, report.not_sent, report.unanswered),
+        (400, 40, 360, 40)
+    );
     assert_eq!((report.done, report.failed, report.failures.kinds[0].count), (0, 40, 40));
     assert!(!report.kept_rate() && report.missed == [0, 1, 2, 3]);
 }
@@ -197,7 +203,7 @@ fn failures_are_counted_by_kind_with_an_example() {
 }
 
 #[test]
-fn an_acknowledged_write_that_is_gone_is_found() {
+fn lost_acknowledged_writes_are_found() {
     let finished = run(load(1_000.0, 500), Memory { forgets: true, ..Memory::default() });
     let verified = finished.verify().expect("it can be read");
     assert_eq!((verified.checked, verified.lost_keys), (50, 1));
@@ -209,7 +215,7 @@ fn an_acknowledged_write_that_is_gone_is_found() {
 }
 
 #[test]
-fn what_cannot_be_verified_says_so() {
+fn failed_verifications_are_errors() {
     let mut forgetful = load(400.0, 100);
     forgetful.remember = false;
     assert!(matches!(run(forgetful, Memory::default()).verify(), Err(LoadError::NotRemembered)));
@@ -221,43 +227,51 @@ fn what_cannot_be_verified_says_so() {
 }
 
 #[test]
-fn it_can_be_watched_and_stopped() {
-    let running = Running::start_on(load(400.0, 3_600_000), Memory::default()).expect("it starts");
+fn loads_report_progress_and_can_be_stopped() {
+    let running =
+        RunningLoad::start_on(load(400.0, 3_600_000), Memory::default()).expect("it starts");
     let begun = Instant::now();
-    while running.progress().last.is_none_or(|window| window.begins < 0.2 || window.asked < 100) {
+    while running.progress().last.is_none_or(|window| window.begins < 0.2 || window.scheduled < 100)
+    {
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", running.progress());
         std::thread::sleep(Duration::from_millis(10));
     }
     let progress = running.progress();
     assert!(
-        progress.done > 0 && progress.done <= progress.asked && !running.is_done(),
+        progress.done > 0 && progress.done <= progress.scheduled && !running.is_done(),
         "{progress:?}"
     );
     assert_eq!(progress.length, Duration::from_secs(3_600));
-    assert!(progress.last.is_some_and(|window| window.full && window.asked == 100), "{progress:?}");
+    assert!(
+        progress.last.is_some_and(|window| window.full && window.scheduled == 100),
+        "{progress:?}"
+    );
     running.stop();
     let finished = running.finish();
     let report = &finished.report;
-    assert!(report.stopped && report.seconds < 60.0 && report.asked == report.done, "{report:?}");
+    assert!(
+        report.stopped && report.seconds < 60.0 && report.scheduled == report.done,
+        "{report:?}"
+    );
     assert!(!report.windows.last().expect("some").full);
     assert_eq!(finished.verify().expect("it can be read").lost_keys, 0);
 }
 
 #[test]
-fn one_that_is_dropped_ends() {
+fn dropping_a_load_stops_it() {
     let begun = Instant::now();
-    drop(Running::start_on(load(1.0, 3_600_000), Memory::default()).expect("it starts"));
+    drop(RunningLoad::start_on(load(1.0, 3_600_000), Memory::default()).expect("it starts"));
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
-fn an_address_without_anybody_is_named() {
+fn unreachable_contacts_are_named() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|socket| socket.local_addr())
         .expect("a port");
     let load =
         Load::new([free.to_string()], vec![Step { rate: 1.0, duration: Duration::from_secs(1) }]);
-    let error = Running::start(load).expect_err("nobody is there").to_string();
+    let error = RunningLoad::start(load).expect_err("nobody is there").to_string();
     assert!(
         error.contains(&free.to_string())
             && error.contains("refused")

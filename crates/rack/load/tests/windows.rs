@@ -1,17 +1,17 @@
-//! Windows against a model that keeps every operation; what is missed; failures; acknowledged
-//! writes against a map.
+//! Compares windows with a model that keeps every operation; tests missed windows, failures, and
+//! acknowledged writes against a map.
 
 use proptest::prelude::*;
 use sprat_load::{
-    Acknowledged, Answered, EDGE, Failures, KEPT_SHARE, Lost, MAX_EXAMPLE, MAX_KINDS, MAX_LOST,
-    Quantiles, Verdict, Verified, Window, Windows, missed,
+    AcknowledgedWrites, Completion, EDGE, Failures, KEPT_SHARE, LostWrite, MAX_EXAMPLE, MAX_KINDS,
+    MAX_LOST, Quantiles, Verdict, Verification, Window, Windows, missed,
 };
 use std::collections::HashMap;
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
-/// Length of windows, and of the run, which ends within its fifth: ms.
+/// Length of windows, and of the run, which ends within its fifth window, in ms.
 const LENGTH: u64 = 1_000;
 const TOTAL: u64 = 4_500;
 
@@ -19,8 +19,8 @@ fn windows() -> Windows {
     Windows::new(Duration::from_millis(LENGTH), Duration::from_millis(TOTAL))
 }
 
-/// An operation: its start, how late it was sent, how long it took, all ms; whether it was sent,
-/// and done.
+/// An operation: its start, how late it was sent, how long it took, all in ms; whether it was sent,
+/// and whether it succeeded.
 #[derive(Clone, Copy, Debug)]
 struct One {
     start: u64,
@@ -49,18 +49,24 @@ fn close(found: Quantiles, (count, max): (u64, u64)) {
 
 proptest! {
     #[test]
-    fn windows_say_what_a_list_of_all_operations_says(mut all in prop::collection::vec(one(), 1..200)) {
+    fn windows_match_a_list_of_all_operations(mut all in prop::collection::vec(one(), 1..200)) {
         all.sort_by_key(|one| one.start);
         let mut found = windows();
-        // Each is dispatched at its start, and answered at its end.
-        let mut events: Vec<(u64, bool, One)> = all.iter().map(|one| (one.start, false, *one)).collect();
-        events.extend(all.iter().filter(|one| one.sent).map(|one| (one.start + one.late + one.took, true, *one)));
+        // Each operation is dispatched at its start, and completes at its end.
+        let mut events: Vec<(u64, bool, One)> =
+            all.iter().map(|one| (one.start, false, *one)).collect();
+        events.extend(
+            all.iter()
+                .filter(|one| one.sent)
+                .map(|one| (one.start + one.late + one.took, true, *one)),
+        );
         events.sort_by_key(|(at, answer, _)| (*at, *answer));
         for (at, answer, one) in events {
             let window = found.at(one.start * MS);
             if answer {
-                let (intended, sent, ended) = (one.start * MS, (one.start + one.late) * MS, at * MS);
-                found.answered(Answered { intended, sent, ended, done: one.done });
+                let (intended, sent, ended) =
+                    (one.start * MS, (one.start + one.late) * MS, at * MS);
+                found.complete(Completion { intended, sent, ended, done: one.done });
             } else {
                 found.dispatched(window, u64::from(one.sent), u64::from(!one.sent), window);
             }
@@ -70,31 +76,48 @@ proptest! {
         for (number, window) in (0..).zip(&list) {
             let (from, to) = (number * LENGTH, (number + 1) * LENGTH);
             let own = || all.iter().filter(move |one| (from..to).contains(&one.start));
-            let count = |which: &dyn Fn(&One) -> bool| own().filter(|one| which(one)).count() as u64;
-            prop_assert_eq!(window.asked, count(&|_| true));
-            prop_assert_eq!((window.sent, window.not_sent), (count(&|one| one.sent), count(&|one| !one.sent)));
+            let count =
+                |which: &dyn Fn(&One) -> bool| own().filter(|one| which(one)).count() as u64;
+            prop_assert_eq!(window.scheduled, count(&|_| true));
+            prop_assert_eq!(
+                (window.sent, window.not_sent),
+                (count(&|one| one.sent), count(&|one| !one.sent))
+            );
             prop_assert_eq!(window.done, count(&|one| one.sent && one.done));
             prop_assert_eq!(window.failed, count(&|one| one.sent && !one.done));
-            let ended = |one: &&One| one.sent && one.done && (from..to).contains(&(one.start + one.late + one.took));
+            let ended = |one: &&One| {
+                one.sent && one.done && (from..to).contains(&(one.start + one.late + one.took))
+            };
             prop_assert_eq!(window.delivered, all.iter().filter(ended).count() as u64);
             prop_assert_eq!(window.full, to <= TOTAL);
             let done = || own().filter(|one| one.sent && one.done);
             close(window.response, longest(done().map(|one| (one.late + one.took) * 1_000)));
             close(window.service, longest(done().map(|one| one.took * 1_000)));
-            close(window.lateness, longest(own().filter(|one| one.sent).map(|one| one.late * 1_000)));
+            close(
+                window.lateness,
+                longest(own().filter(|one| one.sent).map(|one| one.late * 1_000)),
+            );
         }
         let done = || all.iter().filter(|one| one.sent && one.done);
         close(found.times()[0], longest(done().map(|one| (one.late + one.took) * 1_000)));
-        close(found.times()[2], longest(all.iter().filter(|one| one.sent).map(|one| one.late * 1_000)));
-        prop_assert_eq!(found.late() + list.iter().map(|window| window.delivered).sum::<u64>(), done().count() as u64);
+        close(
+            found.times()[2],
+            longest(all.iter().filter(|one| one.sent).map(|one| one.late * 1_000)),
+        );
+        prop_assert_eq!(
+            found.late() + list.iter().map(|window| window.delivered).sum::<u64>(),
+            done().count() as u64
+        );
     }
 
     #[test]
-    fn acknowledged_writes_are_judged_as_a_map_would(
-        writes in prop::collection::vec((0_u64..20, 1_u64..1_000, any::<bool>()), 0..200), forgets in 0_u64..20,
+    fn acknowledged_writes_match_a_map(
+        writes in prop::collection::vec((0_u64..20, 1_u64..1_000, any::<bool>()), 0..200),
+        forgets in 0_u64..20,
     ) {
         let base = 1_000_000;
-        let (acknowledged, mut noted, mut stored) = (Acknowledged::new(base, 20), HashMap::new(), HashMap::new());
+        let (acknowledged, mut noted, mut stored) =
+            (AcknowledgedWrites::new(base, 20), HashMap::new(), HashMap::new());
         for (key, number, answered) in writes {
             let highest = |map: &mut HashMap<u64, u64>| {
                 let known = map.entry(key).or_insert(0);
@@ -106,17 +129,21 @@ proptest! {
                 highest(&mut noted);
             }
         }
-        // A key falls back to what another run has left.
+        // A key loses its write, and has one of an earlier run.
         stored.remove(&forgets);
-        let mut verified = Verified::default();
+        let mut verified = Verification::default();
         for key in 0..20 {
-            let found = stored.get(&key).map(|number| base + number).or((key % 2 == 0).then_some(base - 5));
-            let verdict = acknowledged.judge(key, acknowledged.highest(key), found);
-            let (has, wants) = (stored.get(&key).copied().unwrap_or(0), noted.get(&key).copied().unwrap_or(0));
+            let found =
+                stored.get(&key).map(|number| base + number).or((key % 2 == 0).then_some(base - 5));
+            let verdict = acknowledged.compare(key, acknowledged.highest(key), found);
+            let (has, wants) =
+                (stored.get(&key).copied().unwrap_or(0), noted.get(&key).copied().unwrap_or(0));
             let right = match verdict {
                 Verdict::Kept => has == wants,
                 Verdict::Ahead => has > wants,
-                Verdict::Lost(lost) => lost == Lost { key, acknowledged: wants, found: 0 } && key == forgets,
+                Verdict::Lost(lost) => {
+                    lost == LostWrite { key, acknowledged: wants, found: 0 } && key == forgets
+                }
             };
             prop_assert!(right, "{verdict:?}: has {has}, acknowledged {wants}");
             verified.add(verdict);
@@ -130,8 +157,9 @@ fn window(asked: u64, delivered: u64, failed: u64) -> Window {
     let mut found = windows();
     found.dispatched(0, asked, 0, 0);
     let (intended, sent) = (0, 0);
-    (0..delivered).for_each(|_| found.answered(Answered { intended, sent, ended: MS, done: true }));
-    (0..failed).for_each(|_| found.answered(Answered { intended, sent, ended: MS, done: false }));
+    (0..delivered)
+        .for_each(|_| found.complete(Completion { intended, sent, ended: MS, done: true }));
+    (0..failed).for_each(|_| found.complete(Completion { intended, sent, ended: MS, done: false }));
     found.window(0, u64::MAX)
 }
 
@@ -153,7 +181,7 @@ fn a_window_below_its_rate_is_missed() {
         [0, 1],
         "what comes later does not make up for it"
     );
-    // One operation more or less in a window of few says nothing; none for two windows does.
+    // One operation more or less in a window of few is tolerated; none in two windows is not.
     assert!(case(&[(1, 0), (1, 2), (1, 1)]).is_empty());
     assert_eq!(case(&[(1, 0), (1, 0), (1, 0)]), [1, 2]);
     assert!(case(&[(0, 0)]).is_empty());
@@ -169,10 +197,10 @@ fn a_stall_shows_as_windows_without_deliveries() {
     for start in 0..450_u64 {
         let intended = start * 10 * MS;
         found.dispatched(found.at(intended), 1, 0, found.at(intended));
-        // From 1 s to 3 s nothing ends.
+        // From 1 s to 3 s nothing completes.
         let ended =
             if (MS * 1_000..MS * 3_000).contains(&intended) { 3_000 * MS } else { intended + MS };
-        found.answered(Answered { intended, sent: intended, ended, done: true });
+        found.complete(Completion { intended, sent: intended, ended, done: true });
     }
     let (list, _) = found.end(u64::MAX);
     assert_eq!(
@@ -184,13 +212,13 @@ fn a_stall_shows_as_windows_without_deliveries() {
 }
 
 #[test]
-fn what_has_no_answer_has_failed() {
+fn unanswered_operations_have_failed() {
     let mut found = windows();
     found.dispatched(0, 3, 1, 0);
-    found.answered(Answered { intended: 0, sent: 0, ended: MS, done: true });
+    found.complete(Completion { intended: 0, sent: 0, ended: MS, done: true });
     let (list, unanswered) = found.end(1_500 * MS);
     assert_eq!((list.len(), unanswered), (2, 2));
-    assert_eq!((list[0].asked, list[0].done, list[0].failed, list[0].full), (4, 1, 2, true));
+    assert_eq!((list[0].scheduled, list[0].done, list[0].failed, list[0].full), (4, 1, 2, true));
     assert!(!list[1].full, "stopped within it");
     assert_eq!(found.ended(), (1, 2));
 }
@@ -208,11 +236,11 @@ fn failures_are_bounded() {
 }
 
 #[test]
-fn lost_writes_that_are_named_are_bounded() {
-    let lost = |key| Verdict::Lost(Lost { key, acknowledged: 2, found: 1 });
-    let mut sum = Verified::default();
+fn listed_lost_writes_are_bounded() {
+    let lost = |key| Verdict::Lost(LostWrite { key, acknowledged: 2, found: 1 });
+    let mut sum = Verification::default();
     for part in 0..3 {
-        let mut one = Verified::default();
+        let mut one = Verification::default();
         (0..80).for_each(|key| one.add(lost(part * 80 + key)));
         sum.merge(one);
     }

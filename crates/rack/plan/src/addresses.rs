@@ -1,13 +1,14 @@
-//! Addresses that a description lists: one by one, or as ranges.
+//! Parses the lists of IPv4 addresses in a description.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use std::net::Ipv4Addr;
 
-/// Most addresses in a list.
+/// The most addresses that one list may have.
 const MAX_ADDRESSES: usize = 1 << 16;
 
-/// Addresses in the order in which they are given out: `["10.3.29.101-10.3.29.112"]`, or any
-/// others, `["10.0.0.7", "10.0.0.3"]`. Empty: none are listed.
+/// IPv4 addresses in the order in which the plan assigns them. A description writes ranges,
+/// `["10.3.29.101-10.3.29.112"]`, single addresses, `["10.0.0.7", "10.0.0.3"]`, or a mix of both.
+/// An empty list means that the description lists none.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AddressList(pub Vec<Ipv4Addr>);
 

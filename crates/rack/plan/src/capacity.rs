@@ -1,50 +1,51 @@
-//! What a rack holds, takes and weighs in all.
+//! Sums what a rack's hardware offers: cores, memory, disks, power, weight and height.
 
 use crate::quantity::{ByteRate, Bytes, Hertz, Kilograms, Watts};
 use crate::spec::Spec;
 use serde::Serialize;
 
-/// Rack units of a rack.
+/// Height of a rack, in rack units.
 pub const RACK_UNITS: usize = 42;
 
-/// Sums over all servers; none where what a server has was not told.
+/// What all servers and switches of a plan add up to. An optional sum is `None` if the description
+/// lacks the value for a single server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Capacity {
-    /// Chassis with servers.
+    /// Number of chassis that hold servers.
     pub chassis: usize,
-    /// Switches without servers.
+    /// Number of switches without servers.
     pub switches: usize,
-    /// Servers.
+    /// Number of servers.
     pub servers: usize,
-    /// Cores.
+    /// Processor cores of all servers.
     pub cores: usize,
-    /// Memory.
+    /// Memory of all servers.
     pub memory: Bytes,
-    /// Room on disks.
+    /// Capacity of all disks.
     pub disks: Bytes,
-    /// Operations.
+    /// Operations per second of all cores.
     pub ops: Option<Hertz>,
-    /// Operations with floating point.
+    /// Floating-point operations per second of all cores.
     pub flops: Option<Hertz>,
-    /// What memory gives.
+    /// Memory bandwidth of all servers.
     pub memory_rate: Option<ByteRate>,
-    /// What disks give.
+    /// Bandwidth of all disks.
     pub disk_rate: Option<ByteRate>,
-    /// Power, at most.
+    /// The most power that servers and chassis draw.
     pub power: Option<Watts>,
-    /// Weight.
+    /// Weight of servers and chassis.
     pub weight: Option<Kilograms>,
-    /// Rack units of chassis, and of switches without servers.
+    /// Rack units that chassis take, those of switches without servers included.
     pub height: usize,
-    /// Racks that they fill.
+    /// Racks needed for that many rack units.
     pub racks: usize,
 }
 
 impl Capacity {
-    /// Of `chassis` with servers and `switches` without. A switch without servers is a chassis
-    /// whose places for servers are empty: it weighs, takes and is as high as a chassis besides
-    /// its servers.
+    /// Sums up `chassis` chassis with servers and `switches` chassis without. A switch without
+    /// servers counts as an empty chassis: it has a chassis's height, and a chassis's power and
+    /// weight without those of its servers.
     #[must_use]
     pub fn of(spec: &Spec, chassis: usize, switches: usize) -> Self {
         let server = &spec.server;

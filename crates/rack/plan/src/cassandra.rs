@@ -1,103 +1,111 @@
-//! Cassandra on a rack: who is on the ring, what it holds, and whether a server that fails takes
-//! data with it.
+//! Plans Cassandra on a rack: which instances form the ring, how much data it holds, and how much
+//! data becomes unavailable when servers fail.
 
 use crate::fabric::Fabric;
 use crate::layout::Layout;
 use crate::quantity::Bytes;
-use crate::ring::{Instance, Member, Ring};
-use crate::spec::{Cassandra, Racks, Spec};
+use crate::ring::{Instance, Ring, RingMember};
+use crate::spec::{Cassandra, RackAssignment, Spec};
 use serde::Serialize;
 use sprat_chance::Chance;
 use std::collections::BTreeMap;
 
-/// Most tokens of all instances.
+/// The most tokens that all instances of a ring may have together.
 pub const MAX_RING: usize = 1 << 16;
 
-/// Where chance begins: the same plan each time.
+/// Seed of the token allocation. It is fixed, so that a description always gives the same plan.
 const SEED: u64 = 0x5370_7261_7421_0001;
 
-/// Instances on a rack.
+/// Cassandra's instances on a rack, and how much of its data depends on single servers, pairs of
+/// servers and chassis. A row counts as lost when too few replicas for QUORUM are left.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Summary {
-    /// Instances.
+pub struct CassandraSummary {
+    /// Number of instances on the ring.
     pub instances: usize,
-    /// Disks of each.
+    /// Disks of each instance.
     pub disks_each: usize,
-    /// Memory of each, heap included.
+    /// Memory of each instance, heap included.
     pub memory_each: Bytes,
-    /// Room for rows, each counted once: what replicas take is taken off, and what compaction
-    /// needs.
+    /// Room for rows, each counted once: the disks' capacity, divided by the replication factor,
+    /// without what compaction needs.
     pub usable: Bytes,
-    /// What the fullest instance has, against the mean; and the emptiest.
+    /// Rows of the fullest instance and of the emptiest, each as a multiple of the mean.
     pub balance: (f64, f64),
-    /// Of all rows those with two replicas on one server.
+    /// Share of rows that have two replicas on one server.
     pub doubled: f64,
-    /// Of all rows those without QUORUM when the worst server fails.
+    /// Share of rows without QUORUM when the worst server fails.
     pub lost_with_server: f64,
-    /// Of all pairs of servers those that take the QUORUM of some rows with them.
+    /// Share of server pairs whose failure takes the QUORUM of some rows.
     pub pairs: f64,
-    /// Of all rows those without QUORUM when the worst pair of servers fails.
+    /// Share of rows without QUORUM when the worst pair of servers fails.
     pub lost_with_pair: f64,
-    /// Of all rows those without QUORUM when the worst chassis fails.
+    /// Share of rows without QUORUM when the worst chassis fails.
     pub lost_with_chassis: f64,
 }
 
-/// Cassandra that cannot be, or that would lose data.
+/// Why Cassandra cannot be planned on this rack.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CassandraError {
-    /// There are too few of something for the replicas.
+    /// There are fewer chassis or servers than replicas.
     #[error(
-        "cassandra.replication = {replication}: there are {has} {what}, replicas on different ones need {replication}"
+        "cassandra.replication = {replication}: there are {has} {what}, replicas on different ones \
+         need {replication}"
     )]
     Few {
-        /// Replicas.
+        /// The replication factor.
         replication: usize,
-        /// What there is.
+        /// How many there are.
         has: usize,
-        /// Of what.
+        /// Of what: chassis or servers.
         what: &'static str,
     },
-    /// The ring is too large.
+    /// The ring would have more than [`MAX_RING`] tokens.
     #[error(
-        "cassandra: {0} tokens in all, {MAX_RING} are the most: fewer tokens an instance, or several clusters"
+        "cassandra: {0} tokens in all, {MAX_RING} are the most: fewer tokens an instance, or \
+         several clusters"
     )]
     Large(usize),
-    /// A server that fails takes data with it, and need not.
+    /// Rows have two replicas on one server although there are enough servers to avoid that.
     #[error(
-        "cassandra.racks = \"one\": {doubled:.1} % of all rows have two replicas on one server and lose QUORUM with it; \
+        "cassandra.racks = \"one\": {doubled:.1} % of all rows have two replicas on one server and \
+         lose QUORUM with it; \
          racks = \"host\" keeps them apart (accept-loss = true plans it all the same)"
     )]
     Loses {
-        /// Rows, per cent.
+        /// Such rows, in per cent.
         doubled: f64,
     },
-    /// Somebody is on the ring whom the description does not have.
+    /// An instance is on the ring but missing from the description.
     #[error(
-        "{0} is on the ring, and the description has it no more: put it back, and have it leave (sprat rack remove) before it goes from there"
+        "{0} is on the ring, and the description has it no more: put it back, and have it leave \
+         (sprat rack remove) before it goes from there"
     )]
     Unknown(String),
 }
 
-/// A ring, who is on it, and what it comes to.
+/// A ring together with the instances on it and its summary.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct BuiltRing {
     pub(crate) ring: Ring,
-    /// The ring's instances, each by its number among all of the plan's, counted server by server.
+    /// For each instance of the ring its number among all instances of the plan, which are counted
+    /// server by server.
     pub(crate) numbers: Vec<usize>,
-    pub(crate) summary: Summary,
+    pub(crate) summary: CassandraSummary,
 }
 
-/// The ring of a rack, and what it comes to.
+/// Builds the ring of a rack. If `spec.members` lists the instances on a ring that exists, they
+/// keep their tokens; otherwise all instances of the plan form a new one.
 ///
 /// # Errors
-/// It cannot be, or would lose data with a server although it need not.
+/// There are too few servers or chassis for the replicas, too many tokens, a member that the plan
+/// lacks, or rows that would needlessly have two replicas on one server.
 pub(crate) fn ring(
     spec: &Spec,
     cassandra: &Cassandra,
     layout: &Layout<'_>,
     fabric: &Fabric,
-) -> Result<Made, CassandraError> {
+) -> Result<BuiltRing, CassandraError> {
     let (replication, in_chassis) = (cassandra.replication, spec.chassis.servers);
     let total = (fabric.stations * in_chassis)
         .saturating_mul(cassandra.instances)
@@ -120,7 +128,7 @@ pub(crate) fn ring(
                     .name
             };
             let names: BTreeMap<String, usize> = all.map(|number| (name(number), number)).collect();
-            let known = |(name, member): (&String, &Member)| match names.get(name) {
+            let known = |(name, member): (&String, &RingMember)| match names.get(name) {
                 Some(number) => Ok((*number, member.tokens.clone())),
                 None => Err(CassandraError::Unknown(name.clone())),
             };
@@ -134,7 +142,7 @@ pub(crate) fn ring(
     of_servers.dedup();
     let servers = of_servers.len();
     let few = |has, what| CassandraError::Few { replication, has, what };
-    if cassandra.racks == Racks::Chassis && fabric.stations < replication {
+    if cassandra.racks == RackAssignment::Chassis && fabric.stations < replication {
         return Err(few(fabric.stations, "chassis"));
     }
     if servers < replication && !cassandra.accept_loss {
@@ -143,9 +151,9 @@ pub(crate) fn ring(
     let instance = |(at, number): (usize, &usize)| {
         let server = number / cassandra.instances;
         let rack = match cassandra.racks {
-            Racks::Host => server,
-            Racks::Chassis => server / in_chassis,
-            Racks::One => 0,
+            RackAssignment::Host => server,
+            RackAssignment::Chassis => server / in_chassis,
+            RackAssignment::One => 0,
         };
         let tokens = taken.get(at).map_or(0, Vec::len);
         Instance { server, rack, tokens: if tokens > 0 { tokens } else { cassandra.tokens } }
@@ -154,17 +162,17 @@ pub(crate) fn ring(
     let mut chance = Chance::new(SEED);
     let mut random = || chance.draw();
     let ring = match taken.iter().any(|tokens| !tokens.is_empty()) {
-        true => Ring::grown(instances, &taken, replication),
+        true => Ring::extended(instances, &taken, replication),
         false => Ring::new(instances, replication, cassandra.picked, &mut random),
     };
-    let placement = ring.place(replication);
+    let placement = ring.placement(replication);
     let doubled = placement.doubled();
     if doubled > 0.0 && servers >= replication && !cassandra.accept_loss {
         return Err(CassandraError::Loses { doubled: doubled * 100.0 });
     }
     let (pairs, lost_with_pair) = placement.lost_with_two();
     let disks: Bytes = spec.server.disks.iter().copied().sum();
-    let summary = Summary {
+    let summary = CassandraSummary {
         instances: ring.instances.len(),
         disks_each: spec.server.disks.len() / cassandra.instances,
         memory_each: spec.server.memory.times(1.0 / cassandra.instances as f64),
@@ -176,5 +184,5 @@ pub(crate) fn ring(
         lost_with_pair,
         lost_with_chassis: placement.lost_with(&|server| server / in_chassis),
     };
-    Ok(Made { ring, numbers, summary })
+    Ok(BuiltRing { ring, numbers, summary })
 }

@@ -1,4 +1,4 @@
-//! What others say a rack has, held against what follows from its parts.
+//! Compares what others claim about a rack with what follows from its parts.
 
 use crate::capacity::Capacity;
 use crate::quantity::digits;
@@ -6,10 +6,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Prefixes of units, and what they multiply by when counted in thousands.
+/// Prefixes of units, each with its power of 1,000.
 const PREFIXES: [(&str, i32); 6] = [("", 0), ("k", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5)];
 
-/// What can be claimed, and in what unit.
+/// Keys that a claim can have, each with its unit.
 const KNOWN: &[(&str, &str)] = &[
     ("chassis", ""),
     ("servers", ""),
@@ -26,30 +26,30 @@ const KNOWN: &[(&str, &str)] = &[
     ("hops", ""),
 ];
 
-/// A claim, and what became of it.
+/// A claim, and whether it holds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// What is claimed.
+    /// What the claim is about: a key such as `memory`.
     pub key: String,
-    /// How much, in their words.
+    /// The claimed amount, as the description writes it.
     pub claimed: String,
-    /// How much there is, in the claim's unit.
+    /// The amount that the plan has, in the claim's unit.
     pub found: String,
-    /// What follows.
+    /// Whether the two agree.
     pub verdict: Verdict,
 }
 
-/// Whether a claim follows.
+/// Whether a claim follows from the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// To the last digit that was given.
+    /// The amounts agree to the last digit of the claim.
     Follows,
-    /// So it does where a prefix counts 1,024 and not 1,000.
+    /// The amounts agree to the last digit if a prefix means a power of 1,024.
     FollowsInBinary,
-    /// It is so many times what is there.
+    /// The amounts differ: the claim is this many times the plan's amount.
     Off(f64),
-    /// Nothing was told from which it could follow.
+    /// The description lacks the values from which the amount could be computed.
     Unknown,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A claim that means nothing.
+/// A claim with an unknown key, or with an amount that cannot be parsed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("claims.{key} = {claimed:?}: want {want}")]
 pub struct ClaimError {
@@ -75,10 +75,11 @@ pub struct ClaimError {
     want: String,
 }
 
-/// All claims, in the order of the things they are about.
+/// Compares each claim with the plan, and returns the results in a fixed order of keys. `hops` is
+/// the network's diameter.
 ///
 /// # Errors
-/// One that means nothing.
+/// A claim has an unknown key or cannot be parsed.
 pub fn judge(
     claims: &BTreeMap<String, String>,
     has: &Capacity,
@@ -124,7 +125,7 @@ fn one(key: &str, unit: &str, claimed: &str, found: Option<f64>) -> Result<Claim
         ClaimError { key: key.to_owned(), claimed: claimed.to_owned(), want }
     })?;
     let (number, place, power) = parsed;
-    // As close as the last digit given: whoever wrote it may have rounded, or left the rest away.
+    // Within one unit of the last digit given: its author may have rounded or truncated.
     let close = |found: f64, scale: f64| (found / scale - number).abs() < place;
     let (decimal, binary) = (1000_f64.powi(power), 1024_f64.powi(power));
     let (verdict, scale) = match found {
@@ -136,8 +137,8 @@ fn one(key: &str, unit: &str, claimed: &str, found: Option<f64>) -> Result<Claim
     let prefix =
         PREFIXES.iter().find(|(_, known)| *known == power).map_or("", |(prefix, _)| prefix);
     let found = found.map_or("-".to_owned(), |found| {
-        let tell = format!("{} {prefix}{unit}", digits(found / scale));
-        tell.trim_end().to_owned()
+        let text = format!("{} {prefix}{unit}", digits(found / scale));
+        text.trim_end().to_owned()
     });
     Ok(Claim { key: key.to_owned(), claimed: claimed.to_owned(), found, verdict })
 }
@@ -150,7 +151,8 @@ fn example(unit: &str) -> String {
     }
 }
 
-/// A number, what one in its last place is, and the power of its prefix.
+/// Parses an amount. Returns its number, the value of one unit in its last decimal place, and the
+/// power of 1,000 of its prefix.
 fn parse(text: &str, unit: &str) -> Option<(f64, f64, i32)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = (&text[..end], text[end..].trim());

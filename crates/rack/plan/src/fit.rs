@@ -1,21 +1,22 @@
-//! Instances that come to a ring that is there: whoever is on it keeps its tokens, and those of
-//! newcomers are fitted in between.
+//! Fits new instances into a ring that exists: instances on it keep their tokens, and new tokens go
+//! in between.
 
 use crate::ring::{Instance, Ring, Token};
 
-/// All numbers that tokens can be.
+/// The number of different tokens.
 const AROUND: u128 = 1 << 64;
 
 impl Ring {
-    /// A ring on which some have tokens already: `taken`, of each instance its own. Who has none
-    /// gets as many as it is to have, so that in the end each has about the share of rows that
-    /// its tokens are of all: each new token takes that much from whoever has most
-    /// for its tokens, where no token of the same server is as near as there are replicas.
+    /// Extends a ring on which some instances have tokens: `taken` lists the tokens of each
+    /// instance, and is empty for those that join. A joining instance gets as many tokens as it is
+    /// to have. Each new token takes rows from the instance that has the most rows per token, at a
+    /// place where no token of the same server is within the replication factor, so that in the end
+    /// the shares of rows follow the numbers of tokens.
     ///
     /// # Panics
-    /// When nobody has any: [`Ring::new`] is for that.
+    /// If no instance has tokens: use [`Ring::new`] then.
     #[must_use]
-    pub fn grown(instances: Vec<Instance>, taken: &[Vec<i64>], replication: usize) -> Self {
+    pub fn extended(instances: Vec<Instance>, taken: &[Vec<i64>], replication: usize) -> Self {
         let own = |(instance, tokens): (usize, &Vec<i64>)| {
             tokens.iter().map(|at| Token { at: *at, instance }).collect::<Vec<_>>()
         };
@@ -35,17 +36,17 @@ impl Ring {
     }
 }
 
-/// Rows before a token that are its own: how many numbers.
+/// Returns how many hashes lie between the token before this one and this one.
 fn range(tokens: &[Token], at: usize) -> u128 {
     let before = tokens[(at + tokens.len() - 1) % tokens.len()].at;
     match tokens[at].at.wrapping_sub(before).cast_unsigned() {
-        0 => AROUND, // the only one has all of them
+        0 => AROUND, // a single token has all of them
         some => u128::from(some),
     }
 }
 
-/// Gives an instance one more token, which takes `wanted` rows from another, or half of what that
-/// one has there.
+/// Gives `newcomer` one more token. It takes `wanted` hashes from another token's range, or half of
+/// that range if it is smaller.
 fn insert(
     tokens: &mut Vec<Token>,
     instances: &[Instance],

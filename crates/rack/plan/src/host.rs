@@ -1,56 +1,56 @@
-//! What a server is to be before anything runs on it: its disks and its clock, in words.
+//! Describes a server below its services: disks and their filesystems, its clock, and the host that
+//! controls the rack.
 
 use crate::quantity::{Bytes, Seconds};
 use crate::spec::{MAX_INSTANCES, MAX_PARTS, SpecError, plain_path, value, within};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// Most servers that tell the time.
+/// The most NTP servers.
 const MAX_CLOCKS: usize = 8;
 
-/// The largest read-ahead.
+/// The largest read-ahead, in bytes.
 const MAX_READ_AHEAD: f64 = 16.0 * 1_048_576.0;
 
-/// Name of the array and the filesystem of a server that has one of them.
+/// Name of the array and label of the filesystem of a server that has only one.
 const ARRAY: &str = "sprat";
 
-/// Disks that become one filesystem, below which all data is; or one for each instance of
-/// Cassandra.
+/// `[storage]`: which disks become filesystems. By default they are joined into one filesystem that
+/// holds all data; with `mounts`, each instance of Cassandra gets its own.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Storage {
-    /// Their names in `/dev` or `/dev/disk/by-id`, the same on all servers; several are joined as
-    /// RAID-0.
+    /// Names of the disks in `/dev` or `/dev/disk/by-id`, the same on all servers. Several disks of
+    /// a filesystem are joined as RAID-0.
     pub disks: Vec<String>,
-    /// Where the filesystem of each instance on a server is mounted: `disks` are dealt out to them
-    /// evenly, in their order. None: there is one filesystem, at `provision.base`.
+    /// Mount points of the filesystems for the instances on a server. `disks` are dealt out to them
+    /// evenly, in order. If empty, there is one filesystem at `provision.base`.
     #[serde(default)]
     pub mounts: Vec<String>,
-    /// What is made on them.
+    /// The type of filesystem to make.
     #[serde(default)]
     pub filesystem: Filesystem,
-    /// What the kernel reads further than it was asked to, KiB; from `read-ahead = "8KiB"`.
+    /// The kernel's read-ahead in KiB; the description gives it as `read-ahead = "8KiB"`.
     #[serde(default = "eight", deserialize_with = "kibibytes")]
     pub read_ahead: u32,
-    /// Identities of disks whose data may go for ever: serial numbers, as `lsblk -o NAME,SERIAL`
-    /// tells them.
+    /// Serial numbers of disks whose data may be erased, as `lsblk -o NAME,SERIAL` prints them.
     #[serde(default)]
     pub erase: Vec<String>,
 }
 
-/// A filesystem.
+/// A type of filesystem.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Filesystem {
-    /// The fourth extended one.
+    /// ext4.
     #[default]
     Ext4,
-    /// XFS: 300 MB at least.
+    /// XFS, which needs 300 MB or more.
     Xfs,
 }
 
 impl Filesystem {
-    /// As the kernel names it.
+    /// Returns the kernel's name for it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,35 +60,35 @@ impl Filesystem {
     }
 }
 
-/// Disks that become one filesystem.
+/// One or several disks that become one filesystem.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Array {
-    /// What the array is called, and its filesystem's label.
+    /// Name of the array, and label of its filesystem.
     pub name: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub base: String,
-    /// Its disks; one is taken as it is.
+    /// Its disks. A single disk is used without RAID.
     pub disks: Vec<String>,
 }
 
-/// The host that controls a rack and is none of its servers: they reach the outside through it, and
-/// follow its clock where `[clock]` names no other.
+/// `[control]`: a host that controls the rack and is not one of its servers. Servers reach the
+/// outside through it, and follow its clock unless `[clock]` names other servers.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Control {
-    /// Its address, in the rack's network.
+    /// Its address in the rack's network.
     pub address: Ipv4Addr,
-    /// The port of its HTTP proxy; none: servers reach the outside by themselves.
+    /// The port of its HTTP proxy. If `None`, servers reach the outside by themselves.
     pub proxy: Option<u16>,
 }
 
-/// Who tells servers the time.
+/// `[clock]`: the NTP servers that the rack's servers follow.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Clock {
-    /// Names or addresses; none: the rack's first server.
+    /// Names or addresses of NTP servers. If empty, servers follow the rack's first server.
     pub servers: Vec<String>,
-    /// How far a server's clock may be from what it follows.
+    /// The largest offset from the followed clock that is accepted.
     pub within: Seconds,
 }
 
@@ -99,7 +99,7 @@ impl Default for Clock {
 }
 
 impl Storage {
-    /// The filesystems of a server, where `base` is where one for all would be.
+    /// Returns the filesystems of a server. `base` is the mount point if there is only one.
     #[must_use]
     pub fn arrays(&self, base: &str) -> Vec<Array> {
         let array = |name: String, base: &str, disks: &[String]| Array {
@@ -166,7 +166,7 @@ impl Clock {
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         within("clock.servers", self.servers.len(), 0, MAX_CLOCKS)?;
         for server in &self.servers {
-            // It goes into a line of chrony's configuration.
+            // The name becomes a line of chrony's configuration.
             let plain = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
             if server.is_empty() || server.len() > 253 || !server.chars().all(plain) {
                 return Err(value(
@@ -203,27 +203,28 @@ mod tests {
 
     fn spec(more: &str) -> Result<Spec, String> {
         let text = format!(
-            "name = \"r\"\n[server]\ncores = 1\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 2\n{more}"
+            "name = \"r\"\n[server]\ncores = 1\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n\
+             [chassis]\nservers = 2\n{more}"
         );
         Spec::from_toml(&text).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn what_is_not_told_has_a_value() {
+    fn missing_keys_get_defaults() {
         let found = spec("[storage]\ndisks = [\"nvme0n1\", \"/dev/disk/by-id/x-1\"]\n[clock]\n")
             .expect("fine");
-        let storage = found.storage.expect("told");
+        let storage = found.storage.expect("given");
         assert_eq!(
             (storage.filesystem.name(), storage.read_ahead, storage.erase.len()),
             ("ext4", 8, 0)
         );
-        assert!((found.clock.expect("told").within.0 - 0.01).abs() < 1e-9);
+        assert!((found.clock.expect("given").within.0 - 0.01).abs() < 1e-9);
         let none = spec("").expect("fine");
         assert!(none.storage.is_none() && none.clock.is_none());
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn errors_name_the_invalid_value() {
         for (more, word) in [
             ("[storage]\ndisks = [\"sda\"]\nmounts = [\"data\"]", "an absolute path"),
             (

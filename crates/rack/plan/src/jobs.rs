@@ -1,13 +1,13 @@
-//! What else runs on a rack: `[jobs]` of a description.
+//! `[jobs]` of a description: what runs on a rack besides Cassandra.
 
 use serde::Deserialize;
 
-/// What servers do besides Cassandra.
+/// Job managers that are installed on the servers.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Jobs {
-    /// Jobs of a batch, given out over all servers by Slurm.
+    /// Whether Slurm runs batch jobs on all servers.
     pub slurm: bool,
-    /// Guests, kept on each server by libvirt.
+    /// Whether libvirt keeps virtual machines on each server.
     pub libvirt: bool,
 }

@@ -1,5 +1,4 @@
-//! Where things stand, what they are called, and what leads where: places in racks, names,
-//! addresses, cables.
+//! Assigns positions in racks, names, addresses and cables.
 
 use crate::capacity::RACK_UNITS;
 use crate::fabric::Fabric;
@@ -8,134 +7,138 @@ use ipnet::Ipv4Net;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses of a chassis that are no server's: the network's own, the switch's, and the last,
-/// which means all.
+/// Addresses of a chassis that no server can have: the network address, the switch's, and the
+/// broadcast address.
 const RESERVED: usize = 3;
 
-/// How things are laid out.
+/// The layout of a plan: it computes where each chassis stands, what servers and instances are
+/// called, their addresses, and all cables. It borrows the description and the fabric, and computes
+/// each answer when it is asked for.
 #[derive(Clone, Debug)]
 pub struct Layout<'a> {
     spec: &'a Spec,
     fabric: &'a Fabric,
-    /// Addresses of each server: its own, and those for instances.
+    /// Addresses reserved for each server: its own, and those of its instances.
     per_server: usize,
     /// Instances on each server.
     on_server: usize,
-    /// Length of the IPv4 prefix of a chassis.
+    /// Length of the IPv4 prefix of a chassis's network.
     prefix: u8,
-    /// Addresses of instances, server by server; none: each has the one after its server's.
+    /// Listed addresses of instances, server by server. If empty, an instance's address follows its
+    /// server's.
     listed: &'a [Ipv4Addr],
 }
 
-/// A place in a rack.
+/// A position in a rack.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Place {
-    /// The rack, from 1.
+pub struct RackPosition {
+    /// Number of the rack, from 1.
     pub rack: usize,
-    /// The lowest unit, from 1 at the floor.
+    /// The lowest rack unit, from 1 at the floor.
     pub unit: usize,
 }
 
-/// A server, or an instance on it.
+/// The name and addresses of a server, or of an instance on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Host {
-    /// Its name.
+    /// Its name, such as `c0-n1` or `c0-n1-i2`.
     pub name: String,
-    /// Its chassis, by number.
+    /// The number of its chassis, from 0.
     pub chassis: usize,
-    /// Its server in the chassis, from 1.
+    /// The number of its server in the chassis, from 1.
     pub slot: usize,
-    /// Its IPv4 address, with the length of its network's prefix.
+    /// The IPv4 address, and the prefix length of its network.
     pub v4: (Ipv4Addr, u8),
-    /// Its IPv6 address, in a /64.
+    /// The IPv6 address, in a /64.
     pub v6: Ipv6Addr,
-    /// The switch's address, by which other chassis are reached.
+    /// The address of the switch, which is the route to other chassis.
     pub gateway: IpAddr,
 }
 
-/// An end of a cable.
+/// One end of a cable.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct End {
-    /// What it is in: a server, a chassis, a switch.
+pub struct CableEnd {
+    /// Name of the server, chassis or switch.
     pub name: String,
-    /// Its port: `2`, or `2/3` where that is the third part of a split one.
+    /// The port, such as `2`, or `2/3` for the third part of a split port.
     pub port: String,
-    /// Where that stands.
-    pub place: Option<Place>,
+    /// The position of its chassis, if it has one.
+    pub position: Option<RackPosition>,
 }
 
 /// A cable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cable {
     /// One end.
-    pub from: End,
-    /// The other.
-    pub to: End,
-    /// What it carries, b/s.
+    pub from: CableEnd,
+    /// The other end.
+    pub to: CableEnd,
+    /// Rate of the link, b/s.
     pub rate: f64,
 }
 
-/// A rack that cannot be laid out.
+/// Why a rack cannot be laid out.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LayoutError {
-    /// Chassis have too few ports.
+    /// A chassis has fewer uplinks than links.
     #[error(
         "{name} needs {needed} uplinks, a chassis has {has}{}",
         if *.split { ": `fabric.split = true` makes more of them of each" } else { "" }
     )]
     Uplinks {
-        /// One that has too few.
+        /// Name of such a chassis.
         name: String,
-        /// What it needs.
+        /// Uplinks that it needs.
         needed: usize,
-        /// What there is.
+        /// Uplinks that it has.
         has: usize,
-        /// Whether splitting would do.
+        /// Whether splitting its uplinks would give enough.
         split: bool,
     },
-    /// There are too few addresses.
+    /// The IPv4 network is too small for all chassis.
     #[error(
-        "addresses.v4 = {v4}: {needed} chassis with a /{prefix} each do not fit into it; 10.0.0.0/8 is the largest private network"
+        "addresses.v4 = {v4}: {needed} chassis with a /{prefix} each do not fit into it; \
+         10.0.0.0/8 is the largest private network"
     )]
     Addresses {
-        /// What was given.
+        /// The network in the description.
         v4: ipnet::Ipv4Net,
-        /// Chassis.
+        /// Number of chassis.
         needed: usize,
-        /// What each needs.
+        /// Prefix length that each chassis needs.
         prefix: u8,
     },
-    /// A list of instances' addresses is too short.
+    /// The list of instances' addresses is too short.
     #[error("cassandra.addresses: {has} are listed, and there are {needed} instances")]
     Few {
-        /// Listed.
+        /// Addresses that it lists.
         has: usize,
-        /// Instances.
+        /// Instances that need one.
         needed: usize,
     },
-    /// An address in that list cannot be an instance's.
+    /// A listed address cannot be an instance's.
     #[error("cassandra.addresses: {address} {why}")]
     Listed {
-        /// It.
+        /// The address.
         address: Ipv4Addr,
-        /// Why.
+        /// Why it is invalid.
         why: String,
     },
-    /// There are too few networks.
+    /// The IPv6 network is too small for all chassis.
     #[error("addresses.v6 = {v6}: {needed} chassis with a /64 each do not fit into it")]
     Networks {
-        /// What was given.
+        /// The network in the description.
         v6: ipnet::Ipv6Net,
-        /// Chassis.
+        /// Number of chassis.
         needed: usize,
     },
 }
 
 impl<'a> Layout<'a> {
-    /// Lays out.
+    /// Lays out a rack.
     ///
     /// # Errors
-    /// Ports or addresses are too few.
+    /// A chassis has too few uplinks, a network is too small, or a listed address is unusable.
     pub fn new(spec: &'a Spec, fabric: &'a Fabric) -> Result<Self, LayoutError> {
         let chassis = &spec.chassis;
         let has = chassis.uplinks * if spec.fabric.split { chassis.split } else { 1 };
@@ -159,7 +162,8 @@ impl<'a> Layout<'a> {
         let addresses = (servers * each + RESERVED).next_power_of_two();
         let mut prefix = 32 - u8::try_from(addresses.trailing_zeros()).unwrap_or(32);
         if !listed.is_empty() && fabric.stations == 1 {
-            prefix = prefix.min(spec.addresses.v4.prefix_len()); // all of it is one network
+            // The only chassis has the whole network.
+            prefix = prefix.min(spec.addresses.v4.prefix_len());
         }
         let (v4, v6, needed) =
             (spec.addresses.v4.trunc(), spec.addresses.v6.trunc(), fabric.stations);
@@ -175,7 +179,7 @@ impl<'a> Layout<'a> {
         Ok(layout)
     }
 
-    /// Sees that each instance has an address of its own in the list, in its chassis's network.
+    /// Checks that each instance has a listed address of its own in the network of its chassis.
     fn check_listed(&self) -> Result<(), LayoutError> {
         let needed = self.fabric.stations * self.spec.chassis.servers * self.on_server;
         if self.listed.is_empty() || needed == 0 {
@@ -204,29 +208,31 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// The first address of a chassis's network.
+    /// Returns the first address of a chassis's network.
     fn network(&self, chassis: usize) -> Ipv4Addr {
         let base = u32::from(self.spec.addresses.v4.trunc().addr());
         Ipv4Addr::from(base + (u32::try_from(chassis).unwrap_or(u32::MAX) << (32 - self.prefix)))
     }
 
-    /// Where a chassis stands: racks are filled from the floor, with chassis first and switches
-    /// without servers after them.
+    /// Returns the position of a chassis. Racks are filled from the floor: first chassis with
+    /// servers, then switches without. `None` if a chassis is higher than a rack.
     #[must_use]
-    pub fn place(&self, switch: usize) -> Option<Place> {
+    pub fn position(&self, switch: usize) -> Option<RackPosition> {
         let height = self.spec.chassis.height;
         let in_rack = RACK_UNITS / height;
-        (switch < self.fabric.switches && in_rack > 0)
-            .then(|| Place { rack: switch / in_rack + 1, unit: switch % in_rack * height + 1 })
+        (switch < self.fabric.switches && in_rack > 0).then(|| RackPosition {
+            rack: switch / in_rack + 1,
+            unit: switch % in_rack * height + 1,
+        })
     }
 
-    /// A server, by its chassis and its number in it from 0.
+    /// Returns a server by its chassis and its slot, both from 0.
     #[must_use]
     pub fn server(&self, chassis: usize, slot: usize) -> Host {
         self.host(chassis, slot, 0)
     }
 
-    /// An instance on a server, from 0.
+    /// Returns an instance by its chassis, slot and number on the server, all from 0.
     #[must_use]
     pub fn instance(&self, chassis: usize, slot: usize, instance: usize) -> Host {
         assert!(instance < self.on_server, "an instance that there is");
@@ -263,7 +269,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// All servers, and after each its instances.
+    /// Returns all servers, each followed by its instances.
     pub fn hosts(&self) -> impl Iterator<Item = Host> {
         let servers = self.spec.chassis.servers;
         let each = move |chassis| (0..servers).map(move |slot| (chassis, slot));
@@ -272,7 +278,8 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// All cables: between switches, and where there is no backplane from servers to their switch.
+    /// Returns all cables: those between switches and, unless chassis have a backplane, those from
+    /// servers to their switch.
     #[must_use]
     pub fn cables(&self) -> Vec<Cable> {
         let mut used = vec![0; self.fabric.switches];
@@ -283,7 +290,11 @@ impl<'a> Layout<'a> {
                 let mut end = |switch: usize| {
                     used[switch] += 1;
                     let port = self.port(switch, used[switch] - 1);
-                    End { name: self.fabric.name(switch), port, place: self.place(switch) }
+                    CableEnd {
+                        name: self.fabric.name(switch),
+                        port,
+                        position: self.position(switch),
+                    }
                 };
                 cables.push(Cable { from: end(link.a), to: end(link.b), rate });
             }
@@ -294,11 +305,11 @@ impl<'a> Layout<'a> {
                 for (slot, port) in (0..self.spec.chassis.servers)
                     .flat_map(|slot| (0..ports).map(move |port| (slot, port)))
                 {
-                    let place = self.place(chassis);
+                    let position = self.position(chassis);
                     let name = self.server(chassis, slot).name;
-                    let from = End { name, port: (port + 1).to_string(), place };
+                    let from = CableEnd { name, port: (port + 1).to_string(), position };
                     let down = format!("d{}", slot * ports + port + 1);
-                    let to = End { name: self.fabric.name(chassis), port: down, place };
+                    let to = CableEnd { name: self.fabric.name(chassis), port: down, position };
                     cables.push(Cable { from, to, rate: self.spec.server.port_rate.0 });
                 }
             }
@@ -306,7 +317,7 @@ impl<'a> Layout<'a> {
         cables
     }
 
-    /// A switch's port by how many come before it.
+    /// Returns the name of a switch's port. `number` counts its ports in use, from 0.
     fn port(&self, switch: usize, number: usize) -> String {
         let split = self.spec.chassis.split;
         if self.spec.fabric.split && switch < self.fabric.stations {
@@ -317,7 +328,8 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// What a cable between switches carries, b/s: an uplink, or a part of it.
+/// Returns the rate of a cable between switches in b/s: that of an uplink, or of its part if
+/// uplinks are split.
 #[must_use]
 pub fn link_rate(spec: &Spec) -> f64 {
     let parts = if spec.fabric.split { spec.chassis.split } else { 1 };

@@ -1,36 +1,38 @@
-//! Racks of small servers on paper: from a description to a checked plan, before anything is bought
-//! or moved.
+//! Plans racks of small servers from a description, before any hardware is bought or moved.
 //!
 //! ```toml
 //! name = "stanford"
 //!
-//! [server]                        # each of them
+//! [server]                        # what each server has
 //! cores = 8
 //! memory = "32GiB"
 //! disks = ["128GiB"]
 //! ports = 2
 //! port-rate = "2.5Gb/s"
 //!
-//! [chassis]                       # servers around a switch
+//! [chassis]                       # a switch and its servers
 //! servers = 44
 //! uplinks = 4
 //! uplink-rate = "40Gb/s"
 //! switch = { forwarding = "cut-through", delay = "400ns", buffer = "8MB" }
 //!
-//! [fabric]                        # how chassis are joined
+//! [fabric]                        # how chassis are connected
 //! topology = { kind = "tree", leaves = 2 }
 //! links = 2
 //!
-//! [cassandra]                     # if it is to be there
+//! [cassandra]                     # optional
 //! instances = 1
 //! replication = 3
 //!
-//! [claims]                        # what others say it has
+//! [claims]                        # what others say, to be checked
 //! memory = "4.1TB"
 //! ```
 //!
-//! [`Plan::from_toml`] gives all that follows, or names the first thing that cannot be. Nothing
-//! here reads a file, knows the time or leaves anything to chance.
+//! [`Plan::from_toml`] checks a description and computes everything that follows from it, or
+//! returns the first error. A [`Plan`] then gives the layout ([`layout`]), Cassandra's ring
+//! ([`ring`]), a picture ([`picture`]) and a simulation of its network ([`simulate`]). This crate
+//! does no I/O, reads no clock, and draws random numbers only from fixed seeds, so a description
+//! always gives the same plan.
 
 mod addresses;
 pub mod capacity;
@@ -53,5 +55,5 @@ pub mod store;
 pub mod topology;
 
 pub use addresses::AddressList;
-pub use plan::{Network, Plan, PlanError, Summary, Told};
+pub use plan::{FailureEffect, Network, Plan, PlanError, Summary};
 pub use spec::Spec;

@@ -1,30 +1,30 @@
-//! A plan as a picture: racks with their chassis, and what joins them, as SVG.
+//! Draws a plan as SVG: racks with their chassis, and the links between switches.
 
 use crate::Plan;
 use crate::capacity::RACK_UNITS;
-use crate::layout::Place;
+use crate::layout::RackPosition;
 use std::f64::consts::{PI, TAU};
 use std::fmt::Write as _;
 
-/// Most switches that can be told apart in a picture.
+/// The most switches that a picture can show legibly.
 pub const MAX_DRAWN: usize = 256;
 
-/// Sizes, in the picture's own pixels.
+/// Sizes, in user units of the SVG.
 const UNIT: f64 = 12.0;
 const RACK_WIDTH: f64 = 120.0;
 const GAP: f64 = 30.0;
 const TOP: f64 = 70.0;
 const CIRCLE: f64 = 240.0;
 
-/// Colours of what has servers, and of switches without.
+/// Fill colours of chassis with servers, and of switches without.
 const SERVERS: &str = "#dbe9f6";
 const NO_SERVERS: &str = "#fff3d6";
 
-/// Colours of links, class by class: Okabe and Ito's, which all eyes can tell apart.
+/// Colours of links by class: Okabe and Ito's palette, which colour-blind readers can distinguish.
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"];
 
-/// The picture, or none where there are too many switches to be told apart.
+/// Returns the plan's picture as SVG, or `None` if it has more than [`MAX_DRAWN`] switches.
 #[must_use]
 pub fn picture(plan: &Plan) -> Option<String> {
     if plan.fabric.switches > MAX_DRAWN {
@@ -34,7 +34,8 @@ pub fn picture(plan: &Plan) -> Option<String> {
     let left = racks as f64 * (RACK_WIDTH + GAP) + GAP;
     let (width, height) = (left + 2.0 * CIRCLE + 2.0 * GAP, TOP + RACK_UNITS as f64 * UNIT + GAP);
     let mut svg = Svg(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" font-size=\"10\">\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         font-family=\"sans-serif\" font-size=\"10\">\n"
     ));
     svg.rectangle(0.0, 0.0, width, height, "#ffffff", "none");
     let has = &plan.summary.capacity;
@@ -67,9 +68,9 @@ fn draw_rack(svg: &mut Svg, plan: &Plan, rack: usize) {
     svg.rectangle(left, TOP, RACK_WIDTH, RACK_UNITS as f64 * UNIT, "#f4f4f4", "#888888");
     let layout = plan.layout();
     let here = |chassis: usize| {
-        Some((chassis, layout.place(chassis).filter(|place| place.rack == rack + 1)?))
+        Some((chassis, layout.position(chassis).filter(|position| position.rack == rack + 1)?))
     };
-    for (chassis, Place { unit, .. }) in (0..plan.fabric.switches).filter_map(here) {
+    for (chassis, RackPosition { unit, .. }) in (0..plan.fabric.switches).filter_map(here) {
         let height = plan.spec.chassis.height as f64 * UNIT;
         let y = floor - (unit - 1) as f64 * UNIT - height;
         let (fill, stroke, has) = match chassis < plan.fabric.stations {
@@ -91,8 +92,8 @@ fn draw_links(svg: &mut Svg, plan: &Plan, x: f64, y: f64) {
     for link in &fabric.links {
         let width = 1.0 + 0.6 * (link.count - 1).min(6) as f64;
         let (from, to) = (fabric.name(link.a), fabric.name(link.b));
-        let told = format!("{from} to {to}: {} x {rate}", link.count);
-        svg.line(at(link.a), at(link.b), COLOURS[link.class % COLOURS.len()], width, &told);
+        let label = format!("{from} to {to}: {} x {rate}", link.count);
+        svg.line(at(link.a), at(link.b), COLOURS[link.class % COLOURS.len()], width, &label);
     }
     let radius = (220.0 / fabric.switches as f64).clamp(3.0, 14.0);
     for switch in 0..fabric.switches {
@@ -105,8 +106,8 @@ fn draw_links(svg: &mut Svg, plan: &Plan, x: f64, y: f64) {
     }
 }
 
-/// Where switches are drawn, from -1 to 1 each way: chassis in a circle, what all of them are
-/// joined to in its middle.
+/// Returns where switches are drawn, both coordinates from -1 to 1: chassis on a circle, and a
+/// chassis that all others are joined to in its centre.
 fn places(plan: &Plan) -> Vec<(f64, f64)> {
     let fabric = &plan.fabric;
     let circle = |number: usize, of: usize, radius: f64| {
@@ -124,7 +125,7 @@ fn places(plan: &Plan) -> Vec<(f64, f64)> {
             (0..fabric.stations).map(|chassis| circle(chassis, fabric.stations, 1.0)).collect()
         }
     };
-    // Switches without servers: the nearer to servers, the further out.
+    // Switches without servers that have a neighbour with servers go on the outer of two circles.
     let without = fabric.stations..fabric.switches;
     let stage = |switch: usize| {
         let nearest = |neighbour: &crate::fabric::Neighbour| neighbour.switch < fabric.stations;
@@ -149,28 +150,32 @@ impl Svg {
 
     fn rectangle(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str, stroke: &str) {
         self.add(format_args!(
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\" stroke=\"{stroke}\"/>\n"
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             fill=\"{fill}\" stroke=\"{stroke}\"/>\n"
         ));
     }
 
     fn circle(&mut self, x: f64, y: f64, radius: f64, fill: &str) {
         self.add(format_args!(
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" fill=\"{fill}\" stroke=\"#333333\"/>\n"
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" fill=\"{fill}\" \
+             stroke=\"#333333\"/>\n"
         ));
     }
 
-    fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str, width: f64, told: &str) {
+    fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str, width: f64, label: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         self.add(format_args!(
-            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\" \
-             stroke-opacity=\"0.7\"><title>{told}</title></line>\n"
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\" \
+             stroke-width=\"{width:.1}\" \
+             stroke-opacity=\"0.7\"><title>{label}</title></line>\n"
         ));
     }
 
-    /// `text` is of this crate's making: names of plain letters, digits and dashes, and numbers.
+    /// Adds `text` unescaped: this crate makes it of letters, digits, dashes and numbers only.
     fn text(&mut self, x: f64, y: f64, size: usize, anchor: &str, text: &str) {
         self.add(format_args!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\">{text}</text>\n"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" \
+             text-anchor=\"{anchor}\">{text}</text>\n"
         ));
     }
 }

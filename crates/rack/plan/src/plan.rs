@@ -1,4 +1,4 @@
-//! A checked plan: everything that follows from a description.
+//! Turns a description into a checked plan.
 
 use crate::capacity::Capacity;
 use crate::cassandra::{self, CassandraError};
@@ -14,141 +14,147 @@ use crate::store::{Services, StoreError, services};
 use crate::topology::TopologyError;
 use serde::Serialize;
 
-/// A plan.
+/// A checked plan: a description together with everything that follows from it. [`Plan::from_toml`]
+/// is the way to get one; afterwards nothing changes it. The fields give the graph of switches,
+/// Cassandra's ring and which servers run etcd and Sprat; [`Plan::layout`] computes names,
+/// addresses and cables; [`Plan::summary`](Self::summary) has the numbers that `sprat rack plan`
+/// prints.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What was asked for.
+    /// The description.
     pub spec: Spec,
-    /// Its chassis, and what joins them.
+    /// Its chassis, switches and links.
     pub fabric: Fabric,
-    /// Its ring, if Cassandra is to be on it.
+    /// Cassandra's ring, if the description has `[cassandra]`.
     pub ring: Option<Ring>,
-    /// Who is on the ring, in its order: each by its number among all instances of the plan,
-    /// counted server by server.
+    /// The instances on the ring, in its order: for each its number among all instances of the
+    /// plan, which are counted server by server.
     pub on_ring: Vec<usize>,
-    /// Who runs etcd and Sprat.
+    /// Which servers run etcd and Sprat.
     pub services: Services,
-    /// What it comes to.
+    /// The plan in numbers.
     pub summary: Summary,
 }
 
-/// What a plan comes to.
+/// The plan in numbers, as `sprat rack plan --json` prints them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
-    /// Its name.
+    /// The rack's name.
     pub name: String,
-    /// What it holds.
+    /// What its hardware adds up to.
     pub capacity: Capacity,
-    /// How its chassis reach each other.
+    /// Distances and rates between chassis.
     pub network: Network,
-    /// Cassandra on it.
-    pub cassandra: Option<cassandra::Summary>,
-    /// What others say of it.
+    /// Cassandra's ring in numbers.
+    pub cassandra: Option<cassandra::CassandraSummary>,
+    /// Others' claims, and whether they hold.
     pub claims: Vec<Claim>,
 }
 
-/// How chassis reach each other.
+/// Distances and rates between chassis. Rates assume that all links are used as evenly as routes
+/// allow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Network {
-    /// Which are neighbours.
+    /// The kind of topology.
     pub topology: &'static str,
-    /// Cables between switches.
+    /// Number of cables between switches.
     pub cables: usize,
-    /// What each carries.
+    /// Rate of each of these cables.
     pub link_rate: BitRate,
     /// Most links between two chassis.
     pub diameter: usize,
-    /// Links between two chassis on average.
+    /// Mean number of links between two chassis.
     pub mean_hops: f64,
-    /// Of all pairs of chassis how many are 0, 1, 2 links apart.
+    /// Ordered pairs of chassis that are 0, 1, 2 ... links apart.
     pub hops: Vec<u64>,
-    /// What a chassis's servers can send, against what its cables to others carry: of the chassis
-    /// with the fewest cables. An uplink without a cable carries nothing.
+    /// What the servers of a chassis can send, relative to what its cables to other chassis carry,
+    /// for the chassis with the fewest cables. An uplink without a cable counts for nothing.
     pub oversubscription: Option<f64>,
-    /// What crosses the smallest cut found between halves, one way; none where the fabric is too
-    /// large to look.
+    /// Rate across the smallest cut found between two halves of the chassis, one way. `None` if the
+    /// fabric is too large to examine.
     pub bisection: Option<BitRate>,
-    /// What each server can send when all send to all, all links being full only where they must.
+    /// Rate at which each server can send when all servers send to all others.
     pub all_to_all: BitRate,
-    /// What each of all other servers can send to one.
+    /// Rate at which each server can send when all of them send to one.
     pub incast: BitRate,
-    /// Most of these that come over one cable.
+    /// The most of these flows on one cable.
     pub incast_flows: f64,
-    /// A cable on which frames can wait for themselves if the network is lossless; none: they
-    /// cannot.
+    /// A cable on which frames can deadlock if the network is lossless. `None` if there is none.
     pub deadlock: Option<String>,
-    /// Whether that was looked at: fabrics that are too large are not.
+    /// Whether deadlocks and the bisection were examined: the fabric is not too large.
     pub examined: bool,
-    /// The worst that happens when all cables between two neighbours fail; none where there are
-    /// none, or too many to look.
-    pub link_failure: Option<Told>,
-    /// The worst that happens when a switch fails.
-    pub switch_failure: Option<Told>,
+    /// The worst effect of losing all cables between two neighbours. `None` if there are no links,
+    /// or too many to examine.
+    pub link_failure: Option<FailureEffect>,
+    /// The worst effect of losing a switch.
+    pub switch_failure: Option<FailureEffect>,
 }
 
-/// What a failure does.
+/// What a failure does to a network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Told {
-    /// What fails.
-    pub what: String,
-    /// Chassis that the others do not reach.
+pub struct FailureEffect {
+    /// The part that fails.
+    #[serde(rename = "what")]
+    pub part: String,
+    /// Chassis cut off from the others.
     pub cut_off: usize,
-    /// Most links between two chassis that are left.
+    /// Most links between two chassis that still reach each other.
     pub diameter: usize,
-    /// What the fullest cable carries when all send to all, against before.
+    /// Load of the fullest cable when all send to all, relative to the network without failure.
     pub load: f64,
 }
 
-/// A plan that cannot be.
+/// Why a description gives no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// The description means nothing.
+    /// A value in the description is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Chassis cannot be joined so.
+    /// The topology cannot be built.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// Ports or addresses are too few.
+    /// There are too few ports or addresses.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// Cassandra would lose data.
+    /// Cassandra cannot be planned, or would lose data.
     #[error(transparent)]
     Cassandra(#[from] CassandraError),
-    /// Sprat cannot be on it.
+    /// Sprat's servers or etcd cannot be placed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A claim means nothing.
+    /// A claim cannot be parsed.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// There is too much to look at.
+    /// The fabric is too large to examine.
     #[error(
-        "topology {topology}: {chassis} chassis are too many to look at the fabric from each of them; mesh, torus and hypercube look the \
+        "topology {topology}: {chassis} chassis are too many to look at the fabric from each of \
+         them; mesh, torus and hypercube look the \
          same from all, and may be larger"
     )]
     Large {
-        /// Which are neighbours.
+        /// The kind of topology.
         topology: &'static str,
-        /// How many.
+        /// Number of chassis.
         chassis: usize,
     },
 }
 
 impl Plan {
-    /// From a description.
+    /// Parses a description and plans it.
     ///
     /// # Errors
-    /// The first thing that cannot be.
+    /// Returns the first error found in the description.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         Self::new(Spec::from_toml(text)?)
     }
 
-    /// From a description that was read.
+    /// Plans a parsed description.
     ///
     /// # Errors
-    /// The first thing that cannot be.
+    /// Returns the first error found.
     pub fn new(spec: Spec) -> Result<Self, PlanError> {
         let fabric = spec.fabric.topology.fabric(spec.fabric.links)?;
         if fabric.viewpoints().saturating_mul(fabric.switches + 2 * fabric.links.len()) > MAX_STEPS
@@ -159,13 +165,13 @@ impl Plan {
             });
         }
         let layout = Layout::new(&spec, &fabric)?;
-        let made = spec
+        let built = spec
             .cassandra
             .as_ref()
-            .map(|asked| cassandra::ring(&spec, asked, &layout, &fabric))
+            .map(|cassandra| cassandra::ring(&spec, cassandra, &layout, &fabric))
             .transpose()?;
-        let (ring, on_ring, cassandra) = match made {
-            Some(made) => (Some(made.ring), made.numbers, Some(made.summary)),
+        let (ring, on_ring, cassandra) = match built {
+            Some(built) => (Some(built.ring), built.numbers, Some(built.summary)),
             None => (None, Vec::new(), None),
         };
         let in_chassis = spec.chassis.servers;
@@ -185,10 +191,10 @@ impl Plan {
         Ok(Self { spec, fabric, ring, on_ring, services, summary })
     }
 
-    /// Where everything is.
+    /// Returns the layout: names, addresses, positions and cables.
     ///
     /// # Panics
-    /// Never: the plan was laid out when it was made.
+    /// Never: [`Plan::new`] has built this layout once without an error.
     #[must_use]
     pub fn layout(&self) -> Layout<'_> {
         Layout::new(&self.spec, &self.fabric).expect("it was laid out before")
@@ -201,8 +207,8 @@ fn network(spec: &Spec, fabric: &Fabric) -> Network {
     let (servers, rate) = (spec.chassis.servers as f64, link_rate(spec));
     let port = spec.server.port_rate.0 * spec.server.ports as f64;
     let others = (fabric.stations as f64 * servers - 1.0).max(1.0);
-    // A cable that carries so many flows between chassis carries servers x servers times as many
-    // between servers.
+    // A cable that carries `n` flows between chassis carries `n` x servers x servers flows between
+    // servers.
     let per_flow =
         |flows: f64, each: f64| if flows > 0.0 { rate / (flows * each) } else { f64::INFINITY };
     let all_to_all = port.min(per_flow(found.all_to_all, servers * servers) * others);
@@ -229,18 +235,18 @@ fn network(spec: &Spec, fabric: &Fabric) -> Network {
         hops: found.hops,
         deadlock: if examined { deadlock(fabric, routes).map(direction) } else { None },
         examined,
-        link_failure: link.map(|failure| told(fabric, &failure)),
-        switch_failure: switch.map(|failure| told(fabric, &failure)),
+        link_failure: link.map(|failure| effect(fabric, &failure)),
+        switch_failure: switch.map(|failure| effect(fabric, &failure)),
     }
 }
 
-fn told(fabric: &Fabric, failure: &Failures) -> Told {
-    let what = match failure.worst {
+fn effect(fabric: &Fabric, failure: &Failures) -> FailureEffect {
+    let part = match failure.worst {
         Failure::Link(link) => {
             let link = fabric.links[link];
             format!("{} to {}", fabric.name(link.a), fabric.name(link.b))
         }
         Failure::Switch(switch) => fabric.name(switch),
     };
-    Told { what, cut_off: failure.cut_off, diameter: failure.diameter, load: failure.load }
+    FailureEffect { part, cut_off: failure.cut_off, diameter: failure.diameter, load: failure.load }
 }

@@ -1,147 +1,149 @@
-//! How a rack's power is measured, and what it costs: `[power]` of a description. Nothing is asked
-//! here.
+//! `[power]` of a description: the sensors that measure a rack's power, and what power costs. The
+//! crate `sprat-power` reads the sensors.
 
 use crate::quantity::{Seconds, Watts};
 use crate::spec::SpecError;
 use serde::{Deserialize, Serialize};
 
-/// Most sensors of a server, and of a chassis.
+/// The most sensors of a server, and of a chassis.
 pub const MAX_SENSORS: usize = 8;
 
-/// Longest text of a sensor, bytes.
+/// The longest text of a sensor, in bytes.
 pub const MAX_TEXT: usize = 1_024;
 
-/// Most words of a sensor's command, and most names that are chosen of what it tells.
+/// The most words of a sensor's command, and the most channels that a sensor selects.
 pub const MAX_WORDS: usize = 64;
 
-/// Most servers whose cost is told side by side.
+/// The most servers whose costs can be compared.
 pub const MAX_OPTIONS: usize = 16;
 
-/// What a server's sensor may have in its texts.
-pub const OF_SERVER: [&str; 5] = ["name", "address", "chassis", "slot", "user"];
+/// Placeholders that the texts of a server's sensor may have.
+pub const SERVER_PLACEHOLDERS: [&str; 5] = ["name", "address", "chassis", "slot", "user"];
 
-/// What a chassis's may.
-pub const OF_CHASSIS: [&str; 2] = ["name", "chassis"];
+/// Placeholders that the texts of a chassis's sensor may have.
+pub const CHASSIS_PLACEHOLDERS: [&str; 2] = ["name", "chassis"];
 
-/// How power is measured, and what it costs.
+/// `[power]`: how power is measured, and what it costs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Power {
-    /// Each server's. Those of the first one's kind are added up and count; others are told beside
-    /// them.
+    /// Sensors of each server. Readings of the first sensor's kind are added up; those of other
+    /// kinds are reported beside the sum.
     pub sensors: Vec<Sensor>,
-    /// Each chassis's, for all that is in it.
+    /// Sensors of each chassis, which measure everything in it.
     pub chassis: Vec<Sensor>,
-    /// How long a sensor may take to answer; 5 s unless told.
+    /// How long a sensor may take to answer; 5 s by default.
     pub timeout: Option<Seconds>,
-    /// What power and servers cost.
+    /// Prices of power and servers.
     pub cost: Cost,
 }
 
-/// A sensor. In its texts `{name}` stands for its server's or chassis's name, `{chassis}` for the
-/// chassis's number; of a server also `{address}`, `{slot}` from 1, and `{user}`, who one is on it.
+/// A power sensor. In its texts, `{name}` is replaced by the name of its server or chassis and
+/// `{chassis}` by the number of the chassis. A server's sensor can also use `{address}`, `{slot}`
+/// (from 1), and `{user}`, the account for ssh.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
 pub enum Sensor {
-    /// Energy counters of the processors and their memory, read over ssh.
+    /// Intel's RAPL energy counters of processors and memory, read over ssh.
     Rapl {
-        /// Where the server has its sysfs, unless at `/sys`.
+        /// Where sysfs is mounted on the server; `/sys` by default.
         root: Option<String>,
     },
-    /// Power sensors of the board, read over ssh.
+    /// Power sensors of the board in Linux's hwmon, read over ssh.
     Hwmon {
-        /// Where the server has its sysfs, unless at `/sys`.
+        /// Where sysfs is mounted on the server; `/sys` by default.
         root: Option<String>,
-        /// Those that are added up, where there are several.
+        /// Names of the channels to add up, if there are several.
         #[serde(default)]
         channels: Vec<String>,
     },
-    /// A board's controller, over the network.
+    /// A board management controller, read by IPMI over the network.
     Ipmi {
-        /// Its address.
+        /// Its name or address.
         host: String,
-        /// Its port, unless 623.
+        /// Its port; 623 by default.
         port: Option<u16>,
-        /// The file with `USER:PASSWORD`.
+        /// A file that contains `USER:PASSWORD`.
         login: Option<String>,
-        /// Those that are added up where the controller does not tell power as a whole.
+        /// Names of the sensors to add up if the controller reports no total.
         #[serde(default)]
         channels: Vec<String>,
     },
-    /// A controller that speaks Redfish.
+    /// A board management controller, read by Redfish.
     Redfish {
-        /// Its address: `https://bmc-{name}`.
+        /// Its URL, such as `https://bmc-{name}`.
         url: String,
-        /// The file with `USER:PASSWORD`.
+        /// A file that contains `USER:PASSWORD`.
         login: Option<String>,
-        /// The chassis as it calls it, where it has several.
+        /// The id of the Redfish chassis, if the controller has several.
         chassis: Option<String>,
-        /// Whose certificates are trusted (a file, PEM) in place of the machine's authorities.
+        /// A PEM file with the certificate authorities to trust instead of the machine's.
         authorities: Option<String>,
-        /// The SHA-256 of its certificate, in hex: it is trusted, and no other.
+        /// SHA-256 fingerprint of its certificate, in hex: only this certificate is trusted.
         pin: Option<String>,
-        /// Whether any certificate is.
+        /// Whether to accept any certificate.
         #[serde(default)]
         insecure: bool,
     },
-    /// A Shelly plug, second generation and later.
+    /// A Shelly plug of the second generation or later.
     Shelly {
-        /// Its address.
+        /// Its name or address.
         address: String,
-        /// Which of its switches.
+        /// The number of the switch on it.
         #[serde(default)]
         switch: u8,
     },
-    /// A plug with Tasmota.
+    /// A plug that runs Tasmota.
     Tasmota {
-        /// Its address.
+        /// Its name or address.
         address: String,
-        /// The file with `USER:PASSWORD`.
+        /// A file that contains `USER:PASSWORD`.
         login: Option<String>,
     },
-    /// Any program that prints watts.
+    /// A program that prints watts.
     Command {
-        /// It, and its arguments; no shell reads them.
+        /// The program and its arguments. They are passed without a shell.
         command: Vec<String>,
     },
 }
 
-/// What power and servers cost. What is not told is not counted.
+/// `[power.cost]`: prices of power and servers. A price that is missing is not counted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cost {
-    /// What prices are in.
+    /// The currency of all prices.
     pub currency: String,
-    /// The price of a kilowatt hour.
+    /// Price of a kilowatt hour.
     pub kwh: f64,
-    /// What the building takes for each watt that servers take: power usage effectiveness.
+    /// Power usage effectiveness: watts that the building draws for each watt of its servers.
     pub pue: f64,
-    /// For how long servers are used, years.
+    /// How long servers are used, in years.
     pub years: f64,
-    /// Grams of CO2 for each kilowatt hour.
+    /// Grams of CO2 per kilowatt hour.
     pub carbon: Option<f64>,
-    /// How many instances there are to be.
+    /// Number of instances to run.
     pub instances: u32,
-    /// Servers that are held side by side.
+    /// Servers to compare.
     pub options: Vec<CostOption>,
 }
 
-/// A server that instances could be on.
+/// A type of server that could run the instances.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CostOption {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it takes under load.
+    /// Power that it draws under load.
     pub power: Watts,
-    /// How many instances it carries.
+    /// Number of instances that it can run.
     pub instances: u32,
-    /// What it costs to buy.
+    /// Purchase price.
     #[serde(default)]
     pub price: f64,
 }
 
-/// For comparison: 12 instances for five years, in a good building, at a price as in many places.
+/// Values for a comparison: 12 instances for five years, in an efficient building, at a common
+/// price.
 impl Default for Cost {
     fn default() -> Self {
         let currency = "USD".to_owned();
@@ -158,7 +160,7 @@ impl Default for Cost {
 }
 
 impl Sensor {
-    /// What it is called.
+    /// Returns the kind of sensor, as descriptions name it.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -172,7 +174,7 @@ impl Sensor {
         }
     }
 
-    /// Itself with other texts.
+    /// Returns the sensor with `text` applied to each of its texts.
     #[must_use]
     pub fn map(&self, text: &dyn Fn(&str) -> String) -> Self {
         let mut new = self.clone();
@@ -180,7 +182,7 @@ impl Sensor {
         new
     }
 
-    /// All its texts that a name may stand in.
+    /// Returns all texts that may have placeholders.
     fn texts(&mut self) -> Vec<&mut String> {
         match self {
             Self::Rapl { root } => root.iter_mut().collect(),
@@ -203,11 +205,11 @@ impl Sensor {
 }
 
 impl Power {
-    /// What means nothing.
+    /// Checks sensors, timeout and prices.
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         let lists = [
-            ("power.sensors", &self.sensors, &OF_SERVER[..]),
-            ("power.chassis", &self.chassis, &OF_CHASSIS),
+            ("power.sensors", &self.sensors, &SERVER_PLACEHOLDERS[..]),
+            ("power.chassis", &self.chassis, &CHASSIS_PLACEHOLDERS),
         ];
         for (key, list, names) in lists {
             if list.len() > MAX_SENSORS {
@@ -225,10 +227,10 @@ impl Power {
 }
 
 impl Cost {
-    /// What means nothing.
+    /// Checks the prices.
     ///
     /// # Errors
-    /// The first such value.
+    /// Returns the first invalid value.
     pub fn check(&self) -> Result<(), SpecError> {
         let plain = |text: &str, most: usize| {
             (1..=most).contains(&text.len()) && !text.chars().any(char::is_control)
@@ -280,7 +282,7 @@ impl Cost {
 fn check_sensor(key: &'static str, sensor: &Sensor, names: &[&str]) -> Result<(), SpecError> {
     let mut sensor = sensor.clone();
     let kind = sensor.kind();
-    if names.len() == OF_CHASSIS.len()
+    if names.len() == CHASSIS_PLACEHOLDERS.len()
         && matches!(sensor, Sensor::Rapl { .. } | Sensor::Hwmon { .. })
     {
         return Err(value(key, kind, "a sensor of a chassis; a server has its own"));
@@ -332,7 +334,7 @@ fn check_sensor(key: &'static str, sensor: &Sensor, names: &[&str]) -> Result<()
     if words > MAX_WORDS {
         return Err(value(key, words, format!("{MAX_WORDS} words at most")));
     }
-    // A server's own sysfs is read by a shell there.
+    // A shell on the server reads these files, so their path must need no quoting.
     if let Sensor::Rapl { root: Some(root) } | Sensor::Hwmon { root: Some(root), .. } = &sensor {
         let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.{}".contains(c);
         if !root.starts_with('/') || !root.chars().all(plain) {
@@ -355,14 +357,17 @@ mod tests {
     use crate::Spec;
 
     fn spec(power: &str) -> Result<Spec, String> {
-        let rack = "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 3\n";
+        let rack = "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n\
+                    [chassis]\nservers = 3\n";
         Spec::from_toml(&format!("{rack}{power}")).map_err(|error| error.to_string())
     }
 
     #[test]
     fn sensors_and_costs_are_read() {
-        let text = "[power]\ntimeout = \"2s\"\nsensors = [{ kind = \"rapl\" }, { kind = \"ipmi\", host = \"bmc-{name}\" }]\n\
-                    chassis = [{ kind = \"shelly\", address = \"plug-{chassis}\" }]\n[power.cost]\nkwh = 0.3\n\
+        let text = "[power]\ntimeout = \"2s\"\nsensors = [{ kind = \"rapl\" }, { kind = \"ipmi\", \
+                    host = \"bmc-{name}\" }]\n\
+                    chassis = [{ kind = \"shelly\", address = \"plug-{chassis}\" }]\n[power.cost]\n\
+                    kwh = 0.3\n\
                     options = [{ name = \"mini\", power = \"72W\", instances = 2 }]\n";
         let power = spec(text).expect("a rack").power;
         assert_eq!(
@@ -376,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_named() {
+    fn invalid_sensors_and_prices_are_errors() {
         let sensor = |text: &str| spec(&format!("[power]\nsensors = [{{ {text} }}]\n"));
         for (text, why) in [
             ("kind = \"guess\"", "guess"),
@@ -390,8 +395,8 @@ mod tests {
             ("kind = \"redfish\", url = \"https://bmc\", pin = \"ab:cd\"", "64 digits"),
             ("kind = \"command\", command = []", "a program"),
         ] {
-            let told = sensor(text).expect_err(text);
-            assert!(told.contains(why), "{text}: {told}");
+            let error = sensor(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
         }
         for (text, why) in [
             ("chassis = [{ kind = \"rapl\" }]", "a sensor of a chassis"),
@@ -404,8 +409,8 @@ mod tests {
             ("cost = { options = [{ name = \"\", power = \"1W\", instances = 1 }] }", "letters"),
             ("cost = { options = [{ name = \"x\", power = \"1W\", instances = 0 }] }", "1 to 1000"),
         ] {
-            let told = spec(&format!("[power]\n{text}\n")).expect_err(text);
-            assert!(told.contains(why), "{text}: {told}");
+            let error = spec(&format!("[power]\n{text}\n")).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
         }
     }
 }

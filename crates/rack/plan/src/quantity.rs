@@ -1,25 +1,25 @@
-//! Numbers with units, as people write them in a plan and as they are told of it.
+//! Parses and prints numbers with units.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// Largest number of anything, in its base unit.
+/// The largest number of any quantity, in its base unit.
 const MAX: f64 = 1e21;
 
-/// What a kind of quantity is measured in.
+/// How a quantity is parsed and printed.
 struct Units {
     want: &'static str,
     read: Read,
-    /// Units in which it is told, smallest first, and how many base units each has.
-    told: &'static [(&'static str, f64)],
+    /// Units for printing, smallest first, each with its size in base units.
+    printed: &'static [(&'static str, f64)],
 }
 
-/// How a kind of quantity is read.
+/// How a quantity is parsed.
 enum Read {
-    /// In the one grammar of `sprat_units`, in base units.
+    /// By `sprat_units`, whose functions return base units.
     Common(fn(&str) -> Option<f64>),
-    /// A number, and a unit of these: how many base units each has.
+    /// As a number with one of these units, each with its size in base units.
     Units(&'static [(&'static str, f64)]),
 }
 
@@ -39,14 +39,14 @@ impl Units {
         (0.0..=MAX).contains(&value).then_some(value)
     }
 
-    fn tell(&self, value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn format(&self, value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, scale) =
-            self.told.iter().rfind(|(_, scale)| value >= *scale).unwrap_or(&self.told[0]);
+            self.printed.iter().rfind(|(_, scale)| value >= *scale).unwrap_or(&self.printed[0]);
         write!(f, "{} {name}", digits(value / scale))
     }
 }
 
-/// A number in as many digits as people read: four, and none behind the point from a hundred.
+/// Formats a number with three significant digits, and without decimals from 100 on.
 #[must_use]
 pub fn digits(value: f64) -> String {
     let places = match value.abs() {
@@ -64,8 +64,11 @@ pub fn digits(value: f64) -> String {
 }
 
 macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident, $units:ident = $want:literal, $read:expr, told [$($told:expr),+]) => {
-        const $units: Units = Units { want: $want, read: $read, told: &[$($told),+] };
+    (
+        $(#[$doc:meta])*
+        $name:ident, $units:ident = $want:literal, $read:expr, printed [$($printed:expr),+]
+    ) => {
+        const $units: Units = Units { want: $want, read: $read, printed: &[$($printed),+] };
 
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
@@ -73,13 +76,13 @@ macro_rules! quantity {
         pub struct $name(pub f64);
 
         impl $name {
-            /// From what people write: a number and a unit.
+            /// Parses a number with its unit.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 $units.parse(text).map(Self)
             }
 
-            /// As many of these.
+            /// Multiplies the quantity.
             #[must_use]
             pub fn times(self, count: f64) -> Self {
                 Self(self.0 * count)
@@ -88,7 +91,7 @@ macro_rules! quantity {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                $units.tell(self.0, f)
+                $units.format(self.0, f)
             }
         }
 
@@ -109,66 +112,76 @@ macro_rules! quantity {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = String::deserialize(deserializer)?;
-                Self::parse(&text).ok_or_else(|| D::Error::custom(format!("{text:?}: want {}", $units.want)))
+                Self::parse(&text)
+                    .ok_or_else(|| D::Error::custom(format!("{text:?}: want {}", $units.want)))
             }
         }
     };
 }
 
 quantity!(
-    /// Memory, or room on disks: bytes.
+    /// Memory or disk capacity, in bytes.
     Bytes,
     BYTES = "bytes, such as \"32GiB\" or \"3.84TB\"",
     Read::Common(|text| sprat_units::size(text).ok().map(|bytes| bytes as f64)),
-    told [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("PB", 1e15)]
+    printed [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("PB", 1e15)]
 );
 
 quantity!(
-    /// What memory or a disk gives: bytes a second.
+    /// Bandwidth of memory or a disk, in bytes per second.
     ByteRate,
     BYTE_RATE = "bytes a second, such as \"550MB/s\"",
     Read::Common(|text| sprat_units::rate(text).ok().map(|bits| bits as f64 / 8.0)),
-    told [("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12)]
+    printed [("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12)]
 );
 
 quantity!(
-    /// What a link gives: bits a second.
+    /// Rate of a link, in bits per second.
     BitRate,
     BIT_RATE = "bits a second, such as \"2.5Gb/s\"",
     Read::Common(|text| sprat_units::rate(text).ok().map(|bits| bits as f64)),
-    told [("b/s", 1.0), ("kb/s", 1e3), ("Mb/s", 1e6), ("Gb/s", 1e9), ("Tb/s", 1e12)]
+    printed [("b/s", 1.0), ("kb/s", 1e3), ("Mb/s", 1e6), ("Gb/s", 1e9), ("Tb/s", 1e12)]
 );
 
 quantity!(
-    /// A processor's clock, or operations: one a second.
+    /// Clock frequency, or operations per second.
     Hertz,
     HERTZ = "a frequency, such as \"2.4GHz\"",
-    Read::Units(&[("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9), ("op/s", 1.0), ("Gop/s", 1e9), ("Top/s", 1e12), ("Pop/s", 1e15)]),
-    told [("op/s", 1.0), ("Mop/s", 1e6), ("Gop/s", 1e9), ("Top/s", 1e12), ("Pop/s", 1e15)]
+    Read::Units(&[
+        ("Hz", 1.0),
+        ("kHz", 1e3),
+        ("MHz", 1e6),
+        ("GHz", 1e9),
+        ("op/s", 1.0),
+        ("Gop/s", 1e9),
+        ("Top/s", 1e12),
+        ("Pop/s", 1e15),
+    ]),
+    printed [("op/s", 1.0), ("Mop/s", 1e6), ("Gop/s", 1e9), ("Top/s", 1e12), ("Pop/s", 1e15)]
 );
 
 quantity!(
-    /// Power: watts.
+    /// Power, in watts.
     Watts,
     WATTS = "watts, such as \"20W\" or \"2kW\"",
     Read::Units(&[("W", 1.0), ("kW", 1e3), ("MW", 1e6)]),
-    told [("W", 1.0), ("kW", 1e3), ("MW", 1e6)]
+    printed [("W", 1.0), ("kW", 1e3), ("MW", 1e6)]
 );
 
 quantity!(
-    /// Weight: kilograms.
+    /// Weight, in kilograms.
     Kilograms,
     KILOGRAMS = "a weight, such as \"12kg\"",
     Read::Units(&[("g", 1e-3), ("kg", 1.0), ("t", 1e3)]),
-    told [("g", 1e-3), ("kg", 1.0)]
+    printed [("g", 1e-3), ("kg", 1.0)]
 );
 
 quantity!(
-    /// A time: seconds.
+    /// Time, in seconds.
     Seconds,
     SECONDS = "a time, such as \"400ns\" or \"5us\"",
     Read::Common(|text| sprat_units::duration(text).ok().map(|time| time.as_secs_f64())),
-    told [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
+    printed [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
 );
 
 #[cfg(test)]
@@ -176,11 +189,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_what_they_are_told() {
-        for (text, told) in
+    fn quantities_are_parsed_and_printed() {
+        for (text, printed) in
             [("32 GB", "32 GB"), ("128GiB", "137 GB"), ("5.8TB", "5.8 TB"), ("0B", "0 B")]
         {
-            assert_eq!(Bytes::parse(text).expect(text).to_string(), told);
+            assert_eq!(Bytes::parse(text).expect(text).to_string(), printed);
         }
         assert_eq!(BitRate::parse("2.5Gb/s"), Some(BitRate(2.5e9)));
         assert_eq!(
@@ -194,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_none() {
+    fn invalid_quantities_are_none() {
         for text in ["", "GB", "32GHz", "-1GB", "1e3GB", "nanGB", "9999999999PB", "3 2GB"] {
             assert_eq!(Bytes::parse(text), None, "{text:?}");
         }

@@ -1,27 +1,27 @@
-//! Racks to begin with: those of published systems, with what was said of them.
+//! Example descriptions of racks, most of them of published systems with their published claims.
 
-/// A description that comes with this crate.
+/// A description that is compiled into this crate.
 #[derive(Clone, Copy, Debug)]
-pub struct Ready {
-    /// Its name.
+pub struct ExampleRack {
+    /// The rack's name.
     pub name: &'static str,
-    /// Its text.
+    /// The description.
     pub toml: &'static str,
 }
 
-/// All of them.
-pub const READY: [Ready; 7] = [
-    Ready { name: "cassandra-6", toml: include_str!("../racks/cassandra-6.toml") },
-    Ready { name: "ipu-6", toml: include_str!("../racks/ipu-6.toml") },
-    Ready { name: "mms-3", toml: include_str!("../racks/mms-3.toml") },
-    Ready { name: "mms-5", toml: include_str!("../racks/mms-5.toml") },
-    Ready { name: "mms-16", toml: include_str!("../racks/mms-16.toml") },
-    Ready { name: "mms-cube", toml: include_str!("../racks/mms-cube.toml") },
-    Ready { name: "mms-65536", toml: include_str!("../racks/mms-65536.toml") },
+/// All examples.
+pub const EXAMPLES: [ExampleRack; 7] = [
+    ExampleRack { name: "cassandra-6", toml: include_str!("../racks/cassandra-6.toml") },
+    ExampleRack { name: "ipu-6", toml: include_str!("../racks/ipu-6.toml") },
+    ExampleRack { name: "mms-3", toml: include_str!("../racks/mms-3.toml") },
+    ExampleRack { name: "mms-5", toml: include_str!("../racks/mms-5.toml") },
+    ExampleRack { name: "mms-16", toml: include_str!("../racks/mms-16.toml") },
+    ExampleRack { name: "mms-cube", toml: include_str!("../racks/mms-cube.toml") },
+    ExampleRack { name: "mms-65536", toml: include_str!("../racks/mms-65536.toml") },
 ];
 
-/// One by its name.
+/// Returns an example by its name.
 #[must_use]
-pub fn ready(name: &str) -> Option<&'static Ready> {
-    READY.iter().find(|ready| ready.name == name)
+pub fn ready(name: &str) -> Option<&'static ExampleRack> {
+    EXAMPLES.iter().find(|ready| ready.name == name)
 }

@@ -1,68 +1,69 @@
-//! Cassandra's ring: which instance has which tokens, where replicas go, and what is lost with
-//! whom.
+//! Computes Cassandra's ring: which instance has which tokens, where replicas are, and which rows
+//! become unavailable when servers fail.
 
-use crate::spec::Picked;
+use crate::spec::TokenAllocation;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// An instance.
+/// An instance of Cassandra, as the ring sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Instance {
-    /// Its server, by number.
+    /// Number of its server.
     pub server: usize,
-    /// What Cassandra is told to be its rack, by number.
+    /// Number of its rack, as Cassandra is configured.
     pub rack: usize,
-    /// How many tokens it has.
+    /// Number of its tokens.
     pub tokens: usize,
 }
 
-/// An instance that is on the ring, or is to come there.
+/// An instance that is on a ring or joins it, as the rack's folder remembers it.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Member {
-    /// Its tokens, which it keeps; none: they are fitted in between those of others.
+pub struct RingMember {
+    /// Its tokens, which it keeps. If empty, the plan fits new ones in between those of others.
     pub tokens: Vec<i64>,
-    /// Whether it comes, or came, when there was a ring already: then it fetches its rows from
-    /// others.
+    /// Whether it joined a ring that existed before: then it streams its rows from others.
     pub joined: bool,
-    /// Whether it has been up as a member: then it has rows, and without them it is not to start.
+    /// Whether it has ever been up on the ring. Then it has rows, and must not start without them.
     pub begun: bool,
 }
 
-/// A token, and whose it is.
+/// A token, and the instance that owns it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Token {
-    /// Where on the ring, as Murmur3Partitioner counts.
+    /// Its value, as Murmur3Partitioner computes it.
     pub at: i64,
-    /// The instance, by number.
+    /// The number of the instance.
     pub instance: usize,
 }
 
-/// Instances on the ring.
+/// The tokens of all instances. [`Ring::new`] allocates them for a new ring, `Ring::extended` adds
+/// instances to one that exists. [`Ring::replicas`] says which instances hold a row, and
+/// [`Ring::placement`] what follows from that when servers fail.
 #[derive(Clone, Debug)]
 pub struct Ring {
-    /// Who is on it.
+    /// The instances, by number.
     pub instances: Vec<Instance>,
-    /// Tokens in order. A row belongs to the first token at its own place or behind it, and behind
-    /// the last to the first.
+    /// All tokens, ascending. A row belongs to the first token at its hash or above, and beyond the
+    /// last token to the first.
     pub tokens: Vec<Token>,
-    /// How many different racks there are.
+    /// Number of different racks.
     pub racks: usize,
 }
 
 impl Ring {
-    /// Tokens for instances. `random` gives chance, where it is asked for: any number at each call.
-    /// `replication` is how many neighbours on the ring are to be on different servers.
+    /// Allocates tokens for the instances of a new ring. `random` returns a random number at each
+    /// call. `replication` is how many neighbours on the ring should be on different servers.
     #[must_use]
     pub fn new(
         instances: Vec<Instance>,
         replication: usize,
-        picked: Picked,
+        picked: TokenAllocation,
         random: &mut dyn FnMut() -> u64,
     ) -> Self {
         let mut tokens: Vec<Token> = match picked {
-            Picked::Even => evenly(&mixed(&instances, replication, random)),
-            Picked::Adjacent => evenly(&side_by_side(&instances)),
-            Picked::Random => {
+            TokenAllocation::Even => evenly(&mixed(&instances, replication, random)),
+            TokenAllocation::Adjacent => evenly(&side_by_side(&instances)),
+            TokenAllocation::Random => {
                 let token = |instance| Token { at: random().cast_signed(), instance };
                 side_by_side(&instances).into_iter().map(token).collect()
             }
@@ -72,24 +73,25 @@ impl Ring {
         Self::of(instances, tokens)
     }
 
-    /// Of tokens in order.
+    /// Creates a ring of tokens that are sorted.
     pub(crate) fn of(instances: Vec<Instance>, tokens: Vec<Token>) -> Self {
         let racks = distinct(instances.iter().map(|instance| instance.rack));
         Self { instances, tokens, racks }
     }
 
-    /// Rows that belong to a token, as a share of all: those behind the token before it.
+    /// Returns the share of all rows that belong to a token: those between the token before it and
+    /// itself.
     #[must_use]
     pub fn share(&self, token: usize) -> f64 {
         let before = self.tokens[(token + self.tokens.len() - 1) % self.tokens.len()].at;
         let rows = self.tokens[token].at.wrapping_sub(before).cast_unsigned();
         let all = 2_f64.powi(64);
-        if rows == 0 { 1.0 } else { rows as f64 / all } // the only one has all of them
+        if rows == 0 { 1.0 } else { rows as f64 / all } // a single token has all of them
     }
 
-    /// Who has the rows of a token: going on along the ring, instances of racks that have none yet;
-    /// and of others as many as there are racks too few. So NetworkTopologyStrategy has it,
-    /// since Cassandra 4.
+    /// Returns the instances that hold the rows of a token, by the rule of NetworkTopologyStrategy
+    /// since Cassandra 4: walking along the ring, it takes instances in racks that have no replica
+    /// yet, and as many others as there are fewer racks than replicas.
     #[must_use]
     pub fn replicas(&self, token: usize, replication: usize) -> Vec<usize> {
         let mut repeats = replication.saturating_sub(self.racks);
@@ -114,9 +116,9 @@ impl Ring {
         chosen
     }
 
-    /// Who has which rows, with so many replicas.
+    /// Computes which instances hold which rows with `replication` replicas.
     #[must_use]
-    pub fn place(&self, replication: usize) -> Placement {
+    pub fn placement(&self, replication: usize) -> Placement {
         assert!(replication > 0, "a row is somewhere");
         let rows = |token| (self.share(token), self.replicas(token, replication));
         let rows = (0..self.tokens.len()).map(rows).collect();
@@ -124,17 +126,17 @@ impl Ring {
     }
 }
 
-/// Who has which rows.
+/// Which instances hold which rows, and what that means when servers fail.
 #[derive(Clone, Debug)]
 pub struct Placement {
     instances: Vec<Instance>,
     replication: usize,
-    /// Of each token its rows, as a share of all, and who has them.
+    /// For each token its share of all rows, and the instances that hold them.
     rows: Vec<(f64, Vec<usize>)>,
 }
 
 impl Placement {
-    /// Of all rows those that have two replicas or more on one server.
+    /// Returns the share of rows that have two replicas or more on one server.
     #[must_use]
     pub fn doubled(&self) -> f64 {
         let one = |server| server;
@@ -145,8 +147,8 @@ impl Placement {
             .sum()
     }
 
-    /// Of all rows those without a majority of replicas when the worst of some groups of servers
-    /// fails.
+    /// Returns the share of rows that lose the majority of their replicas when the worst group of
+    /// servers fails. `group` maps a server to its group.
     #[must_use]
     pub fn lost_with(&self, group: &dyn Fn(usize) -> usize) -> f64 {
         let mut lost = HashMap::<usize, f64>::new();
@@ -160,12 +162,12 @@ impl Placement {
         lost.values().copied().fold(0.0, f64::max)
     }
 
-    /// Pairs of servers that take some rows' majority with them when they fail together, as a share
-    /// of all pairs; and of all rows how many the worst pair takes.
+    /// Returns the share of server pairs whose failure takes the majority of some rows' replicas,
+    /// and the share of rows that the worst pair takes.
     #[must_use]
     pub fn lost_with_two(&self) -> (f64, f64) {
         let one = |server| server;
-        // A server that takes rows with it does so in any pair.
+        // A server that takes rows by itself takes them in any pair.
         let mut alone = HashMap::<usize, f64>::new();
         let mut both = HashMap::<(usize, usize), f64>::new();
         for (share, has) in &self.rows {
@@ -175,7 +177,7 @@ impl Placement {
                     *alone.entry(*server).or_default() += share;
                 }
                 for (other, more) in &counts[number + 1..] {
-                    // What either loses alone is counted there.
+                    // Rows that either server takes by itself are in `alone`.
                     let together = count + more > self.spare();
                     if together && *count <= self.spare() && *more <= self.spare() {
                         *both.entry((*server, *other)).or_default() += share;
@@ -199,8 +201,8 @@ impl Placement {
         (if pairs == 0 { 0.0 } else { (pairs - unharmed) as f64 / pairs as f64 }, worst)
     }
 
-    /// What an instance has of all rows, replicas counted, against what it would if all had the
-    /// same: of the one that has most, and of the one that has least.
+    /// Returns the rows, replicas included, of the fullest and of the emptiest instance, each as a
+    /// multiple of the mean.
     #[must_use]
     pub fn balance(&self) -> (f64, f64) {
         let mut has = vec![0.0; self.instances.len()];
@@ -214,12 +216,12 @@ impl Placement {
         (most / mean, least / mean)
     }
 
-    /// Replicas that may be lost while a majority is left.
+    /// Returns how many replicas can fail while a majority is left.
     fn spare(&self) -> usize {
         self.replication - (self.replication / 2 + 1)
     }
 
-    /// Of some rows' replicas how many are in each group of servers.
+    /// Counts the replicas of some rows in each group of servers.
     fn count(&self, has: &[usize], group: &dyn Fn(usize) -> usize) -> BTreeMap<usize, usize> {
         let mut counts = BTreeMap::new();
         has.iter().for_each(|instance| {
@@ -236,9 +238,9 @@ fn distinct(values: impl Iterator<Item = usize>) -> usize {
     values.len()
 }
 
-/// The same distance from each to the next, in this order.
+/// Spaces tokens evenly around the ring, in this order of instances.
 fn evenly(order: &[usize]) -> Vec<Token> {
-    // From the lowest on: an offset of none is the lowest number itself.
+    // The first token is the lowest value, which is offset 0.
     let place = |number: usize| {
         let offset = ((number as u128) << 64) / order.len().max(1) as u128;
         i64::MIN.wrapping_add_unsigned(u64::try_from(offset).unwrap_or(u64::MAX))
@@ -250,8 +252,8 @@ fn evenly(order: &[usize]) -> Vec<Token> {
         .collect()
 }
 
-/// Round after round, each time the instances in the order of their numbers: those of a server are
-/// neighbours.
+/// Returns rounds of all instances in the order of their numbers, so that instances of one server
+/// are neighbours.
 fn side_by_side(instances: &[Instance]) -> Vec<usize> {
     let rounds = instances.iter().map(|instance| instance.tokens).max().unwrap_or(0);
     let in_round =
@@ -259,12 +261,12 @@ fn side_by_side(instances: &[Instance]) -> Vec<usize> {
     (0..rounds).flat_map(in_round).collect()
 }
 
-/// How often an order is tried whose end and beginning fit too.
+/// How many random orders are tried to find one that also fits where the ring closes.
 const TRIES: usize = 64;
 
-/// An order in which as many neighbours as there are replicas are on different servers, where that
-/// can be, all around the ring. With chance in it, for when a server fails all others are to have a
-/// part of its load; without, where chance finds none.
+/// Returns an order in which `replication` neighbours are on different servers all around the ring,
+/// where possible. It is random, so that all other servers share the load of one that fails; if no
+/// random order fits, it falls back to rounds over the servers.
 fn mixed(
     instances: &[Instance],
     replication: usize,
@@ -291,9 +293,9 @@ fn mixed(
     if near(&without) < best.0 { without } else { best.1 }
 }
 
-/// Round after round, each time one instance of each server.
+/// Returns rounds over all servers, each with one instance of each server.
 fn in_rounds(instances: &[Instance]) -> Vec<usize> {
-    let mut nth = HashMap::<usize, usize>::new(); // which of its server's an instance is
+    let mut nth = HashMap::<usize, usize>::new(); // number of an instance on its server
     let mut keyed: Vec<(usize, usize, usize)> = Vec::new();
     for (number, instance) in instances.iter().enumerate() {
         let of_server = nth.entry(instance.server).or_default();
@@ -304,16 +306,16 @@ fn in_rounds(instances: &[Instance]) -> Vec<usize> {
     keyed.into_iter().map(|(_, _, number)| number).collect()
 }
 
-/// An order by chance in which as many neighbours as there are replicas are on different servers,
-/// but for its end and beginning.
+/// Returns a random order in which `replication` neighbours are on different servers, except
+/// perhaps where the ring closes.
 fn apart(
     instances: &[Instance],
     replication: usize,
     random: &mut dyn FnMut() -> u64,
 ) -> Vec<usize> {
     let servers = instances.iter().map(|instance| instance.server + 1).max().unwrap_or(0);
-    // Of each server the instances, and how many tokens are still to be dealt out: of each
-    // instance, and of all.
+    // The instances of each server, and how many tokens are still to be placed, per instance and
+    // per server.
     let mut of_server = vec![Vec::new(); servers];
     instances
         .iter()
@@ -329,8 +331,8 @@ fn apart(
         let at = order.len();
         let waited = |server: usize| last[server].map_or(usize::MAX, |last| at - last);
         let keep = replication.saturating_sub(1).min(servers.saturating_sub(1));
-        // Among those long enough ago, one with most left: who has many must begin early. Else
-        // whoever is longest ago.
+        // Of the servers whose last token is far enough away, take one with the most tokens left:
+        // those with many must begin early. If none is far enough, take the one furthest away.
         let ready = (0..servers).filter(|server| open[*server] > 0 && waited(*server) > keep);
         let most = ready.clone().map(|server| open[server]).max();
         let pick = match most {

@@ -1,75 +1,76 @@
-//! Sprat's own servers on a rack, and the etcd in which several coordinators keep what they know:
-//! `[store]` and `[etcd]` of a description.
+//! `[store]` and `[etcd]` of a description: Sprat's servers on a rack, and the etcd cluster in
+//! which several coordinators keep their state.
 
 use crate::quantity::Bytes;
 use crate::spec::{Server, SpecError, value, within};
 use serde::{Deserialize, Serialize};
 
-/// Members of etcd where nobody tells, if there are so many servers: one may fail.
+/// Members of etcd by default, if there are enough servers: one of them may fail.
 const USUAL_MEMBERS: usize = 3;
 
-/// Coordinators of a cluster, at most.
+/// The most coordinators of a cluster.
 const MAX_COORDINATORS: usize = 8;
 
-/// Replicas on other servers, at most.
+/// The most replicas on other servers.
 const MAX_REPLICAS: usize = 6;
 
-/// The least memory of a server, bytes: a log of fewer segments cannot be cleaned.
+/// The least memory of a server's log in bytes: fewer segments cannot be cleaned.
 const LEAST_MEMORY: f64 = 64e6;
 
-/// Most arguments besides.
+/// The most additional arguments.
 const MAX_ARGUMENTS: usize = 64;
 
-/// etcd.
+/// `[etcd]`: an etcd cluster on the servers.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Etcd {
-    /// On which servers, by name: 1, 3 or 5. None: on the first three, or the first.
+    /// Names of its servers: 1, 3 or 5. If empty, the first three, or the first if there are fewer.
     pub servers: Vec<String>,
-    /// A program on the machine that controls the rack, which is brought to them; none: Debian's
-    /// package.
+    /// Path of the program on the machine that controls the rack, which is copied to the servers.
+    /// If `None`, Debian's package is installed.
     pub program: Option<String>,
 }
 
-/// Sprat's servers.
+/// `[store]`: Sprat's store on the servers.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Store {
-    /// On which servers coordinators are, by name. None: where etcd is; without etcd on the first.
+    /// Names of the servers that run coordinators. If empty, those that run etcd, or the first
+    /// server without etcd.
     #[serde(default)]
     pub coordinators: Vec<String>,
-    /// On which servers data is, by name. None: on all.
+    /// Names of the servers that hold data. If empty, all.
     #[serde(default)]
     pub servers: Vec<String>,
-    /// Memory of each for its log.
+    /// Memory for the log of each server.
     pub memory: Bytes,
-    /// Disk of each for its own and others' logs; none: about 3.5 times the memory for each
-    /// replica.
+    /// Disk space of each server for its own and others' replicas. By default about 3.5 times the
+    /// memory for each replica.
     pub disk: Option<Bytes>,
     /// Replicas of each log on other servers.
     #[serde(default = "two")]
     pub replicas: usize,
-    /// What a write has survived when it is acknowledged.
+    /// What an acknowledged write survives.
     #[serde(default)]
     pub durability: Durability,
-    /// Arguments of `sprat server` besides.
+    /// Additional arguments of `sprat server`.
     #[serde(default)]
     pub arguments: Vec<String>,
 }
 
-/// What a write has survived.
+/// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
-    /// It is on disks.
+    /// The loss of power: replicas are on disk.
     #[default]
     Sync,
-    /// It is in others' memory.
+    /// The loss of servers: replicas are in other servers' memory.
     Buffered,
 }
 
 impl Durability {
-    /// As `sprat server` names it.
+    /// Returns its name on the command line of `sprat server`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,46 +80,48 @@ impl Durability {
     }
 }
 
-/// Who runs what, by the numbers of servers.
+/// Which servers run which services, by number.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Services {
-    /// Members of etcd.
+    /// Servers that run members of etcd.
     pub etcd: Vec<usize>,
-    /// Coordinators.
+    /// Servers that run coordinators.
     pub coordinators: Vec<usize>,
-    /// Servers with data.
+    /// Servers that hold data.
     pub stores: Vec<usize>,
 }
 
-/// What cannot be.
+/// Why etcd or Sprat's servers cannot be placed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum StoreError {
-    /// No server is called that, or it is named twice.
+    /// No server has that name, or it is named twice.
     #[error("{key}: {name:?} {why}")]
     Name {
-        /// Where.
+        /// Key in the description.
         key: &'static str,
         /// The name.
         name: String,
-        /// What is wrong.
+        /// Why it is invalid.
         why: &'static str,
     },
-    /// A number of members that is no majority's.
+    /// The number of etcd's members is not 1, 3 or 5.
     #[error(
-        "etcd.servers: {0} members; want 1, 3 or 5: of an even number no more may fail than of one fewer"
+        "etcd.servers: {0} members; want 1, 3 or 5: of an even number no more may fail than of one \
+         fewer"
     )]
     Members(usize),
-    /// Several coordinators have nowhere to keep what they know.
+    /// There are several coordinators but no etcd for their state.
     #[error(
         "store.coordinators: {0} of them keep what they know in etcd: say [etcd] too, or name one"
     )]
     NoEtcd(usize),
     /// There are too few servers for the replicas.
-    #[error("store.replicas = {replicas}: a log is on that many others, which takes {} servers; there are {servers}", replicas + 1)]
+    #[error("store.replicas = {replicas}: a log is on that many others, which takes {} servers; \
+             there are {servers}", replicas + 1)]
     Few {
-        /// Replicas.
+        /// Replicas on other servers.
         replicas: usize,
-        /// Servers.
+        /// Servers that hold data.
         servers: usize,
     },
 }
@@ -135,7 +138,7 @@ impl Store {
         if let Some(disk) = self.disk.filter(|disk| disk.0 < self.memory.0) {
             return Err(value("store.disk", disk.to_string(), "as much as store.memory, or more"));
         }
-        // Each is a line of a file.
+        // Each argument is a line of a file.
         match self
             .arguments
             .iter()
@@ -164,15 +167,15 @@ impl Etcd {
     }
 }
 
-/// Who runs what, on servers of these names.
+/// Places etcd, coordinators and storage servers on the servers with these names.
 pub(crate) fn services(
     etcd: Option<&Etcd>,
     store: Option<&Store>,
     names: &[String],
 ) -> Result<Services, StoreError> {
-    let numbers = |key: &'static str, told: &[String]| {
+    let numbers = |key: &'static str, given: &[String]| {
         let mut found = Vec::new();
-        for name in told {
+        for name in given {
             let wrong = |why| StoreError::Name { key, name: name.clone(), why };
             let number = names
                 .iter()
@@ -225,20 +228,22 @@ mod tests {
 
     fn plan(more: &str) -> Result<Plan, String> {
         let text = format!(
-            "name = \"r\"\n[server]\ncores = 1\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 4\n{more}"
+            "name = \"r\"\n[server]\ncores = 1\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n\
+             [chassis]\nservers = 4\n{more}"
         );
         Plan::from_toml(&text).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn who_runs_what_follows_or_is_told() {
+    fn services_are_placed_by_default_or_by_name() {
         let found = plan("[etcd]\n[store]\nmemory = \"128MB\"").expect("fine").services;
         assert_eq!(
             (found.etcd, found.coordinators, found.stores),
             (vec![0, 1, 2], vec![0, 1, 2], vec![0, 1, 2, 3])
         );
-        let told = "[etcd]\nservers = [\"c0-n4\"]\n[store]\nmemory = \"128MB\"\ncoordinators = [\"c0-n2\", \"c0-n1\"]\nservers = [\"c0-n3\"]\nreplicas = 0";
-        let found = plan(told).expect("fine").services;
+        let named = "[etcd]\nservers = [\"c0-n4\"]\n[store]\nmemory = \"128MB\"\ncoordinators = \
+                     [\"c0-n2\", \"c0-n1\"]\nservers = [\"c0-n3\"]\nreplicas = 0";
+        let found = plan(named).expect("fine").services;
         assert_eq!((found.etcd, found.coordinators, found.stores), (vec![3], vec![1, 0], vec![2]));
         assert_eq!(
             plan("[store]\nmemory = \"128MB\"").expect("fine").services.coordinators,
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn errors_name_the_invalid_value() {
         for (more, word) in [
             ("[etcd]\nservers = [\"c0-n1\", \"c0-n2\"]", "want 1, 3 or 5"),
             ("[etcd]\nservers = [\"c0-n9\"]", "\"c0-n9\" is no server of the plan"),

@@ -1,59 +1,61 @@
-//! Which chassis are neighbours: the topologies that have names, and any other as a list.
+//! Builds fabrics: the topologies that have names, and any other from a list of neighbours.
 
 use crate::fabric::{Fabric, Link, MAX_LINKS, MAX_SWITCHES};
 use serde::Deserialize;
 
-/// How chassis are joined. What carries no servers is a switch of its own.
+/// `fabric.topology`: which chassis are neighbours. Switches without servers are separate switches
+/// of the fabric.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
 pub enum Topology {
     /// One chassis.
     #[default]
     Single,
-    /// Each with each.
+    /// Each chassis is joined to each other one.
     Mesh {
-        /// How many.
+        /// Number of chassis.
         chassis: usize,
     },
-    /// One in the middle, the others joined to it; the one in the middle has servers too.
+    /// A star: one chassis in the middle, which has servers too, joined to all others.
     Tree {
-        /// The others.
+        /// Number of the other chassis.
         leaves: usize,
     },
-    /// Two in each of some dimensions.
+    /// A hypercube.
     Hypercube {
-        /// How many dimensions: 2 to the power of it are the chassis.
+        /// Number of dimensions: there are 2 to the power of it chassis.
         dimensions: usize,
     },
-    /// Rings in each of some dimensions.
+    /// A torus: a ring in each dimension.
     Torus {
-        /// How many in each dimension.
+        /// Number of chassis in each dimension.
         sizes: Vec<usize>,
     },
-    /// Three stages of switches with as many ports each; chassis are those of the lowest.
+    /// A fat tree: three stages of switches with equally many ports. The lowest stage are the
+    /// chassis.
     FatTree {
-        /// Ports of each switch, an even number: half of a chassis's are its uplinks.
+        /// Ports of each switch, an even number. Half of a chassis's ports are its uplinks.
         ports: usize,
     },
-    /// Groups, meshes in themselves, each joined to each other.
+    /// A dragonfly: groups that are full meshes, each joined to each other group.
     Dragonfly {
-        /// How many groups.
+        /// Number of groups.
         groups: usize,
-        /// Chassis in a group.
+        /// Chassis of a group.
         chassis: usize,
         /// Links of each chassis to other groups.
         global: usize,
     },
-    /// As listed.
+    /// A list of neighbours.
     Custom {
-        /// How many.
+        /// Number of chassis.
         chassis: usize,
-        /// Which are neighbours, by their numbers from 0.
+        /// Pairs of neighbours, by their numbers from 0.
         neighbours: Vec<[usize; 2]>,
     },
 }
 
-/// A topology that cannot be.
+/// A topology that cannot be built.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("topology {kind}: {what}")]
 pub struct TopologyError {
@@ -62,7 +64,7 @@ pub struct TopologyError {
 }
 
 impl Topology {
-    /// Its name.
+    /// Returns the topology's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -77,12 +79,12 @@ impl Topology {
         }
     }
 
-    /// The fabric, with `links` between neighbours.
+    /// Builds the fabric, with `links` cables between neighbours.
     ///
     /// # Errors
-    /// It has too few or too many of something, or parts of it are joined to nothing.
+    /// A size is out of range, or some chassis cannot reach each other.
     pub fn fabric(&self, links: usize) -> Result<Fabric, TopologyError> {
-        let mut build = Build { kind: self.kind(), count: links, links: Vec::new() };
+        let mut build = Builder { kind: self.kind(), count: links, links: Vec::new() };
         let (stations, switches, symmetric) = match self {
             Self::Single => (1, 1, true),
             Self::Mesh { chassis } => build.mesh(*chassis)?,
@@ -97,7 +99,7 @@ impl Topology {
         };
         let kind = build.kind;
         let fabric = Fabric::new(stations, switches, build.links, symmetric);
-        match fabric.apart() {
+        match fabric.first_unreachable() {
             None => Ok(fabric),
             Some(switch) => {
                 Err(TopologyError { kind, what: format!("nothing leads from c0 to c{switch}") })
@@ -106,16 +108,16 @@ impl Topology {
     }
 }
 
-/// Chassis, switches with them, and whether each sees the same of the others.
+/// Number of chassis, number of switches, and whether the fabric is symmetric.
 type Shape = (usize, usize, bool);
 
-struct Build {
+struct Builder {
     kind: &'static str,
     count: usize,
     links: Vec<Link>,
 }
 
-impl Build {
+impl Builder {
     fn error(&self, what: impl Into<String>) -> TopologyError {
         TopologyError { kind: self.kind, what: what.into() }
     }
@@ -140,8 +142,8 @@ impl Build {
         self.limit(Some(chassis), chassis.checked_mul(chassis - 1).map(|pairs| pairs / 2))?;
         for a in 0..chassis {
             for b in a + 1..chassis {
-                // By how far they are apart on a circle: so each class has as many at every
-                // chassis.
+                // The class is the distance on a circle, so that each chassis has equally many
+                // links of it.
                 self.join(a, b, (b - a).min(chassis - (b - a)) - 1);
             }
         }
@@ -184,7 +186,7 @@ impl Build {
         for (dimension, &size) in sizes.iter().enumerate() {
             for a in 0..switches {
                 let place = a / stride % size;
-                // Where a ring has two, the way back is the way there.
+                // In a ring of two, both directions are the same link.
                 if size > 2 || place == 0 {
                     let b = a - place * stride + (place + 1) % size * stride;
                     self.links.push(Link {
@@ -246,7 +248,7 @@ impl Build {
                     .for_each(|b| self.join(group * chassis + a, group * chassis + b, 0));
             }
             for other in group + 1..groups {
-                // The group's links to others are dealt out to its chassis in turn.
+                // Deals the group's links to other groups out to its chassis, round-robin.
                 let (there, back) =
                     ((other - group - 1) % chassis, (groups - 1 - (other - group)) % chassis);
                 self.join(group * chassis + there, other * chassis + back, 1);

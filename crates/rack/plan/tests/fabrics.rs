@@ -1,4 +1,4 @@
-//! Topologies against what textbooks say of them, and against what can be counted one by one.
+//! Checks topologies against textbooks, and against brute force.
 
 use proptest::prelude::*;
 use sprat_plan::fabric::{
@@ -15,7 +15,7 @@ fn torus(sizes: &[usize]) -> Topology {
     Topology::Torus { sizes: sizes.to_vec() }
 }
 
-/// The same fabric, of which nothing is known beforehand.
+/// Returns the same fabric, but not marked as symmetric.
 fn unknown(fabric: &Fabric) -> Fabric {
     Fabric::new(fabric.stations, fabric.switches, fabric.links.clone(), false)
 }
@@ -23,8 +23,8 @@ fn unknown(fabric: &Fabric) -> Fabric {
 #[test]
 fn diameters_and_bisections_are_those_of_textbooks() {
     let cases = [
-        // Topology, chassis, switches, cables, diameter, bisection in cables: of nine groups there
-        // is no textbook's.
+        // Topology, chassis, switches, cables, diameter, bisection in cables (0: textbooks have
+        // none).
         (Topology::Single, 1, 1, 0, 0, 0),
         (Topology::Mesh { chassis: 5 }, 5, 5, 10, 1, 6),
         (Topology::Tree { leaves: 2 }, 3, 3, 2, 2, 1),
@@ -43,7 +43,7 @@ fn diameters_and_bisections_are_those_of_textbooks() {
             (chassis, switches, cables),
             "{topology:?}"
         );
-        assert_eq!((found.diameter(), found.apart), (diameter, 0), "{topology:?}");
+        assert_eq!((found.diameter(), found.unreachable_pairs), (diameter, 0), "{topology:?}");
         if halves > 0 || chassis < 2 {
             assert_eq!(bisection(&fabric), halves, "{topology:?}");
         }
@@ -51,27 +51,27 @@ fn diameters_and_bisections_are_those_of_textbooks() {
 }
 
 #[test]
-fn the_fullest_cable_is_the_one_that_arithmetic_says() {
-    // Hypercube: all pairs cross each dimension half of the time, both ways evenly: N/2 flows a
-    // directed link.
+fn load_of_the_fullest_cable_matches_arithmetic() {
+    // In a hypercube all pairs cross each dimension half of the time, evenly both ways: N/2 flows
+    // on each directed link.
     let cube = traffic(&fabric(&Topology::Hypercube { dimensions: 4 }), Routes::Ecmp);
     assert!((cube.all_to_all - 8.0).abs() < 1e-9, "{cube:?}");
     assert!((cube.mean_hops() - 32.0 / 15.0).abs() < 1e-9, "{cube:?}");
-    // To one of a hypercube: ordered, half of all come over the last dimension; with all ways, a
-    // quarter of them a link.
+    // All to one in a hypercube: with ordered routes half of all flows use the last dimension; with
+    // all routes, a quarter of them use each link.
     let ordered = traffic(&fabric(&Topology::Hypercube { dimensions: 4 }), Routes::Ordered);
     assert!((ordered.incast - 8.0).abs() < 1e-9, "{ordered:?}");
     assert!((cube.incast - 15.0 / 4.0).abs() < 1e-9, "{cube:?}");
-    // A tree's cable carries all of a leaf's.
+    // A tree's cable carries all flows of its leaf.
     let tree = traffic(&fabric(&Topology::Tree { leaves: 4 }), Routes::Ecmp);
     assert!((tree.all_to_all - 4.0).abs() < 1e-9, "{tree:?}");
-    // Two cables between two carry half each.
+    // Two parallel cables carry half each.
     let twice = traffic(&Topology::Mesh { chassis: 3 }.fabric(2).expect("a mesh"), Routes::Ecmp);
     assert!((twice.all_to_all - 0.5).abs() < 1e-9, "{twice:?}");
 }
 
 #[test]
-fn what_waits_in_a_circle_is_found() {
+fn deadlocks_are_detected() {
     let cases = [
         (Topology::Mesh { chassis: 6 }, Routes::Ordered, false),
         (Topology::Tree { leaves: 5 }, Routes::Ecmp, false),
@@ -91,7 +91,7 @@ fn what_waits_in_a_circle_is_found() {
 }
 
 #[test]
-fn the_failure_that_hurts_most_is_told() {
+fn the_worst_failure_is_found() {
     let tree = fabric(&Topology::Tree { leaves: 3 });
     let [link, switch] = failures(&tree, Routes::Ecmp).map(|failure| failure.expect("examined"));
     assert_eq!((link.cut_off, switch.worst, switch.cut_off), (1, Failure::Switch(0), 2));
@@ -107,7 +107,7 @@ fn the_failure_that_hurts_most_is_told() {
 }
 
 #[test]
-fn what_cannot_be_is_named() {
+fn errors_name_the_invalid_value() {
     let cases = [
         (Topology::Mesh { chassis: 1 }, "want 2 chassis or more"),
         (Topology::Hypercube { dimensions: 18 }, "more than 131072 switches"),
@@ -154,9 +154,9 @@ fn chance() -> impl Strategy<Value = Fabric> {
 }
 
 proptest! {
-    /// One view of a fabric that looks the same from everywhere says what all views say.
+    /// One viewpoint of a symmetric fabric gives the result of all viewpoints.
     #[test]
-    fn symmetry_is_what_it_is_taken_for(topology in topologies(), ordered: bool) {
+    fn symmetric_fabrics_look_the_same_from_each_switch(topology in topologies(), ordered: bool) {
         let routes = if ordered { Routes::Ordered } else { Routes::Ecmp };
         let fabric = fabric(&topology);
         let (one, all) = (traffic(&fabric, routes), traffic(&unknown(&fabric), routes));
@@ -165,9 +165,9 @@ proptest! {
         prop_assert!((one.all_to_all - all.all_to_all).abs() < 1e-9, "{:?} {:?}", one, all);
     }
 
-    /// From everywhere the ways lead to where they are to lead, one link nearer each time.
+    /// Each route leads one link nearer to its chassis.
     #[test]
-    fn no_way_leads_in_a_circle(fabric in chance(), ordered: bool) {
+    fn routes_have_no_loops(fabric in chance(), ordered: bool) {
         let routes = if ordered { Routes::Ordered } else { Routes::Ecmp };
         for to in 0..fabric.stations {
             let routing = Routing::new(&fabric, to, routes);
@@ -184,9 +184,9 @@ proptest! {
         }
     }
 
-    /// Nothing is lost on the way: what goes over links is as much as all ways are long.
+    /// No flow is lost: links carry in sum as many flows as the routes have links.
     #[test]
-    fn flows_are_kept(topology in topologies()) {
+    fn flows_are_conserved(topology in topologies()) {
         let fabric = unknown(&fabric(&topology));
         let found = traffic(&fabric, Routes::Ecmp);
         let pairs: u64 = found.hops.iter().sum();
@@ -195,7 +195,7 @@ proptest! {
         prop_assert!(found.all_to_all >= found.mean_hops() * pairs as f64 / links - 1e-9);
     }
 
-    /// No cut into halves is smaller than the smallest of all, and the one found is one of them.
+    /// The bisection found is the size of a real cut into halves, and no smaller than the smallest.
     #[test]
     fn a_bisection_is_a_cut(fabric in chance()) {
         let stations = fabric.stations;

@@ -1,8 +1,8 @@
-//! Whole plans: the published racks, what cannot be, and where things are.
+//! Whole plans: published racks, errors, names, addresses and cables.
 
 use proptest::prelude::*;
 use sprat_plan::claims::Verdict;
-use sprat_plan::racks::{READY, ready};
+use sprat_plan::racks::{EXAMPLES, ready};
 use sprat_plan::{Plan, Spec};
 use std::collections::HashSet;
 
@@ -14,9 +14,10 @@ fn published(name: &str) -> Plan {
     plan(ready(name).expect(name).toml)
 }
 
-/// Six servers with what `more` says.
+/// Returns a description of six servers, with `more` added.
 fn six(more: &str) -> String {
-    let rack = "name = \"six\"\n[server]\ncores = 4\nmemory = \"32GB\"\ndisks = [\"1TB\", \"1TB\"]\nport-rate = \"1Gb/s\"\n";
+    let rack = "name = \"six\"\n[server]\ncores = 4\nmemory = \"32GB\"\ndisks = [\"1TB\", \
+                \"1TB\"]\nport-rate = \"1Gb/s\"\n";
     format!("{rack}[chassis]\nservers = 6\n{more}")
 }
 
@@ -38,7 +39,7 @@ fn verdicts(name: &str) -> Vec<(String, &'static str)> {
 
 #[test]
 fn published_figures_follow_or_are_flagged() {
-    let told = |list: &[(&str, &'static str)]| -> Vec<(String, &'static str)> {
+    let expected = |list: &[(&str, &'static str)]| -> Vec<(String, &'static str)> {
         list.iter().map(|(key, word)| ((*key).to_owned(), *word)).collect()
     };
     let rack = [
@@ -54,7 +55,7 @@ fn published_figures_follow_or_are_flagged() {
         ("power", "follows"),
         ("hops", "follows"),
     ];
-    assert_eq!(verdicts("mms-16"), told(&rack));
+    assert_eq!(verdicts("mms-16"), expected(&rack));
     let three = [
         ("servers", "follows"),
         ("cores", "follows"),
@@ -63,7 +64,7 @@ fn published_figures_follow_or_are_flagged() {
         ("power", "off"),
         ("height", "follows"),
     ];
-    assert_eq!(verdicts("mms-3"), told(&three));
+    assert_eq!(verdicts("mms-3"), expected(&three));
     for name in ["mms-5", "mms-cube", "mms-65536", "cassandra-6", "ipu-6"] {
         assert!(
             verdicts(name).iter().all(|(_, word)| *word == "follows"),
@@ -90,13 +91,16 @@ fn published_power_follows_from_chassis_or_is_flagged() {
     assert_eq!(plan(&one).summary.claims[0].verdict, Verdict::Follows);
 }
 
-/// Four pods of ports 8: 32 chassis, and 48 switches without servers above them.
+/// A fat tree with 8 ports: 32 chassis, and 48 switches without servers.
 #[test]
-fn switches_without_servers_weigh_take_power_and_stand_somewhere() {
+fn switches_without_servers_have_weight_power_and_position() {
     let plan = plan(
-        "name = \"fat\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\npower = \"10W\"\nweight = \"1kg\"\n\
-         [chassis]\nservers = 1\nuplinks = 4\nuplink-rate = \"10Gb/s\"\npower = \"100W\"\nweight = \"5kg\"\n\
-         [fabric]\ntopology = { kind = \"fat-tree\", ports = 8 }\n[claims]\nheight = \"80U\"\npower = \"8.3kW\"\nweight = \"432kg\"\n",
+        "name = \"fat\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\npower = \
+         \"10W\"\nweight = \"1kg\"\n\
+         [chassis]\nservers = 1\nuplinks = 4\nuplink-rate = \"10Gb/s\"\npower = \"100W\"\nweight = \
+         \"5kg\"\n\
+         [fabric]\ntopology = { kind = \"fat-tree\", ports = 8 }\n[claims]\nheight = \"80U\"\n\
+         power = \"8.3kW\"\nweight = \"432kg\"\n",
     );
     let has = &plan.summary.capacity;
     assert_eq!((has.chassis, has.switches, has.height, has.racks), (32, 48, 80, 2));
@@ -107,25 +111,27 @@ fn switches_without_servers_weigh_take_power_and_stand_somewhere() {
         plan.summary.claims
     );
     let layout = plan.layout();
-    let places: HashSet<_> =
-        (0..80).map(|switch| layout.place(switch).map(|place| (place.rack, place.unit))).collect();
-    assert_eq!(places.len(), 80, "each has a place of its own");
+    let positions: HashSet<_> = (0..80)
+        .map(|switch| layout.position(switch).map(|position| (position.rack, position.unit)))
+        .collect();
+    assert_eq!(positions.len(), 80, "each has a place of its own");
     assert!(
-        layout.cables().iter().all(|cable| cable.to.place.is_some()),
+        layout.cables().iter().all(|cable| cable.to.position.is_some()),
         "cables say where switches stand"
     );
     let svg = sprat_plan::picture::picture(&plan).expect("few enough");
     assert_eq!(svg.matches(": a switch</text>").count(), 48);
 }
 
-/// What does not fit into the rest of a rack stands in the next one, and is counted there.
+/// A chassis that does not fit into the rest of a rack goes into the next one, and is counted
+/// there.
 #[test]
-fn racks_are_counted_as_chassis_stand() {
+fn racks_are_counted_by_chassis_position() {
     let text = six("height = 22\n")
         .replace("servers = 6", "servers = 6\nuplinks = 2\nuplink-rate = \"10Gb/s\"");
     let plan = plan(&format!("{text}[fabric]\ntopology = {{ kind = \"mesh\", chassis = 3 }}\n"));
     assert_eq!(
-        (plan.summary.capacity.racks, plan.layout().place(2).map(|place| place.rack)),
+        (plan.summary.capacity.racks, plan.layout().position(2).map(|position| position.rack)),
         (3, Some(3))
     );
 }
@@ -133,7 +139,8 @@ fn racks_are_counted_as_chassis_stand() {
 #[test]
 fn uplinks_without_a_cable_carry_nothing() {
     let text = six(
-        "uplinks = 4\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"tree\", leaves = 2 }\nlinks = 2\n",
+        "uplinks = 4\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"tree\", leaves = 2 \
+         }\nlinks = 2\n",
     );
     let plan = plan(&text.replace("1Gb/s", "10Gb/s").replace("servers = 6", "servers = 8"));
     assert_eq!(
@@ -149,7 +156,7 @@ fn uplinks_without_a_cable_carry_nothing() {
 }
 
 #[test]
-fn published_networks_are_as_wide_as_was_said() {
+fn published_diameters_and_rates_follow() {
     let hops = |name: &str| {
         let network = published(name).summary.network;
         (network.diameter, network.link_rate.to_string(), network.cables)
@@ -165,8 +172,8 @@ fn published_networks_are_as_wide_as_was_said() {
 }
 
 #[test]
-fn a_plan_is_told_to_programs() {
-    for ready in READY {
+fn summaries_serialize_to_json() {
+    for ready in EXAMPLES {
         let summary = serde_json::to_value(published(ready.name).summary).expect("JSON");
         assert_eq!(summary["name"], ready.name);
         assert!(summary["capacity"]["servers"].as_u64() > Some(0), "{summary}");
@@ -175,7 +182,7 @@ fn a_plan_is_told_to_programs() {
 }
 
 #[test]
-fn what_cannot_be_is_named_with_its_mend() {
+fn plan_errors_name_the_remedy() {
     let one = "[cassandra]\ninstances = 2\nracks = \"one\"\npicked = \"random\"\n";
     let ready = |name: &str, from: &str, to: &str| ready(name).expect(name).toml.replace(from, to);
     let cases = [
@@ -216,9 +223,8 @@ fn what_cannot_be_is_named_with_its_mend() {
         (six("").replace("six\"", "s i x\""), "1 to 32 letters, digits and dashes"),
         (six("").replace("1Gb/s", "0b/s"), "server.port-rate"),
         (
-            six(
-                "uplinks = 64\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"fat-tree\", ports = 128 }\n",
-            ),
+            six("uplinks = 64\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \
+                 \"fat-tree\", ports = 128 }\n"),
             "8192 chassis are too many",
         ),
         ("#".repeat(2 << 20), "2097152 bytes: a rack is described in"),
@@ -233,8 +239,8 @@ fn what_cannot_be_is_named_with_its_mend() {
 }
 
 #[test]
-fn cables_lead_from_port_to_port_and_no_port_has_two() {
-    for ready in READY.iter().filter(|ready| ready.name != "mms-65536") {
+fn no_port_has_two_cables() {
+    for ready in EXAMPLES.iter().filter(|ready| ready.name != "mms-65536") {
         let plan = published(ready.name);
         let cables = plan.layout().cables();
         let mut ends = HashSet::new();
@@ -267,17 +273,38 @@ fn cables_lead_from_port_to_port_and_no_port_has_two() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// All names and addresses are different, and those of a chassis are in its network, which no other has.
+    /// All names and addresses are different, and those of a chassis are in its network only.
     #[test]
-    fn nobody_shares_an_address(chassis in 1_usize..9, servers in 1_usize..70, instances in 0_usize..4) {
+    fn names_and_addresses_are_unique(
+        chassis in 1_usize..9,
+        servers in 1_usize..70,
+        instances in 0_usize..4,
+    ) {
         let cassandra = if instances > 0 && chassis * servers >= 3 {
             format!("[cassandra]\ninstances = {instances}\ntokens = 1\n")
         } else {
             String::new()
         };
-        let topology = if chassis > 1 { format!("[fabric]\ntopology = {{ kind = \"mesh\", chassis = {chassis} }}\n") } else { String::new() };
-        let text = six("").replace("servers = 6", &format!("servers = {servers}\nuplinks = 16\nuplink-rate = \"10Gb/s\""));
-        let text = text.replace("[\"1TB\", \"1TB\"]", "[\"1TB\", \"1TB\", \"1TB\", \"1TB\", \"1TB\", \"1TB\"]");
+        let topology = if chassis > 1 {
+            format!(
+                "[fabric]\ntopology = {{ kind = \"mesh\", chassis \
+            = {chassis} }}\n"
+            )
+        } else {
+            String::new()
+        };
+        let text = six("").replace(
+            "servers = 6",
+            &format!(
+                "servers = {servers}\nuplinks = 16\n\
+            uplink-rate = \"10Gb/s\""
+            ),
+        );
+        let text = text.replace(
+            "[\"1TB\", \"1TB\"]",
+            "[\"1TB\", \"1TB\", \"1TB\", \"1TB\", \
+            \"1TB\", \"1TB\"]",
+        );
         let plan = plan(&format!("{text}{topology}{cassandra}"));
         let (mut names, mut fours, mut sixes) = (HashSet::new(), HashSet::new(), HashSet::new());
         for host in plan.layout().hosts() {
@@ -285,26 +312,30 @@ proptest! {
             let network = ipnet::Ipv4Net::new(v4, prefix).expect("a prefix");
             prop_assert!(v4 != network.network() && v4 != network.broadcast());
             prop_assert!(host.gateway != std::net::IpAddr::V4(v4));
-            prop_assert_eq!(u32::from(network.network()) as usize, 0x0a00_0000 + host.chassis * (1 << (32 - prefix)));
+            prop_assert_eq!(
+                u32::from(network.network()) as usize,
+                0x0a00_0000 + host.chassis * (1 << (32 - prefix))
+            );
             prop_assert!(names.insert(host.name) && fours.insert(v4) && sixes.insert(host.v6));
         }
         let each = if cassandra.is_empty() { 1 } else { 1 + instances };
         prop_assert_eq!(names.len(), chassis * servers * each);
     }
 
-    /// Whatever is read is a plan or an error.
+    /// Any text is a plan or an error.
     #[test]
-    fn no_text_is_too_strange(text in "\\PC{0,200}", cut in 0_usize..600) {
+    fn any_text_is_a_plan_or_an_error(text in "\\PC{0,200}", cut in 0_usize..600) {
         let _: Result<Spec, _> = Spec::from_toml(&text);
-        let whole = READY[1].toml;
-        let cut = (0..=cut.min(whole.len())).rev().find(|at| whole.is_char_boundary(*at)).unwrap_or(0);
+        let whole = EXAMPLES[1].toml;
+        let cut = (0..=cut.min(whole.len())).rev().find(|at| whole.is_char_boundary(*at));
+        let cut = cut.unwrap_or(0);
         let _: Result<Plan, _> = Plan::from_toml(&format!("{}{text}", &whole[..cut]));
     }
 }
 
 #[test]
 fn a_picture_has_every_chassis_and_every_link() {
-    for ready in READY {
+    for ready in EXAMPLES {
         let plan = published(ready.name);
         let Some(svg) = sprat_plan::picture::picture(&plan) else {
             assert_eq!(ready.name, "mms-65536", "too many to be told apart");

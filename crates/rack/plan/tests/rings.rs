@@ -1,8 +1,8 @@
-//! Where Cassandra's replicas go.
+//! Where Cassandra's replicas are.
 
 use proptest::prelude::*;
 use sprat_plan::ring::{Instance, Ring};
-use sprat_plan::spec::Picked;
+use sprat_plan::spec::TokenAllocation;
 
 fn chance(seed: u64) -> impl FnMut() -> u64 {
     // Marsaglia's xorshift64* (2003).
@@ -15,7 +15,7 @@ fn chance(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// `each` instances on each of some servers, each server a rack, or all one.
+/// Returns `each` instances on each server. Each server is a rack, or all are in one.
 fn instances(servers: usize, each: usize, tokens: usize, one_rack: bool) -> Vec<Instance> {
     (0..servers * each)
         .map(|number| number / each)
@@ -25,26 +25,29 @@ fn instances(servers: usize, each: usize, tokens: usize, one_rack: bool) -> Vec<
 
 #[test]
 fn with_one_rack_name_a_quarter_of_all_rows_are_lost_with_a_server() {
-    // Twelve instances on six servers: that three in a row are on three of them has 10/11 x 8/10.
+    // Twelve instances on six servers: three in a row are on different servers with a probability
+    // of 10/11 x 8/10.
     let expected = 1.0 - 10.0 / 11.0 * 8.0 / 10.0;
     let mut random = chance(7);
-    let doubled =
-        |_| Ring::new(instances(6, 2, 16, true), 3, Picked::Random, &mut random).place(3).doubled();
+    let doubled = |_| {
+        Ring::new(instances(6, 2, 16, true), 3, TokenAllocation::Random, &mut random)
+            .placement(3)
+            .doubled()
+    };
     let all: Vec<f64> = (0..200).map(doubled).collect();
     let mean = all.iter().sum::<f64>() / all.len() as f64;
-    // Neighbours of the same instance are passed over, so the next comes from fewer: close to, not
-    // equal.
+    // Neighbouring tokens of the same instance are skipped, so this is an approximation.
     assert!((mean - expected).abs() < 0.01, "{mean} of {expected}");
 
-    let ring = Ring::new(instances(6, 2, 1, true), 3, Picked::Adjacent, &mut random);
-    assert!((ring.place(3).doubled() - 1.0).abs() < 1e-9);
-    // All rows are doubled on one of six servers, each on as many.
-    assert!((ring.place(3).lost_with(&|server| server) - 1.0 / 6.0).abs() < 1e-9);
-    let (pairs, worst) = ring.place(3).lost_with_two();
+    let ring = Ring::new(instances(6, 2, 1, true), 3, TokenAllocation::Adjacent, &mut random);
+    assert!((ring.placement(3).doubled() - 1.0).abs() < 1e-9);
+    // Each of the six servers has two replicas of a sixth of all rows.
+    assert!((ring.placement(3).lost_with(&|server| server) - 1.0 / 6.0).abs() < 1e-9);
+    let (pairs, worst) = ring.placement(3).lost_with_two();
     assert!((pairs - 1.0).abs() < 1e-9 && (worst - 1.0 / 3.0).abs() < 1e-9, "{pairs} {worst}");
 
-    let ring = Ring::new(instances(6, 2, 1, false), 3, Picked::Adjacent, &mut random);
-    let placement = ring.place(3);
+    let ring = Ring::new(instances(6, 2, 1, false), 3, TokenAllocation::Adjacent, &mut random);
+    let placement = ring.placement(3);
     assert!(
         (placement.doubled(), placement.lost_with(&|server| server)) == (0.0, 0.0),
         "racks keep replicas apart, wherever tokens are"
@@ -75,12 +78,12 @@ fn replicas_go_where_cassandra_puts_them() {
 }
 
 #[test]
-fn what_a_pair_of_servers_takes_is_what_counting_says() {
-    let ring = Ring::new(instances(5, 2, 4, false), 3, Picked::Even, &mut chance(3));
-    let placement = ring.place(3);
+fn losses_of_server_pairs_match_brute_force() {
+    let ring = Ring::new(instances(5, 2, 4, false), 3, TokenAllocation::Even, &mut chance(3));
+    let placement = ring.placement(3);
     let (mut worst, mut lossy) = (0.0_f64, 0);
     for (a, b) in (0..5).flat_map(|a| (a + 1..5).map(move |b| (a, b))) {
-        // Two that fail together are a group, the others groups of their own.
+        // Two servers that fail together are one group; each other server is a group of its own.
         let lost = placement.lost_with(&|server| if server == b { a } else { server });
         worst = worst.max(lost);
         lossy += u32::from(lost > 0.0);
@@ -94,26 +97,33 @@ fn what_a_pair_of_servers_takes_is_what_counting_says() {
 }
 
 #[test]
-fn when_a_server_fails_all_others_take_a_part() {
+fn all_servers_share_the_load_of_a_failed_one() {
     // With one order repeated, only the neighbours in it would: four of eleven.
-    let ring = Ring::new(instances(12, 1, 16, false), 3, Picked::Even, &mut chance(11));
-    let (pairs, _) = ring.place(3).lost_with_two();
+    let ring = Ring::new(instances(12, 1, 16, false), 3, TokenAllocation::Even, &mut chance(11));
+    let (pairs, _) = ring.placement(3).lost_with_two();
     assert!(pairs > 0.9, "{pairs}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-    /// Plans of any size, servers with any number of instances and tokens: no row has two replicas on one server where
-    /// there are as many servers as replicas, all tokens are different, and shares add up.
+    /// For plans of any size, and servers with any number of instances and tokens: no row has two
+    /// replicas on one server if there are as many servers as replicas, all tokens are different,
+    /// and shares add up to 1.
     #[test]
     fn no_two_replicas_are_on_one_server_where_that_can_be_avoided(
         servers in prop::collection::vec((1_usize..4, 1_usize..9), 1..24),
         replication in 1_usize..6,
-        picked in prop_oneof![Just(Picked::Even), Just(Picked::Adjacent), Just(Picked::Random)],
+        picked in prop_oneof![
+            Just(TokenAllocation::Even),
+            Just(TokenAllocation::Adjacent),
+            Just(TokenAllocation::Random)
+        ],
         seed: u64,
     ) {
-        let of = |(server, (each, tokens)): (usize, &(usize, usize))| vec![Instance { server, rack: server, tokens: *tokens }; *each];
+        let of = |(server, (each, tokens)): (usize, &(usize, usize))| {
+            vec![Instance { server, rack: server, tokens: *tokens }; *each]
+        };
         let instances: Vec<Instance> = servers.iter().enumerate().flat_map(of).collect();
         let tokens: usize = instances.iter().map(|instance| instance.tokens).sum();
         let ring = Ring::new(instances, replication, picked, &mut chance(seed));
@@ -122,65 +132,76 @@ proptest! {
         let shares: f64 = (0..tokens).map(|token| ring.share(token)).sum();
         prop_assert!((shares - 1.0).abs() < 1e-9, "{}", shares);
         if servers.len() >= replication {
-            prop_assert_eq!(ring.place(replication).doubled(), 0.0);
-            let lost = ring.place(replication).lost_with(&|server| server);
+            prop_assert_eq!(ring.placement(replication).doubled(), 0.0);
+            let lost = ring.placement(replication).lost_with(&|server| server);
             prop_assert!(replication < 3 || lost == 0.0, "{}", lost);
         }
     }
 
-    /// Where all servers are alike and enough, all instances have the same, replicas counted.
+    /// If all servers are alike and there are enough, all instances have equally many replicas.
     #[test]
-    fn even_tokens_are_even(servers in 3_usize..24, each in 1_usize..4, tokens in 1_usize..17, seed: u64) {
-        let ring = Ring::new(instances(servers, each, tokens, false), 3, Picked::Even, &mut chance(seed));
-        let (most, least) = ring.place(3).balance();
+    fn even_tokens_are_even(
+        servers in 3_usize..24,
+        each in 1_usize..4,
+        tokens in 1_usize..17,
+        seed: u64,
+    ) {
+        let instances = instances(servers, each, tokens, false);
+        let ring = Ring::new(instances, 3, TokenAllocation::Even, &mut chance(seed));
+        let (most, least) = ring.placement(3).balance();
         prop_assert!(most < 1.0 + 1e-6 && least > 1.0 - 1e-6, "{} {}", most, least);
     }
 
-    /// Whoever comes to a ring that is there is given tokens between those of others, who keep theirs; and no row has two replicas on a
-    /// server where that can be avoided.
+    /// Instances that join a ring get tokens between those of others, which do not move; and no row
+    /// has two replicas on one server where that can be avoided.
     #[test]
-    fn newcomers_fit_in_and_nobody_moves(
+    fn joining_instances_move_no_token(
         servers in prop::collection::vec((1_usize..3, 1_usize..9), 1..12),
         newcomers in prop::collection::vec((1_usize..3, 1_usize..9), 1..6),
         replication in 1_usize..4,
         seed: u64,
     ) {
-        let of = |(server, (each, tokens)): (usize, &(usize, usize))| vec![Instance { server, rack: server, tokens: *tokens }; *each];
+        let of = |(server, (each, tokens)): (usize, &(usize, usize))| {
+            vec![Instance { server, rack: server, tokens: *tokens }; *each]
+        };
         let there: Vec<Instance> = servers.iter().enumerate().flat_map(of).collect();
-        let old = Ring::new(there.clone(), replication, Picked::Even, &mut chance(seed));
-        let all: Vec<Instance> = servers.iter().chain(&newcomers).enumerate().flat_map(of).collect();
+        let old = Ring::new(there.clone(), replication, TokenAllocation::Even, &mut chance(seed));
+        let all: Vec<Instance> =
+            servers.iter().chain(&newcomers).enumerate().flat_map(of).collect();
         let mut taken = vec![Vec::new(); all.len()];
         old.tokens.iter().for_each(|token| taken[token.instance].push(token.at));
-        let ring = Ring::grown(all.clone(), &taken, replication);
-        prop_assert_eq!(ring.tokens.len(), all.iter().map(|instance| instance.tokens).sum::<usize>());
+        let ring = Ring::extended(all.clone(), &taken, replication);
+        let tokens = all.iter().map(|instance| instance.tokens).sum::<usize>();
+        prop_assert_eq!(ring.tokens.len(), tokens);
         prop_assert!(ring.tokens.windows(2).all(|pair| pair[0].at < pair[1].at));
         prop_assert!(old.tokens.iter().all(|token| ring.tokens.contains(token)), "somebody moved");
         for (number, instance) in all.iter().enumerate() {
-            prop_assert_eq!(ring.tokens.iter().filter(|token| token.instance == number).count(), instance.tokens);
+            let own = ring.tokens.iter().filter(|token| token.instance == number);
+            prop_assert_eq!(own.count(), instance.tokens);
         }
         if servers.len() + newcomers.len() >= replication {
-            prop_assert_eq!(ring.place(replication).doubled(), 0.0);
+            prop_assert_eq!(ring.placement(replication).doubled(), 0.0);
         }
     }
 }
 
-/// As many rows as others, about, replicas counted: of rings that doubled, or grew by one server,
-/// one after the other. The seeds are the same in each run: of a million random rings a few are a
-/// little worse, without a fault.
+/// After a ring has doubled, or has grown by one server after another, all instances have about
+/// equally many replicas. Seeds are fixed: of a million random rings a few are a little worse,
+/// without a fault.
 #[test]
-fn newcomers_take_their_share() {
+fn joining_instances_take_their_share() {
     let grown = |servers: usize, more: usize, at_once: bool, seed: u64| {
         let mut all = instances(servers, 1, 16, false);
-        let mut ring = Ring::new(all.clone(), 3, Picked::Even, &mut chance(seed));
+        let mut ring = Ring::new(all.clone(), 3, TokenAllocation::Even, &mut chance(seed));
         for server in servers..servers + more {
             all.push(Instance { server, rack: server, tokens: 16 });
             if !at_once || server + 1 == servers + more {
                 let mut taken = vec![Vec::new(); all.len()];
                 ring.tokens.iter().for_each(|token| taken[token.instance].push(token.at));
-                ring = Ring::grown(all.clone(), &taken, 3);
+                ring = Ring::extended(all.clone(), &taken, 3);
             }
         }
-        ring.place(3).balance()
+        ring.placement(3).balance()
     };
     for (servers, more) in (3..12).flat_map(|servers| (1..12).map(move |more| (servers, more))) {
         for (at_once, seed) in

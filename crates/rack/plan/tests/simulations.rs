@@ -1,11 +1,11 @@
-//! The network's time, against what can be computed by hand.
+//! Checks the simulation against results computed by hand.
 
 use sprat_plan::Plan;
 use sprat_plan::quantity::Seconds;
 use sprat_plan::racks::ready;
-use sprat_plan::simulate::{Pattern, Report, Workload, frames, simulate};
+use sprat_plan::simulate::{Pattern, SimulationReport, Workload, frames, simulate};
 
-/// Gigabits a second of servers' ports in the published racks.
+/// Rate of servers' ports in the published racks, Gb/s.
 const GBITS: f64 = 2.5;
 
 fn published(name: &str, from: &str, to: &str) -> Plan {
@@ -26,11 +26,11 @@ fn workload(requests: usize, answer: u64, pattern: Pattern) -> Workload {
     Workload { requests, request: 50, answer, service: Seconds(0.0), pattern, seed: 1 }
 }
 
-fn run(plan: &Plan, workload: &Workload) -> Report {
+fn run(plan: &Plan, workload: &Workload) -> SimulationReport {
     simulate(plan, workload).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a frame takes on a server's wire, ns.
+/// Returns the time of a frame on a server's wire, in ns.
 fn wire(bytes: u64) -> f64 {
     bytes as f64 * 8.0 / GBITS
 }
@@ -49,17 +49,17 @@ fn messages_are_cut_into_frames() {
 }
 
 #[test]
-fn an_empty_network_takes_what_arithmetic_says() {
+fn latency_of_an_idle_network_matches_arithmetic() {
     let (request, delay, head) = (frames(50)[0], 400.0, wire(58));
     for answer in [100, 1_000, 10_000, 100_000] {
         let load = workload(200, answer, Pattern::OneByOne);
         let all: f64 = frames(answer).into_iter().map(wire).sum();
-        // Stored: on a server's wire, and on that to the other server; what is short comes behind
-        // what is long.
+        // Store and forward: each frame on the wire to the switch, then on that to the other
+        // server; a short last frame waits behind the long ones.
         let found = run(&stored("mms-5"), &load).by_hops[0].min;
         let expected = 2.0 * wire(request) + delay + all + wire(frames(answer)[0]) + delay;
         assert!((nanos(found) - expected).abs() < 1.0, "{answer}: {found:?}, {expected} by hand");
-        // Cut through: the head only.
+        // Cut through: only the first frame's header is received before it is sent on.
         let found = run(&cut("mms-5"), &load).by_hops[0].min;
         let expected = head + delay + wire(request) + head + delay + all;
         assert!((nanos(found) - expected).abs() < 1.0, "{answer}: {found:?}, {expected} by hand");
@@ -67,7 +67,7 @@ fn an_empty_network_takes_what_arithmetic_says() {
 }
 
 #[test]
-fn cutting_through_saves_one_frame_however_many_there_are() {
+fn cut_through_saves_one_frame() {
     // Published, by reads in us: 1 KB 20.7 and 17.9; 10 KB 52.8 and 48.6; 100 KB 373.2 and 369.0.
     for (answer, published) in [(1_000, 2.8), (10_000, 4.2), (100_000, 4.2)] {
         let load = workload(50, answer, Pattern::OneByOne);
@@ -93,28 +93,28 @@ fn each_link_between_chassis_costs_its_delay() {
     );
     for pair in report.by_hops.windows(2) {
         let more = nanos(pair[1].p50) - nanos(pair[0].p50);
-        // The switch's delay, both ways; the first link, being faster, must wait until a frame is
-        // nearly in.
+        // The switch's delay in both directions. At the first link, which is faster, the switch
+        // must wait until a frame has nearly arrived.
         assert!((800.0..2_000.0).contains(&more), "{report:?}");
     }
 }
 
 #[test]
-fn a_full_network_loses_what_does_not_fit() {
+fn a_full_network_loses_frames() {
     let plan = published("mms-5", "buffer = \"8MB\"", "buffer = \"50kB\"");
     let calm = run(&plan, &workload(20_000, 1_000, Pattern::Load(0.2)));
     let hectic = run(&plan, &workload(20_000, 1_000, Pattern::Load(0.9)));
     assert_eq!(calm.lost, 0, "{calm:?}");
-    let p99 = |report: &Report| report.by_hops[0].p99.0;
+    let p99 = |report: &SimulationReport| report.by_hops[0].p99.0;
     assert!(p99(&hectic) > 2.0 * p99(&calm), "{calm:?}\n{hectic:?}");
-    // 219 answers of 20 kB at once for one port: two are in the buffer, with those that its port
-    // sends meanwhile.
+    // 219 answers of 20 kB arrive at one port at once: the buffer holds two, besides those that the
+    // port sends meanwhile.
     let incast = run(&plan, &workload(219, 20_000, Pattern::Incast));
     assert!(incast.lost > 100 && incast.fullest.0 == "the switch to c0-n1", "{incast:?}");
     assert!(incast.backlog.0 <= 50_000.0, "{incast:?}");
     let roomy = run(&cut("mms-5"), &workload(219, 20_000, Pattern::Incast));
     assert_eq!(roomy.lost, 0, "{roomy:?}");
-    // All of it comes over one wire.
+    // All of it goes over one wire.
     let least = 219.0 * frames(20_000).into_iter().map(wire).sum::<f64>();
     assert!((1.0..1.05).contains(&(nanos(roomy.elapsed) / least)), "{roomy:?}");
 }
@@ -128,7 +128,7 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_named() {
+fn invalid_workloads_are_errors() {
     let error = |plan: &Plan, workload: &Workload| {
         simulate(plan, workload).expect_err("too much").to_string()
     };

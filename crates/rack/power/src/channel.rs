@@ -1,29 +1,30 @@
-//! What a board or a controller tells of several parts: which of them count is for whoever knows
-//! the board to say.
+//! Channels: several power readings of one board or controller. Only somebody who knows the board
+//! can say which of them to add up.
 
-use crate::{Trouble, Watts};
+use crate::{Cause, Watts};
 
-/// A sensor among others.
+/// One of several power readings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
     /// Its name.
     pub name: String,
-    /// What it tells.
+    /// Its power.
     pub watts: Watts,
 }
 
-/// The sum of those that were chosen; where nobody chose, of the only one. `none` is what to say
-/// where there is none.
+/// Adds up the channels named in `chosen`. Without names there must be a single channel. `none` is
+/// the message if there is none.
 ///
 /// # Errors
-/// There is none, or several to choose from: whether one is part of another cannot be known here.
-pub fn sum(channels: &[Channel], chosen: &[String], none: &str) -> Result<Watts, Trouble> {
-    let several = || Trouble::Several {
+/// There is no channel, a name is unknown, or there are several and none was chosen: one could be a
+/// part of another.
+pub fn sum(channels: &[Channel], chosen: &[String], none: &str) -> Result<Watts, Cause> {
+    let several = || Cause::Several {
         key: "channels",
         all: channels.iter().map(|channel| channel.name.clone()).collect(),
     };
     match (channels, chosen) {
-        ([], _) => Err(Trouble::Absent(none.to_owned())),
+        ([], _) => Err(Cause::Absent(none.to_owned())),
         ([one], []) => Ok(one.watts),
         (_, []) => Err(several()),
         _ => {

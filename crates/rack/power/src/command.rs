@@ -1,19 +1,19 @@
-//! Any program that prints watts: for rails that are read over a serial line, or by a tool that
-//! only one maker has.
+//! Reads power from any program that prints watts, such as one for a serial line or a vendor's
+//! tool.
 
 use crate::program::run;
-use crate::{Reading, Trouble, Watts, believed};
+use crate::{Cause, Reading, Watts, plausible};
 use std::process::Command as Process;
 use std::time::Duration;
 
-/// The first number of what a program prints: `36.2`, `36.2 W`, `36200 mW`.
+/// Parses the first number of a program's output: `36.2`, `36.2 W`, `36200 mW`.
 ///
 /// # Errors
-/// There is none, or another unit.
-pub fn watts(text: &str) -> Result<Watts, Trouble> {
+/// There is no number, or its unit is unknown.
+pub fn watts(text: &str) -> Result<Watts, Cause> {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     let nonsense = || {
-        Trouble::Nonsense(format!(
+        Cause::Nonsense(format!(
             "{:?}: want watts, such as 36.2",
             line.chars().take(80).collect::<String>()
         ))
@@ -26,10 +26,10 @@ pub fn watts(text: &str) -> Result<Watts, Trouble> {
         "kW" => 1e3,
         _ => return Err(nonsense()),
     };
-    believed(number * scale)
+    plausible(number * scale)
 }
 
-/// A program.
+/// A program that prints watts.
 #[derive(Debug)]
 pub(crate) struct Command {
     words: Vec<String>,
@@ -40,13 +40,13 @@ impl Command {
         Self { words }
     }
 
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         self.words.join(" ")
     }
 
-    pub(crate) fn read(&self, time: Duration) -> Result<Reading, Trouble> {
+    pub(crate) fn read(&self, time: Duration) -> Result<Reading, Cause> {
         let (name, arguments) =
-            self.words.split_first().ok_or_else(|| Trouble::Absent("no program".to_owned()))?;
+            self.words.split_first().ok_or_else(|| Cause::Absent("no program".to_owned()))?;
         Ok(Reading::Watts(watts(&run(name, Process::new(name).args(arguments), time)?)?))
     }
 }

@@ -1,17 +1,16 @@
-//! What servers cost over the years: to buy, and to run. Sums and products of what is told, every
-//! part of which is in the answer.
+//! Computes what servers cost over the years: purchase and energy, with each intermediate sum.
 
 use crate::Watts;
 use serde::Serialize;
 use sprat_plan::power::{Cost, CostOption};
 
-/// Hours of a year: 365.25 days.
+/// Hours of a year of 365.25 days.
 pub const HOURS: f64 = 8_766.0;
 
-/// Servers that were published side by side ("IPU-based Cassandra cluster", SNIA Storage Developer
-/// Conference, 2024), each at what the whole server takes: a board of 40 W with four disks of 8 W
-/// carries two instances of Cassandra, 36 W each; an x86 server of 1,200 to 1,500 W carries four,
-/// 300 to 375 W each. Prices were not published.
+/// Returns servers from a published comparison ("IPU-based Cassandra cluster", SNIA Storage
+/// Developer Conference, 2024), each with the power of the whole server: a board of 40 W with four
+/// disks of 8 W runs two instances of Cassandra, 36 W each; an x86 server of 1,200 to 1,500 W runs
+/// four, 300 to 375 W each. Prices were not published.
 #[must_use]
 pub fn published() -> Vec<CostOption> {
     let option = |name: &str, power, instances| CostOption {
@@ -27,43 +26,43 @@ pub fn published() -> Vec<CostOption> {
     ]
 }
 
-/// What one kind of server comes to.
+/// The cost of running all instances on one type of server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Total {
-    /// What was told of it.
+pub struct OptionCost {
+    /// The type of server.
     pub option: CostOption,
-    /// Servers for all instances.
+    /// Servers needed for all instances.
     pub servers: u32,
-    /// Power for each instance that there is to be, W.
+    /// Power per instance, W.
     pub watts_per_instance: Watts,
     /// Power of all servers, W.
     pub watts: Watts,
-    /// The same with what the building takes, W.
+    /// Power of all servers with the building's overhead, W.
     pub watts_with_building: Watts,
-    /// Energy of a year, kWh.
+    /// Energy per year, kWh.
     pub kwh_per_year: f64,
-    /// What that costs.
+    /// Cost of that energy.
     pub energy_per_year: f64,
-    /// What it costs over all years.
+    /// Cost of the energy over all years.
     pub energy: f64,
-    /// What servers cost to buy.
+    /// Purchase price of all servers.
     pub purchase: f64,
-    /// All of it.
+    /// Purchase and energy over all years.
     pub total: f64,
-    /// For each instance.
+    /// Purchase and energy over all years, per instance.
     pub total_per_instance: f64,
     /// CO2 of the energy over all years, kg.
     pub carbon: Option<f64>,
 }
 
-/// What all options come to, in their order.
+/// Returns the costs of all options, in their order.
 #[must_use]
-pub fn totals(cost: &Cost) -> Vec<Total> {
+pub fn totals(cost: &Cost) -> Vec<OptionCost> {
     cost.options.iter().map(|option| total(cost, option)).collect()
 }
 
-fn total(cost: &Cost, option: &CostOption) -> Total {
+fn total(cost: &Cost, option: &CostOption) -> OptionCost {
     let servers = cost.instances.div_ceil(option.instances.max(1));
     let instances = f64::from(cost.instances.max(1));
     let watts = option.power.times(f64::from(servers));
@@ -71,7 +70,7 @@ fn total(cost: &Cost, option: &CostOption) -> Total {
     let kwh_per_year = building.0 / 1e3 * HOURS;
     let energy = kwh_per_year * cost.kwh * cost.years;
     let purchase = option.price * f64::from(servers);
-    Total {
+    OptionCost {
         option: option.clone(),
         servers,
         watts_per_instance: watts.times(1.0 / instances),

@@ -1,72 +1,72 @@
-//! Why a sensor tells nothing.
+//! Why a sensor gives no reading.
 
 use std::path::PathBuf;
 
-/// A sensor that tells nothing: which, where, why, and the mend.
+/// A failed reading: which sensor, where, and why.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{kind} at {place}: {trouble}")]
+#[error("{kind} at {place}: {cause}")]
 pub struct Error {
-    /// The sensor's kind.
+    /// Kind of the sensor.
     pub kind: &'static str,
     /// Where it is, or was looked for.
     pub place: String,
-    /// Why.
-    pub trouble: Trouble,
+    /// The cause.
+    pub cause: Cause,
 }
 
-/// Why.
+/// The cause of a failed reading.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Trouble {
+pub enum Cause {
     /// There is no such sensor.
     #[error("there is none: {0}")]
     Absent(String),
-    /// A program is not on this machine.
-    #[error("there is no {program} on this machine: {mend}")]
+    /// A program is not installed on this machine.
+    #[error("there is no {program} on this machine: {remedy}")]
     Missing {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// Where it comes from.
-        mend: &'static str,
+        /// How to install it.
+        remedy: &'static str,
     },
     /// A program failed.
-    #[error("{program} failed ({status}): {told}")]
+    #[error("{program} failed ({status}): {output}")]
     Failed {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// Its last words.
-        told: String,
+        /// The end of its output.
+        output: String,
     },
-    /// No answer in time.
+    /// The sensor did not answer within this many seconds.
     #[error("no answer within {0} s; power.timeout = \"10s\" gives it longer")]
     Silent(String),
-    /// Nobody there, or not who it should be.
+    /// The sensor is not there, or another device is.
     #[error("{0}")]
     Unreachable(String),
-    /// It does not let us.
+    /// The sensor denies access.
     #[error("it refuses us ({0}): name a file with USER:PASSWORD as `login`")]
     Denied(String),
-    /// It tells what makes no sense.
+    /// The reading makes no sense.
     #[error("it tells what makes no sense: {0}")]
     Nonsense(String),
-    /// A counter of energy stands where it cannot have come since the reading before.
+    /// An energy counter has a value that it cannot have reached since the last reading.
     #[error("{0}: what was used since the reading before is not known, and is not in the energy")]
     Restarted(String),
-    /// It tells several, and nobody said which are meant.
+    /// There are several candidates, and none was chosen.
     #[error("it tells of several, {}: choose, with `{key}`", all.join(", "))]
     Several {
         /// The setting that chooses.
         key: &'static str,
-        /// What there is.
+        /// Names of the candidates.
         all: Vec<String>,
     },
-    /// A file of ours.
+    /// A local file cannot be used.
     #[error("{}: {why}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

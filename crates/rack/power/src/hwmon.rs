@@ -1,19 +1,19 @@
-//! Power sensors of the board, as the kernel's hwmon folder has them: microwatts.
+//! Reads the power sensors of a board from the kernel's hwmon class, in microwatts.
 
 use crate::channel::{Channel, sum};
-use crate::sysfs::{Files, Place};
-use crate::{Reading, Trouble, believed};
+use crate::sysfs::{Files, SysfsRoot};
+use crate::{Cause, Reading, plausible};
 use std::time::Duration;
 
-/// The class in sysfs.
+/// Name of the class in sysfs.
 pub const CLASS: &str = "hwmon";
 
-/// All of them, by the chip's name and their own: `power_meter/power1`, `ina3221/VDD_IN`. One that
-/// has both tells what is now, and not what was on average.
+/// Returns all power channels, named by chip and label: `power_meter/power1`, `ina3221/VDD_IN`. If
+/// a channel has both a momentary and an average value, the momentary one counts.
 ///
 /// # Errors
-/// One makes no sense.
-pub fn channels(files: &Files) -> Result<Vec<Channel>, Trouble> {
+/// A value makes no sense.
+pub fn channels(files: &Files) -> Result<Vec<Channel>, Cause> {
     let mut channels = Vec::new();
     for (path, text) in files {
         let Some((device, file)) = path.split_once('/') else { continue };
@@ -25,42 +25,42 @@ pub fn channels(files: &Files) -> Result<Vec<Channel>, Trouble> {
             continue;
         }
         let micro =
-            text.parse::<u64>().map_err(|_| Trouble::Nonsense(format!("{path}: {text:?}")))?;
+            text.parse::<u64>().map_err(|_| Cause::Nonsense(format!("{path}: {text:?}")))?;
         let chip = files.get(&format!("{device}/name")).map_or(device, String::as_str);
         let label = files.get(&format!("{device}/{stem}_label")).map_or(stem, String::as_str);
         channels.push(Channel {
             name: format!("{chip}/{label}"),
-            watts: believed(micro as f64 / 1e6)?,
+            watts: plausible(micro as f64 / 1e6)?,
         });
     }
     Ok(channels)
 }
 
-/// `power1`.
+/// Returns whether a stem is `power` and a number, such as `power1`.
 fn is_power(stem: &str) -> bool {
     stem.strip_prefix("power").is_some_and(|number| {
         !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
 
-/// A server's board.
+/// The hwmon sensors of a server.
 #[derive(Debug)]
 pub(crate) struct Hwmon {
-    place: Place,
+    sysfs: SysfsRoot,
     chosen: Vec<String>,
 }
 
 impl Hwmon {
-    pub(crate) fn new(place: Place, chosen: Vec<String>) -> Self {
-        Self { place, chosen }
+    pub(crate) fn new(sysfs: SysfsRoot, chosen: Vec<String>) -> Self {
+        Self { sysfs, chosen }
     }
 
-    pub(crate) fn told(&self) -> String {
-        self.place.told(CLASS)
+    pub(crate) fn location(&self) -> String {
+        self.sysfs.location(CLASS)
     }
 
-    pub(crate) fn read(&self, time: Duration) -> Result<Reading, Trouble> {
-        let files = self.place.files(CLASS, &["name", "power"], time)?;
+    pub(crate) fn read(&self, time: Duration) -> Result<Reading, Cause> {
+        let files = self.sysfs.files(CLASS, &["name", "power"], time)?;
         Ok(Reading::Watts(sum(
             &channels(&files)?,
             &self.chosen,

@@ -1,23 +1,22 @@
-//! Boards' controllers over IPMI, by `ipmitool`: the power that they tell as a whole (DCMI), or
-//! sensors of theirs. A password goes by the environment, never by the command line, where all
-//! could read it.
+//! Reads board management controllers over IPMI, by `ipmitool`: the total power (DCMI), or single
+//! sensors. The password is passed in the environment, since everybody can read command lines.
 
 use crate::channel::{Channel, sum};
 use crate::login::Login;
 use crate::program::run;
-use crate::{Reading, Trouble, Watts, believed};
+use crate::{Cause, Reading, Watts, plausible};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Most sensors of a controller that are looked at.
+/// The most sensors of a controller.
 const MAX_SENSORS: usize = 1_024;
 
-/// What `ipmitool dcmi power reading` tells; none: something else.
+/// Parses the output of `ipmitool dcmi power reading`. Returns `None` if it has no reading.
 ///
 /// # Errors
-/// What it tells makes no sense.
-pub fn dcmi(text: &str) -> Result<Option<Watts>, Trouble> {
+/// The reading makes no sense.
+pub fn dcmi(text: &str) -> Result<Option<Watts>, Cause> {
     let Some((_, rest)) =
         text.lines().find_map(|line| line.split_once("Instantaneous power reading:"))
     else {
@@ -25,19 +24,19 @@ pub fn dcmi(text: &str) -> Result<Option<Watts>, Trouble> {
     };
     let number =
         rest.trim().strip_suffix("Watts").and_then(|number| number.trim().parse::<f64>().ok());
-    let watts = believed(number.ok_or_else(|| Trouble::Nonsense(format!("{:?}", rest.trim())))?)?;
-    // A controller that does not measure just now says so, beside a nought.
+    let watts = plausible(number.ok_or_else(|| Cause::Nonsense(format!("{:?}", rest.trim())))?)?;
+    // A controller that does not measure at the moment reports zero and says so.
     let state = text.lines().find_map(|line| line.split_once("Power reading state is:"));
     let active = state.is_none_or(|(_, state)| state.trim() == "activated");
     Ok(Some(watts).filter(|_| active))
 }
 
-/// What `ipmitool sensor` tells of power: `PSU1 Input | 168.000 | Watts | ok | ...`. Sensors
-/// without a value are passed over.
+/// Parses the power sensors in the output of `ipmitool sensor`: `PSU1 Input | 168.000 | Watts | ok
+/// | ...`. Sensors without a value are skipped.
 ///
 /// # Errors
 /// A value makes no sense.
-pub fn channels(text: &str) -> Result<Vec<Channel>, Trouble> {
+pub fn channels(text: &str) -> Result<Vec<Channel>, Cause> {
     let mut channels = Vec::new();
     for line in text.lines().take(MAX_SENSORS) {
         let mut cells = line.split('|').map(str::trim);
@@ -46,32 +45,32 @@ pub fn channels(text: &str) -> Result<Vec<Channel>, Trouble> {
             continue;
         };
         if value != "na" {
-            let watts = value.parse::<f64>().map_err(|_| Trouble::Nonsense(format!("{line:?}")))?;
-            channels.push(Channel { name: name.to_owned(), watts: believed(watts)? });
+            let watts = value.parse::<f64>().map_err(|_| Cause::Nonsense(format!("{line:?}")))?;
+            channels.push(Channel { name: name.to_owned(), watts: plausible(watts)? });
         }
     }
     Ok(channels)
 }
 
-/// How a controller is asked, once that is known.
+/// How a controller is read, once that is known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Way {
+enum Method {
     Dcmi,
     Sensors,
 }
 
-/// A controller.
+/// A board management controller.
 #[derive(Debug)]
 pub(crate) struct Ipmi {
-    /// Its address and port; none: this machine's own.
+    /// Its host and port. `None` means this machine's own.
     host: Option<(String, u16)>,
     login: Option<PathBuf>,
     chosen: Vec<String>,
-    way: Option<Way>,
+    method: Option<Method>,
 }
 
 impl Ipmi {
-    /// Port of controllers.
+    /// The default port of IPMI.
     pub(crate) const PORT: u16 = 623;
 
     pub(crate) fn new(
@@ -79,35 +78,33 @@ impl Ipmi {
         login: Option<PathBuf>,
         chosen: Vec<String>,
     ) -> Self {
-        // Whoever chose sensors wants these.
-        let way = (!chosen.is_empty()).then_some(Way::Sensors);
-        Self { host, login, chosen, way }
+        // Chosen sensors rule out the total.
+        let method = (!chosen.is_empty()).then_some(Method::Sensors);
+        Self { host, login, chosen, method }
     }
 
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         self.host
             .as_ref()
             .map_or("this machine's controller".to_owned(), |(host, port)| format!("{host}:{port}"))
     }
 
-    pub(crate) fn read(&mut self, time: Duration) -> Result<Reading, Trouble> {
+    pub(crate) fn read(&mut self, time: Duration) -> Result<Reading, Cause> {
         let begun = Instant::now();
-        if self.way != Some(Way::Sensors) {
+        if self.method != Some(Method::Sensors) {
             match self.tool(&["dcmi", "power", "reading"], time).and_then(|text| dcmi(&text)) {
                 Ok(Some(watts))
                     if watts.0 > 0.0 || self.is_off(time.saturating_sub(begun.elapsed())) =>
                 {
-                    self.way = Some(Way::Dcmi);
+                    self.method = Some(Method::Dcmi);
                     return Ok(Reading::Watts(watts));
                 }
-                // One that could do it before can do it again; else it is asked for its sensors.
-                Err(trouble)
-                    if self.way.is_some() || !matches!(trouble, Trouble::Failed { .. }) =>
-                {
-                    return Err(trouble);
+                // If DCMI has worked before it will work again; otherwise the sensors are tried.
+                Err(cause) if self.method.is_some() || !matches!(cause, Cause::Failed { .. }) => {
+                    return Err(cause);
                 }
-                Ok(_) if self.way.is_some() => {
-                    return Err(Trouble::Absent("it does not measure just now".to_owned()));
+                Ok(_) if self.method.is_some() => {
+                    return Err(Cause::Absent("it does not measure just now".to_owned()));
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -115,17 +112,17 @@ impl Ipmi {
         let text = self.tool(&["sensor"], time.saturating_sub(begun.elapsed()))?;
         let none = "the controller tells of no power, neither by DCMI nor by a sensor";
         let watts = sum(&channels(&text)?, &self.chosen, none)?;
-        self.way = Some(Way::Sensors);
+        self.method = Some(Method::Sensors);
         Ok(Reading::Watts(watts))
     }
 
-    /// Whether the server is switched off: then it takes nothing, and elsewhere 0 W is no reading.
+    /// Returns whether the server is switched off: only then is 0 W a valid reading.
     fn is_off(&self, time: Duration) -> bool {
         self.tool(&["chassis", "power", "status"], time)
             .is_ok_and(|text| text.trim() == "Chassis Power is off")
     }
 
-    fn tool(&self, what: &[&str], time: Duration) -> Result<String, Trouble> {
+    fn tool(&self, what: &[&str], time: Duration) -> Result<String, Cause> {
         let mut command = Command::new("ipmitool");
         if let Some((host, port)) = &self.host {
             command.args([

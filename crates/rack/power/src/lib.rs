@@ -1,12 +1,12 @@
-//! What servers take, and what that costs.
+//! Measures the power of servers, and computes what it costs.
 //!
-//! - [`sensor`]: a sensor, of whatever kind, that is read again and again; [`rapl`], [`hwmon`],
-//!   [`ipmi`], [`redfish`], [`plug`] and `command` are the kinds. What comes from outside is parsed
-//!   there, once, into [`Watts`] or energy.
-//! - [`targets`]: which sensors a rack's servers have, by its plan.
-//! - [`sampling`]: threads that read them; [`meter`]: what energy that comes to; [`report`]: what
-//!   is told of it.
-//! - [`cost`]: what power and servers cost over the years. It asks nobody.
+//! - [`sensor`]: a sensor of any kind, which is read again and again. [`rapl`], [`hwmon`],
+//!   [`ipmi`], [`redfish`], [`plug`] and `command` are the kinds; each parses what a device sends
+//!   into [`Watts`] or energy.
+//! - [`targets`]: the servers and chassis of a plan, with their sensors.
+//! - [`sampling`]: threads that read the sensors; [`meter`]: the energy that readings add up to;
+//!   [`report`]: the result.
+//! - [`cost`]: what power and servers cost over the years, by arithmetic alone.
 
 mod channel;
 mod command;
@@ -30,24 +30,24 @@ mod web;
 
 pub use channel::{Channel, sum};
 pub use command::watts as command_watts;
-pub use error::{Error, Trouble};
+pub use error::{Cause, Error};
 pub use reading::Reading;
 pub use sensor::Sensor;
 pub use sprat_plan::quantity::Watts;
-pub use sysfs::{Files, Place, parse as listed};
+pub use sysfs::{Files, SysfsRoot, parse as parse_files};
 
-/// Most watts that a sensor is believed: no rack takes more.
+/// The highest plausible reading: no rack draws more.
 pub const MAX_WATTS: f64 = 1e6;
 
-/// Most watts that a sensor of one server is believed: about twice what the largest take.
-/// Controllers that have no reading give the largest number that fits, such as 65,535 W.
+/// The highest plausible reading of a single server: about twice the largest servers' power.
+/// Controllers without a reading report the largest number that fits, such as 65,535 W.
 pub const MAX_SERVER_WATTS: f64 = 30e3;
 
-/// Watts, where a number can be that.
-pub(crate) fn believed(watts: f64) -> Result<Watts, Trouble> {
+/// Returns a reading, if it is plausible.
+pub(crate) fn plausible(watts: f64) -> Result<Watts, Cause> {
     if (0.0..=MAX_WATTS).contains(&watts) {
         Ok(Watts(watts))
     } else {
-        Err(Trouble::Nonsense(format!("{watts} W")))
+        Err(Cause::Nonsense(format!("{watts} W")))
     }
 }

@@ -1,16 +1,16 @@
-//! Who we are to a controller: a file with `USER:PASSWORD`, that nobody else may read.
+//! Credentials for a controller: a file with `USER:PASSWORD` that only its owner may read.
 
-use crate::Trouble;
+use crate::Cause;
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Longest login, bytes.
+/// The longest login, in bytes.
 const MAX_BYTES: u64 = 512;
 
-/// A name and a password, which is never shown.
+/// A user name and a password, which is never printed.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct Login {
     pub(crate) user: String,
@@ -24,12 +24,12 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// From a file.
+    /// Reads a login from a file.
     ///
     /// # Errors
-    /// It cannot be read, can be by others, or is something else.
-    pub(crate) fn read(path: &Path) -> Result<Self, Trouble> {
-        let wrong = |why: String| Trouble::File { path: path.to_owned(), why };
+    /// The file cannot be read, others may read it, or it has another format.
+    pub(crate) fn read(path: &Path) -> Result<Self, Cause> {
+        let wrong = |why: String| Cause::File { path: path.to_owned(), why };
         let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
         let mode = file.metadata().map_err(|error| wrong(error.to_string()))?.permissions().mode();
         if mode & 0o077 != 0 {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_for_nobody_else() {
+    fn logins_that_others_may_read_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("login");
         let put = |text: &str, mode: u32| {

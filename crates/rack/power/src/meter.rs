@@ -1,15 +1,17 @@
-//! From readings to energy. Time is told by whoever reads, seconds from the beginning.
+//! Adds readings up to energy. The caller passes the time of each reading, in seconds from the
+//! start.
 
-use crate::{Error, Reading, Trouble, Watts};
+use crate::{Cause, Error, Reading, Watts};
 
-/// Most points that are kept; when they are more, two become one.
+/// The most points that are kept; beyond it, neighbouring points are merged.
 pub const MAX_POINTS: usize = 2_048;
 
-/// Readings of power this many intervals apart are no longer joined: nobody knows what was between
-/// them.
+/// Two readings of power more than this many intervals apart are not joined: the power in between
+/// is unknown.
 pub const MAX_GAP: f64 = 3.5;
 
-/// What a sensor's readings come to.
+/// The readings of one sensor, added up. [`Meter::record`] takes one at a time: two successive
+/// readings of power count as the trapezoid between them, readings of a counter as its difference.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     /// Longest time between two readings of power that are joined, seconds.
@@ -17,39 +19,40 @@ pub struct Meter {
     last: Option<(f64, Reading)>,
     /// Energy, J.
     pub joules: f64,
-    /// The time in which that was used, seconds.
+    /// Seconds in which this energy was used.
     pub covered: f64,
-    /// Readings.
+    /// Number of readings.
     pub reads: u64,
-    /// Those that failed.
+    /// Number of failed readings.
     pub failed: u64,
-    /// Why, the last time; none if it is well now.
+    /// The last error. `None` after a successful reading.
     pub error: Option<Error>,
-    /// Why, the first time.
+    /// The first error.
     pub first_error: Option<Error>,
-    /// The newest power.
+    /// The latest power.
     pub now: Option<Watts>,
-    /// The highest.
+    /// The highest power.
     pub peak: Watts,
     series: Series,
 }
 
 impl Meter {
-    /// For readings so many seconds apart.
+    /// Creates a meter for readings at this interval.
     #[must_use]
-    pub fn every(seconds: f64) -> Self {
+    pub fn with_interval(seconds: f64) -> Self {
         Self { gap: seconds * MAX_GAP, ..Self::default() }
     }
 
-    /// Takes a reading.
-    pub fn take(&mut self, at: f64, told: Result<Reading, Error>) {
+    /// Records a reading, or the error of a failed one.
+    pub fn record(&mut self, at: f64, result: Result<Reading, Error>) {
         self.reads += 1;
-        let reading = match told {
+        let reading = match result {
             Ok(reading) => reading,
             Err(error) => {
                 self.failed += 1;
-                if matches!(error.trouble, Trouble::Restarted(_)) {
-                    // It counts from here; what was before is in no later reading.
+                if matches!(error.cause, Cause::Restarted(_)) {
+                    // The counter restarts from here: later readings do not include what was
+                    // before.
                     self.last = Some((at, Reading::Joules(0.0)));
                 }
                 (self.now, self.error) = (None, Some(error.clone()));
@@ -67,7 +70,7 @@ impl Meter {
                 Some(watts)
             }
             (Reading::Watts(watts), _) => Some(watts),
-            // A counter knows what was between two looks, however far apart they are.
+            // A counter's difference is right however far apart two readings are.
             (Reading::Joules(joules), Some((then, Reading::Joules(other)))) if joules >= other => {
                 self.add(joules - other, at - then);
                 Some(Watts((joules - other) / (at - then)))
@@ -86,27 +89,26 @@ impl Meter {
         self.covered += seconds;
     }
 
-    /// Power on average, over the time that is covered. Where there was one reading of power and no
-    /// more, that.
+    /// Returns the mean power over the covered time, or the only reading if there is just one.
     #[must_use]
     pub fn mean(&self) -> Option<Watts> {
         if self.covered > 0.0 { Some(Watts(self.joules / self.covered)) } else { self.now }
     }
 
-    /// Power over time: seconds, W.
+    /// Returns power over time: seconds and W.
     #[must_use]
     pub fn points(&self) -> &[(f64, f64)] {
         &self.series.points
     }
 }
 
-/// Points over time, in bounded room.
+/// A time series in bounded memory.
 #[derive(Clone, Debug)]
 struct Series {
     points: Vec<(f64, f64)>,
-    /// How many readings a point stands for.
+    /// How many readings a point averages.
     each: u32,
-    /// Sums of readings that are no point yet, and how many.
+    /// Sums of times and values for the next point, and their number.
     open: (f64, f64, u32),
 }
 

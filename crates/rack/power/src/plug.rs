@@ -1,46 +1,43 @@
-//! Plugs that measure what goes through them: Shelly's, of the second generation and later, and
-//! those with Tasmota. Plain HTTP, in a network of their own.
+//! Reads plugs that measure power: Shelly's of the second generation and later, and those with
+//! Tasmota. They speak plain HTTP, and belong in a network of their own.
 
 use crate::login::Login;
 use crate::web::{Trusted, Web};
-use crate::{Reading, Trouble, Watts, believed};
+use crate::{Cause, Reading, Watts, plausible};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What a Shelly's `Switch.GetStatus` tells.
+/// Parses the answer of a Shelly's `Switch.GetStatus`.
 ///
 /// # Errors
-/// There is no power in it.
-pub fn shelly(value: &Value) -> Result<Watts, Trouble> {
+/// It has no power reading.
+pub fn shelly(value: &Value) -> Result<Watts, Cause> {
     let watts = value.get("apower").and_then(Value::as_f64);
-    // It tells what flows back with a minus: a plug that was mounted the other way round.
-    believed(
+    // A plug that is mounted the other way round reports negative power.
+    plausible(
         watts
-            .ok_or_else(|| {
-                Trouble::Absent("this switch does not measure (no `apower`)".to_owned())
-            })?
+            .ok_or_else(|| Cause::Absent("this switch does not measure (no `apower`)".to_owned()))?
             .abs(),
     )
 }
 
-/// What Tasmota's `Status 8` tells: one number, or one for each of several phases or sockets, which
-/// are added up.
+/// Parses the answer of Tasmota's `Status 8`: one number, or one for each of several phases or
+/// sockets, which are added up.
 ///
 /// # Errors
-/// There is no power in it.
-pub fn tasmota(value: &Value) -> Result<Watts, Trouble> {
+/// It has no power reading.
+pub fn tasmota(value: &Value) -> Result<Watts, Cause> {
     let power = value.pointer("/StatusSNS/ENERGY/Power");
     let watts = match power {
         Some(Value::Array(all)) => all.iter().map(Value::as_f64).sum::<Option<f64>>(),
         Some(one) => one.as_f64(),
         None => None,
     };
-    believed(
-        watts.ok_or_else(|| {
-            Trouble::Absent("this plug does not measure (no `ENERGY`)".to_owned())
-        })?,
+    plausible(
+        watts
+            .ok_or_else(|| Cause::Absent("this plug does not measure (no `ENERGY`)".to_owned()))?,
     )
 }
 
@@ -48,36 +45,36 @@ pub fn tasmota(value: &Value) -> Result<Watts, Trouble> {
 #[derive(Debug)]
 pub(crate) struct Plug {
     address: String,
-    what: What,
+    model: Model,
     web: Web,
 }
 
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum Model {
     Shelly { switch: u8 },
     Tasmota { login: Option<PathBuf> },
 }
 
 impl Plug {
-    pub(crate) fn new(address: String, what: What) -> Self {
-        Self { address, what, web: Web::new(Trusted::default()) }
+    pub(crate) fn new(address: String, model: Model) -> Self {
+        Self { address, model, web: Web::new(Trusted::default()) }
     }
 
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         self.address.clone()
     }
 
-    pub(crate) fn read(&mut self, time: Duration) -> Result<Reading, Trouble> {
+    pub(crate) fn read(&mut self, time: Duration) -> Result<Reading, Cause> {
         let (address, until) = (&self.address, Instant::now() + time);
-        let watts = match &self.what {
-            What::Shelly { switch } => shelly(&self.web.get(
+        let watts = match &self.model {
+            Model::Shelly { switch } => shelly(&self.web.get(
                 &format!("http://{address}/rpc/Switch.GetStatus?id={switch}"),
                 None,
                 until,
             )?),
-            What::Tasmota { login } => {
+            Model::Tasmota { login } => {
                 let escaped = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-                let who = match login.as_deref().map(Login::read).transpose()? {
+                let credentials = match login.as_deref().map(Login::read).transpose()? {
                     Some(login) => format!(
                         "user={}&password={}&",
                         escaped(&login.user),
@@ -86,13 +83,13 @@ impl Plug {
                     None => String::new(),
                 };
                 let value = self.web.get(
-                    &format!("http://{address}/cm?{who}cmnd=Status%208"),
+                    &format!("http://{address}/cm?{credentials}cmnd=Status%208"),
                     None,
                     until,
                 )?;
-                // Without the password it answers well, and says only that.
+                // Without the password it answers successfully, but with a warning only.
                 if value.get("WARNING").is_some() {
-                    return Err(Trouble::Denied("it wants a password".to_owned()));
+                    return Err(Cause::Denied("it wants a password".to_owned()));
                 }
                 tasmota(&value)
             }

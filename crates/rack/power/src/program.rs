@@ -1,6 +1,6 @@
-//! Other programs: run to their end or until their time is up, with a bound on what they may say.
+//! Runs other programs with a bound on their time and output.
 
-use crate::Trouble;
+use crate::Cause;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
@@ -9,33 +9,33 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Most bytes that are taken of what a program says; the rest is read and dropped.
+/// The most bytes of a program's output; the rest is read and dropped.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// Most bytes of last words.
+/// The most characters of an error's output.
 const MAX_WORDS: usize = 300;
 
-/// How often it is looked whether a program that closed its output has ended.
+/// Interval between checks whether a program that closed its output has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What a program says on its output until it ends.
+/// Runs a program, and returns its output.
 ///
 /// # Errors
-/// It is missing, fails, or its time is up; then it and all it started are ended.
-pub(crate) fn run(name: &str, command: &mut Command, time: Duration) -> Result<String, Trouble> {
+/// The program is missing, fails, or takes too long; then it is killed with all its children.
+pub(crate) fn run(name: &str, command: &mut Command, time: Duration) -> Result<String, Cause> {
     let begun = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|error| missing(name, &error))?;
     let (out, err) = (gather(child.stdout.take()), gather(child.stderr.take()));
     let left = || time.saturating_sub(begun.elapsed());
-    let said = out.recv_timeout(left()).ok().zip(err.recv_timeout(left()).ok());
+    let output = out.recv_timeout(left()).ok().zip(err.recv_timeout(left()).ok());
     let status = loop {
         match child.try_wait() {
-            Ok(Some(status)) if said.is_some() => break status,
-            Ok(_) if begun.elapsed() < time && said.is_some() => {}
+            Ok(Some(status)) if output.is_some() => break status,
+            Ok(_) if begun.elapsed() < time && output.is_some() => {}
             _ => {
                 end(&mut child);
-                return Err(Trouble::Silent(format!("{}", time.as_secs_f64())));
+                return Err(Cause::Silent(format!("{}", time.as_secs_f64())));
             }
         }
         #[expect(
@@ -44,21 +44,21 @@ pub(crate) fn run(name: &str, command: &mut Command, time: Duration) -> Result<S
         )]
         thread::sleep(LOOK);
     };
-    let (out, err) = said.unwrap_or_default();
+    let (out, err) = output.unwrap_or_default();
     if status.success() {
         return Ok(out);
     }
-    let told: String = err.trim().chars().take(MAX_WORDS).collect();
-    Err(Trouble::Failed { program: name.to_owned(), status: status.to_string(), told })
+    let output: String = err.trim().chars().take(MAX_WORDS).collect();
+    Err(Cause::Failed { program: name.to_owned(), status: status.to_string(), output })
 }
 
-/// Ends a program and all that it started: they are a group.
+/// Kills a program's process group.
 fn end(child: &mut Child) {
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
 }
 
-/// Reads on a thread of its own to the end, which whoever waits may give up.
+/// Reads a pipe to its end on a thread of its own, so that the caller can stop waiting.
 fn gather(from: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -72,50 +72,50 @@ fn gather(from: Option<impl Read + Send + 'static>) -> Receiver<String> {
     receiver
 }
 
-fn missing(name: &str, error: &std::io::Error) -> Trouble {
+fn missing(name: &str, error: &std::io::Error) -> Cause {
     if error.kind() != std::io::ErrorKind::NotFound {
-        return Trouble::Failed {
+        return Cause::Failed {
             program: name.to_owned(),
             status: "not started".to_owned(),
-            told: error.to_string(),
+            output: error.to_string(),
         };
     }
-    let mend = match name {
+    let remedy = match name {
         "ipmitool" => "install it (Debian: ipmitool)",
         "ssh" => "install an ssh client (Debian: openssh-client)",
         _ => "install it, or name it with its path",
     };
-    Trouble::Missing { program: name.to_owned(), mend }
+    Cause::Missing { program: name.to_owned(), remedy }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shell(script: &str, time: Duration) -> Result<String, Trouble> {
+    fn shell(script: &str, time: Duration) -> Result<String, Cause> {
         run("sh", Command::new("sh").args(["-c", script]), time)
     }
 
     #[test]
-    fn a_program_that_ends_is_heard_and_one_that_does_not_is_ended() {
+    fn programs_are_killed_after_their_timeout() {
         let long = Duration::from_secs(20);
         assert_eq!(shell("echo 12; echo no >&2", long), Ok("12\n".to_owned()));
         let failed = shell("echo too bad >&2; exit 3", long);
         assert!(
-            matches!(&failed, Err(Trouble::Failed { told, .. }) if told == "too bad"),
+            matches!(&failed, Err(Cause::Failed { output, .. }) if output == "too bad"),
             "{failed:?}"
         );
-        // Its child holds the output open, and is ended with it.
+        // A child process holds the output open, and is killed together with the program.
         let folder = tempfile::tempdir().expect("a folder");
         let pid = folder.path().join("pid");
         let script = format!("sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait", pid.display());
         assert_eq!(
             shell(&script, Duration::from_millis(700)),
-            Err(Trouble::Silent("0.7".to_owned()))
+            Err(Cause::Silent("0.7".to_owned()))
         );
         let pid: u32 =
             std::fs::read_to_string(pid).expect("it had begun").trim().parse().expect("a number");
-        // It was told to end; that is done when the kernel comes to it.
+        // The child has been killed, but the kernel may take a moment.
         let begun = Instant::now();
         let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         while !(state().is_empty() || state().contains(") Z ")) {
@@ -124,7 +124,7 @@ mod tests {
         }
         assert!(matches!(
             run("no-such-thing", &mut Command::new("no-such-thing"), long),
-            Err(Trouble::Missing { .. })
+            Err(Cause::Missing { .. })
         ));
     }
 }

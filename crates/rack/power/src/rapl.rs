@@ -1,45 +1,44 @@
-//! RAPL: energy counters of processors and their memory, in the kernel's powercap folder. A counter
-//! is in microjoules and goes round.
+//! Reads RAPL, the energy counters of processors and memory, from the kernel's powercap class.
+//! Counters are in microjoules and wrap around.
 
-use crate::sysfs::{BOOT_ID, Files, Place};
-use crate::{Reading, Trouble};
+use crate::sysfs::{BOOT_ID, Files, SysfsRoot};
+use crate::{Cause, Reading};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The class in sysfs.
+/// Name of the class in sysfs.
 pub const CLASS: &str = "powercap";
 
-/// Largest counter that is believed, uJ: a megawatt for a year would be 3e19.
+/// The largest plausible counter, uJ: a megawatt for a year would be 3e19.
 const MAX_UJ: u64 = 1 << 62;
 
-/// Most power that a package, or the memory beside it, is believed to take, W: several times what
-/// the largest are made for. A counter that stands lower than before either passed the end of its
-/// range or began again from 0, because its server started again or slept. Taking the second for
-/// the first once made 324 kW.
+/// The highest plausible power of a package or its memory, W: several times what the largest are
+/// designed for. A counter that is lower than before has either wrapped around or restarted from 0,
+/// because its server restarted or slept. Taking the second for the first once gave 324 kW.
 pub const MAX_ZONE_WATTS: f64 = 2_000.0;
 
-/// Shortest time for which that bound is applied. Counters advance in steps of a millisecond or
+/// The shortest time to which this bound applies. Counters advance in steps of a millisecond or
 /// more.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 
-/// A counter.
+/// An energy counter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Zone {
-    /// What it counts: `package-0`, `dram`.
+    /// The name of the part that it measures: `package-0`, `dram`.
     pub name: String,
-    /// Where it stands, uJ.
+    /// Its value, uJ.
     pub energy_uj: u64,
-    /// Where it begins anew, uJ.
+    /// The value at which it wraps around, uJ.
     pub range_uj: u64,
 }
 
-/// The counters that are added up, by their folder: packages of processors, and memory, which is
-/// beside them. Parts of a package (`core`, `uncore`), the whole platform (`psys`) and the same
-/// counters by another way (`intel-rapl-mmio`) would count twice.
+/// Returns the counters to add up, by folder: processor packages, and memory, which is separate.
+/// Parts of a package (`core`, `uncore`), the whole platform (`psys`) and a second interface to the
+/// same counters (`intel-rapl-mmio`) would count twice.
 ///
 /// # Errors
-/// A counter makes no sense.
-pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Trouble> {
+/// A counter's value makes no sense.
+pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Cause> {
     let mut zones = BTreeMap::new();
     for (path, name) in files {
         let Some(folder) =
@@ -54,9 +53,9 @@ pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Trouble> {
             let path = format!("{folder}/{file}");
             let Some(text) = files.get(&path) else { return Ok(None) };
             let number = text.parse::<u64>().ok().filter(|number| *number <= MAX_UJ);
-            number.map(Some).ok_or_else(|| Trouble::Nonsense(format!("{path}: {text:?}")))
+            number.map(Some).ok_or_else(|| Cause::Nonsense(format!("{path}: {text:?}")))
         };
-        // Only root may read it, or it is not there.
+        // Skipped if only root may read it, or it does not exist.
         let Some(energy_uj) = number("energy_uj")? else { continue };
         let range_uj = number("max_energy_range_uj")?.unwrap_or(MAX_UJ).max(energy_uj);
         zones.insert(folder.to_owned(), Zone { name: name.clone(), energy_uj, range_uj });
@@ -64,9 +63,9 @@ pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Trouble> {
     Ok(zones)
 }
 
-/// What was used between two looks at a counter, uJ. It goes round at most once between them: at
-/// 200 W most take more than ten minutes. None where that would be more than [`MAX_ZONE_WATTS`]:
-/// the counter began again.
+/// Returns the energy between two readings of a counter, uJ. It wraps around at most once: at 200
+/// W, most counters take more than ten minutes. `None` means that the power would exceed
+/// [`MAX_ZONE_WATTS`], so the counter has restarted.
 #[must_use]
 pub fn used(before: &Zone, now: &Zone, elapsed: Duration) -> Option<u64> {
     let used = match now.energy_uj.checked_sub(before.energy_uj) {
@@ -77,32 +76,32 @@ pub fn used(before: &Zone, now: &Zone, elapsed: Duration) -> Option<u64> {
     Some(used).filter(|used| *used as f64 <= most)
 }
 
-/// One look at all counters of a server.
+/// A reading of all counters of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Look {
-    /// When they were looked at.
+pub struct Counters {
+    /// Time of the reading.
     pub at: Instant,
-    /// The number that the server's kernel gave itself when it started, where that is known.
+    /// The boot id of the server's kernel, if known.
     pub boot: Option<String>,
-    /// The counters, by their folders.
+    /// The counters, by folder.
     pub zones: BTreeMap<String, Zone>,
 }
 
-/// What all counters of a server say was used between two looks, uJ.
+/// Returns the energy of all counters between two readings, uJ.
 ///
 /// # Errors
-/// [`Trouble::Restarted`]: the server started again, a counter did, or the counters are no longer
-/// those that there were.
-pub fn used_by_all(before: &Look, now: &Look) -> Result<u64, Trouble> {
+/// [`Cause::Restarted`]: the server or a counter has restarted, or there are other counters than
+/// before.
+pub fn used_by_all(before: &Counters, now: &Counters) -> Result<u64, Cause> {
     if before.boot != now.boot {
-        return Err(Trouble::Restarted(
+        return Err(Cause::Restarted(
             "the server has started again, and its counters with it".to_owned(),
         ));
     }
     if !before.zones.keys().eq(now.zones.keys()) {
-        let names = |look: &Look| look.zones.keys().cloned().collect::<Vec<_>>().join(", ");
+        let names = |look: &Counters| look.zones.keys().cloned().collect::<Vec<_>>().join(", ");
         let why = format!("its counters were {}, and are {}", names(before), names(now));
-        return Err(Trouble::Restarted(why));
+        return Err(Cause::Restarted(why));
     }
     let elapsed = now.at.saturating_duration_since(before.at);
     let pairs = before.zones.values().zip(&now.zones);
@@ -113,51 +112,51 @@ pub fn used_by_all(before: &Look, now: &Look) -> Result<u64, Trouble> {
         .sum()
 }
 
-fn restarted(folder: &str, old: &Zone, new: &Zone) -> Trouble {
+fn restarted(folder: &str, old: &Zone, new: &Zone) -> Cause {
     let (from, to) = (old.energy_uj, new.energy_uj);
-    Trouble::Restarted(format!(
+    Cause::Restarted(format!(
         "{folder} ({}) began again: from {from} uJ to {to} uJ would be more than {MAX_ZONE_WATTS} W",
         new.name
     ))
 }
 
-/// All counters of a server.
+/// The RAPL counters of a server.
 #[derive(Debug)]
 pub(crate) struct Rapl {
-    place: Place,
-    last: Option<Look>,
+    sysfs: SysfsRoot,
+    last: Option<Counters>,
     total_uj: u64,
 }
 
 impl Rapl {
-    pub(crate) fn new(place: Place) -> Self {
-        Self { place, last: None, total_uj: 0 }
+    pub(crate) fn new(sysfs: SysfsRoot) -> Self {
+        Self { sysfs, last: None, total_uj: 0 }
     }
 
-    pub(crate) fn told(&self) -> String {
-        self.place.told(CLASS)
+    pub(crate) fn location(&self) -> String {
+        self.sysfs.location(CLASS)
     }
 
-    /// Joules since the first look, or since a counter began again.
-    pub(crate) fn read(&mut self, time: Duration) -> Result<Reading, Trouble> {
+    /// Returns the energy in joules since the first reading, or since a counter restarted.
+    pub(crate) fn read(&mut self, time: Duration) -> Result<Reading, Cause> {
         let at = Instant::now();
-        let files = self.place.files(CLASS, &["name", "energy_uj", "max_energy_range_uj"], time)?;
+        let files = self.sysfs.files(CLASS, &["name", "energy_uj", "max_energy_range_uj"], time)?;
         let zones = zones(&files)?;
         if zones.is_empty() {
             let hidden = files
                 .iter()
                 .any(|(path, name)| path.starts_with("intel-rapl:") && name.starts_with("package"));
-            return Err(Trouble::Absent(match hidden {
+            return Err(Cause::Absent(match hidden {
                 true => "its counters are for root alone: run this as root".to_owned(),
                 false => {
                     "the processor has no counters, or a virtual machine hides them".to_owned()
                 }
             }));
         }
-        let now = Look { at, boot: files.get(BOOT_ID).cloned(), zones };
+        let now = Counters { at, boot: files.get(BOOT_ID).cloned(), zones };
         let used = self.last.as_ref().map_or(Ok(0), |before| used_by_all(before, &now));
         self.last = Some(now);
-        // Whoever sums this up begins at 0 again, too.
+        // The total restarts too.
         self.total_uj = used.as_ref().map_or(0, |used| self.total_uj.saturating_add(*used));
         used.map(|_| Reading::Joules(self.total_uj as f64 / 1e6))
     }

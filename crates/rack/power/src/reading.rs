@@ -1,13 +1,13 @@
-//! What a sensor tells.
+//! A sensor's reading.
 
 use crate::Watts;
 
-/// What a sensor tells.
+/// A sensor's reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reading {
-    /// What is taken now.
+    /// The present power.
     Watts(Watts),
-    /// What was used since the sensor was first read, or since it failed with
-    /// [`Trouble::Restarted`](crate::Trouble::Restarted).
+    /// The energy since the sensor was first read, or since it failed with
+    /// [`Cause::Restarted`](crate::Cause::Restarted).
     Joules(f64),
 }

@@ -1,163 +1,164 @@
-//! What came of a measurement: of each server and chassis, and of all.
+//! The result of a measurement, for each server and chassis and in total.
 
 use crate::Watts;
 use crate::meter::Meter;
-use crate::targets::Of;
+use crate::targets::TargetKind;
 use serde::Serialize;
 
-/// Share of a run that a sensor must have covered for its energy to be whole.
+/// Share of the time that a sensor must have covered for its energy to count as complete.
 pub const COVERED: f64 = 0.9;
 
-/// Whose power was measured, and by what.
+/// A server or chassis with the meters of its sensors.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredTarget {
     /// Its name.
     pub name: String,
-    /// What it is.
-    pub of: Of,
-    /// Its chassis.
+    /// Whether it is a server or a chassis.
+    pub of: TargetKind,
+    /// The number of its chassis.
     pub chassis: usize,
     /// Instances on it.
     pub instances: usize,
-    /// Sensors: kind, place, readings.
+    /// Kind, location and meter of each sensor.
     pub meters: Vec<(&'static str, String, Meter)>,
 }
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Report {
-    /// How long, seconds.
+    /// Its duration, seconds.
     pub seconds: f64,
-    /// From reading to reading, seconds.
+    /// Interval between readings, seconds.
     pub every: f64,
-    /// Whether it was ended early.
+    /// Whether it was stopped early.
     pub stopped: bool,
-    /// Servers first.
-    pub targets: Vec<Target>,
-    /// All together; none where no sensor told anything.
+    /// Results of each server, then of each chassis.
+    pub targets: Vec<TargetReport>,
+    /// The total. `None` if no sensor gave a reading.
     pub total: Option<Total>,
 }
 
-/// A server or chassis.
+/// The result of a server or chassis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Target {
+pub struct TargetReport {
     /// Its name.
     pub name: String,
-    /// What it is.
-    pub of: Of,
+    /// Whether it is a server or a chassis.
+    pub of: TargetKind,
     /// Instances on it.
     pub instances: usize,
-    /// Power now, W.
+    /// The present power, W.
     pub now: Option<Watts>,
-    /// Power on average, W.
+    /// Mean power, W.
     pub watts: Option<Watts>,
-    /// For each of its instances, W.
+    /// Mean power per instance, W.
     pub watts_per_instance: Option<Watts>,
     /// Energy, J.
     pub joules: Option<f64>,
-    /// The time that is not in that, seconds: by the sensor that counts and has most of it.
+    /// Seconds that are missing in the energy, by the sensor that misses most.
     pub unread: f64,
-    /// Whether that is an even part of what its chassis takes.
+    /// Whether the values are an equal share of its chassis's.
     pub shared: bool,
-    /// Its sensors.
-    pub sensors: Vec<Sensor>,
+    /// Results of its sensors.
+    pub sensors: Vec<SensorReport>,
 }
 
-/// A sensor.
+/// The result of a sensor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Sensor {
+pub struct SensorReport {
     /// Its kind.
     pub kind: &'static str,
-    /// Where it is.
+    /// Its location.
     pub place: String,
-    /// Whether it counts; others are told beside those that do.
+    /// Whether it counts. Others are reported for comparison only.
     pub counts: bool,
-    /// Power now, W.
+    /// The present power, W.
     pub now: Option<Watts>,
-    /// On average, W.
+    /// Mean power, W.
     pub watts: Option<Watts>,
-    /// At most, W.
+    /// Highest power, W.
     pub peak: Watts,
     /// Energy, J.
     pub joules: f64,
-    /// The time in which that was used, seconds.
+    /// Seconds in which this energy was used.
     pub covered: f64,
-    /// The rest of the time, in which it was not read, seconds. What is less than half an interval
-    /// is none.
+    /// Seconds that were not measured; less than half an interval counts as none.
     pub unread: f64,
-    /// Readings.
+    /// Number of readings.
     pub reads: u64,
-    /// Of these, those that failed.
+    /// Number of failed readings.
     pub failed: u64,
-    /// Why, the first time.
+    /// The first error.
     pub error: Option<String>,
-    /// Seconds, and W.
+    /// Power over time: seconds and W.
     pub points: Vec<(f64, f64)>,
 }
 
-/// All together.
+/// The total of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Total {
-    /// Whose power it is: that of chassis, where all have told theirs.
-    pub of: Of,
-    /// Power on average, W.
+    /// Whether it adds up chassis, if all of them have readings, or servers.
+    pub of: TargetKind,
+    /// Mean power, W.
     pub watts: Watts,
-    /// For each instance, W.
+    /// Mean power per instance, W.
     pub watts_per_instance: Option<Watts>,
     /// Energy, J.
     pub joules: f64,
-    /// Those that are in it.
+    /// Number of servers or chassis with readings.
     pub measured: usize,
-    /// Those that there are.
+    /// Number of all servers or chassis.
     pub there_are: usize,
-    /// Instances on those that are in it.
+    /// Instances on those with readings.
     pub instances: usize,
-    /// Of the time of all that there are, the share that was not read and is not in the energy.
+    /// Share of the time of all servers or chassis that was not measured and is missing in the
+    /// energy.
     pub unread: f64,
 }
 
 impl Report {
-    /// Of what was read by now.
+    /// Reports what was measured so far.
     #[must_use]
-    pub fn of(measured: &[Measured], seconds: f64, every: f64, stopped: bool) -> Self {
-        let mut targets: Vec<Target> =
+    pub fn of(measured: &[MeasuredTarget], seconds: f64, every: f64, stopped: bool) -> Self {
+        let mut targets: Vec<TargetReport> =
             measured.iter().map(|one| target(one, seconds, every)).collect();
-        // A server without a sensor of its own has an even part of its chassis's.
+        // A server without a sensor gets an equal share of its chassis's power.
         for at in 0..measured.len() {
             let one = &measured[at];
-            if one.of != Of::Server || !one.meters.is_empty() {
+            if one.of != TargetKind::Server || !one.meters.is_empty() {
                 continue;
             }
             let neighbours = measured
                 .iter()
-                .filter(|other| other.of == Of::Server && other.chassis == one.chassis);
+                .filter(|other| other.of == TargetKind::Server && other.chassis == one.chassis);
             let part = 1.0 / neighbours.count().max(1) as f64;
             let whole = measured
                 .iter()
-                .position(|other| other.of == Of::Chassis && other.chassis == one.chassis);
+                .position(|other| other.of == TargetKind::Chassis && other.chassis == one.chassis);
             if let Some(whole) = whole.map(|whole| targets[whole].clone()) {
                 let of = &mut targets[at];
                 of.now = whole.now.map(|watts| watts.times(part));
                 of.watts = whole.watts.map(|watts| watts.times(part));
                 of.joules = whole.joules.map(|joules| joules * part);
                 of.unread = whole.unread;
-                of.watts_per_instance = each(of.watts, of.instances);
+                of.watts_per_instance = per_instance(of.watts, of.instances);
                 of.shared = true;
             }
         }
-        let total =
-            [Of::Chassis, Of::Server].into_iter().find_map(|of| total(&targets, of, seconds));
+        let total = [TargetKind::Chassis, TargetKind::Server]
+            .into_iter()
+            .find_map(|of| total(&targets, of, seconds));
         Self { seconds, every, stopped, targets, total }
     }
 
-    /// Whether every sensor told what it was asked for, for the whole time.
+    /// Returns whether each sensor gave readings all the time, without a failure.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let well = |target: &Target| {
+        let well = |target: &TargetReport| {
             target.watts.is_some()
                 && target.sensors.iter().all(|sensor| sensor.failed == 0)
                 && target
@@ -169,9 +170,9 @@ impl Report {
         self.targets.iter().all(well)
     }
 
-    /// Joules for a million of operations, where so many were done in the time that was measured.
-    /// None where more of the power was not read than [`COVERED`] allows: the operations of all
-    /// servers would count, and the energy of some.
+    /// Returns the energy per million operations in joules, for `operations` done during the
+    /// measurement. `None` if more of the power is missing than [`COVERED`] allows: all servers'
+    /// operations would be divided by the energy of some.
     #[must_use]
     pub fn joules_per_million(&self, operations: u64) -> Option<f64> {
         self.total
@@ -179,7 +180,8 @@ impl Report {
             .map(|total| total.joules / (operations as f64 / 1e6))
     }
 
-    /// The same for a load of another length: at the power that was measured.
+    /// Returns the energy per million operations for a load of another duration, at the measured
+    /// power.
     #[must_use]
     pub fn joules_per_million_over(&self, operations: u64, seconds: f64) -> Option<f64> {
         let total = self.total.filter(|total| operations > 0 && total.unread <= 1.0 - COVERED);
@@ -187,13 +189,12 @@ impl Report {
     }
 }
 
-fn each(watts: Option<Watts>, instances: usize) -> Option<Watts> {
+fn per_instance(watts: Option<Watts>, instances: usize) -> Option<Watts> {
     watts.filter(|_| instances > 0).map(|watts| watts.times(1.0 / instances as f64))
 }
 
-fn target(measured: &Measured, seconds: f64, every: f64) -> Target {
-    // The first kind counts, also when it does not answer: what another one reads may be a part of
-    // it.
+fn target(measured: &MeasuredTarget, seconds: f64, every: f64) -> TargetReport {
+    // Sensors of the first kind count, even if they fail: another kind may measure only a part.
     let first = measured.meters.first().map(|(kind, ..)| *kind);
     let counting = || {
         measured.meters.iter().filter(|(kind, ..)| Some(*kind) == first).map(|(_, _, meter)| meter)
@@ -202,17 +203,17 @@ fn target(measured: &Measured, seconds: f64, every: f64) -> Target {
         if measured.meters.is_empty() { None } else { counting().map(of).sum() }
     };
     let watts = sum(&|meter| meter.mean());
-    let sensors: Vec<Sensor> =
+    let sensors: Vec<SensorReport> =
         measured.meters.iter().map(|one| sensor(one, first, seconds, every)).collect();
     let unread =
         sensors.iter().filter(|sensor| sensor.counts).map(|sensor| sensor.unread).reduce(f64::max);
-    Target {
+    TargetReport {
         name: measured.name.clone(),
         of: measured.of,
         instances: measured.instances,
         now: sum(&|meter| meter.now),
         watts,
-        watts_per_instance: each(watts, measured.instances),
+        watts_per_instance: per_instance(watts, measured.instances),
         joules: watts.map(|_| counting().map(|meter| meter.joules).sum()),
         unread: unread.unwrap_or(seconds),
         shared: false,
@@ -225,9 +226,9 @@ fn sensor(
     first: Option<&str>,
     seconds: f64,
     every: f64,
-) -> Sensor {
+) -> SensorReport {
     let unread = (seconds - meter.covered).max(0.0);
-    Sensor {
+    SensorReport {
         kind,
         place: place.clone(),
         counts: Some(*kind) == first,
@@ -244,27 +245,29 @@ fn sensor(
     }
 }
 
-/// Chassis count where all of them tell; servers where any does.
-fn total(targets: &[Target], of: Of, seconds: f64) -> Option<Total> {
-    let all: Vec<&Target> = targets.iter().filter(|target| target.of == of).collect();
-    let told: Vec<&&Target> = all.iter().filter(|target| target.watts.is_some()).collect();
-    if told.is_empty() || (of == Of::Chassis && told.len() < all.len()) {
+/// Returns the total. Chassis count if all of them have readings; servers if any has.
+fn total(targets: &[TargetReport], of: TargetKind, seconds: f64) -> Option<Total> {
+    let all: Vec<&TargetReport> = targets.iter().filter(|target| target.of == of).collect();
+    let measured: Vec<&&TargetReport> =
+        all.iter().filter(|target| target.watts.is_some()).collect();
+    if measured.is_empty() || (of == TargetKind::Chassis && measured.len() < all.len()) {
         return None;
     }
-    let watts: Watts = told.iter().filter_map(|target| target.watts).sum();
-    let lost = |target: &&Target| if target.watts.is_some() { target.unread } else { seconds };
+    let watts: Watts = measured.iter().filter_map(|target| target.watts).sum();
+    let lost =
+        |target: &&TargetReport| if target.watts.is_some() { target.unread } else { seconds };
     let unread = if seconds > 0.0 {
         all.iter().map(lost).sum::<f64>() / (seconds * all.len() as f64)
     } else {
         0.0
     };
-    let instances = told.iter().map(|target| target.instances).sum();
+    let instances = measured.iter().map(|target| target.instances).sum();
     Some(Total {
         of,
         watts,
-        watts_per_instance: each(Some(watts), instances),
-        joules: told.iter().filter_map(|target| target.joules).sum(),
-        measured: told.len(),
+        watts_per_instance: per_instance(Some(watts), instances),
+        joules: measured.iter().filter_map(|target| target.joules).sum(),
+        measured: measured.len(),
         there_are: all.len(),
         instances,
         unread,

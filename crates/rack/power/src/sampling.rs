@@ -1,9 +1,9 @@
-//! Threads that read sensors at times fixed beforehand. Each sensor has a thread of its own, so
-//! that one that hangs until its patience ends misses its own times and takes no other's; nothing
-//! piles up. How many begin to read at once is bounded, as each may start a program.
+//! Reads sensors on threads, at fixed times. Each sensor has a thread of its own: one that hangs
+//! until its timeout misses its own times only, and no readings pile up. Since each reading may
+//! start a program, the number that begin at once is bounded.
 
 use crate::meter::Meter;
-use crate::report::{Measured, Report};
+use crate::report::{MeasuredTarget, Report};
 use crate::targets::Target;
 use crate::{Error, Reading};
 use sprat_host::lock;
@@ -12,23 +12,24 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Most threads: of more sensors than that some share one, and hold each other back.
+/// The most threads. If there are more sensors, some share a thread and delay each other.
 pub const MAX_THREADS: usize = 1_024;
 
-/// Most readings that are in progress at once, of those that take no longer than [`USUAL`]. Others
-/// take nobody's place.
+/// The most readings in progress at the same time, not counting those that take longer than
+/// [`USUAL`].
 const AT_ONCE: usize = 64;
 
-/// What a reading usually takes at most.
+/// The time that a reading usually takes at most.
 const USUAL: Duration = Duration::from_millis(500);
 
-/// Shortest time between two readings.
+/// The shortest interval between readings.
 pub const LEAST_EVERY: Duration = Duration::from_millis(50);
 
-/// Longest run.
+/// The longest measurement.
 pub const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3_600);
 
-/// Sensors that are read.
+/// A measurement in progress. [`Sampling::start`] starts its threads; [`Sampling::report`] gives an
+/// intermediate result, [`Sampling::finish`] waits for the end.
 #[derive(Debug)]
 pub struct Sampling {
     shared: Arc<Shared>,
@@ -46,17 +47,17 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    measured: Vec<Measured>,
+    measured: Vec<MeasuredTarget>,
     stop: bool,
-    /// Threads that still read.
+    /// Threads that have not ended.
     open: usize,
-    /// When the readings that are in progress began, each by its thread.
+    /// Start of each reading in progress, by thread.
     reading: HashMap<usize, Instant>,
 }
 
 impl Sampling {
-    /// Begins to read; at the beginning, at the end, and each `every` between them, which is
-    /// [`LEAST_EVERY`] at least.
+    /// Starts to read all sensors: at the start, at the end, and at each interval in between, which
+    /// is at least [`LEAST_EVERY`].
     #[must_use]
     pub fn start(targets: Vec<Target>, every: Duration, duration: Duration) -> Self {
         let every = every.max(LEAST_EVERY);
@@ -64,10 +65,16 @@ impl Sampling {
         let mut all = Vec::new();
         for (number, target) in targets.into_iter().enumerate() {
             let meters = target.sensors.iter().map(|sensor| {
-                (sensor.kind, sensor.place.clone(), Meter::every(every.as_secs_f64()))
+                (sensor.kind, sensor.place.clone(), Meter::with_interval(every.as_secs_f64()))
             });
             let Target { name, of, chassis, instances, .. } = target;
-            measured.push(Measured { name, of, chassis, instances, meters: meters.collect() });
+            measured.push(MeasuredTarget {
+                name,
+                of,
+                chassis,
+                instances,
+                meters: meters.collect(),
+            });
             all.extend(
                 target.sensors.into_iter().enumerate().map(|(at, sensor)| (number, at, sensor)),
             );
@@ -91,8 +98,8 @@ impl Sampling {
                 while let Some(at) = next.filter(|at| shared.wait(*at)) {
                     for (target, sensor, device) in &mut share {
                         shared.begin(number);
-                        let told = device.read();
-                        shared.take(number, (*target, *sensor), told);
+                        let result = device.read();
+                        shared.take(number, (*target, *sensor), result);
                     }
                     next = shared.next(at);
                 }
@@ -103,19 +110,19 @@ impl Sampling {
         Self { shared, threads }
     }
 
-    /// Ends it early; what is being read is read to its end.
+    /// Ends the measurement early. Readings in progress are completed.
     pub fn stop(&self) {
         self.shared.lock().stop = true;
         self.shared.wake.notify_all();
     }
 
-    /// Whether all is read.
+    /// Returns whether all readings are done.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.shared.lock().open == 0
     }
 
-    /// What there is by now.
+    /// Returns the result so far.
     #[must_use]
     pub fn report(&self) -> Report {
         let seconds = self.shared.begun.elapsed().min(self.shared.duration).as_secs_f64();
@@ -123,7 +130,7 @@ impl Sampling {
         Report::of(&state.measured, seconds, self.shared.every.as_secs_f64(), state.stop)
     }
 
-    /// What came of it, when all is read.
+    /// Waits for all readings, and returns the result.
     #[must_use]
     pub fn finish(self) -> Report {
         let Self { shared, threads } = self;
@@ -141,7 +148,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Waits until it is time; gives whether it goes on.
+    /// Waits until a time. Returns whether the measurement goes on.
     fn wait(&self, at: Duration) -> bool {
         let mut state = self.lock();
         loop {
@@ -153,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// Waits until few enough readings are in progress that have not taken long yet.
+    /// Waits until few enough readings are in progress, not counting slow ones.
     fn begin(&self, thread: usize) {
         let mut state = self.lock();
         while state.reading.values().filter(|begun| begun.elapsed() < USUAL).count() >= AT_ONCE {
@@ -162,17 +169,22 @@ impl Shared {
         state.reading.insert(thread, Instant::now());
     }
 
-    fn take(&self, thread: usize, (target, sensor): (usize, usize), told: Result<Reading, Error>) {
+    fn take(
+        &self,
+        thread: usize,
+        (target, sensor): (usize, usize),
+        result: Result<Reading, Error>,
+    ) {
         let at = self.begun.elapsed().as_secs_f64();
         let mut state = self.lock();
         state.reading.remove(&thread);
-        state.measured[target].meters[sensor].2.take(at, told);
+        state.measured[target].meters[sensor].2.record(at, result);
         if state.reading.len() >= AT_ONCE - 1 {
             self.wake.notify_all();
         }
     }
 
-    /// The time after this one that is not over yet; none after the end.
+    /// Returns the next time that is not over yet, or `None` after the end.
     fn next(&self, at: Duration) -> Option<Duration> {
         if at >= self.duration {
             return None;

@@ -1,7 +1,7 @@
-//! Small files below a server's sysfs: this machine's own, or another's over ssh. Both are the same
-//! list of paths and texts.
+//! Reads small files of a server's sysfs: on this machine, or over ssh. Both give the same map of
+//! paths and contents.
 
-use crate::Trouble;
+use crate::Cause;
 use crate::program::run;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,52 +10,53 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Most files that are looked at.
+/// The most files.
 const MAX_FILES: usize = 4_096;
 
-/// Most bytes of a file.
+/// The most bytes of a file.
 const MAX_BYTES: u64 = 256;
 
-/// What the kernel of a server calls its present run: another after each start. It is read with a
-/// server's files over ssh; this machine's own does not change while this program runs.
+/// The kernel's boot id, which differs after each start of a server. It is read together with the
+/// files over ssh; on this machine it cannot change while the program runs.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Texts by their paths below a folder: `intel-rapl:0/energy_uj`.
+/// Contents by path below the class's folder, such as `intel-rapl:0/energy_uj`.
 pub type Files = BTreeMap<String, String>;
 
-/// A server's sysfs.
+/// The sysfs of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Place {
-    /// Where it is.
+pub struct SysfsRoot {
+    /// Where it is mounted.
     pub root: PathBuf,
-    /// On which server, over ssh: `USER@ADDRESS`. None: this one.
+    /// The server, `USER@ADDRESS` for ssh. `None` means this machine.
     pub server: Option<String>,
 }
 
-impl Place {
-    /// This machine's.
+impl SysfsRoot {
+    /// Returns this machine's sysfs.
     #[must_use]
-    pub fn here() -> Self {
+    pub fn this_machine() -> Self {
         Self { root: PathBuf::from("/sys"), server: None }
     }
 
-    /// What is called so in the folders of a class: files whose names begin with one of `names`.
+    /// Reads the files of a class whose names begin with one of `names`.
     pub(crate) fn files(
         &self,
         class: &str,
         names: &[&str],
         time: Duration,
-    ) -> Result<Files, Trouble> {
+    ) -> Result<Files, Cause> {
         let folder = self.root.join("class").join(class);
         match &self.server {
             None => Ok(local(&folder, names)),
             Some(server) => {
                 let patterns: Vec<String> = names.iter().map(|name| format!("*/{name}*")).collect();
-                // What is not there is not listed; a folder that is not there lists nothing.
+                // Missing files and folders are silently left out.
                 let folder = folder.display();
                 let patterns = patterns.join(" ");
                 let script = format!(
-                    "cd {folder} 2>/dev/null && grep -H -m 1 '' {patterns} {BOOT_ID} 2>/dev/null; true"
+                    "cd {folder} 2>/dev/null && grep -H -m 1 '' {patterns} {BOOT_ID} 2>/dev/null; \
+                     true"
                 );
                 let mut ssh = Command::new("ssh");
                 ssh.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", server, &script]);
@@ -64,8 +65,8 @@ impl Place {
         }
     }
 
-    /// Where a class of it is, for people.
-    pub(crate) fn told(&self, class: &str) -> String {
+    /// Describes the location of a class, for people.
+    pub(crate) fn location(&self, class: &str) -> String {
         let folder = self.root.join("class").join(class);
         match &self.server {
             None => folder.display().to_string(),
@@ -74,7 +75,8 @@ impl Place {
     }
 }
 
-/// Lines of `PATH:TEXT`, as grep tells them. A folder's name may have colons, a file's has none.
+/// Parses grep's output: lines of `PATH:TEXT`. A folder's name may contain colons, a file's does
+/// not.
 #[must_use]
 pub fn parse(text: &str) -> Files {
     let one = |line: &str| {

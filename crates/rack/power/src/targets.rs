@@ -1,40 +1,40 @@
-//! Whose power is measured: a rack's servers and chassis, or this machine.
+//! The servers and chassis to measure: those of a rack, or this machine.
 
 use crate::sensor::{PATIENCE, Sensor};
 use serde::Serialize;
 use sprat_plan::Plan;
-use sprat_plan::power::Sensor as Asked;
+use sprat_plan::power::Sensor as Described;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is measured.
+/// Whether a target is a server or a chassis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Of {
+pub enum TargetKind {
     /// A server.
     Server,
-    /// All that is in a chassis.
+    /// Everything in a chassis.
     Chassis,
 }
 
-/// Whose power is measured.
+/// A server or chassis to measure.
 #[derive(Debug)]
 pub struct Target {
     /// Its name.
     pub name: String,
-    /// What it is.
-    pub of: Of,
-    /// Its chassis, by number.
+    /// Whether it is a server or a chassis.
+    pub of: TargetKind,
+    /// The number of its chassis.
     pub chassis: usize,
     /// Instances on it.
     pub instances: usize,
-    /// Those of the first one's kind are added up; others are told beside them.
+    /// Its sensors. Those of the first one's kind are added up; others are reported for comparison.
     pub sensors: Vec<Sensor>,
 }
 
-/// All servers of a plan, and the chassis that have sensors.
+/// Returns all servers of a plan, and the chassis if they have sensors.
 #[must_use]
-pub fn of(plan: &Plan) -> Vec<Target> {
+pub fn of_rack(plan: &Plan) -> Vec<Target> {
     let (layout, power) = (plan.layout(), &plan.spec.power);
     let patience = power.timeout.map_or(PATIENCE, |time| Duration::from_secs_f64(time.0));
     let (servers, all) = (plan.spec.chassis.servers, plan.summary.capacity.servers);
@@ -54,10 +54,10 @@ pub fn of(plan: &Plan) -> Vec<Target> {
         let sensors = power
             .sensors
             .iter()
-            .map(|asked| Sensor::new(&filled(asked, &names), Some(&ssh), patience));
+            .map(|described| Sensor::new(&filled(described, &names), Some(&ssh), patience));
         Target {
             name: host.name,
-            of: Of::Server,
+            of: TargetKind::Server,
             chassis,
             instances: each,
             sensors: sensors.collect(),
@@ -66,11 +66,13 @@ pub fn of(plan: &Plan) -> Vec<Target> {
     let chassis = |number: usize| {
         let name = plan.fabric.name(number);
         let names = [("name", name.clone()), ("chassis", number.to_string())];
-        let sensors =
-            power.chassis.iter().map(|asked| Sensor::new(&filled(asked, &names), None, patience));
+        let sensors = power
+            .chassis
+            .iter()
+            .map(|described| Sensor::new(&filled(described, &names), None, patience));
         Target {
             name,
-            of: Of::Chassis,
+            of: TargetKind::Chassis,
             chassis: number,
             instances: each * servers,
             sensors: sensors.collect(),
@@ -80,17 +82,17 @@ pub fn of(plan: &Plan) -> Vec<Target> {
     (0..all).map(server).chain((0..measured).map(chassis)).collect()
 }
 
-/// This machine, with its sysfs at a folder of choice; `channels` are those of its board that
+/// Returns this machine as a target, with sysfs at `root`; `channels` are the board's channels that
 /// count.
 #[must_use]
-pub fn here(root: PathBuf, channels: &[String], instances: usize) -> Target {
-    let sensors = Sensor::here(root, channels, PATIENCE);
-    Target { name: "here".to_owned(), of: Of::Server, chassis: 0, instances, sensors }
+pub fn this_machine(root: PathBuf, channels: &[String], instances: usize) -> Target {
+    let sensors = Sensor::this_machine(root, channels, PATIENCE);
+    Target { name: "here".to_owned(), of: TargetKind::Server, chassis: 0, instances, sensors }
 }
 
-/// A sensor with all names put in.
-fn filled(asked: &Asked, names: &[(&str, String)]) -> Asked {
-    asked.map(&|text| {
+/// Fills in the placeholders of a sensor.
+fn filled(described: &Described, names: &[(&str, String)]) -> Described {
+    described.map(&|text| {
         names.iter().fold(text.to_owned(), |text, (name, value)| {
             text.replace(&format!("{{{name}}}"), value)
         })

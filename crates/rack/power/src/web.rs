@@ -1,7 +1,7 @@
-//! Short answers over HTTP, as JSON, each within a time that nothing stretches: neither silence nor
-//! an answer that trickles.
+//! Sends short requests over HTTP, and parses the answers as JSON. Neither silence nor a slow
+//! answer can exceed the time of a request.
 
-use crate::Trouble;
+use crate::Cause;
 use crate::login::Login;
 use base64::Engine as _;
 use serde_json::Value;
@@ -12,18 +12,18 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Whose certificates are trusted.
+/// Which certificates are trusted.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Trusted {
-    /// Those of a file (PEM), in place of the machine's.
+    /// The authorities in this PEM file, instead of the machine's.
     pub(crate) authorities: Option<PathBuf>,
-    /// One, by its SHA-256.
+    /// The certificate with this SHA-256 fingerprint.
     pub(crate) pin: Option<[u8; 32]>,
-    /// Any.
-    pub(crate) anybody: bool,
+    /// Any certificate.
+    pub(crate) any: bool,
 }
 
-/// A device that is asked again and again; a connection is kept while all is well.
+/// A device that is queried again and again. The connection is kept after a success.
 #[derive(Debug)]
 pub(crate) struct Web {
     trusted: Trusted,
@@ -35,16 +35,16 @@ impl Web {
         Self { trusted, caller: None }
     }
 
-    /// Asks, as somebody if need be, and has all of the answer by then.
+    /// Sends a request, with credentials if given, and returns the complete answer before `until`.
     pub(crate) fn get(
         &mut self,
         url: &str,
         login: Option<&Login>,
         until: Instant,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, Cause> {
         let time = until.saturating_duration_since(Instant::now());
         if time.is_zero() {
-            return Err(Trouble::Silent("the time that was given".to_owned()));
+            return Err(Cause::Silent("the time that was given".to_owned()));
         }
         let (caller, cancel) = match self.caller.take() {
             Some(kept) => kept,
@@ -60,49 +60,47 @@ impl Web {
         let watch = cancel.clone();
         let watcher = thread::spawn(move || {
             if waits.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
-                watch.ask();
+                watch.cancel();
             }
         });
         let done = caller.call(Call { method: "GET", url, fields: &fields, body: &[] });
         drop(over);
         let _ = watcher.join();
-        let silent = || Trouble::Silent(format!("{:.1}", time.as_secs_f64()));
+        let silent = || Cause::Silent(format!("{:.1}", time.as_secs_f64()));
         let reply =
-            done.map_err(|error| if cancel.is_asked() { silent() } else { trouble(&error) })?;
-        if !cancel.is_asked() {
+            done.map_err(|error| if cancel.is_cancelled() { silent() } else { cause(&error) })?;
+        if !cancel.is_cancelled() {
             self.caller = Some((caller, cancel));
         }
         match reply.head.status {
             200..=299 => serde_json::from_slice(&reply.body)
-                .map_err(|error| Trouble::Nonsense(format!("{url}: {error}"))),
-            status @ (401 | 403) => Err(Trouble::Denied(status.to_string())),
-            404 => Err(Trouble::Absent(format!("{url} is not there"))),
-            status => Err(Trouble::Unreachable(format!("{url}: it answers {status}"))),
+                .map_err(|error| Cause::Nonsense(format!("{url}: {error}"))),
+            status @ (401 | 403) => Err(Cause::Denied(status.to_string())),
+            404 => Err(Cause::Absent(format!("{url} is not there"))),
+            status => Err(Cause::Unreachable(format!("{url}: it answers {status}"))),
         }
     }
 
-    fn caller(&self, patience: Duration) -> Result<(Caller, Cancel), Trouble> {
-        let Trusted { authorities, pin, anybody } = &self.trusted;
-        let (authorities, insecure, pin) = (authorities.clone(), *anybody, *pin);
+    fn caller(&self, patience: Duration) -> Result<(Caller, Cancel), Cause> {
+        let Trusted { authorities, pin, any } = &self.trusted;
+        let (authorities, insecure, pin) = (authorities.clone(), *any, *pin);
         let options = Options { patience, authorities, insecure, pin, ..Options::default() };
         let cancel = Cancel::default();
-        let caller = Caller::new(&options, &cancel).map_err(|error| trouble(&error))?;
+        let caller = Caller::new(&options, &cancel).map_err(|error| cause(&error))?;
         Ok((caller, cancel))
     }
 }
 
-/// Names the settings of a sensor that would help.
-fn trouble(error: &Error) -> Trouble {
+/// Turns an HTTP error into a cause that names the helpful settings.
+fn cause(error: &Error) -> Cause {
     match error {
-        Error::Unreachable { why, .. } => Trouble::Unreachable(why.clone()),
+        Error::Unreachable { why, .. } => Cause::Unreachable(why.clone()),
         Error::Untrusted { why, .. } => {
-            let mend = "`authorities` names a file with whom to trust, `pin` one certificate";
-            Trouble::Unreachable(format!("it is not trusted: {why}; {mend}"))
+            let remedy = "`authorities` names a file with whom to trust, `pin` one certificate";
+            Cause::Unreachable(format!("it is not trusted: {why}; {remedy}"))
         }
-        Error::Protocol { why, .. } => Trouble::Nonsense(why.clone()),
-        Error::File { path, source } => {
-            Trouble::File { path: path.clone(), why: source.to_string() }
-        }
-        other => Trouble::Unreachable(other.to_string()),
+        Error::Protocol { why, .. } => Cause::Nonsense(why.clone()),
+        Error::File { path, source } => Cause::File { path: path.clone(), why: source.to_string() },
+        other => Cause::Unreachable(other.to_string()),
     }
 }

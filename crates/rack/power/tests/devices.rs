@@ -1,10 +1,9 @@
-//! Sensors that are read as they are on a rack: controllers by their own protocols, plugs over
-//! HTTP, programs, folders like sysfs. The controllers are others' programs, which `scripts/setup`
-//! fetches.
+//! Reads sensors as on a rack: controllers by their own protocols, plugs over HTTP, programs, and
+//! folders like sysfs. The controllers are others' programs, which `scripts/setup` fetches.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
-use sprat_plan::power::Sensor as Asked;
-use sprat_power::{Error, Reading, Sensor, Trouble, Watts};
+use sprat_plan::power::Sensor as Described;
+use sprat_power::{Cause, Error, Reading, Sensor, Watts};
 use sprat_testing::skip;
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A program that ends with the test.
+/// A program that is killed at the end of the test.
 struct Peer {
     child: Child,
     port: u16,
@@ -31,7 +30,8 @@ impl Drop for Peer {
     }
 }
 
-/// A script of ours, on another's package; none where that is not here.
+/// Starts one of our scripts, which uses another's package. Returns `None` if that is not
+/// installed.
 fn peer(name: &str, package: &str, arguments: &[&str]) -> Option<Peer> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tools = here.join("../../../target/tools/controllers");
@@ -49,9 +49,9 @@ fn peer(name: &str, package: &str, arguments: &[&str]) -> Option<Peer> {
     python.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = python.spawn().expect("python3");
     let mut line = String::new();
-    let told = BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line);
+    let result = BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line);
     let mut peer = Peer { child, port: 0 };
-    told.expect("a port");
+    result.expect("a port");
     peer.port = line.trim().parse().unwrap_or_else(|_| panic!("{name} ended at once: {line:?}"));
     Some(peer)
 }
@@ -72,20 +72,20 @@ fn login(folder: &Path, text: &str) -> String {
     path.display().to_string()
 }
 
-fn read(asked: &Asked) -> Result<Reading, Error> {
-    Sensor::new(asked, None, PATIENCE).read()
+fn read(described: &Described) -> Result<Reading, Error> {
+    Sensor::new(described, None, PATIENCE).read()
 }
 
-fn watts(asked: &Asked) -> f64 {
-    match read(asked) {
+fn watts(described: &Described) -> f64 {
+    match read(described) {
         Ok(Reading::Watts(Watts(watts))) => watts,
         other => panic!("{other:?}"),
     }
 }
 
-fn ipmi(port: u16, login: &str, channels: &[&str]) -> Asked {
+fn ipmi(port: u16, login: &str, channels: &[&str]) -> Described {
     let channels = channels.iter().map(|name| (*name).to_owned()).collect();
-    Asked::Ipmi {
+    Described::Ipmi {
         host: "127.0.0.1".to_owned(),
         port: Some(port),
         login: Some(login.to_owned()),
@@ -95,7 +95,7 @@ fn ipmi(port: u16, login: &str, channels: &[&str]) -> Asked {
 
 #[test]
 #[ignore = "controllers of pyghmi and openipmi, several seconds: make test-rack"]
-fn a_controller_tells_its_power_by_dcmi() {
+fn dcmi_power_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
     if !has("ipmitool") {
         return;
@@ -109,15 +109,15 @@ fn a_controller_tells_its_power_by_dcmi() {
     for _ in 0..2 {
         assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(212.0))));
     }
-    // 0 W is believed of a server that is switched off, and of no other.
+    // 0 W is accepted only for a server that is switched off.
     for (state, believed) in [("on", None), ("off", Some(Reading::Watts(Watts(0.0))))] {
         let Some(idle) = peer("ipmi.py", "pyghmi", &["0", state]) else { return };
         let read = read(&ipmi(idle.port, &login(folder.path(), "admin:secret\n"), &[]));
         assert_eq!(read.clone().ok(), believed, "{state}: {read:?}");
     }
     let wrong = ipmi(controller.port, &login(folder.path(), "admin:wrong"), &[]);
-    let told = Sensor::new(&wrong, None, PATIENCE).read().expect_err("another password");
-    assert!(!told.to_string().contains("wrong"), "{told}");
+    let result = Sensor::new(&wrong, None, PATIENCE).read().expect_err("another password");
+    assert!(!result.to_string().contains("wrong"), "{result}");
     let mut nobody = Sensor::new(
         &ipmi(9, &login(folder.path(), "admin:secret"), &[]),
         None,
@@ -127,8 +127,8 @@ fn a_controller_tells_its_power_by_dcmi() {
     assert!(nobody.read().is_err() && begun.elapsed() < PATIENCE);
 }
 
-/// A record of a sensor, as IPMI 2.0 has it in 43.1: its number, name, unit (6: W, 1: C), and what
-/// a step of its byte is.
+/// A full sensor record of IPMI 2.0 (section 43.1): its number, name, unit (6: W, 1: C), and the
+/// size of a step of its byte.
 fn record(number: u8, name: &str, unit: u8, step: u8) -> String {
     let mut bytes = vec![0, 0, 0x51, 1, 0, 0x20, 0, number, 0x15, number, 0x7f, 0x48, 0x0b, 1];
     bytes.extend([0, 0, 0, 0, 0x3f, 0x3f, 0, unit, 0, 0, step, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0]);
@@ -144,7 +144,7 @@ fn record(number: u8, name: &str, unit: u8, step: u8) -> String {
 
 #[test]
 #[ignore = "a controller of openipmi, several seconds: make test-rack"]
-fn one_without_dcmi_is_asked_for_its_sensors() {
+fn without_dcmi_sensors_are_read() {
     if !has("ipmitool") || !has("ipmi_sim") {
         return;
     }
@@ -164,7 +164,8 @@ fn one_without_dcmi_is_asked_for_its_sensors() {
         write!(
             commands,
             "sensor_add 0x20 0 {number} 0x0b 0x01\nsensor_set_value 0x20 0 {number} {value} 0\n\
-             sensor_set_event_support 0x20 0 {number} enable scanning per-state {none} {none} {none} {none}\n\
+             sensor_set_event_support 0x20 0 {number} enable scanning per-state {none} {none} \
+             {none} {none}\n\
              main_sdr_add 0x20{}\n",
             record(number, name, unit, 2)
         )
@@ -186,7 +187,7 @@ fn one_without_dcmi_is_asked_for_its_sensors() {
         .arg(commands)
         .arg("-s")
         .arg(folder.path().join("state"));
-    // It ends when its input does.
+    // The program ends when its input does.
     let child = program
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -196,25 +197,28 @@ fn one_without_dcmi_is_asked_for_its_sensors() {
     let controller = Peer { child, port };
     let login = login(folder.path(), "admin:secret");
     let begun = Instant::now();
-    let told = loop {
-        let told = read(&ipmi(controller.port, &login, &[])).expect_err("two supplies");
-        if matches!(told.trouble, Trouble::Several { .. }) {
-            break told;
+    let result = loop {
+        let result = read(&ipmi(controller.port, &login, &[])).expect_err("two supplies");
+        if matches!(result.cause, Cause::Several { .. }) {
+            break result;
         }
-        assert!(begun.elapsed() < PATIENCE, "{told}");
+        assert!(begun.elapsed() < PATIENCE, "{result}");
     };
-    assert!(told.to_string().contains("PSU1 Input, PSU2 Input: choose, with `channels`"), "{told}");
+    assert!(
+        result.to_string().contains("PSU1 Input, PSU2 Input: choose, with `channels`"),
+        "{result}"
+    );
     let mut both =
         Sensor::new(&ipmi(controller.port, &login, &["PSU1 Input", "PSU2 Input"]), None, PATIENCE);
     assert_eq!(both.read(), Ok(Reading::Watts(Watts(126.0))));
 }
 
-fn redfish(url: String, login: &str) -> Asked {
+fn redfish(url: String, login: &str) -> Described {
     let login = Some(login.to_owned());
-    Asked::Redfish { url, login, chassis: None, authorities: None, pin: None, insecure: true }
+    Described::Redfish { url, login, chassis: None, authorities: None, pin: None, insecure: true }
 }
 
-/// `admin:secret`, as the emulator has it: hashed by its own library.
+/// Returns the file in which the emulator keeps `admin:secret`, hashed by its own library.
 fn known(folder: &Path) -> Option<PathBuf> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/controllers");
     let script =
@@ -234,36 +238,42 @@ fn known(folder: &Path) -> Option<PathBuf> {
 
 #[test]
 #[ignore = "a controller of sushy-tools, several seconds: make test-rack"]
-fn redfish_is_read_by_each_way_that_it_tells_power() {
+fn redfish_power_is_found_in_each_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(logins) = known(folder.path()) else { return };
     let logins = logins.display().to_string();
     let mine = login(folder.path(), "admin:secret");
     for (way, expected) in [("old", 344.0), ("new", 74.5), ("supplies", 100.5)] {
         let Some(controller) = peer("redfish.py", "sushy_tools", &[way, &logins]) else { return };
-        let asked = redfish(format!("http://127.0.0.1:{}", controller.port), &mine);
-        let mut sensor = Sensor::new(&asked, None, PATIENCE);
+        let described = redfish(format!("http://127.0.0.1:{}", controller.port), &mine);
+        let mut sensor = Sensor::new(&described, None, PATIENCE);
         for _ in 0..2 {
             assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(expected))), "{way}");
         }
     }
     let Some(controller) = peer("redfish.py", "sushy_tools", &["none", &logins]) else { return };
     let url = format!("http://127.0.0.1:{}", controller.port);
-    let trouble = |asked: &Asked| read(asked).expect_err("nothing to tell").trouble;
-    assert!(matches!(trouble(&redfish(url.clone(), &mine)), Trouble::Absent(_)));
+    let cause = |described: &Described| read(described).expect_err("nothing to tell").cause;
+    assert!(matches!(cause(&redfish(url.clone(), &mine)), Cause::Absent(_)));
     assert!(matches!(
-        trouble(&redfish(url.clone(), &login(folder.path(), "admin:wrong"))),
-        Trouble::Denied(_)
+        cause(&redfish(url.clone(), &login(folder.path(), "admin:wrong"))),
+        Cause::Denied(_)
     ));
-    let Asked::Redfish { url, login, .. } = redfish(url, &mine) else { unreachable!() };
-    let careful =
-        Asked::Redfish { url, login, chassis: None, authorities: None, pin: None, insecure: false };
-    assert!(trouble(&careful).to_string().contains("over plain http"));
+    let Described::Redfish { url, login, .. } = redfish(url, &mine) else { unreachable!() };
+    let careful = Described::Redfish {
+        url,
+        login,
+        chassis: None,
+        authorities: None,
+        pin: None,
+        insecure: false,
+    };
+    assert!(cause(&careful).to_string().contains("over plain http"));
 }
 
 #[test]
 #[ignore = "a controller of sushy-tools, several seconds: make test-rack"]
-fn over_tls_it_is_trusted_as_told() {
+fn certificates_are_trusted_as_described() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(logins) = known(folder.path()) else { return };
     let issued =
@@ -278,7 +288,7 @@ fn over_tls_it_is_trusted_as_told() {
     let arguments = ["new", &logins.display().to_string(), &certificate, &key];
     let Some(controller) = peer("redfish.py", "sushy_tools", &arguments) else { return };
     let mine = login(folder.path(), "admin:secret");
-    let with = |authorities: Option<&String>, pin: Option<String>, insecure| Asked::Redfish {
+    let with = |authorities: Option<&String>, pin: Option<String>, insecure| Described::Redfish {
         url: format!("https://127.0.0.1:{}", controller.port),
         login: Some(mine.clone()),
         chassis: None,
@@ -298,13 +308,14 @@ fn over_tls_it_is_trusted_as_told() {
     assert!((watts(&with(Some(&certificate), None, false)) - 74.5).abs() < 1e-9);
     assert!((watts(&with(None, Some(sum.clone()), false)) - 74.5).abs() < 1e-9);
     assert!((watts(&with(None, None, true)) - 74.5).abs() < 1e-9);
-    let told = read(&with(None, None, false)).expect_err("nobody vouches for it").to_string();
-    assert!(told.contains("it is not trusted") && told.contains("`pin`"), "{told}");
-    let told = read(&with(None, Some("0".repeat(64)), false)).expect_err("another one").to_string();
-    assert!(told.contains(&sum), "what it shows is told: {told}");
+    let result = read(&with(None, None, false)).expect_err("nobody vouches for it").to_string();
+    assert!(result.contains("it is not trusted") && result.contains("`pin`"), "{result}");
+    let result =
+        read(&with(None, Some("0".repeat(64)), false)).expect_err("another one").to_string();
+    assert!(result.contains(&sum), "what it shows is told: {result}");
 }
 
-/// Answers each request with one text; gives its address.
+/// Answers each request with a text that depends on it. Returns its address.
 fn plug(answer: impl Fn(&str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -325,18 +336,18 @@ fn plug(answer: impl Fn(&str) -> String + Send + 'static) -> String {
 
 fn json(body: &str) -> String {
     format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: \
+         close\r\n\r\n{body}",
         body.len()
     )
 }
 
-/// A controller of one chassis, `/redfish/v1/Chassis/1`, with these resources besides, by their
-/// paths below it. `ADDRESS` in them is its own; `calls` are the requests so far, for whoever
-/// answers by that.
+/// Starts a controller with one chassis, `/redfish/v1/Chassis/1`, and these resources below it.
+/// `ADDRESS` in them stands for its own address; `calls` counts the requests so far.
 fn controller(
     more: &[(&str, &str)],
     refuses: impl Fn(&str, usize) -> bool + Send + 'static,
-) -> Asked {
+) -> Described {
     let chassis = "/redfish/v1/Chassis";
     let resources: Vec<(String, String)> = more
         .iter()
@@ -344,7 +355,7 @@ fn controller(
         .collect();
     let (sender, own) = std::sync::mpsc::channel::<String>();
     let (calls, address) = (std::cell::Cell::new(0), std::cell::OnceCell::new());
-    let told = plug(move |request| {
+    let result = plug(move |request| {
         let path = request.split(' ').nth(1).unwrap_or_default();
         calls.set(calls.get() + 1);
         let own = address.get_or_init(|| own.recv().unwrap_or_default());
@@ -358,9 +369,9 @@ fn controller(
                 .to_owned(),
         }
     });
-    sender.send(told.clone()).expect("it waits for that");
-    let url = format!("http://{told}");
-    Asked::Redfish {
+    sender.send(result.clone()).expect("it waits for that");
+    let url = format!("http://{result}");
+    Described::Redfish {
         url,
         login: None,
         chassis: None,
@@ -370,14 +381,14 @@ fn controller(
     }
 }
 
-/// A resource of a controller: its path below the list of chassis, and what is there.
+/// A resource of a controller: its path below the list of chassis, and its content.
 type Resource = (&'static str, &'static str);
 
 const ONE: Resource = ("", "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'}]}");
 const POWER: Resource = ("/1", "{'Power':{'@odata.id':'/redfish/v1/Chassis/1/Power'}}");
 
 #[test]
-fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
+fn odd_redfish_controllers_report_the_total() {
     let two = "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'},{'@odata.id':'/redfish/v1/Chassis/NVMeSSD'}]}";
     let drives = "{'PowerSubsystem':{'@odata.id':'/redfish/v1/Chassis/NVMeSSD/PowerSubsystem'}}";
     let absolute = "{'Members':[{'@odata.id':'http://ADDRESS/redfish/v1/Chassis/1'}]}";
@@ -420,7 +431,7 @@ fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
             assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(expected))), "{mode}");
         }
     }
-    // Each second request is refused: what is there is found all the same.
+    // Each second request is refused, but resources are still found.
     let flaps = controller(&[ONE, POWER, ("/1/Power", watts_123)], |path, calls| {
         calls % 2 == 1 && !path.ends_with("/Power")
     });
@@ -428,7 +439,7 @@ fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
 }
 
 #[test]
-fn redfish_without_the_power_of_the_whole_is_named_and_no_part_is_taken_for_it() {
+fn redfish_parts_are_never_taken_for_the_total() {
     let null = "{'PowerControl':[{'PowerConsumedWatts':null},{'PowerConsumedWatts':12.0,'Name':'CPU sub-system'}]}";
     let two = "{'Members':[{'@odata.id':'/redfish/v1/Chassis/1'},{'@odata.id':'/redfish/v1/Chassis/Fans'}]}";
     let fans = "{'Power':{'@odata.id':'/redfish/v1/Chassis/Fans/Power'}}";
@@ -451,24 +462,24 @@ fn redfish_without_the_power_of_the_whole_is_named_and_no_part_is_taken_for_it()
         ("elsewhere", vec![("", elsewhere)], "it leads to no resource of the address in `url`"),
     ];
     for (mode, resources, why) in cases {
-        let told = read(&controller(&resources, |_, _| false)).expect_err(mode).to_string();
-        assert!(told.contains(why), "{mode}: {told}");
+        let result = read(&controller(&resources, |_, _| false)).expect_err(mode).to_string();
+        assert!(result.contains(why), "{mode}: {result}");
     }
 }
 
 #[test]
-fn plugs_are_asked_in_their_own_words() {
+fn plugs_are_read_by_their_own_requests() {
     let shelly = plug(|request| match request {
         "GET /rpc/Switch.GetStatus?id=1 HTTP/1.1\r\n" => {
             json(r#"{"id":1,"output":true,"apower":38.5,"aenergy":{"total":4.5}}"#)
         }
         _ => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
     });
-    assert!((watts(&Asked::Shelly { address: shelly.clone(), switch: 1 }) - 38.5).abs() < 1e-9);
-    let told = read(&Asked::Shelly { address: shelly, switch: 0 })
+    assert!((watts(&Described::Shelly { address: shelly.clone(), switch: 1 }) - 38.5).abs() < 1e-9);
+    let result = read(&Described::Shelly { address: shelly, switch: 0 })
         .expect_err("another switch")
         .to_string();
-    assert!(told.contains("Switch.GetStatus?id=0 is not there"), "{told}");
+    assert!(result.contains("Switch.GetStatus?id=0 is not there"), "{result}");
     let tasmota = plug(|request| match request {
         "GET /cm?user=admin&password=a%20b&cmnd=Status%208 HTTP/1.1\r\n" => {
             json(r#"{"StatusSNS":{"ENERGY":{"Power":[20,18.5]}}}"#)
@@ -477,19 +488,20 @@ fn plugs_are_asked_in_their_own_words() {
     });
     let folder = tempfile::tempdir().expect("a folder");
     let login = Some(login(folder.path(), "admin:a b"));
-    assert!((watts(&Asked::Tasmota { address: tasmota.clone(), login }) - 38.5).abs() < 1e-9);
-    let told = read(&Asked::Tasmota { address: tasmota, login: None }).expect_err("no password");
-    assert!(matches!(told.trouble, Trouble::Denied(_)), "{told}");
+    assert!((watts(&Described::Tasmota { address: tasmota.clone(), login }) - 38.5).abs() < 1e-9);
+    let result =
+        read(&Described::Tasmota { address: tasmota, login: None }).expect_err("no password");
+    assert!(matches!(result.cause, Cause::Denied(_)), "{result}");
     let nobody = TcpListener::bind("127.0.0.1:0")
         .and_then(|one| one.local_addr())
         .expect("a port")
         .to_string();
-    let told = read(&Asked::Shelly { address: nobody, switch: 0 }).expect_err("nobody");
-    assert!(matches!(told.trouble, Trouble::Unreachable(_)), "{told}");
+    let result = read(&Described::Shelly { address: nobody, switch: 0 }).expect_err("nobody");
+    assert!(matches!(result.cause, Cause::Unreachable(_)), "{result}");
 }
 
 #[test]
-fn an_answer_that_trickles_takes_no_longer_than_silence() {
+fn slow_answers_time_out() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let drips = thread::spawn(move || {
@@ -502,31 +514,33 @@ fn an_answer_that_trickles_takes_no_longer_than_silence() {
         }
         let _ = stream.read(&mut [0]);
     });
-    let asked = Asked::Shelly { address, switch: 0 };
-    let told = Sensor::new(&asked, None, Duration::from_millis(400)).read().expect_err("no end");
-    assert!(matches!(told.trouble, Trouble::Silent(_)), "{told}");
+    let described = Described::Shelly { address, switch: 0 };
+    let result =
+        Sensor::new(&described, None, Duration::from_millis(400)).read().expect_err("no end");
+    assert!(matches!(result.cause, Cause::Silent(_)), "{result}");
     drips.join().expect("it sees that nobody listens");
 }
 
 #[test]
-fn a_server_is_not_believed_what_no_server_takes() {
-    let asked = Asked::Command { command: vec!["echo".to_owned(), "65535".to_owned()] };
-    let told = Sensor::new(&asked, Some("root@server"), PATIENCE)
+fn implausible_power_is_refused() {
+    let described = Described::Command { command: vec!["echo".to_owned(), "65535".to_owned()] };
+    let result = Sensor::new(&described, Some("root@server"), PATIENCE)
         .read()
         .expect_err("the largest of 16 bits")
         .to_string();
-    assert!(told.contains("65.5 kW, where 30 kW is the most"), "{told}");
-    assert_eq!(read(&asked), Ok(Reading::Watts(Watts(65_535.0))), "a rack may");
+    assert!(result.contains("65.5 kW, where 30 kW is the most"), "{result}");
+    assert_eq!(read(&described), Ok(Reading::Watts(Watts(65_535.0))), "a rack may");
 }
 
 #[test]
 fn programs_and_folders_are_read() {
-    let shell =
-        |script: &str| Asked::Command { command: ["sh", "-c", script].map(str::to_owned).to_vec() };
+    let shell = |script: &str| Described::Command {
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+    };
     assert!((watts(&shell("echo; echo 36.25 W")) - 36.25).abs() < 1e-9);
-    let told =
+    let result =
         read(&shell("echo the rail is asleep >&2; exit 4")).expect_err("it failed").to_string();
-    assert!(told.contains("the rail is asleep"), "{told}");
+    assert!(result.contains("the rail is asleep"), "{result}");
 
     let folder = tempfile::tempdir().expect("a folder");
     let put = |path: &str, text: &str| {
@@ -535,25 +549,24 @@ fn programs_and_folders_are_read() {
         fs::write(path, format!("{text}\n")).expect("a file");
     };
     let root = || Some(folder.path().display().to_string());
-    let mut rapl = Sensor::new(&Asked::Rapl { root: root() }, None, PATIENCE);
-    assert!(matches!(rapl.read().expect_err("no counter").trouble, Trouble::Absent(_)));
+    let mut rapl = Sensor::new(&Described::Rapl { root: root() }, None, PATIENCE);
+    assert!(matches!(rapl.read().expect_err("no counter").cause, Cause::Absent(_)));
     put("powercap/intel-rapl:0/name", "package-0");
     put("powercap/intel-rapl:0/max_energy_range_uj", "10000000");
     put("powercap/intel-rapl:0/energy_uj", "9000000");
     assert_eq!(rapl.read(), Ok(Reading::Joules(0.0)));
     put("powercap/intel-rapl:0/energy_uj", "2000000");
     assert_eq!(rapl.read(), Ok(Reading::Joules(3.0)), "it went round");
-    // It cannot have gone round when that would be hundreds of kilowatts: its server started again,
-    // or slept.
+    // A wraparound would mean hundreds of kilowatts: the server has restarted, or slept.
     put("powercap/intel-rapl:0/max_energy_range_uj", "262143328850");
     put("powercap/intel-rapl:0/energy_uj", "100000000000");
-    let told = rapl.read().expect_err("from 2 J to 100 kJ in no time");
-    assert!(matches!(told.trouble, Trouble::Restarted(_)), "{told}");
+    let result = rapl.read().expect_err("from 2 J to 100 kJ in no time");
+    assert!(matches!(result.cause, Cause::Restarted(_)), "{result}");
     put("powercap/intel-rapl:0/energy_uj", "5000");
-    assert!(matches!(rapl.read().expect_err("162 kJ in no time").trouble, Trouble::Restarted(_)));
+    assert!(matches!(rapl.read().expect_err("162 kJ in no time").cause, Cause::Restarted(_)));
     put("powercap/intel-rapl:0/energy_uj", "1005000");
     assert_eq!(rapl.read(), Ok(Reading::Joules(1.0)), "it counts from there");
     put("hwmon/hwmon3/name", "power_meter");
     put("hwmon/hwmon3/power1_average", "91000000");
-    assert!((watts(&Asked::Hwmon { root: root(), channels: Vec::new() }) - 91.0).abs() < 1e-9);
+    assert!((watts(&Described::Hwmon { root: root(), channels: Vec::new() }) - 91.0).abs() < 1e-9);
 }

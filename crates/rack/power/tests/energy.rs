@@ -1,15 +1,15 @@
-//! From readings to energy, to what it costs.
+//! Tests energy and costs.
 
 use proptest::prelude::*;
 use sprat_plan::power::{Cost, CostOption};
 use sprat_power::cost::{HOURS, published, totals};
 use sprat_power::meter::{MAX_POINTS, Meter};
-use sprat_power::report::{Measured, Report};
-use sprat_power::targets::Of;
-use sprat_power::{Error, Reading, Trouble, Watts};
+use sprat_power::report::{MeasuredTarget, Report};
+use sprat_power::targets::TargetKind;
+use sprat_power::{Cause, Error, Reading, Watts};
 
 fn failed() -> Error {
-    Error { kind: "command", place: "here".to_owned(), trouble: Trouble::Silent("1".to_owned()) }
+    Error { kind: "command", place: "here".to_owned(), cause: Cause::Silent("1".to_owned()) }
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -17,16 +17,21 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 proptest! {
-    /// Power that changes evenly is measured exactly, however it is sampled; and a counter of the same says the same.
+    /// Power that changes linearly is measured exactly, however it is sampled, and a counter of the
+    /// same power gives the same energy.
     #[test]
-    fn energy_is_what_is_under_the_line(from in 0.0..500.0_f64, slope in 0.0..50.0_f64, steps in prop::collection::vec(0.1..3.0_f64, 1..40)) {
-        let (mut power, mut counter) = (Meter::every(1.0), Meter::every(1.0));
+    fn energy_is_the_integral_of_power(
+        from in 0.0..500.0_f64,
+        slope in 0.0..50.0_f64,
+        steps in prop::collection::vec(0.1..3.0_f64, 1..40),
+    ) {
+        let (mut power, mut counter) = (Meter::with_interval(1.0), Meter::with_interval(1.0));
         let under = |at: f64| from * at + slope * at * at / 2.0;
         let mut at = 0.0;
         for step in std::iter::once(0.0).chain(steps) {
             at += step;
-            power.take(at, Ok(Reading::Watts(Watts(from + slope * at))));
-            counter.take(at, Ok(Reading::Joules(under(at))));
+            power.record(at, Ok(Reading::Watts(Watts(from + slope * at))));
+            counter.record(at, Ok(Reading::Joules(under(at))));
         }
         prop_assert!(close(power.joules, under(at)), "{} {}", power.joules, under(at));
         prop_assert!(close(counter.joules, under(at)));
@@ -35,20 +40,20 @@ proptest! {
 }
 
 #[test]
-fn what_nobody_saw_is_not_counted_but_by_counters() {
-    let (mut power, mut counter) = (Meter::every(1.0), Meter::every(1.0));
+fn gaps_are_counted_only_by_counters() {
+    let (mut power, mut counter) = (Meter::with_interval(1.0), Meter::with_interval(1.0));
     for at in [0.0, 1.0, 9.0, 10.0] {
-        power.take(at, Ok(Reading::Watts(Watts(100.0))));
-        counter.take(at, Ok(Reading::Joules(100.0 * at)));
+        power.record(at, Ok(Reading::Watts(Watts(100.0))));
+        counter.record(at, Ok(Reading::Joules(100.0 * at)));
     }
     assert!(close(power.joules, 200.0) && close(power.covered, 2.0), "{power:?}");
     assert!(close(counter.joules, 1_000.0) && close(counter.covered, 10.0), "{counter:?}");
-    // One reading that fails leaves no hole in power.
-    let mut meter = Meter::every(1.0);
-    meter.take(0.0, Ok(Reading::Watts(Watts(10.0))));
-    meter.take(1.0, Err(failed()));
+    // A single failed reading leaves no gap in the energy of power readings.
+    let mut meter = Meter::with_interval(1.0);
+    meter.record(0.0, Ok(Reading::Watts(Watts(10.0))));
+    meter.record(1.0, Err(failed()));
     assert_eq!((meter.now, meter.error.clone()), (None, Some(failed())));
-    meter.take(2.0, Ok(Reading::Watts(Watts(30.0))));
+    meter.record(2.0, Ok(Reading::Watts(Watts(30.0))));
     assert!(
         close(meter.joules, 40.0)
             && meter.failed == 1
@@ -59,9 +64,9 @@ fn what_nobody_saw_is_not_counted_but_by_counters() {
 
 #[test]
 fn a_long_run_keeps_a_bounded_number_of_points() {
-    let mut meter = Meter::every(1.0);
+    let mut meter = Meter::with_interval(1.0);
     for at in 0..20_000 {
-        meter.take(f64::from(at), Ok(Reading::Watts(Watts(f64::from(at % 2) * 10.0))));
+        meter.record(f64::from(at), Ok(Reading::Watts(Watts(f64::from(at % 2) * 10.0))));
     }
     let points = meter.points();
     assert!(points.len() < MAX_POINTS && points.len() > MAX_POINTS / 4, "{}", points.len());
@@ -69,16 +74,16 @@ fn a_long_run_keeps_a_bounded_number_of_points() {
     assert!(points.is_sorted_by(|one, other| one.0 < other.0));
 }
 
-fn measured(name: &str, of: Of, watts: &[(&'static str, Option<f64>)]) -> Measured {
+fn measured(name: &str, of: TargetKind, watts: &[(&'static str, Option<f64>)]) -> MeasuredTarget {
     let meter = |(kind, watts): &(&'static str, Option<f64>)| {
-        let mut meter = Meter::every(1.0);
+        let mut meter = Meter::with_interval(1.0);
         for at in [0.0, 1.0] {
-            meter.take(at, watts.map(|watts| Reading::Watts(Watts(watts))).ok_or_else(failed));
+            meter.record(at, watts.map(|watts| Reading::Watts(Watts(watts))).ok_or_else(failed));
         }
         (*kind, "there".to_owned(), meter)
     };
-    let instances = if of == Of::Server { 2 } else { 4 };
-    Measured {
+    let instances = if of == TargetKind::Server { 2 } else { 4 };
+    MeasuredTarget {
         name: name.to_owned(),
         of,
         chassis: 0,
@@ -88,15 +93,15 @@ fn measured(name: &str, of: Of, watts: &[(&'static str, Option<f64>)]) -> Measur
 }
 
 #[test]
-fn sensors_of_the_first_kind_count_and_others_stand_beside_them() {
+fn only_sensors_of_the_first_kind_count() {
     let one = measured(
         "a",
-        Of::Server,
+        TargetKind::Server,
         &[("shelly", Some(40.0)), ("shelly", Some(30.0)), ("rapl", Some(25.0))],
     );
     let other = measured(
         "b",
-        Of::Server,
+        TargetKind::Server,
         &[("shelly", Some(50.0)), ("shelly", None), ("rapl", Some(25.0))],
     );
     let report = Report::of(&[one.clone(), other], 1.0, 1.0, false);
@@ -115,20 +120,21 @@ fn sensors_of_the_first_kind_count_and_others_stand_beside_them() {
     assert_eq!(report.joules_per_million_over(1_000, 10.0), Some(700.0 / 1e-3));
     assert_eq!(report.joules_per_million(0), None);
     assert!(
-        !Report::of(&[measured("a", Of::Server, &[("ipmi", Some(1.0))])], 2.0, 1.0, false)
+        !Report::of(&[measured("a", TargetKind::Server, &[("ipmi", Some(1.0))])], 2.0, 1.0, false)
             .is_whole(),
         "half of the time"
     );
 }
 
-/// What hangs, or begins again, takes nothing from others, and is missing by name and by how much.
+/// A sensor that hangs or restarts affects no other, and the report names what is missing, and how
+/// much.
 #[test]
-fn what_was_not_read_is_reported() {
+fn missing_readings_are_reported() {
     let read = |name: &str, until: i32| {
-        let mut one = measured(name, Of::Server, &[("shelly", None)]);
-        let mut meter = Meter::every(1.0);
+        let mut one = measured(name, TargetKind::Server, &[("shelly", None)]);
+        let mut meter = Meter::with_interval(1.0);
         (0..=10).for_each(|at| {
-            meter.take(
+            meter.record(
                 f64::from(at),
                 if at <= until { Ok(Reading::Watts(Watts(40.0))) } else { Err(failed()) },
             );
@@ -149,19 +155,19 @@ fn what_was_not_read_is_reported() {
     );
     assert!(!report.is_whole());
 
-    // The first kind counts, also while it is silent: RAPL is a part of what a server takes.
-    let silent = measured("a", Of::Server, &[("redfish", None), ("rapl", Some(25.0))]);
+    // The first kind counts even while it is silent: RAPL measures only a part of a server's power.
+    let silent = measured("a", TargetKind::Server, &[("redfish", None), ("rapl", Some(25.0))]);
     let report = Report::of(&[silent], 1.0, 1.0, false);
     assert_eq!((report.targets[0].watts, report.total), (None, None));
     assert!(report.targets[0].sensors[0].counts && !report.targets[0].sensors[1].counts);
 
-    // A counter that began again: one interval is lost, and no other.
-    let mut meter = Meter::every(1.0);
-    meter.take(0.0, Ok(Reading::Joules(0.0)));
-    meter.take(1.0, Ok(Reading::Joules(50.0)));
-    let restarted = Error { trouble: Trouble::Restarted("it began again".to_owned()), ..failed() };
-    meter.take(2.0, Err(restarted));
-    meter.take(3.0, Ok(Reading::Joules(60.0)));
+    // A counter that restarted loses a single interval.
+    let mut meter = Meter::with_interval(1.0);
+    meter.record(0.0, Ok(Reading::Joules(0.0)));
+    meter.record(1.0, Ok(Reading::Joules(50.0)));
+    let restarted = Error { cause: Cause::Restarted("it began again".to_owned()), ..failed() };
+    meter.record(2.0, Err(restarted));
+    meter.record(3.0, Ok(Reading::Joules(60.0)));
     assert!(
         close(meter.joules, 110.0) && close(meter.covered, 2.0) && meter.failed == 1,
         "{meter:?}"
@@ -170,9 +176,10 @@ fn what_was_not_read_is_reported() {
 }
 
 #[test]
-fn servers_without_sensors_have_their_part_of_the_chassis() {
-    let servers = || [measured("a", Of::Server, &[]), measured("b", Of::Server, &[])];
-    let chassis = |watts| measured("c0", Of::Chassis, &[("redfish", watts)]);
+fn servers_without_sensors_share_the_chassis_power() {
+    let servers =
+        || [measured("a", TargetKind::Server, &[]), measured("b", TargetKind::Server, &[])];
+    let chassis = |watts| measured("c0", TargetKind::Chassis, &[("redfish", watts)]);
     let all: Vec<_> = servers().into_iter().chain([chassis(Some(100.0))]).collect();
     let report = Report::of(&all, 1.0, 1.0, false);
     assert_eq!(report.targets[0].watts, Some(Watts(50.0)));
@@ -180,14 +187,14 @@ fn servers_without_sensors_have_their_part_of_the_chassis() {
     let total = report.total.expect("it told");
     assert_eq!(
         (total.of, total.watts, total.watts_per_instance),
-        (Of::Chassis, Watts(100.0), Some(Watts(25.0)))
+        (TargetKind::Chassis, Watts(100.0), Some(Watts(25.0)))
     );
     let all: Vec<_> = servers().into_iter().chain([chassis(None)]).collect();
     assert_eq!(Report::of(&all, 1.0, 1.0, false).total, None);
 }
 
 #[test]
-fn the_published_servers_cost_what_the_sums_say() {
+fn costs_of_the_published_servers() {
     let cost = Cost { options: published(), carbon: Some(400.0), ..Cost::default() };
     let all = totals(&cost);
     let each: Vec<f64> = all.iter().map(|total| total.watts_per_instance.0).collect();
@@ -199,7 +206,7 @@ fn the_published_servers_cost_what_the_sums_say() {
     assert!(close(mini.kwh_per_year, 0.432 * 1.4 * HOURS), "{mini:?}");
     assert!(close(mini.total, mini.kwh_per_year * 0.15 * 5.0));
     assert_eq!(mini.carbon.map(f64::round), Some((mini.kwh_per_year * 5.0 * 0.4).round()));
-    // A server that is not full is bought whole.
+    // A server that is not fully used is bought as a whole.
     let one =
         CostOption { name: "x".to_owned(), power: Watts(100.0), instances: 4, price: 1_000.0 };
     let cost = Cost { instances: 5, pue: 1.0, kwh: 0.0, options: vec![one], ..Cost::default() };

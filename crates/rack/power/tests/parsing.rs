@@ -1,9 +1,9 @@
-//! What sensors tell is read once: as watts, or as an error that says what was there instead.
+//! Each sensor's output is parsed into watts, or into an error that quotes it.
 
 use proptest::prelude::*;
 use serde_json::json;
 use sprat_power::{
-    Channel, Files, Trouble, Watts, command_watts, hwmon, ipmi, plug, rapl, redfish, sum,
+    Cause, Channel, Files, Watts, command_watts, hwmon, ipmi, plug, rapl, redfish, sum,
 };
 use std::time::{Duration, Instant};
 
@@ -43,38 +43,39 @@ fn counters_that_would_count_twice_are_left_out() {
         ("intel-rapl:0/name", "package-0"),
         ("intel-rapl:0/energy_uj", "-3"),
     ]));
-    assert!(matches!(odd, Err(Trouble::Nonsense(_))), "{odd:?}");
+    assert!(matches!(odd, Err(Cause::Nonsense(_))), "{odd:?}");
     let hidden = rapl::zones(&files(&[("intel-rapl:0/name", "package-0")]));
     assert_eq!(hidden.map(|zones| zones.len()), Ok(0), "what only root may read");
 }
 
-/// One look at a server with one package, which goes round at 262 kJ, some seconds after `from`.
-fn look(from: Instant, seconds: u64, energy_uj: u64, boot: &str) -> rapl::Look {
+/// A reading of a server with one package, whose counter wraps around at 262 kJ, `seconds` after
+/// `from`.
+fn counters(from: Instant, seconds: u64, energy_uj: u64, boot: &str) -> rapl::Counters {
     let zone = rapl::Zone { name: "package-0".to_owned(), energy_uj, range_uj: 262_143_328_850 };
     let zones = [("intel-rapl:0".to_owned(), zone)].into_iter().collect();
-    rapl::Look { at: from + Duration::from_secs(seconds), boot: Some(boot.to_owned()), zones }
+    rapl::Counters { at: from + Duration::from_secs(seconds), boot: Some(boot.to_owned()), zones }
 }
 
 #[test]
-fn a_counter_that_begins_again_is_not_one_that_goes_round() {
+fn restarted_counters_are_not_wraparounds() {
     let from = Instant::now();
-    let first = look(from, 0, 100_000_000_000, "a");
-    let used = |now: &rapl::Look| rapl::used_by_all(&first, now);
-    assert_eq!(used(&look(from, 1, 100_200_000_000, "a")), Ok(200_000_000));
-    let told = used(&look(from, 1, 5_000, "a")).expect_err("162 kJ in a second");
+    let first = counters(from, 0, 100_000_000_000, "a");
+    let used = |now: &rapl::Counters| rapl::used_by_all(&first, now);
+    assert_eq!(used(&counters(from, 1, 100_200_000_000, "a")), Ok(200_000_000));
+    let result = used(&counters(from, 1, 5_000, "a")).expect_err("162 kJ in a second");
     assert!(
-        matches!(told, Trouble::Restarted(_))
-            && told.to_string().contains("intel-rapl:0 (package-0)"),
-        "{told}"
+        matches!(result, Cause::Restarted(_))
+            && result.to_string().contains("intel-rapl:0 (package-0)"),
+        "{result}"
     );
-    assert!(used(&look(from, 1, 200_000_000_000, "a")).is_err(), "100 kJ in a second, upwards");
-    // After a pause as long as a server takes to start, the power would be plausible: its kernel
-    // says what it was.
-    assert!(used(&look(from, 300, 5_000, "a")).is_ok(), "540 W for five minutes");
-    let told =
-        used(&look(from, 300, 5_000, "b")).expect_err("another run of the kernel").to_string();
-    assert!(told.contains("the server has started again"), "{told}");
-    let mut less = look(from, 1, 100_200_000_000, "a");
+    assert!(used(&counters(from, 1, 200_000_000_000, "a")).is_err(), "100 kJ in a second, upwards");
+    // After a pause long enough for a restart, the power would be plausible, but the boot id
+    // differs.
+    assert!(used(&counters(from, 300, 5_000, "a")).is_ok(), "540 W for five minutes");
+    let result =
+        used(&counters(from, 300, 5_000, "b")).expect_err("another run of the kernel").to_string();
+    assert!(result.contains("the server has started again"), "{result}");
+    let mut less = counters(from, 1, 100_200_000_000, "a");
     less.zones.clear();
     assert!(
         used(&less)
@@ -86,14 +87,21 @@ fn a_counter_that_begins_again_is_not_one_that_goes_round() {
 
 proptest! {
     #[test]
-    fn a_counter_that_goes_round_has_counted_all(range in 1_u64..1 << 40, start in 0_u64..1 << 40, steps in prop::collection::vec(0.0..1.0_f64, 1..20)) {
-        let zone = |energy_uj| rapl::Zone { name: "package-0".to_owned(), energy_uj, range_uj: range };
+    fn wraparounds_lose_no_energy(
+        range in 1_u64..1 << 40,
+        start in 0_u64..1 << 40,
+        steps in prop::collection::vec(0.0..1.0_f64, 1..20),
+    ) {
+        let zone = |energy_uj| {
+            rapl::Zone { name: "package-0".to_owned(), energy_uj, range_uj: range }
+        };
         let (mut at, mut total, mut seen) = (start % range, 0_u64, 0_u64);
         for step in steps {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than the range")]
             let step = (step * range as f64) as u64 % range;
             let next = (at + step) % range;
-            seen += rapl::used(&zone(at), &zone(next), Duration::from_secs(600)).expect("less than 2 kW");
+            let elapsed = Duration::from_secs(600);
+            seen += rapl::used(&zone(at), &zone(next), elapsed).expect("less than 2 kW");
             total += step;
             at = next;
         }
@@ -101,18 +109,20 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_a_panic(text in "\\PC{0,200}", lines in "(PSU1|Total)? *\\|? *[0-9a-z.]{0,6} *\\| *Watts *\\| *ok") {
+    fn no_text_panics(text in "\\PC{0,200}", lines in "(PSU1|Total)? *\\|? *[0-9a-z.]{0,6} *\\| \
+        *Watts *\\| *ok") {
         let _ = command_watts(&text);
         let _ = ipmi::dcmi(&text);
         let _ = ipmi::channels(&text);
         let _ = ipmi::channels(&lines);
         let value = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "Members": text }));
-        let _ = (plug::shelly(&value), plug::tasmota(&value), redfish::members(&value, "https://bmc"), redfish::power(&value));
+        let _ = (plug::shelly(&value), plug::tasmota(&value));
+        let _ = (redfish::members(&value, "https://bmc"), redfish::power(&value));
     }
 }
 
 #[test]
-fn boards_tell_microwatts_and_whoever_knows_them_chooses() {
+fn hwmon_channels_are_chosen_by_name() {
     let board = files(&[
         ("hwmon0/name", "acpi"),
         ("hwmon0/temp1_input", "40000"),
@@ -125,44 +135,46 @@ fn boards_tell_microwatts_and_whoever_knows_them_chooses() {
         ("hwmon1/powerx_input", "1"),
     ]);
     let channels = hwmon::channels(&board).expect("a board");
-    let told: Vec<_> =
+    let result: Vec<_> =
         channels.iter().map(|channel| (channel.name.as_str(), channel.watts.0)).collect();
-    assert_eq!(told, [("ina3221/VDD_IN", 36.25), ("ina3221/power2", 8.0)]);
+    assert_eq!(result, [("ina3221/VDD_IN", 36.25), ("ina3221/power2", 8.0)]);
     let sum_of = |names: &[&str]| {
         sum(&channels, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), "none")
     };
     assert_eq!(sum_of(&["ina3221/power2", "ina3221/VDD_IN"]), Ok(Watts(44.25)));
-    let several = Trouble::Several {
+    let several = Cause::Several {
         key: "channels",
         all: vec!["ina3221/VDD_IN".to_owned(), "ina3221/power2".to_owned()],
     };
     assert_eq!(sum_of(&[]), Err(several.clone()), "one may be a part of the other");
     assert_eq!(sum_of(&["VDD"]), Err(several));
     assert_eq!(sum(&channels[..1], &[], "none"), Ok(Watts(36.25)));
-    assert_eq!(sum(&[], &[], "none"), Err(Trouble::Absent("none".to_owned())));
+    assert_eq!(sum(&[], &[], "none"), Err(Cause::Absent("none".to_owned())));
 }
 
 #[test]
-fn controllers_tell_watts_by_dcmi_or_by_sensors() {
-    let text = "\n    Instantaneous power reading:                   212 Watts\n    Minimum during sampling period:                  4 Watts\n    \
-                IPMI timestamp:                           Thu Jan  1 00:00:00 1970\n    Power reading state is:                   activated\n";
+fn ipmi_power_by_dcmi_or_sensors() {
+    let text = "\n    Instantaneous power reading:                   212 Watts\n    Minimum during \
+                sampling period:                  4 Watts\n    \
+                IPMI timestamp:                           Thu Jan  1 00:00:00 1970\n    Power \
+                reading state is:                   activated\n";
     assert_eq!(ipmi::dcmi(text), Ok(Some(Watts(212.0))));
     assert_eq!(ipmi::dcmi(&text.replace("activated", "deactivated")), Ok(None));
     assert_eq!(ipmi::dcmi("DCMI request failed because: Invalid command (c1)"), Ok(None));
     assert!(matches!(
         ipmi::dcmi("Instantaneous power reading: many Watts"),
-        Err(Trouble::Nonsense(_))
+        Err(Cause::Nonsense(_))
     ));
     let sensors = "Inlet Temp       | 23.000     | degrees C  | ok    | na\n\
                    Pwr Consumption  | 168.000    | Watts      | ok    | na        | na\n\
                    PSU2 Input       | na         | Watts      | na    | na\nnothing\n";
     let expected = Channel { name: "Pwr Consumption".to_owned(), watts: Watts(168.0) };
     assert_eq!(ipmi::channels(sensors), Ok(vec![expected]));
-    assert!(matches!(ipmi::channels("x | 0x80 | Watts | ok"), Err(Trouble::Nonsense(_))));
+    assert!(matches!(ipmi::channels("x | 0x80 | Watts | ok"), Err(Cause::Nonsense(_))));
 }
 
 #[test]
-fn redfish_is_read_as_its_schemas_have_it() {
+fn redfish_resources_are_parsed() {
     let old = json!({ "PowerControl": [{ "Name": "Chassis", "PowerConsumedWatts": null }, { "PowerConsumedWatts": 344.5 }, { "PowerConsumedWatts": 90 }] });
     assert_eq!(redfish::power(&old), Ok(None), "those after the first are parts of it");
     let whole =
@@ -176,10 +188,10 @@ fn redfish_is_read_as_its_schemas_have_it() {
     assert_eq!(redfish::power(&supplies(json!({ "PowerInputWatts": 40 }))), Ok(Some(Watts(120.0))));
     let absent = json!({ "PowerInputWatts": null, "Status": { "State": "Absent" } });
     assert_eq!(redfish::power(&supplies(absent)), Ok(Some(Watts(80.0))));
-    let told = redfish::power(&supplies(json!({ "Name": "PSU2" })))
+    let result = redfish::power(&supplies(json!({ "Name": "PSU2" })))
         .expect_err("a part is not the whole")
         .to_string();
-    assert!(told.contains("\"PSU2\" does not say what it takes"), "{told}");
+    assert!(result.contains("\"PSU2\" does not say what it takes"), "{result}");
     assert_eq!(redfish::power(&json!({ "PowerControl": [] })), Ok(None));
     assert!(redfish::power(&json!({ "PowerControl": [{ "PowerConsumedWatts": -4 }] })).is_err());
     assert_eq!(
@@ -208,12 +220,12 @@ fn redfish_is_read_as_its_schemas_have_it() {
 }
 
 #[test]
-fn plugs_and_programs_tell_watts() {
+fn plugs_and_programs_are_parsed() {
     assert_eq!(
         plug::shelly(&json!({ "id": 0, "output": true, "apower": -8.9, "voltage": 230 })),
         Ok(Watts(8.9))
     );
-    assert!(matches!(plug::shelly(&json!({ "id": 0, "output": true })), Err(Trouble::Absent(_))));
+    assert!(matches!(plug::shelly(&json!({ "id": 0, "output": true })), Err(Cause::Absent(_))));
     let energy = |power| json!({ "StatusSNS": { "ENERGY": { "Total": 3.2, "Power": power } } });
     assert_eq!(plug::tasmota(&energy(json!(13))), Ok(Watts(13.0)));
     assert_eq!(plug::tasmota(&energy(json!([13, 4.5]))), Ok(Watts(17.5)));

@@ -1,13 +1,14 @@
-//! A rack's sensors as its plan names them, read side by side.
+//! Reads the sensors of a plan in parallel.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use sprat_plan::{Plan, Spec};
 use sprat_power::Watts;
 use sprat_power::sampling::Sampling;
-use sprat_power::targets::{Of, of};
+use sprat_power::targets::{TargetKind, of_rack};
 use std::time::{Duration, Instant};
 
-const RACK: &str = "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"1GB\"]\nport-rate = \"1Gb/s\"\n\
+const RACK: &str = "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"1GB\"]\n\
+                    port-rate = \"1Gb/s\"\n\
                     [chassis]\nservers = 3\n[cassandra]\nreplication = 1\n";
 
 fn plan(power: &str) -> Plan {
@@ -15,21 +16,23 @@ fn plan(power: &str) -> Plan {
 }
 
 #[test]
-fn each_server_is_read_by_its_own_sensor() {
+fn each_server_is_read_by_its_own_sensors() {
     let plan = plan(
-        "[[power.sensors]]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"test {name} = c0-n{slot} && echo {slot}0\"]\n",
+        "[[power.sensors]]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"test {name} = \
+         c0-n{slot} && echo {slot}0\"]\n",
     );
     let sampling =
-        Sampling::start(of(&plan), Duration::from_millis(50), Duration::from_millis(200));
+        Sampling::start(of_rack(&plan), Duration::from_millis(50), Duration::from_millis(200));
     let report = sampling.finish();
-    let told: Vec<_> =
+    let result: Vec<_> =
         report.targets.iter().map(|target| (target.name.as_str(), target.watts)).collect();
     let mean = |watts: Option<Watts>| watts.map(|watts| (watts.0 * 1e6).round() / 1e6);
-    let told: Vec<_> = told.into_iter().map(|(name, watts)| (name, mean(watts))).collect();
-    assert_eq!(told, [("c0-n1", Some(10.0)), ("c0-n2", Some(20.0)), ("c0-n3", Some(30.0))]);
+    let result: Vec<_> = result.into_iter().map(|(name, watts)| (name, mean(watts))).collect();
+    assert_eq!(result, [("c0-n1", Some(10.0)), ("c0-n2", Some(20.0)), ("c0-n3", Some(30.0))]);
     let total = report.total.expect("all told");
-    assert_eq!((total.of, total.instances, total.measured), (Of::Server, 3, 3));
-    // At the beginning and at the end at least; what is in between is for the machine to say.
+    assert_eq!((total.of, total.instances, total.measured), (TargetKind::Server, 3, 3));
+    // At least at the start and at the end; the machine's load decides about the readings in
+    // between.
     assert!(
         report
             .targets
@@ -39,9 +42,9 @@ fn each_server_is_read_by_its_own_sensor() {
     );
 }
 
-/// One sensor hangs until the test lets it go: all others are read meanwhile, again and again.
+/// One sensor hangs until the test releases it: all others are read meanwhile, again and again.
 #[test]
-fn a_sensor_that_hangs_takes_no_others_readings() {
+fn a_hanging_sensor_delays_no_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let go = folder.path().join("go");
     let hangs = format!(
@@ -49,12 +52,14 @@ fn a_sensor_that_hangs_takes_no_others_readings() {
         go.display()
     );
     let sensors = format!(
-        "[power]\ntimeout = \"60s\"\nsensors = [{{ kind = \"command\", command = [\"sh\", \"-c\", \"{hangs}\"] }}]\n"
+        "[power]\ntimeout = \"60s\"\nsensors = [{{ kind = \"command\", command = [\"sh\", \"-c\", \
+         \"{hangs}\"] }}]\n"
     );
     let text = RACK.replace("servers = 3", "servers = 70");
     let plan =
         Plan::new(Spec::from_toml(&format!("{text}{sensors}")).expect("a rack")).expect("a plan");
-    let sampling = Sampling::start(of(&plan), Duration::from_secs(1), Duration::from_secs(3_600));
+    let sampling =
+        Sampling::start(of_rack(&plan), Duration::from_secs(1), Duration::from_secs(3_600));
     let begun = Instant::now();
     while !sampling.report().targets[1..].iter().all(|target| target.sensors[0].reads >= 2) {
         assert!(begun.elapsed() < Duration::from_secs(50), "some wait for the one that hangs");
@@ -68,11 +73,11 @@ fn a_sensor_that_hangs_takes_no_others_readings() {
 }
 
 #[test]
-fn a_run_that_is_stopped_ends_early_and_says_so() {
+fn stopped_measurements_end_early() {
     let plan =
         plan("[[power.chassis]]\nkind = \"command\"\ncommand = [\"echo\", \"{chassis}90\"]\n");
     let sampling =
-        Sampling::start(of(&plan), Duration::from_secs(3_600), Duration::from_secs(36_000));
+        Sampling::start(of_rack(&plan), Duration::from_secs(3_600), Duration::from_secs(36_000));
     while sampling
         .report()
         .targets
@@ -85,6 +90,6 @@ fn a_run_that_is_stopped_ends_early_and_says_so() {
     let report = sampling.finish();
     assert!(report.stopped && report.seconds < 3_600.0);
     let total = report.total.expect("it told");
-    assert_eq!((total.of, total.watts), (Of::Chassis, Watts(90.0)));
+    assert_eq!((total.of, total.watts), (TargetKind::Chassis, Watts(90.0)));
     assert_eq!(report.targets[1].watts, Some(Watts(30.0)), "a server has its part");
 }

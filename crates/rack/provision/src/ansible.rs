@@ -1,4 +1,4 @@
-//! Running the roles: `ansible-playbook`, line by line, and what it changed.
+//! Runs Ansible's playbooks and reports what they changed.
 
 use crate::faults::Reader;
 use crate::interrupt::Interrupt;
@@ -13,48 +13,50 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What a program's last words are, lines.
-const LAST_WORDS: usize = 30;
+/// Lines of a program's output that an error quotes.
+const LAST_LINES: usize = 30;
 
-/// Hosts at once.
+/// Hosts that Ansible works on at the same time.
 const FORKS: usize = 16;
 
-/// Where connections to hosts have their sockets: a short name, as a socket's path has a limit.
+/// The folder for sockets of ssh connections: its name must be short, since the length of a
+/// socket's path is limited.
 const SOCKETS: &str = "/tmp";
 
-/// How hosts are reached.
+/// How to access hosts by ssh: from which network namespace, with which keys, and by which Ansible.
+/// Both [`SshAccess::run_command`] and [`playbook`] use it.
 #[derive(Clone, Debug, Default)]
-pub struct Reach {
-    /// The namespace in which they are neighbours; none: this machine's own network.
+pub struct SshAccess {
+    /// The network namespace to connect from; by default this machine's own network.
     pub namespace: Option<String>,
-    /// The private key; none: those of whoever runs it.
+    /// The private key; by default the caller's own keys.
     pub key: Option<PathBuf>,
-    /// Which keys hosts have; none: those known to whoever runs it.
+    /// The file of the hosts' public keys; by default the caller's own.
     pub known_hosts: Option<PathBuf>,
-    /// The folder into which pip put Ansible (`--target`); none: the one on the path.
+    /// The folder into which pip installed Ansible (`--target`); by default Ansible is on the path.
     pub ansible: Option<PathBuf>,
-    /// Ends a play before its time. Ctrl-C alone does not: plays are groups of processes of their
-    /// own.
+    /// Ends a running play early. Ctrl-C alone does not reach it, since plays are process groups of
+    /// their own.
     pub interrupt: Interrupt,
 }
 
-/// What became of a host.
+/// Ansible's summary of one host at the end of a play.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Recap {
-    /// Its name.
+    /// Name of the host.
     pub host: String,
-    /// What was right, or is now.
+    /// Tasks that found or made everything right.
     pub ok: u32,
-    /// What was changed.
+    /// Tasks that changed something.
     pub changed: u32,
-    /// Whether it could not be reached.
+    /// Whether the host was unreachable, as a count.
     pub unreachable: u32,
-    /// What failed.
+    /// Tasks that failed.
     pub failed: u32,
 }
 
-impl Reach {
-    /// A program where the hosts are neighbours.
+impl SshAccess {
+    /// Prepares a program to run in the namespace.
     fn command(&self, program: &str) -> Command {
         match &self.namespace {
             None => Command::new(program),
@@ -87,11 +89,11 @@ impl Reach {
         all
     }
 
-    /// What a host says to a command.
+    /// Runs a command on a host, and returns its output.
     ///
     /// # Errors
-    /// ssh is missing, or says no.
-    pub fn ask(&self, user: &str, address: &str, command: &str) -> Result<String, Error> {
+    /// ssh is missing, or failed.
+    pub fn run_command(&self, user: &str, address: &str, command: &str) -> Result<String, Error> {
         let mut ssh = self.command("ssh");
         ssh.args(self.ssh_arguments())
             .arg(format!("{user}@{address}"))
@@ -101,28 +103,30 @@ impl Reach {
     }
 }
 
-/// Runs a playbook of the folder's against its inventory; each line that is told is handed on.
+/// Runs a playbook of the folder against its inventory. `line` is called with each line of output,
+/// and the recap of each host is returned.
 ///
 /// # Errors
-/// Ansible is missing, or failed: its last words are told, all of them are in `ansible.log`.
+/// Ansible is missing, or failed. The error describes each host's failure, or quotes the end of the
+/// output; `ansible.log` has all of it.
 pub fn playbook(
     folder: &Folder,
-    reach: &Reach,
+    access: &SshAccess,
     name: &str,
     more: &[&str],
     line: &mut dyn FnMut(&str),
 ) -> Result<Vec<Recap>, Error> {
-    let mut command = match &reach.ansible {
-        None => reach.command("ansible-playbook"),
+    let mut command = match &access.ansible {
+        None => access.command("ansible-playbook"),
         Some(folder) => {
-            let mut command = reach.command("python3");
+            let mut command = access.command("python3");
             command.env("PYTHONPATH", folder).arg(folder.join("bin/ansible-playbook"));
             command
         }
     };
     let set = |value: &str| OsString::from(value);
-    // Of this play alone, as other racks have hosts at the same addresses; gone with it, while
-    // connections end by themselves.
+    // Sockets are private to this play, as other racks have hosts with the same addresses. The
+    // folder is removed with it; connections end by themselves.
     let mut sockets = tempfile::Builder::new();
     sockets.prefix("sprat-").permissions(Permissions::from_mode(0o700));
     let sockets = sockets.tempdir_in(SOCKETS).map_err(Error::file(SOCKETS))?;
@@ -137,7 +141,7 @@ pub fn playbook(
             "ANSIBLE_SSH_ARGS",
             format!(
                 "-o ControlMaster=auto -o ControlPersist=60s {}",
-                reach.ssh_arguments().join(" ")
+                access.ssh_arguments().join(" ")
             )
             .into(),
         ),
@@ -154,23 +158,23 @@ pub fn playbook(
     let mut log_file = File::create(&log).map_err(Error::file(&log))?;
     command.process_group(0);
     let mut child = command.spawn().map_err(|error| missing("ansible-playbook", error))?;
-    reach.interrupt.begins(child.id());
-    let (mut words, mut recaps, mut faults) = (Vec::new(), Vec::new(), Reader::default());
+    access.interrupt.begins(child.id());
+    let (mut last_lines, mut recaps, mut faults) = (Vec::new(), Vec::new(), Reader::default());
     if let Some(out) = child.stdout.take() {
-        for told in BufReader::new(out).split(b'\n').map_while(Result::ok) {
-            let told = String::from_utf8_lossy(&told).into_owned();
-            writeln!(log_file, "{told}").map_err(Error::file(&log))?;
-            recaps.extend(recap(&told));
-            faults.line(&told);
-            line(&told);
-            words.push(told);
-            if words.len() > LAST_WORDS {
-                words.remove(0);
+        for bytes in BufReader::new(out).split(b'\n').map_while(Result::ok) {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            writeln!(log_file, "{text}").map_err(Error::file(&log))?;
+            recaps.extend(recap(&text));
+            faults.line(&text);
+            line(&text);
+            last_lines.push(text);
+            if last_lines.len() > LAST_LINES {
+                last_lines.remove(0);
             }
         }
     }
     let status = child.wait().map_err(Error::file(&log));
-    if reach.interrupt.ended() {
+    if access.interrupt.ended() {
         return Err(Error::Interrupted { play: name.to_owned(), log });
     }
     let status = status?;
@@ -181,16 +185,19 @@ pub fn playbook(
     if !faults.is_empty() {
         return Err(Error::Hosts { faults, log });
     }
-    let told =
-        words.into_iter().filter(|word| !word.trim().is_empty()).collect::<Vec<_>>().join("\n");
+    let output = last_lines
+        .into_iter()
+        .filter(|line| !line.trim().is_empty())
+        .collect::<Vec<_>>()
+        .join("\n");
     Err(Error::Failed {
         program: format!("ansible-playbook {name}"),
         status: status.to_string(),
-        told,
+        output,
     })
 }
 
-/// A line of a play's end: `c0-n1 : ok=5 changed=2 unreachable=0 failed=0 ...`.
+/// Parses a line of the recap: `c0-n1 : ok=5 changed=2 unreachable=0 failed=0 ...`.
 fn recap(line: &str) -> Option<Recap> {
     let (host, counts) = line.split_once(" : ")?;
     let mut recap = Recap { host: host.trim().to_owned(), ..Recap::default() };
@@ -214,8 +221,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_is_read() {
-        let line = "c0-n1                      : ok=7    changed=2    unreachable=0    failed=1    skipped=1    rescued=0    ignored=0";
+    fn recaps_are_parsed() {
+        let line = "c0-n1                      : ok=7    changed=2    unreachable=0    failed=1    \
+                    skipped=1    rescued=0    ignored=0";
         let expected =
             Recap { host: "c0-n1".to_owned(), ok: 7, changed: 2, unreachable: 0, failed: 1 };
         assert_eq!(recap(line), Some(expected));

@@ -1,147 +1,151 @@
-//! What keeps a rack from being as its plan has it.
+//! Errors of this crate.
 
 use crate::faults::Fault;
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong, where, and the mend.
+/// What went wrong, where, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A program is not on this machine.
+    /// A program is not installed on this machine.
     #[error("there is no {program} on this machine: {mend}")]
     Missing {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
-        /// Where it comes from.
+        /// How to install it.
         mend: &'static str,
     },
     /// A program failed.
-    #[error("{program} failed ({status}): {told}")]
+    #[error("{program} failed ({status}): {output}")]
     Failed {
-        /// Its name, and what it was to do.
+        /// The program, and what it was doing.
         program: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// Its last words.
-        told: String,
+        /// The end of its output.
+        output: String,
     },
-    /// A file or folder.
+    /// A file or folder could not be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// No jars of Cassandra's where they were to be.
-    #[error("no {agent} in {}: name the folder with Cassandra's jars", path.display())]
+    /// Cassandra's jars are missing.
+    #[error("no {jar} in {}: name the folder with Cassandra's jars", path.display())]
     Jars {
-        /// Where they were to be.
+        /// The folder where they were expected.
         path: PathBuf,
-        /// One that must be among them.
-        agent: &'static str,
+        /// A jar that must be among them.
+        jar: &'static str,
     },
-    /// The end before its time.
+    /// A play was interrupted.
     #[error(
-        "ended in the middle of {play}: what was done by then stays done, and the same command goes on with the rest (all that was said: {})",
+        "ended in the middle of {play}: what was done by then stays done, and the same command \
+         goes on with the rest (all that was said: {})",
         log.display()
     )]
     Interrupted {
-        /// Which play.
+        /// Name of the play.
         play: String,
-        /// Where all of it is.
+        /// The log of the whole run.
         log: PathBuf,
     },
-    /// Hosts that are not as they should be.
+    /// Hosts failed.
     #[error("{}\n(all that was said: {})", lines(faults), log.display())]
     Hosts {
-        /// What went wrong, host by host.
+        /// What failed, per host.
         faults: Vec<Fault>,
-        /// Where all of it is.
+        /// The log of the whole run.
         log: PathBuf,
     },
-    /// Somebody is on the ring with another address.
+    /// An instance on the ring would get another address.
     #[error(
-        "{name} is on the ring as {was}, and by the description it would be {is}: addresses follow from how many servers a chassis has, and \
+        "{name} is on the ring as {was}, and by the description it would be {is}: addresses follow \
+         from how many servers a chassis has, and \
          instances a server; add whole chassis, or servers while addresses.servers has room"
     )]
     Moved {
-        /// Its name.
+        /// Name of the instance.
         name: String,
-        /// Where it is.
+        /// Its address on the ring.
         was: std::net::IpAddr,
-        /// Where it would be.
+        /// Its address in the plan.
         is: std::net::IpAddr,
     },
-    /// Jars that were never brought.
+    /// Nothing was written to the rack's folder yet.
     #[error("{}: nothing was brought to this rack yet: run `sprat rack up`", path.display())]
     Unwritten {
-        /// What tells.
+        /// The file that is missing.
         path: PathBuf,
     },
-    /// Somebody else is at it.
+    /// Another run holds the rack's lock.
     #[error("{}: another run is at work on this rack: wait for it to end", path.display())]
     Busy {
-        /// What tells.
+        /// The lock file.
         path: PathBuf,
     },
-    /// Hosts on this machine.
+    /// Hosts on this machine could not be made or removed.
     #[error(transparent)]
-    Lab(#[from] sprat_lab::hosts::Error),
-    /// A rack that cannot be on one machine.
+    Lab(#[from] sprat_lab::hosts::HostsError),
+    /// The rack has too many servers for one machine.
     #[error("a rack on one machine has {most} servers at most, this one has {has}")]
     Servers {
-        /// What it has.
+        /// Number of its servers.
         has: usize,
-        /// What there may be.
+        /// The most that are possible.
         most: usize,
     },
-    /// Disks that a guest cannot have.
+    /// Servers have too many disks for a virtual machine.
     #[error("a guest has {most} disks at most, server.disks says {has}")]
     Disks {
-        /// What it has.
+        /// Disks of a server.
         has: usize,
-        /// What there may be.
+        /// The most that are possible.
         most: usize,
     },
-    /// Guests that do not fit.
+    /// Virtual machines do not fit into this machine's memory.
     #[error(
-        "{guests} guests need {least} MiB each and leave a quarter of memory to others; {available} MiB are free: fewer servers, or end what has it"
+        "{guests} guests need {least} MiB each and leave a quarter of memory to others; \
+         {available} MiB are free: fewer servers, or end what has it"
     )]
     Memory {
-        /// How many.
+        /// Number of virtual machines.
         guests: usize,
-        /// What is free, MiB.
+        /// Free memory, MiB.
         available: u64,
-        /// What each needs, MiB.
+        /// Memory that each one needs, MiB.
         least: u64,
     },
-    /// What a guest started from is gone.
+    /// The image that a virtual machine was started from is gone.
     #[error(
-        "{} started from {}, which is gone: put it back, or remove the rack with `sprat rack down --purge`, and its data with it",
+        "{} started from {}, which is gone: put it back, or remove the rack with `sprat rack down \
+         --purge`, and its data with it",
         folder.display(),
         image.display()
     )]
     Image {
-        /// The image.
+        /// Path of the image.
         image: PathBuf,
-        /// The guest's folder.
+        /// Folder of the virtual machine.
         folder: PathBuf,
     },
-    /// A host that does not answer.
+    /// A host does not answer.
     #[error("{host} does not answer over ssh within {seconds} s: {} says why", log.display())]
     Silent {
-        /// Its name.
+        /// Name of the host.
         host: String,
-        /// How long it was waited for.
+        /// How long it was waited for, in seconds.
         seconds: u64,
-        /// What its server said.
+        /// Output of its ssh server, or its console.
         log: PathBuf,
     },
 }
 
 impl Error {
-    /// Of a file.
+    /// Returns a function that turns an I/O error into [`Error::File`] for this path.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::File { path, error }

@@ -1,25 +1,25 @@
-//! Why a host is not as it should be, in a sentence: out of what Ansible says.
+//! Extracts a sentence about each host's failure from Ansible's output.
 
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
-/// Most faults that are told: of a rack where nothing goes, the first say why.
+/// The most faults that are reported. If all of a rack fails, the first ones say why.
 pub const MAX_FAULTS: usize = 64;
 
-/// Longest reason, characters.
+/// The longest reason, in characters.
 const MAX_WHY: usize = 600;
 
-/// What went wrong on a host.
+/// Why a task failed on a host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Fault {
     /// The host.
     pub host: String,
-    /// What was being done.
+    /// Name of the failed task.
     pub task: String,
-    /// Why it could not be.
+    /// The reason.
     pub why: String,
-    /// What would help, where it is known.
+    /// What to do about it, if that is known.
     pub mend: Option<&'static str>,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What words of a reason mean.
+/// Known reasons: words of the message, what they mean, and what to do.
 const KNOWN: [(&str, &str, &str); 10] = [
     (
         "host key verification failed",
@@ -67,10 +67,10 @@ const KNOWN: [(&str, &str, &str); 10] = [
     ("no space left on device", "its disk is full", "make room below provision.base"),
 ];
 
-/// What is said of an interpreter that is not there.
+/// Messages of a shell that does not find Python.
 const NO_PYTHON: [&str; 2] = ["python3: not found", "python3: no such file"];
 
-/// Reads faults out of lines as they come.
+/// Collects faults from lines of output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
     task: String,
@@ -81,13 +81,14 @@ impl Reader {
     pub(crate) fn line(&mut self, line: &str) {
         if let Some(task) = line.strip_prefix("TASK [") {
             task.trim_end_matches(['*', ' ']).trim_end_matches(']').clone_into(&mut self.task);
-        } else if let Some(fault) = self.fault(line).filter(|fault| self.is_news(fault)) {
+        } else if let Some(fault) = self.fault(line).filter(|fault| self.is_new(fault)) {
             self.found.push(fault);
         }
     }
 
-    /// Items of a loop may fail for one reason, which is told once.
-    fn is_news(&self, fault: &Fault) -> bool {
+    /// Returns whether to report this fault: items of a loop may fail for the same reason, which is
+    /// reported once.
+    fn is_new(&self, fault: &Fault) -> bool {
         self.found.len() < MAX_FAULTS && !self.found.contains(fault)
     }
 
@@ -95,25 +96,27 @@ impl Reader {
         self.found
     }
 
-    /// `fatal: [c0-n1]: UNREACHABLE! => {...}`, `failed: [c0-n1] (item=x) => {...}`. What is
-    /// ignored was meant to be able to fail.
+    /// Parses a failure: `fatal: [c0-n1]: UNREACHABLE! => {...}` or `failed: [c0-n1] (item=x) =>
+    /// {...}`. Other lines, such as failures that the playbook ignores, give `None`.
     fn fault(&self, line: &str) -> Option<Fault> {
         let rest = line.strip_prefix("fatal: [").or_else(|| line.strip_prefix("failed: ["))?;
         let (host, rest) = rest.split_once(']')?;
-        let (head, told) = rest.split_once("=> ").unwrap_or((rest, ""));
-        let told: Value =
-            serde_json::from_str(told).unwrap_or_else(|_| Value::String(told.to_owned()));
-        let word = |key: &str| told[key].as_str().map(str::trim).filter(|text| !text.is_empty());
-        let said = word("stderr")
+        let (head, answer) = rest.split_once("=> ").unwrap_or((rest, ""));
+        let answer: Value =
+            serde_json::from_str(answer).unwrap_or_else(|_| Value::String(answer.to_owned()));
+        let word = |key: &str| answer[key].as_str().map(str::trim).filter(|text| !text.is_empty());
+        let message = word("stderr")
             .or_else(|| word("module_stderr"))
             .or_else(|| word("msg"))
-            .or(told.as_str());
-        // What became of a loop's items was told item by item.
-        if told["msg"].as_str() == Some("One or more items failed") || told["results"].is_array() {
+            .or(answer.as_str());
+        // A loop's items have been reported one by one.
+        if answer["msg"].as_str() == Some("One or more items failed")
+            || answer["results"].is_array()
+        {
             return None;
         }
-        let said = said.unwrap_or("it did not say why");
-        let small = [word("msg"), word("module_stdout"), Some(said)]
+        let message = message.unwrap_or("it did not say why");
+        let small = [word("msg"), word("module_stdout"), Some(message)]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
@@ -127,10 +130,10 @@ impl Reader {
                 Some("install python3 there"),
             ),
             Some((_, why, mend)) => ((*why).to_owned(), Some(*mend)),
-            None => (plain(said), None),
+            None => (one_line(message), None),
         };
-        // Of a loop's item only the answer says so.
-        let unreachable = head.contains("UNREACHABLE") || told["unreachable"] == true;
+        // Of a loop's item, only the JSON says so.
+        let unreachable = head.contains("UNREACHABLE") || answer["unreachable"] == true;
         let task = match (unreachable, self.task.as_str()) {
             (true, _) => "ssh".to_owned(),
             (false, "") => "before the first task".to_owned(),
@@ -140,12 +143,12 @@ impl Reader {
     }
 }
 
-/// On one line, and not too long.
-fn plain(text: &str) -> String {
+/// Joins the text's lines, and cuts it to [`MAX_WHY`] characters.
+fn one_line(text: &str) -> String {
     let mut lines: Vec<&str> =
         text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if text.trim_start().starts_with("Traceback ") {
-        lines.drain(..lines.len() - 1); // where it was in Python helps nobody
+        lines.drain(..lines.len() - 1); // the traceback itself is of no use to the reader
     }
     let all = lines.join("; ");
     match all.char_indices().nth(MAX_WHY) {
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_sentences_with_host_task_and_mend() {
+    fn faults_have_host_task_reason_and_remedy() {
         let task = "TASK [cassandra : Start instances] ******";
         assert_eq!(
             of(&[
@@ -186,38 +189,39 @@ mod tests {
         );
         assert_eq!(
             of(&[&unreachable("root@10.0.0.4: Permission denied (publickey).")]),
-            [
-                "c0-n2: ssh: it does not take our key: add your public key to its authorized_keys, or see provision.user"
-            ]
+            ["c0-n2: ssh: it does not take our key: add your public key to its authorized_keys, \
+                 or see provision.user"]
         );
         let item = r#"failed: [c0-n2] (item=1) => {"ansible_loop_var": "item", "msg": "Failed to connect to the host via ssh: Host key verification failed.", "unreachable": true}"#;
-        let key = "c0-n2: ssh: its key is not the one that is known: if the host was made anew, take its key out of known_hosts (ssh-keygen -R)";
-        assert_eq!(of(&[task, item, &item.replace("item=1", "item=2")]), [key], "told once");
+        let key = "c0-n2: ssh: its key is not the one that is known: if the host was made anew, \
+                   take its key out of known_hosts (ssh-keygen -R)";
+        assert_eq!(of(&[task, item, &item.replace("item=1", "item=2")]), [key], "reported once");
         let python = r#"fatal: [a]: FAILED! => {"changed": false, "module_stderr": "", "module_stdout": "/bin/sh: 1: /usr/bin/python3: not found\r\n", "msg": "The module failed to execute correctly", "rc": 127}"#;
         assert_eq!(
             of(&[task, python]),
-            [
-                "a: cassandra : Start instances: it has no Python 3, which Ansible works by: install python3 there"
-            ]
+            ["a: cassandra : Start instances: it has no Python 3, which Ansible works by: \
+                 install python3 there"]
         );
     }
 
     #[test]
-    fn of_a_traceback_the_end_is_told() {
-        let told = |last: &str| {
+    fn tracebacks_are_cut_to_their_last_line() {
+        let traceback = |last: &str| {
             format!(
                 r#"fatal: [a]: FAILED! => {{"msg": "MODULE FAILURE", "module_stderr": "Traceback (most recent call last):\n  x\n{last}\n"}}"#
             )
         };
-        assert_eq!(of(&[&told("KeyError: 'b'")]), ["a: before the first task: KeyError: 'b'"]);
-        let full =
-            told("FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp']");
-        let says = "a: before the first task: its disk is full, or nobody may write to its /tmp: make room there";
+        assert_eq!(of(&[&traceback("KeyError: 'b'")]), ["a: before the first task: KeyError: 'b'"]);
+        let full = traceback(
+            "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp']",
+        );
+        let says = "a: before the first task: its disk is full, or nobody may write to its /tmp: \
+                    make room there";
         assert_eq!(of(&[&full]), [says]);
     }
 
     #[test]
-    fn what_is_no_fault_is_none() {
+    fn other_lines_are_no_faults() {
         assert!(
             of(&[
                 "",

@@ -1,45 +1,50 @@
-//! All of a rack, in a folder on the machine that controls it.
+//! The folder of a rack on the machine that controls it.
 
 use crate::{Error, roles};
 use sprat_plan::Plan;
-use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place, place_service, service, unit};
+use sprat_rack::{
+    Host, Instance, JAMM_JAR, hosts, inventory, service, unit, write_instance, write_service,
+};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A kind of what runs on hosts, and the folder in which its homes are.
+/// The kind of Cassandra's units, and the folder of its homes.
 const CASSANDRA: &str = "cassandra";
 
-/// A rack's folder.
+/// The folder of a rack on the controlling machine. It holds everything Ansible needs: roles,
+/// inventory, the files of each instance and service, units, packed jars, keys, and the list of
+/// instances on the ring. Take [`Folder::lock`] before changing hosts, then write the plan by
+/// [`Folder::write`], or by [`Folder::rewrite`] if the jars are packed already.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// At a path; it is made when something is written.
+    /// Names a folder. It is created by the first write.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Something in it.
+    /// Returns the path of a file in it.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Takes the rack for this run, until what is returned is dropped: two that change the same
-    /// hosts would undo each other.
+    /// Locks the rack until the returned file is dropped: two runs that change the same hosts would
+    /// undo each other's work.
     ///
     /// # Errors
-    /// Another run has it.
+    /// Another run holds the lock, or the folder cannot be written.
     pub fn lock(&self) -> Result<File, Error> {
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
         let path = self.file("lock");
@@ -56,16 +61,17 @@ impl Folder {
         }
     }
 
-    /// Writes what follows from a plan: roles, inventory, the files of all instances. Where it has
-    /// any, jars are taken from `jars`, packed once.
+    /// Writes what follows from a plan: roles, inventory, units, keys, and the files of all
+    /// instances and services. Cassandra's jars, if the plan needs them, are packed from `jars`
+    /// unless these are packed already.
     ///
     /// # Errors
-    /// There are no jars; a file cannot be written.
+    /// The jars are missing, or a file cannot be written.
     pub fn write(&self, plan: &Plan, jars: &Path) -> Result<Vec<Host>, Error> {
         let mut hosts = hosts(plan);
         let cassandra = hosts.iter().any(|host| !host.instances.is_empty());
-        if cassandra && !jars.join(AGENT).exists() {
-            return Err(Error::Jars { path: jars.to_owned(), agent: AGENT });
+        if cassandra && !jars.join(JAMM_JAR).exists() {
+            return Err(Error::Jars { path: jars.to_owned(), jar: JAMM_JAR });
         }
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
         let mark = if cassandra { self.pack(jars)? } else { String::new() };
@@ -73,10 +79,10 @@ impl Folder {
         Ok(hosts)
     }
 
-    /// The same with the jars that were packed before.
+    /// Writes what follows from a plan as [`Folder::write`] does, with the jars packed before.
     ///
     /// # Errors
-    /// Nothing was written yet; a file cannot be written.
+    /// No plan was written before, or a file cannot be written.
     pub fn rewrite(&self, plan: &Plan) -> Result<Vec<Host>, Error> {
         let path = self.file("inventory.json");
         let known = fs::read(&path)
@@ -91,19 +97,19 @@ impl Folder {
     }
 
     fn put(&self, plan: &Plan, hosts: &mut [Host], mark: String) -> Result<(), Error> {
-        // Jars of another version lie beside these: an instance changes over when it starts with
-        // other files.
+        // Each version of the jars has a folder of its own: an instance changes over when it
+        // restarts with new files.
         for instance in hosts.iter_mut().flat_map(|host| &mut host.instances) {
             instance.library = instance.library.join(&mark);
         }
         roles::write(&self.file("ansible"))?;
         let instances = self.file("instances");
         if instances.exists() {
-            fs::remove_dir_all(&instances).map_err(Error::file(&instances))?; // none stays that the plan no longer has
+            fs::remove_dir_all(&instances).map_err(Error::file(&instances))?; // drops old ones
         }
         for instance in hosts.iter().flat_map(|host| &host.instances) {
             let folder = instances.join(&instance.name);
-            place(instance, &folder).map_err(Error::file(&folder))?;
+            write_instance(instance, &folder).map_err(Error::file(&folder))?;
         }
         let services = self.file("services");
         if services.exists() {
@@ -111,7 +117,7 @@ impl Folder {
         }
         for service in hosts.iter().flat_map(|host| &host.services) {
             let folder = services.join(&service.name);
-            place_service(service, &folder).map_err(Error::file(&folder))?;
+            write_service(service, &folder).map_err(Error::file(&folder))?;
         }
         if plan.spec.store.is_some() {
             crate::keys::make(self)?;
@@ -146,18 +152,19 @@ impl Folder {
         fs::write(&path, text).map_err(Error::file(&path))
     }
 
-    /// Writes an instance's files for when it takes its own place anew.
+    /// Writes an instance's files for a start in which it replaces its own former self, after
+    /// losing its data.
     ///
     /// # Errors
     /// A file cannot be written.
     pub fn replacing(&self, instance: &Instance) -> Result<(), Error> {
         let folder = self.file("replacing").join(&instance.name);
-        place(&Instance { replaces: Some(instance.address), ..instance.clone() }, &folder)
+        write_instance(&Instance { replaces: Some(instance.address), ..instance.clone() }, &folder)
             .map_err(Error::file(&folder))
     }
 
-    /// Packs jars into one file, unless these are packed already. The mark in it is a file whose
-    /// name tells them apart from others.
+    /// Packs the jars into one archive, unless it has these jars already. Returns the archive's
+    /// mark: a file in it whose name depends on the names and sizes of the jars.
     fn pack(&self, jars: &Path) -> Result<String, Error> {
         let (mut names, mut lines) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(jars).map_err(Error::file(jars))? {
@@ -185,7 +192,7 @@ impl Folder {
     }
 }
 
-/// Fowler, Noll and Vo's FNV-1a (1991): it tells lists apart, and protects nothing.
+/// FNV-1a by Fowler, Noll and Vo (1991): it distinguishes lists, and is no protection.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

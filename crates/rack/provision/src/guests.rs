@@ -1,9 +1,9 @@
-//! Hosts with kernels of their own: each a User-Mode Linux, a kernel that runs as a process, with
-//! systemd as its first process, disks, a clock and an ssh server of its own.
+//! Runs hosts as virtual machines with kernels of their own: User-Mode Linux, a kernel that runs as
+//! a process, with systemd, disks, a clock and an ssh server.
 //!
-//! All that a guest has lies in its folder: what it changed of the image (`root-*.cow`), a sparse
-//! file for each of its disks, its console's words. Its card is the end of a cable in its
-//! namespace, which itself has no address there.
+//! A guest's folder has all its state: changes to the image (`root-*.cow`), a sparse file for each
+//! disk, and the console's log. Its network card is the end of a cable in its namespace; the
+//! namespace itself has no address there.
 
 use crate::program::{missing, run};
 use crate::{Error, Folder};
@@ -15,28 +15,28 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Most guests at once.
+/// The most guests at the same time.
 pub(crate) const MAX_GUESTS: usize = 16;
 
-/// Most disks of a guest besides the one it starts from: its kernel knows eight, and one says who
-/// it is.
+/// The most disks of a guest besides its root disk: the kernel supports eight, and one carries the
+/// guest's identity.
 pub(crate) const MAX_DISKS: usize = 6;
 
-/// A guest's memory, MiB: what its plan has, within these.
+/// Bounds of a guest's memory in MiB; within them it has what the plan says.
 const LEAST_MEMORY: u64 = 192;
 const MOST_MEMORY: u64 = 2_048;
 
-/// The kernel, as Debian names it.
+/// The kernel's program, as Debian names it.
 const KERNEL: &str = "linux.uml";
 
-/// Makes the image, and what a guest runs first.
+/// The script that makes the image, and the first program that a guest runs.
 const IMAGE: &str = include_str!("../../../../deploy/guests/image");
 const INIT: &str = include_str!("../../../../deploy/guests/init");
 
-/// Guests of a rack.
+/// Starts the guests of a rack.
 #[derive(Clone, Debug)]
 pub(crate) struct Guests {
-    /// Where images are, for all racks.
+    /// The folder of images, shared by all racks.
     images: PathBuf,
 }
 
@@ -45,8 +45,8 @@ impl Guests {
         Self { images }
     }
 
-    /// The image that new guests start from; made if there is none of this kernel yet, which takes
-    /// a minute or two.
+    /// Returns the image for new guests. If there is none for this kernel yet, makes it, which
+    /// takes a minute or two.
     pub(crate) fn image(&self) -> Result<PathBuf, Error> {
         let version = run(KERNEL, Command::new(KERNEL).arg("--version"))?;
         let mark = crate::folder::checksum(format!("{version}\n{IMAGE}\n{INIT}").as_bytes());
@@ -54,7 +54,7 @@ impl Guests {
         fs::create_dir_all(&self.images).map_err(Error::file(&self.images))?;
         let path = self.images.join("lock");
         let lock = File::create(&path).map_err(Error::file(&path))?;
-        lock.lock().map_err(Error::file(&path))?; // another may be making it
+        lock.lock().map_err(Error::file(&path))?; // another run may be making it
         if image.exists() {
             return Ok(image);
         }
@@ -63,25 +63,26 @@ impl Guests {
         for (path, text) in [(&script, IMAGE), (&init, INIT)] {
             fs::write(path, text).map_err(Error::file(path))?;
         }
-        run("mmdebstrap", Command::new("mmdebstrap").arg("--version"))?; // its name, where it is what is missing
+        // Fails with a clear error if the program is missing.
+        run("mmdebstrap", Command::new("mmdebstrap").arg("--version"))?;
         run("making the guests' image", Command::new("sh").arg(&script).arg(&made).arg(&init))?;
         fs::rename(&made, &image).map_err(Error::file(&image))?;
         Ok(image)
     }
 
-    /// What each guest of so many can have of this machine's memory, MiB.
+    /// Returns the memory in MiB that each of `guests` guests can have.
     pub(crate) fn memory(plan: &Plan, guests: usize) -> Result<u64, Error> {
         let available = sprat_host::memory("MemAvailable").unwrap_or(0);
         share(plan.spec.server.memory.0, available >> 20, guests)
     }
 
-    /// Starts a guest in its namespace. `folder` is its own; keys are in the rack's.
+    /// Starts a guest in its namespace.
     pub(crate) fn start(&self, rack: &Folder, start: &Start<'_>) -> Result<(), Error> {
         let Start { plan, host, folder, prefix, memory } = *start;
         let image = self.of(folder)?;
         let key =
             image.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        // By short names in its own folder: its kernel takes neither spaces nor colons in them.
+        // Relative names in its own folder, because the kernel accepts neither spaces nor colons.
         let base = folder.join("base.ext4");
         let _ = fs::remove_file(&base);
         symlink(&image, &base).map_err(Error::file(&base))?;
@@ -89,7 +90,7 @@ impl Guests {
         identity(rack, folder, host, prefix, &config)?;
         let address = folder.join("address");
         fs::write(&address, host.address.0.to_string()).map_err(Error::file(&address))?;
-        let _ = fs::remove_dir_all(folder.join("uml")); // of one that was killed
+        let _ = fs::remove_dir_all(folder.join("uml")); // left behind by a guest that was killed
         let mut command = Command::new("ip");
         command.args([
             "netns",
@@ -128,11 +129,11 @@ impl Guests {
                 .map_err(Error::file(&log))
         };
         command.current_dir(folder).stdin(Stdio::null()).stdout(open()?).stderr(open()?);
-        // It belongs to its namespace, with which it ends.
+        // It ends with its namespace.
         command.spawn().map(drop).map_err(|error| missing("ip", error))
     }
 
-    /// The image of a guest: the one it started from, or the newest.
+    /// Returns the image of a guest: the one it was first started from, or else the newest.
     fn of(&self, folder: &Path) -> Result<PathBuf, Error> {
         let names = fs::read_dir(folder)
             .map_err(Error::file(folder))?
@@ -155,19 +156,19 @@ pub(crate) struct Start<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) host: &'a Host,
     pub(crate) folder: &'a Path,
-    /// Of the network that all are in.
+    /// Prefix length of the network.
     pub(crate) prefix: u8,
-    /// MiB.
+    /// Memory in MiB.
     pub(crate) memory: u64,
 }
 
-/// The serial number of a guest's disk.
+/// Returns the serial number of a guest's disk.
 fn serial(host: &str, number: usize) -> String {
     format!("{host}-d{}", number + 1)
 }
 
-/// What of `available` MiB each of so many guests gets, of `wanted` bytes: a quarter stays for all
-/// else.
+/// Returns how much of `available` MiB each guest gets, if `wanted` bytes are planned. A quarter
+/// stays free for other programs.
 fn share(wanted: f64, available: u64, guests: usize) -> Result<u64, Error> {
     let most = available * 3 / 4 / u64::try_from(guests.max(1)).unwrap_or(1);
     #[expect(
@@ -184,7 +185,7 @@ fn share(wanted: f64, available: u64, guests: usize) -> Result<u64, Error> {
     }
 }
 
-/// A guest's hardware address, by its address.
+/// Returns a guest's MAC address, which depends on its IP address.
 fn hardware(address: IpAddr) -> String {
     let bytes = match address {
         IpAddr::V4(address) => address.octets(),
@@ -194,7 +195,7 @@ fn hardware(address: IpAddr) -> String {
     format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
-/// A file of that many bytes, which takes what is written; one that is there stays.
+/// Creates a sparse file of this size, unless it exists.
 fn sparse(path: &Path, bytes: f64) -> Result<(), Error> {
     if path.exists() {
         return Ok(());
@@ -214,7 +215,7 @@ fn sparse(path: &Path, bytes: f64) -> Result<(), Error> {
     file.set_len(bytes).map_err(Error::file(path))
 }
 
-/// Packs who a guest is: its name, address and keys.
+/// Packs a guest's identity: its name, address and keys.
 fn identity(
     rack: &Folder,
     folder: &Path,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_differ() {
+    fn mac_addresses_and_serial_numbers_are_distinct() {
         assert_eq!(hardware("10.1.2.255".parse().expect("an address")), "02:00:0a:01:02:ff");
         assert_eq!(hardware("fd00::a:ff".parse().expect("an address")), "02:00:00:0a:00:ff");
         assert_eq!(serial("c0-n2", 0), "c0-n2-d1");

@@ -1,4 +1,4 @@
-//! The end of a play before its time.
+//! Interrupts a running play.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use sprat_host::lock;
@@ -7,30 +7,29 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a play has to end by itself: Ansible asks its workers to, and they their connections.
+/// Time for a play to end by itself: Ansible stops its workers, and they close their connections.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How long its processes may take to go once they were killed.
+/// Time for killed processes to disappear.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether it has.
+/// Interval between checks for the end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Ends the play that runs, with all that it started, from another thread. Clones are of the same
-/// play.
+/// Ends the running play and all its processes from another thread. Clones share the same play.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The play that runs: the group of its processes.
+    /// Process group of the running play.
     group: Option<Pid>,
-    asked: bool,
+    requested: bool,
 }
 
 impl Interrupt {
-    /// Ends the play that runs, and waits until it has ended, 15 s at most. Gives whether it has:
-    /// false also where none ran. A play that begins later is ended too.
+    /// Ends the running play, waits for it for at most 15 s, and returns whether it ended; returns
+    /// `false` if none runs. A play that starts later is ended as well.
     pub fn end(&self) -> bool {
         self.end_within(GRACE)
     }
@@ -38,20 +37,20 @@ impl Interrupt {
     fn end_within(&self, grace: Duration) -> bool {
         let group = {
             let mut state = self.state();
-            state.asked = true;
+            state.requested = true;
             state.group
         };
         let Some(group) = group else { return false };
         let begun = Instant::now();
-        // What Ctrl-C would be to it.
+        // The signal that Ctrl-C would send.
         let _ = kill_process_group(group, Signal::INT);
         while self.state().group == Some(group) {
             if begun.elapsed() > grace + FAREWELL {
                 return false;
             }
             if begun.elapsed() > grace {
-                // Ansible's workers are sessions of their own: killed alone, the play would leave
-                // them at work.
+                // Ansible's workers have sessions of their own: if only the play were killed, they
+                // would go on.
                 for group in children(group).into_iter().chain([group]) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
@@ -65,20 +64,20 @@ impl Interrupt {
         true
     }
 
-    /// A play begins; its processes are the group of this one.
+    /// Registers a play that has started. `leader` leads its process group.
     pub(crate) fn begins(&self, leader: u32) {
         let mut state = self.state();
         state.group = i32::try_from(leader).ok().and_then(Pid::from_raw);
-        if let Some(group) = state.group.filter(|_| state.asked) {
+        if let Some(group) = state.group.filter(|_| state.requested) {
             let _ = kill_process_group(group, Signal::INT);
         }
     }
 
-    /// It has ended; whether before its time.
+    /// Unregisters the play, and returns whether it was interrupted.
     pub(crate) fn ended(&self) -> bool {
         let mut state = self.state();
         state.group = None;
-        state.asked
+        state.requested
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,7 +85,7 @@ impl Interrupt {
     }
 }
 
-/// Processes that a process has started and that still run.
+/// Returns the running children of a process.
 fn children(parent: Pid) -> Vec<Pid> {
     let parent = parent.as_raw_nonzero();
     let listed =
@@ -104,7 +103,7 @@ mod tests {
     /// A play that ignores the interrupt, with a worker in a session of its own that holds the
     /// output open. The worker is killed first, so the play must not end when the worker does.
     #[test]
-    fn what_does_not_end_is_killed_with_its_workers() {
+    fn a_play_that_ignores_the_interrupt_is_killed_with_its_workers() {
         let script = "trap '' INT; setsid sh -c 'echo ready; exec sleep 20' & wait; exec sleep 20";
         let mut command = Command::new("sh");
         let mut play = command
@@ -119,7 +118,7 @@ mod tests {
         interrupt.begins(play.id());
         let ends = interrupt.clone();
         let ender = thread::spawn(move || ends.end_within(Duration::from_millis(50)));
-        // The end of the output: nobody is left who could write.
+        // The output ends when no process is left that could write to it.
         output.read_to_end(&mut Vec::new()).expect("it ends");
         assert!(!play.wait().expect("ours").success());
         assert!(interrupt.ended(), "before its time");

@@ -1,5 +1,5 @@
-//! Who may speak in a rack's store: its root, and identities for its servers and for whoever runs
-//! it, made where the rack is controlled.
+//! Issues the keys of a rack's store on the controlling machine: its root, and identities for its
+//! servers and its administrator.
 
 use crate::{Error, Folder};
 use sprat_key::{Identity, Role, Root, Terms};
@@ -11,15 +11,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 24 * 3_600;
 
-/// How long an identity is good for, and when it is made anew, seconds.
+/// Validity of an identity, and the rest of it at which it is renewed, in seconds.
 const VALID: u64 = 365 * DAY;
 const RENEW: u64 = 90 * DAY;
 
-/// Before it is made it is valid for so long already, so that clocks may differ by it.
+/// An identity is valid this many seconds before it is issued, in case clocks differ.
 const BEFORE: u64 = 3_600;
 
-/// Makes what is missing in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`; identities
-/// that are good for less than three months are made anew.
+/// Creates what is missing in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`.
+/// Identities with less than three months left are renewed.
 ///
 /// # Errors
 /// A file cannot be read or written, or the system has no random bytes.
@@ -55,7 +55,7 @@ pub(crate) fn make(folder: &Folder) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why a key could not be.
+/// Returns a function that turns an error about a key into [`Error::File`].
 fn of<E: std::error::Error + Send + Sync + 'static>(
     path: &Path,
 ) -> impl FnOnce(E) -> Error + use<'_, E> {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_made_once_and_anew_before_they_end() {
+    fn keys_are_kept_and_renewed_before_they_expire() {
         let state = tempfile::tempdir().expect("a folder");
         let folder = Folder::at(state.path().join("rack"));
         make(&folder).expect("keys");
@@ -76,7 +76,7 @@ mod tests {
         make(&folder).expect("keys");
         assert!(read("sprat.root") == root && read("server.id") == server, "they stay");
 
-        // One that ends soon.
+        // An identity that expires soon.
         let path = folder.file("keys").join("server.id");
         let known = Root::load(&folder.file("keys").join("sprat.root")).expect("the root");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();

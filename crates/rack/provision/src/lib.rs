@@ -1,9 +1,11 @@
-//! Brings a planned rack's hosts to what the plan says.
+//! Brings the hosts of a planned rack to the state that the plan describes.
 //!
-//! A [`Folder`] on the controlling machine holds all of a rack: the roles, the inventory, every
-//! instance's files, keys. [`ansible`] runs the roles over ssh and tells what they changed; what is
-//! right already they leave alone. [`Local`] makes the hosts on this machine, as namespaces with a
-//! name, addresses and an ssh server of their own, or as guests with kernels of their own.
+//! A [`Folder`] on the controlling machine holds everything of a rack: roles, inventory, the files
+//! of each instance, keys. [`ansible`] runs the roles over ssh, which change only what differs from
+//! the plan, and reports what they changed. [`Members`] remembers which instances are on the ring,
+//! and [`survey`] asks hosts what runs on them. [`Local`] makes the hosts themselves on this
+//! machine: as namespaces with a name, addresses and an ssh server of their own, or as guests,
+//! virtual machines with kernels of their own.
 
 pub mod ansible;
 mod error;
@@ -24,6 +26,6 @@ pub use faults::{Fault, MAX_FAULTS};
 pub use folder::Folder;
 pub use interrupt::Interrupt;
 pub use local::Local;
-pub use members::{Joining, Known, Members, State};
+pub use members::{JoinError, KnownInstance, Members, RingState};
 pub use status::{Node, nodes, schemas};
-pub use survey::{Alive, Seen, survey, survey_services};
+pub use survey::{InstanceProcess, ProcessState, survey, survey_services};

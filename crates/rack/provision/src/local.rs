@@ -1,14 +1,14 @@
-//! A rack on one machine: each host a namespace with its own network, name, folders and ssh server;
-//! or a guest in one.
+//! Runs a rack on one machine: each host is a network namespace with its own name, folders and ssh
+//! server, or a guest in such a namespace.
 
-use crate::ansible::Reach;
+use crate::ansible::SshAccess;
 use crate::guests::{Guests, MAX_DISKS, MAX_GUESTS, Start};
 use crate::program::{missing, run};
 use crate::{Error, Folder};
 use ipnet::IpNet;
 use sprat_host::wait_until;
 use sprat_lab::hosts::{
-    Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down, join,
+    Cable, CableEnd, HostsPlan, Interface, LabHosts, MAX_INTERFACES, StateDir, down, join,
 };
 use sprat_plan::{Plan, Spec};
 use sprat_rack::Host;
@@ -21,31 +21,32 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Most servers: ports of the switch that joins them, but for the one of whoever controls them.
+/// The most servers: the ports of the switch, less the controlling host's.
 pub(crate) const MAX_SERVERS: usize = MAX_INTERFACES - 1;
 
-/// The host that controls the others.
+/// Names of the controlling host and of the switch.
 const CONTROL: &str = "ctl";
 const SWITCH: &str = "switch";
 const BRIDGE: &str = "br0";
 
-/// How long a host may take to answer.
+/// Time for a host to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// And a guest, which starts a kernel before: many at once on few cores.
+/// Time for a guest to answer: it boots a kernel first, and many boot at once on few cores.
 const BOOT_PATIENCE: Duration = Duration::from_secs(180);
 
-/// How long guests may take to end by themselves.
+/// Time for guests to shut down.
 const HALT_PATIENCE: Duration = Duration::from_secs(30);
 
 const LOOK: Duration = Duration::from_millis(50);
 
 const SSH_PORT: u16 = 22;
 
-/// Where Debian has its ssh server.
+/// Path of Debian's ssh server.
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// A rack on one machine.
+/// A rack on this machine. [`Local::up`] makes the hosts, which run until [`Local::down`], and
+/// [`Local::ssh_access`] says how to reach them. Their data stays in the rack's folder.
 #[derive(Clone, Debug)]
 pub struct Local {
     folder: Folder,
@@ -54,59 +55,60 @@ pub struct Local {
 }
 
 impl Local {
-    /// In a rack's folder.
+    /// A rack of namespaces whose state is in `folder`.
     #[must_use]
     pub fn new(folder: &Folder) -> Self {
         Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")), guests: None }
     }
 
-    /// The same, with a kernel for each host: guests. Their images are in a folder that racks
+    /// A rack of guests, each with a kernel of its own. Their images are in a folder that racks
     /// share.
     #[must_use]
-    pub fn of_guests(folder: &Folder, images: impl Into<PathBuf>) -> Self {
+    pub fn with_guests(folder: &Folder, images: impl Into<PathBuf>) -> Self {
         Self { guests: Some(Guests::new(images.into())), ..Self::new(folder) }
     }
 
-    /// What a description has to say for this: folders of hosts lie in the rack's own, but for
-    /// those of guests.
+    /// Adapts a description to this machine. Without guests, the hosts' folders are moved into the
+    /// rack's own folder.
     #[must_use]
     pub fn adapt(&self, spec: Spec) -> Spec {
         let mut spec = spec;
         let path = |name: &str| self.folder.file(name).display().to_string();
         spec.provision.user = "root".to_owned();
-        spec.control = None; // this machine is that
+        spec.control = None; // this machine takes its place
         if self.guests.is_some() {
             return spec;
         }
         spec.provision.shared = true;
-        spec.storage.iter_mut().for_each(|storage| storage.mounts.clear()); // its disks are left as they are
+        // This machine's disks stay untouched.
+        spec.storage.iter_mut().for_each(|storage| storage.mounts.clear());
         spec.provision.base = path("srv");
         spec.provision.library = path("opt/lib");
         spec
     }
 
-    /// Whether its hosts stand.
+    /// Returns whether the rack's hosts run.
     #[must_use]
-    pub fn stands(&self, name: &str) -> bool {
+    pub fn is_up(&self, name: &str) -> bool {
         self.labs.list().is_ok_and(|labs| labs.iter().any(|lab| lab.name == name))
     }
 
-    /// How its hosts are reached.
+    /// Returns how to reach its hosts.
     #[must_use]
-    pub fn reach(&self, name: &str) -> Reach {
-        Reach {
+    pub fn ssh_access(&self, name: &str) -> SshAccess {
+        SshAccess {
             namespace: Some(format!("{name}-{CONTROL}")),
             key: Some(self.folder.file("key")),
             known_hosts: Some(self.folder.file("known_hosts")),
-            ..Reach::default()
+            ..SshAccess::default()
         }
     }
 
-    /// Makes the hosts, and waits until they answer. They stand until [`Local::down`].
+    /// Makes the hosts, and waits until they answer. They run until [`Local::down`].
     ///
     /// # Errors
-    /// Rights or programs are missing, there are too many servers, or a host does not answer. What
-    /// was made by then is gone again.
+    /// Rights or programs are missing, there are too many servers, or a host does not answer.
+    /// Everything made so far is removed again.
     pub fn up(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
         let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
         if hosts.len() > most {
@@ -114,8 +116,8 @@ impl Local {
         }
         fs::create_dir_all(self.folder.path()).map_err(Error::file(self.folder.path()))?;
         self.keys()?;
-        let memory = self.memory(plan, hosts.len())?; // before anything stands
-        let mut standing = Standing::make(self.lab(plan, hosts), &self.labs)?;
+        let memory = self.memory(plan, hosts.len())?; // checked before anything is made
+        let mut standing = LabHosts::make(self.lab(plan, hosts), &self.labs)?;
         standing.configure()?;
         let all: Vec<&Host> = hosts.iter().collect();
         let control = standing.plan().position(CONTROL).unwrap_or(0);
@@ -124,20 +126,20 @@ impl Local {
         Ok(())
     }
 
-    /// Makes the hosts that are not there yet in a rack that stands, and gives those that are what
-    /// addresses they lack.
+    /// Adds the missing hosts of a plan to a rack that runs, and gives running hosts the addresses
+    /// of new instances.
     ///
     /// # Errors
-    /// As for [`Local::up`]. Hosts that were made by then stay.
+    /// As [`Local::up`]. Hosts made so far stay.
     pub fn grow(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
         let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
         let name = &plan.spec.name;
         let standing =
             self.labs.list()?.into_iter().find(|lab| lab.name == *name).map(|lab| lab.namespaces);
         let standing = standing.unwrap_or_default();
-        // Those who have left stand too.
-        let stands = |host: &&Host| standing.contains(&format!("{name}-{}", host.name));
-        let (there, new): (Vec<&Host>, Vec<&Host>) = hosts.iter().partition(stands);
+        // Hosts that left the ring still run.
+        let is_up = |host: &&Host| standing.contains(&format!("{name}-{}", host.name));
+        let (there, new): (Vec<&Host>, Vec<&Host>) = hosts.iter().partition(is_up);
         let has = standing.len() + new.len();
         if has > most + 2 {
             return Err(Error::Servers { has: has - 2, most });
@@ -164,8 +166,7 @@ impl Local {
         self.begin(plan, &new, memory, control.as_fd())
     }
 
-    /// See that hosts can be started, and what memory each would have, MiB, where they have their
-    /// own.
+    /// Checks that hosts can be started. Returns the memory of each guest in MiB.
     fn memory(&self, plan: &Plan, hosts: usize) -> Result<u64, Error> {
         let Some(guests) = &self.guests else {
             let mend = "install an ssh server (Debian: openssh-server)";
@@ -182,7 +183,7 @@ impl Local {
         Guests::memory(plan, hosts)
     }
 
-    /// Starts hosts, and waits until they answer whoever is in the namespace `control`.
+    /// Starts hosts, and waits until they answer from the namespace `control`.
     fn begin(
         &self,
         plan: &Plan,
@@ -232,11 +233,11 @@ impl Local {
         Ok(())
     }
 
-    /// Ends all that runs in the hosts, and removes them; their data stays in the folder. Guests
-    /// are asked to end by themselves before.
+    /// Ends everything that runs in the hosts, and removes them; their data stays in the folder.
+    /// Guests are shut down first.
     ///
     /// # Errors
-    /// They do not stand, or processes do not end.
+    /// The rack does not run, or processes do not end.
     pub fn down(&self, name: &str) -> Result<(), Error> {
         if self.guests.is_some() {
             self.halt(name);
@@ -245,17 +246,18 @@ impl Local {
         Ok(())
     }
 
-    /// Asks guests to end, and waits for a while: what was not written to their disks would be lost
-    /// with them.
+    /// Shuts guests down and waits for a while, since data not yet written to their disks would be
+    /// lost.
     fn halt(&self, name: &str) {
         let known = fs::read_dir(self.folder.file("hosts")).into_iter().flatten().flatten();
-        let reach = self.reach(name);
+        let access = self.ssh_access(name);
         let address = |guest: &fs::DirEntry| fs::read_to_string(guest.path().join("address")).ok();
         let guests: Vec<_> =
             known.filter_map(|guest| Some((guest.file_name(), address(&guest)?))).collect();
         thread::scope(|scope| {
             for (_, address) in &guests {
-                scope.spawn(|| reach.ask("root", address, "poweroff")); // one that does not hear is ended
+                // A guest that does not answer is killed later.
+                scope.spawn(|| access.run_command("root", address, "poweroff"));
             }
         });
         let runs = |guest: &std::ffi::OsString| {
@@ -266,12 +268,12 @@ impl Local {
         wait_until(HALT_PATIENCE, LOOK, || !guests.iter().any(|(guest, _)| runs(guest)));
     }
 
-    /// A host's own folder.
+    /// Returns a host's folder.
     fn of(&self, host: &Host) -> PathBuf {
         self.folder.file("hosts").join(&host.name)
     }
 
-    /// Keys: one for whoever controls, one that all hosts have.
+    /// Creates the keys: one for the controlling host, one that all hosts share.
     fn keys(&self) -> Result<(), Error> {
         for name in ["key", "host_key"] {
             let path = self.folder.file(name);
@@ -294,10 +296,11 @@ impl Local {
         Ok(())
     }
 
-    /// All hosts at one switch, in one network.
-    fn lab(&self, plan: &Plan, hosts: &[Host]) -> LabPlan {
+    /// Describes the network: all hosts at one switch.
+    fn lab(&self, plan: &Plan, hosts: &[Host]) -> HostsPlan {
         let mut all: Vec<_> = hosts.iter().map(|host| self.namespace(plan, host)).collect();
-        // The first address of the first chassis is its switch's, which here has no use for it.
+        // The controlling host gets the address of the first chassis's switch, which does not exist
+        // here.
         let prefix = plan.spec.addresses.v4.prefix_len();
         let control = hosts
             .first()
@@ -313,8 +316,8 @@ impl Local {
         let port = |number: usize| format!("p{number}");
         let cable = |host: usize| Cable {
             ends: [
-                End { host, interface: "eth0".to_owned() },
-                End { host: switch, interface: port(host) },
+                CableEnd { host, interface: "eth0".to_owned() },
+                CableEnd { host: switch, interface: port(host) },
             ],
         };
         let cables = (0..switch).map(cable).collect();
@@ -324,15 +327,15 @@ impl Local {
             bridge: Some(BRIDGE.to_owned()),
             ..Default::default()
         });
-        LabPlan { name: plan.spec.name.clone(), hosts: all, cables }
+        HostsPlan { name: plan.spec.name.clone(), hosts: all, cables }
     }
 
-    /// A host's network.
+    /// Describes the namespace of a host.
     fn namespace(&self, plan: &Plan, host: &Host) -> sprat_lab::hosts::Host {
         let all = std::iter::once(host.address.0)
             .chain(host.instances.iter().map(|instance| instance.address));
         let prefix = plan.spec.addresses.v4.prefix_len();
-        // A guest has its addresses itself.
+        // A guest configures its addresses itself.
         let all = all.filter(|_| self.guests.is_none());
         let interfaces = vec![interface(
             "eth0",
@@ -341,7 +344,7 @@ impl Local {
         sprat_lab::hosts::Host { name: host.name.clone(), interfaces, ..Default::default() }
     }
 
-    /// Starts a host's ssh server: in its network, with a name and folders of its own.
+    /// Starts a host's ssh server in its namespace, with a name and folders of its own.
     fn start(&self, plan: &Plan, host: &Host) -> Result<(), Error> {
         let folder = self.of(host);
         let opt =
@@ -352,15 +355,18 @@ impl Local {
         }
         let config = folder.join("sshd.conf");
         let text = format!(
-            "Port {SSH_PORT}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nPermitRootLogin prohibit-password\n\
-             PasswordAuthentication no\nUsePAM no\nUseDNS no\nMaxSessions 64\nMaxStartups 64\nPidFile none\nSubsystem sftp internal-sftp\n",
+            "Port {SSH_PORT}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nPermitRootLogin \
+             prohibit-password\n\
+             PasswordAuthentication no\nUsePAM no\nUseDNS no\nMaxSessions 64\nMaxStartups 64\n\
+             PidFile none\nSubsystem sftp internal-sftp\n",
             self.folder.file("host_key").display(),
             self.folder.file("authorized_keys").display()
         );
         fs::write(&config, text).map_err(Error::file(&config))?;
         let names = folder.join("hosts");
         fs::write(&names, "127.0.0.1 localhost\n::1 localhost\n").map_err(Error::file(&names))?;
-        let script = "hostname \"$1\" && mount -t tmpfs tmpfs /run && mkdir /run/sshd && mount --bind \"$2/srv\" \"$3\" && \
+        let script = "hostname \"$1\" && mount -t tmpfs tmpfs /run && mkdir /run/sshd && mount \
+                      --bind \"$2/srv\" \"$3\" && \
                       mount --bind \"$2/opt\" \"$4\" && \
                       mount --bind \"$2/hosts\" /etc/hosts && exec \"$5\" -D -e -f \"$2/sshd.conf\"";
         let log = folder.join("sshd.log");
@@ -388,7 +394,7 @@ impl Local {
         ]);
         command.arg(&host.name).arg(&folder).arg(&srv).arg(&opt).arg(SSHD);
         command.stdin(Stdio::null()).stdout(open()?).stderr(open()?);
-        // It belongs to its namespace, with which it ends.
+        // It ends with its namespace.
         command.spawn().map(drop).map_err(|error| missing("ip", error))
     }
 }

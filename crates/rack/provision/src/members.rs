@@ -1,9 +1,9 @@
-//! Who is on a rack's ring: what its folder remembers, for a description does not tell who was
-//! there before it was changed.
+//! Remembers in the rack's folder which instances are on its ring, since a description that was
+//! changed no longer says it.
 
-use crate::{Alive, Error, Folder, Seen};
+use crate::{Error, Folder, InstanceProcess, ProcessState};
 use serde::{Deserialize, Serialize};
-use sprat_plan::ring::Member;
+use sprat_plan::ring::RingMember;
 use sprat_plan::{Plan, Spec};
 use sprat_rack::{Host, hosts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,55 +11,58 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 
-/// Where in a rack's folder.
+/// Name of the file in the rack's folder.
 const FILE: &str = "members.json";
 
-/// Who is on a ring.
+/// The instances on a ring, as the rack's folder remembers them. [`Members::founding`] starts a
+/// ring with all instances of a plan, [`Members::joined_by`] adds some, and [`Members::adapt`] puts
+/// the list into a description so that a plan keeps their tokens. Write the list to the folder
+/// after each change.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Members {
-    /// By name.
-    pub instances: BTreeMap<String, Known>,
-    /// Who has left, and does not come back by itself.
+    /// Instances on the ring, joining it or leaving it, by name.
+    pub instances: BTreeMap<String, KnownInstance>,
+    /// Names of instances that have left, which do not join again by themselves.
     pub away: BTreeSet<String>,
-    /// Who still has rows on its disks that went to others.
+    /// Names of instances whose disks still have rows that moved to others.
     pub unclean: BTreeSet<String>,
 }
 
-/// What is known of an instance.
+/// The record of an instance.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Known {
+pub struct KnownInstance {
     /// Its address.
     pub address: IpAddr,
     /// Its tokens.
     pub tokens: Vec<i64>,
-    /// Whether it came when there was a ring already.
+    /// Whether it joined a ring that existed before.
     pub joined: bool,
-    /// Whether it has been up as a member, so that it has rows.
+    /// Whether it has ever been up on the ring, so that it has rows.
     #[serde(default)]
     pub begun: bool,
-    /// What becomes of it.
-    pub state: State,
+    /// Where it is in its life on the ring.
+    pub state: RingState,
 }
 
-/// What becomes of an instance.
+/// Where an instance is in its life on the ring.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// It is there.
+pub enum RingState {
+    /// It is on the ring.
     Here,
-    /// It comes.
+    /// It is joining.
     Joining,
-    /// It leaves.
+    /// It is leaving.
     Leaving,
 }
 
 impl Members {
-    /// What a rack's folder says; none: nobody was brought there yet.
+    /// Reads the list from a rack's folder. Returns `None` if no ring was started yet.
     ///
     /// # Errors
-    /// It cannot be read, or is not what was written.
+    /// The file cannot be read or parsed.
     pub fn read(folder: &Folder) -> Result<Option<Self>, Error> {
         let path = folder.file(FILE);
         match fs::read(&path) {
@@ -72,26 +75,26 @@ impl Members {
         }
     }
 
-    /// Writes it there, all of it or nothing.
+    /// Writes the list to a rack's folder atomically.
     ///
     /// # Errors
-    /// Whatever the filesystem says.
+    /// Returns the filesystem's error.
     pub fn write(&self, folder: &Folder) -> Result<(), Error> {
         let path = folder.file(FILE);
         let text = serde_json::to_vec_pretty(self).expect("names and numbers have a form in JSON");
         sprat_host::replace(&path, &text).map_err(Error::file(&path))
     }
 
-    /// All instances of a plan, which begin together.
+    /// Returns a list of all instances of a plan, which form a new ring.
     #[must_use]
     pub fn founding(hosts: &[Host]) -> Self {
         let all = hosts.iter().flat_map(|host| &host.instances);
-        let known = |instance: &sprat_rack::Instance| Known {
+        let known = |instance: &sprat_rack::Instance| KnownInstance {
             address: instance.address,
             tokens: instance.tokens.clone(),
             joined: false,
             begun: false,
-            state: State::Here,
+            state: RingState::Here,
         };
         Self {
             instances: all.map(|one| (one.name.clone(), known(one))).collect(),
@@ -99,10 +102,10 @@ impl Members {
         }
     }
 
-    /// A description that knows of them.
+    /// Returns the description with these instances as members.
     #[must_use]
     pub fn adapt(&self, mut spec: Spec) -> Spec {
-        let member = |known: &Known| Member {
+        let member = |known: &KnownInstance| RingMember {
             tokens: known.tokens.clone(),
             joined: known.joined,
             begun: known.begun,
@@ -113,10 +116,10 @@ impl Members {
         spec
     }
 
-    /// See that a plan has everybody where they are.
+    /// Checks that a plan gives each instance the address that it has on the ring.
     ///
     /// # Errors
-    /// Somebody would have another address.
+    /// An instance would get another address.
     pub fn check(&self, plan: &Plan) -> Result<(), Error> {
         for instance in hosts(plan).iter().flat_map(|host| &host.instances) {
             let known = self.instances.get(&instance.name);
@@ -128,13 +131,14 @@ impl Members {
         Ok(())
     }
 
-    /// Takes newcomers in: a plan that has them, with tokens between those of the others.
+    /// Adds the named instances as joining ones. Returns a plan that includes them, with tokens in
+    /// between those of the others.
     ///
     /// # Errors
-    /// Some would move; the plan cannot be.
-    pub fn joined_by(&mut self, spec: &Spec, names: &[String]) -> Result<Plan, Joining> {
+    /// An instance would get another address, or the description gives no plan.
+    pub fn joined_by(&mut self, spec: &Spec, names: &[String]) -> Result<Plan, JoinError> {
         let mut with = self.adapt(spec.clone());
-        let newcomer = || Member { joined: true, ..Member::default() };
+        let newcomer = || RingMember { joined: true, ..RingMember::default() };
         if let Some(members) = &mut with.members {
             for name in names {
                 members.entry(name.clone()).or_insert_with(newcomer);
@@ -144,37 +148,42 @@ impl Members {
         self.check(&plan)?;
         for instance in hosts(&plan).iter().flat_map(|host| &host.instances) {
             let (address, tokens) = (instance.address, instance.tokens.clone());
-            let known =
-                Known { address, tokens, joined: true, begun: false, state: State::Joining };
+            let known = KnownInstance {
+                address,
+                tokens,
+                joined: true,
+                begun: false,
+                state: RingState::Joining,
+            };
             self.instances.entry(instance.name.clone()).or_insert(known);
             self.away.remove(&instance.name);
         }
-        // Once more, for now they have theirs.
+        // Plan again, now that their tokens are known.
         Ok(Plan::new(self.adapt(spec.clone()))?)
     }
 
-    /// Remembers who runs: members with rows from now on. Whether that is news.
-    pub fn begun(&mut self, seen: &[Seen]) -> bool {
-        let mut news = false;
-        for one in seen.iter().filter(|one| matches!(one.alive, Alive::Running { .. })) {
+    /// Marks instances that run as having rows. Returns whether that changed anything.
+    pub fn begun(&mut self, seen: &[InstanceProcess]) -> bool {
+        let mut changed = false;
+        for one in seen.iter().filter(|one| matches!(one.alive, ProcessState::Running { .. })) {
             if let Some(known) =
-                self.instances.get_mut(&one.instance).filter(|known| known.state == State::Here)
+                self.instances.get_mut(&one.instance).filter(|known| known.state == RingState::Here)
             {
-                news |= !std::mem::replace(&mut known.begun, true);
+                changed |= !std::mem::replace(&mut known.begun, true);
             }
         }
-        news
+        changed
     }
 
-    /// Those in a state, by their names.
-    pub fn in_state(&self, state: State) -> impl Iterator<Item = &String> {
+    /// Returns the names of instances in a state.
+    pub fn in_state(&self, state: RingState) -> impl Iterator<Item = &String> {
         self.instances.iter().filter(move |(_, known)| known.state == state).map(|(name, _)| name)
     }
 
-    /// Instances that the description has, who are not on the ring and have not left it.
+    /// Returns the instances of a description that are not on the ring and have not left it.
     ///
     /// # Errors
-    /// The plan cannot be.
+    /// The description gives no plan.
     pub fn newcomers(&self, spec: &Spec) -> Result<Vec<String>, sprat_plan::PlanError> {
         let alone = Plan::new(Spec { members: None, ..spec.clone() })?;
         let all =
@@ -185,13 +194,13 @@ impl Members {
     }
 }
 
-/// Why nobody can be taken in.
+/// Why instances cannot join.
 #[derive(Debug, thiserror::Error)]
-pub enum Joining {
-    /// The plan cannot be.
+pub enum JoinError {
+    /// The description gives no plan.
     #[error(transparent)]
     Plan(#[from] sprat_plan::PlanError),
-    /// Somebody is not where the plan has it.
+    /// An instance on the ring would get another address.
     #[error(transparent)]
     Members(#[from] Error),
 }

@@ -1,20 +1,20 @@
-//! Other programs: run to their end, and missed by name.
+//! Runs other programs to their end.
 
 use crate::Error;
 use std::process::Command;
 
-/// Runs a program to its end.
+/// Runs a program to its end, and returns its output.
 pub(crate) fn run(program: &str, command: &mut Command) -> Result<String, Error> {
-    let output = command.output().map_err(|error| missing(program, error))?;
+    let ended = command.output().map_err(|error| missing(program, error))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
+    if ended.status.success() {
+        return Ok(text(&ended.stdout));
     }
-    let told = text(&output.stderr);
-    Err(Error::Failed { program: program.to_owned(), status: output.status.to_string(), told })
+    let output = text(&ended.stderr);
+    Err(Error::Failed { program: program.to_owned(), status: ended.status.to_string(), output })
 }
 
-/// Why a program could not be started.
+/// Describes why a program could not be started, with a hint how to install it.
 pub(crate) fn missing(program: &str, error: std::io::Error) -> Error {
     let known = [
         ("ansible-playbook", "install ansible-core, by pip or your system's packages"),
@@ -31,7 +31,7 @@ pub(crate) fn missing(program: &str, error: std::io::Error) -> Error {
         None => Error::Failed {
             program: program.to_owned(),
             status: "not started".to_owned(),
-            told: error.to_string(),
+            output: error.to_string(),
         },
     }
 }

@@ -1,10 +1,10 @@
-//! The playbooks and roles, which come with the program.
+//! The playbooks and roles, which are compiled into the program.
 
 use crate::Error;
 use std::fs;
 use std::path::Path;
 
-/// Paths, and texts.
+/// Paths and contents.
 const FILES: &[(&str, &str)] = &[
     ("site.yml", include_str!("../../../../deploy/ansible/site.yml")),
     ("family.yml", include_str!("../../../../deploy/ansible/family.yml")),
@@ -112,7 +112,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Writes them into a folder.
+/// Writes the playbooks and roles into a folder.
 pub(crate) fn write(folder: &Path) -> Result<(), Error> {
     for (name, text) in FILES {
         let path = folder.join(name);

@@ -1,31 +1,31 @@
-//! What `nodetool status` says of a cluster, as a table.
+//! Parses the output of nodetool.
 
 use serde::Serialize;
 
-/// An instance, as another sees it.
+/// An instance in the output of `nodetool status`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Node {
-    /// `UN`: up and normal; `DN`: down; `UJ`: joining; `UL`: leaving.
+    /// Status and state: `UN` is up and normal, `DN` down, `UJ` joining, `UL` leaving.
     pub state: String,
     /// Its address.
     pub address: String,
-    /// What it has, as nodetool writes it.
+    /// Size of its data, as nodetool prints it.
     pub load: String,
-    /// Its tokens.
+    /// Number of its tokens.
     pub tokens: u32,
-    /// By what others know it.
+    /// Its host ID.
     pub id: String,
     /// Its rack.
     pub rack: String,
 }
 
-/// The instances that `nodetool status` tells of; lines that are none are passed over.
+/// Parses the output of `nodetool status`. Lines that describe no instance are skipped.
 #[must_use]
 pub fn nodes(text: &str) -> Vec<Node> {
     text.lines().filter_map(node).collect()
 }
 
-/// `UN  10.0.0.3  104.32 KiB  16  100.0%  3d4c5a57-...  c0-n1`, or with `?` for what is not known.
+/// Parses `UN  10.0.0.3  104.32 KiB  16  100.0%  3d4c5a57-...  c0-n1`. Unknown values are `?`.
 fn node(line: &str) -> Option<Node> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let state = *words.first()?;
@@ -33,7 +33,7 @@ fn node(line: &str) -> Option<Node> {
         && state.starts_with(['U', 'D', '?'])
         && state.ends_with(['N', 'L', 'J', 'M', 'S', '?']);
     let address: std::net::IpAddr = words.get(1).filter(|_| known)?.parse().ok()?;
-    // A load that is not known is one word, one that is known two.
+    // An unknown load is one word, a known one two.
     let (load, rest) = match words.get(2..)? {
         ["?", rest @ ..] => ("?".to_owned(), rest),
         [number, unit, rest @ ..] => (format!("{number} {unit}"), rest),
@@ -48,17 +48,17 @@ fn node(line: &str) -> Option<Node> {
     Some(Node { state: state.to_owned(), address: address.to_string(), load, tokens, id, rack })
 }
 
-/// The versions of the schema that `nodetool describecluster` tells of, and who has each: where all
-/// agree there is one.
+/// Parses the schema versions in the output of `nodetool describecluster`, each with the addresses
+/// of its instances. If all agree, there is one.
 #[must_use]
 pub fn schemas(text: &str) -> Vec<(String, Vec<String>)> {
     let lines = text.lines().map(str::trim).skip_while(|line| *line != "Schema versions:").skip(1);
     let version = |line: &str| {
-        let (version, who) = line.split_once(": [")?;
-        let who = who.strip_suffix(']')?;
+        let (version, addresses) = line.split_once(": [")?;
+        let addresses = addresses.strip_suffix(']')?;
         Some((
             version.to_owned(),
-            who.split(',').map(|address| address.trim().to_owned()).collect(),
+            addresses.split(',').map(|address| address.trim().to_owned()).collect(),
         ))
     };
     lines.skip_while(|line| line.is_empty()).map_while(version).collect()
@@ -69,8 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_the_schema_are_read() {
-        let text = "Cluster Information:\n\tName: r\n\tSchema versions:\n\t\ta-1: [10.0.0.3, 10.0.0.5]\n\n\t\tUNREACHABLE: [10.0.0.7]\n\nStats:\n";
+    fn schema_versions_are_parsed() {
+        let text = "Cluster Information:\n\tName: r\n\tSchema versions:\n\t\ta-1: [10.0.0.3, \
+                    10.0.0.5]\n\n\t\tUNREACHABLE: [10.0.0.7]\n\nStats:\n";
         let first = schemas(text);
         assert_eq!(
             first[0],
@@ -81,11 +82,15 @@ mod tests {
     }
 
     #[test]
-    fn what_nodetool_prints_is_read() {
-        let text = "Datacenter: dc1\n===============\nStatus=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n\
-                    --  Address   Load        Tokens  Owns (effective)  Host ID                               Rack \n\
-                    UN  10.0.0.3  104.32 KiB  16      100.0%            3d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60  c0-n1\n\
-                    DN  10.0.0.5  ?           16      100.0%            9d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60  c0-n2\n\nNote: nothing\n";
+    fn nodetool_status_is_parsed() {
+        let text = "Datacenter: dc1\n===============\nStatus=Up/Down\n|/ \
+                    State=Normal/Leaving/Joining/Moving\n\
+                    --  Address   Load        Tokens  Owns (effective)  Host \
+                    ID                               Rack \n\
+                    UN  10.0.0.3  104.32 KiB  16      100.0%            \
+                    3d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60  c0-n1\n\
+                    DN  10.0.0.5  ?           16      100.0%            \
+                    9d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60  c0-n2\n\nNote: nothing\n";
         let found = nodes(text);
         let short: Vec<_> = found
             .iter()

@@ -1,7 +1,7 @@
-//! What runs on hosts, as they say themselves: nodetool tells what others believe, and believes it
-//! for some seconds too long.
+//! Asks hosts which processes run. nodetool reports what other instances believe, which is out of
+//! date by some seconds.
 
-use crate::ansible::Reach;
+use crate::ansible::SshAccess;
 use serde::Serialize;
 use sprat_host::lock;
 use sprat_rack::Host;
@@ -11,66 +11,71 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
-/// Hosts that are asked at once.
+/// Hosts that are asked at the same time.
 const AT_ONCE: usize = 16;
 
-/// Whether an instance runs.
+/// Whether an instance's process runs.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "process")]
-pub enum Alive {
-    /// It does.
+pub enum ProcessState {
+    /// It runs.
     Running {
-        /// Its process.
+        /// Its process id.
         pid: u32,
     },
-    /// It does not.
+    /// It is installed, and does not run.
     Stopped,
-    /// It was never brought there.
+    /// It was never installed on its host.
     Absent,
-    /// Its host cannot be asked.
+    /// Its host does not answer.
     Unreachable {
-        /// Why.
+        /// The error.
         why: String,
     },
 }
 
-/// An instance, as its host sees it.
+/// The process of an instance or service, as its host reports it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Seen {
-    /// Its name.
+pub struct InstanceProcess {
+    /// Name of the instance or service.
     pub instance: String,
     /// Whether it runs.
-    pub alive: Alive,
+    pub alive: ProcessState,
 }
 
-/// Asks all hosts, several at once. One that cannot be asked keeps nobody waiting but for ssh's own
-/// patience.
+/// Asks all hosts about their instances of Cassandra, several hosts at a time. A host that does not
+/// answer delays the result by ssh's timeouts only.
 #[must_use]
-pub fn survey(reach: &Reach, user: &str, hosts: &[Host]) -> Vec<Seen> {
-    all(reach, user, hosts, &|host| {
+pub fn survey(access: &SshAccess, user: &str, hosts: &[Host]) -> Vec<InstanceProcess> {
+    survey_hosts(access, user, hosts, &|host| {
         host.instances.iter().map(|one| (&one.name[..], &*one.home)).collect()
     })
 }
 
-/// The same of what is on hosts of etcd and Sprat.
+/// Asks all hosts about their services of etcd and Sprat.
 #[must_use]
-pub fn survey_services(reach: &Reach, user: &str, hosts: &[Host]) -> Vec<Seen> {
-    all(reach, user, hosts, &|host| {
+pub fn survey_services(access: &SshAccess, user: &str, hosts: &[Host]) -> Vec<InstanceProcess> {
+    survey_hosts(access, user, hosts, &|host| {
         host.services.iter().map(|one| (&one.name[..], &*one.home)).collect()
     })
 }
 
-/// Of a host the names and folders of those who are asked for.
-type Asked<'a> = dyn Fn(&Host) -> Vec<(&str, &Path)> + Sync + 'a;
+/// Lists the names and folders on a host to ask for.
+type Listed<'a> = dyn Fn(&Host) -> Vec<(&str, &Path)> + Sync + 'a;
 
-fn all(reach: &Reach, user: &str, hosts: &[Host], asked: &Asked<'_>) -> Vec<Seen> {
+fn survey_hosts(
+    access: &SshAccess,
+    user: &str,
+    hosts: &[Host],
+    processes: &Listed<'_>,
+) -> Vec<InstanceProcess> {
     let left: Mutex<VecDeque<usize>> = Mutex::new((0..hosts.len()).collect());
-    let found: Mutex<Vec<Vec<Seen>>> = Mutex::new(vec![Vec::new(); hosts.len()]);
+    let found: Mutex<Vec<Vec<InstanceProcess>>> = Mutex::new(vec![Vec::new(); hosts.len()]);
     let work = || {
         loop {
             let next = lock(&left).pop_front();
             let Some(at) = next else { return };
-            let seen = ask(reach, user, &hosts[at], &asked(&hosts[at]));
+            let seen = survey_host(access, user, &hosts[at], &processes(&hosts[at]));
             lock(&found)[at] = seen;
         }
     };
@@ -87,12 +92,17 @@ fn all(reach: &Reach, user: &str, hosts: &[Host], asked: &Asked<'_>) -> Vec<Seen
         .collect()
 }
 
-fn ask(reach: &Reach, user: &str, host: &Host, asked: &[(&str, &Path)]) -> Vec<Seen> {
-    if asked.is_empty() {
+fn survey_host(
+    access: &SshAccess,
+    user: &str,
+    host: &Host,
+    processes: &[(&str, &Path)],
+) -> Vec<InstanceProcess> {
+    if processes.is_empty() {
         return Vec::new();
     }
     let mut script = String::new();
-    for (_, home) in asked {
+    for (_, home) in processes {
         let program = format!("{}/instance", home.display());
         writeln!(
             script,
@@ -100,23 +110,23 @@ fn ask(reach: &Reach, user: &str, host: &Host, asked: &[(&str, &Path)]) -> Vec<S
         )
         .expect("a string takes all");
     }
-    let answer = reach.ask(user, &host.address.0.to_string(), &script);
-    let told = |at: usize| match &answer {
-        Err(error) => Alive::Unreachable { why: error.to_string() },
-        Ok(text) => text.lines().nth(at).map_or(Alive::Stopped, alive),
+    let answer = access.run_command(user, &host.address.0.to_string(), &script);
+    let state = |at: usize| match &answer {
+        Err(error) => ProcessState::Unreachable { why: error.to_string() },
+        Ok(text) => text.lines().nth(at).map_or(ProcessState::Stopped, parse_state),
     };
-    let seen = |(at, (name, _)): (usize, &(&str, &Path))| Seen {
+    let seen = |(at, (name, _)): (usize, &(&str, &Path))| InstanceProcess {
         instance: (*name).to_owned(),
-        alive: told(at),
+        alive: state(at),
     };
-    asked.iter().enumerate().map(seen).collect()
+    processes.iter().enumerate().map(seen).collect()
 }
 
-/// What `instance status` says, a line.
-fn alive(line: &str) -> Alive {
+/// Parses a line of `instance status`.
+fn parse_state(line: &str) -> ProcessState {
     match (line.trim(), line.trim().strip_prefix("running: ").and_then(|pid| pid.parse().ok())) {
-        (_, Some(pid)) => Alive::Running { pid },
-        ("absent", None) => Alive::Absent,
-        _ => Alive::Stopped,
+        (_, Some(pid)) => ProcessState::Running { pid },
+        ("absent", None) => ProcessState::Absent,
+        _ => ProcessState::Stopped,
     }
 }

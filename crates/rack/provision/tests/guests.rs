@@ -1,5 +1,5 @@
-//! Guests: hosts on this machine with kernels, disks and clocks of their own; and the roles that
-//! need such.
+//! Tests of guests, hosts on this machine with kernels, disks and clocks of their own, and of the
+//! roles that need them.
 
 use crate::guest;
 use guest::Rack;
@@ -8,10 +8,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-const STORAGE: &str = "[storage]\ndisks = [\"ubdb\", \"/dev/disk/by-path/platform-uml-blkdev.2\"]\nread-ahead = \"16KiB\"\n";
+const STORAGE: &str = "[storage]\ndisks = [\"ubdb\", \"/dev/disk/by-path/platform-uml-blkdev.2\"]\n\
+                       read-ahead = \"16KiB\"\n";
 
-/// What of a guest's disks roles make.
-const STATE: &str = "grep -c raid0.*ubd /proc/mdstat; mdadm --detail /dev/md/sprat | grep -o 'Chunk Size : 64K'; \
+/// What the roles make of a guest's disks.
+const STATE: &str = "grep -c raid0.*ubd /proc/mdstat; mdadm --detail /dev/md/sprat | grep -o \
+                     'Chunk Size : 64K'; \
     findmnt --noheadings --raw --output FSTYPE,OPTIONS /srv/sprat | grep -o 'ext4 rw,noatime'; \
     cat /sys/block/md*/queue/read_ahead_kb /sys/block/ubd[bc]/queue/read_ahead_kb | xargs";
 const MADE: &str = "1\nChunk Size : 64K\next4 rw,noatime\n16 16 16";
@@ -30,15 +32,19 @@ fn guests_have_kernels_disks_and_clocks_of_their_own() {
     );
     assert!(rack.ask(0, "ping -c 1 -W 10 10.0.0.3").contains("1 received"), "they are neighbours");
 
-    // Each has its own time.
+    // Each guest has a clock of its own.
     rack.ask(1, "date --set '2001-01-01 12:00:00'");
     assert_eq!(rack.ask(1, "date +%Y"), "2001");
     assert_ne!(rack.ask(0, "date +%Y"), "2001");
 
-    // What was written stays when they are taken down and come back.
-    rack.ask(0, "echo kept >/root/note && echo kept | dd of=/dev/disk/by-id/ubd-c0-n1-d2 conv=notrunc status=none");
+    // Data survives a stop and start of the rack.
+    rack.ask(
+        0,
+        "echo kept >/root/note && echo kept | dd of=/dev/disk/by-id/ubd-c0-n1-d2 \
+                 conv=notrunc status=none",
+    );
     rack.local.down(rack.name()).unwrap_or_else(|error| panic!("{error}"));
-    assert!(!rack.local.stands(rack.name()));
+    assert!(!rack.local.is_up(rack.name()));
     rack.local.up(&rack.plan, &rack.hosts).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(rack.ask(0, "cat /root/note; head -c 4 /dev/disk/by-id/ubd-c0-n1-d2"), "kept\nkept");
 }
@@ -47,11 +53,11 @@ fn guests_have_kernels_disks_and_clocks_of_their_own() {
 #[ignore = "starts two guests: make test-rack"]
 fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     let Some(mut rack) = Rack::up(STORAGE) else { return };
-    // One of four disks has data: nobody's is touched.
+    // One of four disks has data: none is touched.
     rack.ask(1, "mkfs.ext4 -q -L precious /dev/ubdc");
-    let told = rack.refused(&[]);
+    let output = rack.refused(&[]);
     for word in ["platform-uml-blkdev.2", "c0-n2-d2", "precious", "[storage] erase = [", "c0-n2"] {
-        assert!(told.contains(word), "{word} in {told}");
+        assert!(output.contains(word), "{word} in {output}");
     }
     assert_eq!(
         rack.ask(0, "blkid --probe /dev/ubdb /dev/ubdc; ls /dev/md* 2>/dev/null; ls /srv"),
@@ -59,20 +65,24 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     );
     assert_eq!(rack.ask(1, "blkid --probe --output value --match-tag LABEL /dev/ubdc"), "precious");
 
-    // Its serial number is repeated, which is not enough while it is mounted.
+    // The description repeats its serial number, but the disk is mounted.
     rack.describe(&format!("{STORAGE}erase = [\"c0-n2-d2\"]\n"));
     rack.ask(1, "mount /dev/ubdc /mnt");
-    let told = rack.refused(&[]);
-    assert!(told.contains("c0-n2-d2") && told.contains("mounted at /mnt"), "{told}");
+    let output = rack.refused(&[]);
+    assert!(output.contains("c0-n2-d2") && output.contains("mounted at /mnt"), "{output}");
     rack.ask(1, "umount /mnt");
 
-    // What would be done is told, and nothing is.
-    let (told, recaps) = rack.run(&["--check", "--diff"]);
-    recaps.unwrap_or_else(|error| panic!("{error}\n{told}"));
+    // A dry run reports what it would do, and changes nothing.
+    let (output, recaps) = rack.run(&["--check", "--diff"]);
+    recaps.unwrap_or_else(|error| panic!("{error}\n{output}"));
     for word in
         ["RAID-0 of", "stride=16,stripe-width=32", "/etc/fstab", "ext4 \\\"precious\\\" erased"]
     {
-        assert!(told.contains(word) || told.contains(&word.replace('\\', "")), "{word} in {told}");
+        assert!(
+            output.contains(word) || output.contains(&word.replace('\\', "")),
+            "{word} in \
+            {output}"
+        );
     }
     assert_eq!(
         rack.ask(0, "blkid --probe /dev/ubdb /dev/ubdc; ls /dev/md* 2>/dev/null; ls /srv"),
@@ -80,10 +90,11 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     );
     assert_eq!(rack.ask(1, "blkid --probe --output value --match-tag LABEL /dev/ubdc"), "precious");
 
-    // A run that was stopped after the array was made goes on, on one of the two.
+    // A run that stopped after making the array of one host is continued.
     rack.ask(
         0,
-        "mdadm --create /dev/md/sprat --run --metadata=1.2 --level=0 --chunk=64 --name=sprat --raid-devices=2 /dev/ubdb /dev/ubdc 2>&1",
+        "mdadm --create /dev/md/sprat --run --metadata=1.2 --level=0 --chunk=64 --name=sprat \
+         --raid-devices=2 /dev/ubdb /dev/ubdc 2>&1",
     );
     assert!(rack.changed(&[]).iter().all(|changed| *changed > 0));
     assert_eq!([0, 1].map(|host| rack.ask(host, STATE)), [MADE, MADE]);
@@ -92,12 +103,12 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
         "dumpe2fs -h /dev/md/sprat 2>/dev/null | grep -iE 'stride|stripe' | tr -d ' ' | xargs",
     );
     assert_eq!(stripes, "RAIDstride:16 RAIDstripewidth:32");
-    // The line that allowed it may stay: what is ours is not erased.
+    // The serial numbers may stay in the description: our own data is not erased.
     rack.ask(1, "echo ours >/srv/sprat/note");
     assert_eq!(rack.changed(&[]), [0, 0]);
 
-    // A run that was stopped after the filesystem was made goes on; a guest that starts again has
-    // all of it.
+    // A run that stopped after making the filesystem is continued, and the filesystem survives a
+    // restart.
     rack.ask(0, "umount /srv/sprat && sed -i /srv.sprat/d /etc/fstab");
     rack.restart(1);
     assert_eq!(rack.ask(1, STATE), MADE);
@@ -105,7 +116,7 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     assert_eq!(rack.changed(&[]), [1, 0]);
     assert_eq!(rack.ask(0, STATE), MADE);
 
-    // Another filesystem is not what is there, and an array is not taken apart.
+    // A different filesystem type, or a different array, is refused.
     rack.describe(&format!("{STORAGE}filesystem = \"xfs\"\n"));
     assert!(rack.refused(&[]).contains("ext4"), "it stays");
     rack.describe("[storage]\ndisks = [\"ubdb\"]\nerase = [\"c0-n1-d1\", \"c0-n2-d1\"]\n");
@@ -116,17 +127,20 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
 #[test]
 #[ignore = "starts two guests: make test-rack"]
 fn each_instance_has_an_array_of_its_own() {
-    let storage = "[cassandra]\ninstances = 2\nreplication = 2\n[storage]\ndisks = [\"ubdb\", \"ubdc\", \"ubdd\", \"ubde\"]\n\
+    let storage = "[cassandra]\ninstances = 2\nreplication = 2\n[storage]\ndisks = [\"ubdb\", \
+                   \"ubdc\", \"ubdd\", \"ubde\"]\n\
                    mounts = [\"/mnt/nvme0\", \"/mnt/nvme1\"]\n";
     let Some(rack) = Rack::up(storage) else { return };
     let hosts = |more: &[&str]| {
-        let (told, recaps) = rack.only("hosts.yml", more);
-        let recaps = recaps.unwrap_or_else(|error| panic!("{error}\n{told}"));
+        let (output, recaps) = rack.only("hosts.yml", more);
+        let recaps = recaps.unwrap_or_else(|error| panic!("{error}\n{output}"));
         recaps.iter().map(|recap| recap.changed).collect::<Vec<_>>()
     };
     assert!(hosts(&[]).iter().all(|changed| *changed > 0));
-    let state = "grep -c 'active raid0' /proc/mdstat; for at in 0 1; do findmnt --noheadings --raw --output FSTYPE /mnt/nvme$at; \
-                 mdadm --detail /dev/md/sprat$at | grep -o 'Chunk Size : 64K'; done; findmnt --noheadings /srv/sprat";
+    let state = "grep -c 'active raid0' /proc/mdstat; for at in 0 1; do findmnt --noheadings --raw \
+                 --output FSTYPE /mnt/nvme$at; \
+                 mdadm --detail /dev/md/sprat$at | grep -o 'Chunk Size : 64K'; done; findmnt \
+                 --noheadings /srv/sprat";
     let found =
         rack.try_ask(1, &format!("{state}; true")).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
@@ -152,39 +166,49 @@ fn clocks_come_together() {
             [0, 1].map(|host| rack.ask(host, "date +%s").parse::<i64>().expect("seconds"));
         other - first
     };
-    // One is ten seconds ahead. Nobody said what to do about that.
+    // One clock is ten seconds ahead, and the description has no `[clock]`.
     rack.ask(1, "date --set '+10 seconds'");
-    let told = rack.refused(&[]);
+    let output = rack.refused(&[]);
     assert!(
-        told.contains("the clock of c0-n2 is at least ") && told.contains("ahead of that of c0-n1"),
-        "{told}"
+        output.contains("the clock of c0-n2 is at least ")
+            && output.contains(
+                "ahead of that of \
+            c0-n1"
+            ),
+        "{output}"
     );
-    assert!(told.contains("[clock]"), "the mend: {told}");
+    assert!(output.contains("[clock]"), "the mend: {output}");
 
-    // With Cassandra on it, it must not jump.
+    // While Cassandra runs, the clock must not jump.
     rack.describe("[clock]\n");
     let daemon = "org.apache.cassandra.service.CassandraDaemon";
-    rack.ask(1, &format!("setsid python3 -c 'import time; time.sleep(900)' {daemon} >/dev/null 2>&1 </dev/null & echo $! >/run/daemon"));
-    let told = rack.refused(&[]);
-    assert!(told.contains("c0-n2") && told.contains("Cassandra runs there"), "{told}");
+    rack.ask(
+        1,
+        &format!(
+            "setsid python3 -c 'import time; time.sleep(900)' {daemon} >/dev/null \
+                          2>&1 </dev/null & echo $! >/run/daemon"
+        ),
+    );
+    let output = rack.refused(&[]);
+    assert!(output.contains("c0-n2") && output.contains("Cassandra runs there"), "{output}");
     assert!(off(&rack) >= 8, "nothing was done");
     rack.ask(1, "kill $(cat /run/daemon)");
 
-    // Without, it jumps once.
+    // Without Cassandra it jumps once.
     rack.run(&["--check", "--diff"]).1.unwrap_or_else(|error| panic!("{error}"));
     assert!(off(&rack) >= 8, "nothing was done");
     assert!(rack.changed(&[]).iter().all(|changed| *changed > 0));
     assert!(off(&rack).abs() <= 5, "asking one after the other takes a while");
-    let (told, again) = rack.run(&[]);
-    let again = again.unwrap_or_else(|error| panic!("{error}\n{told}"));
-    assert!(again.iter().all(|recap| recap.changed == 0), "{told}");
-    assert!(told.contains("c0-n2 is ") && told.contains(" ms off its source"), "{told}");
+    let (output, again) = rack.run(&[]);
+    let again = again.unwrap_or_else(|error| panic!("{error}\n{output}"));
+    assert!(again.iter().all(|recap| recap.changed == 0), "{output}");
+    assert!(output.contains("c0-n2 is ") && output.contains(" ms off its source"), "{output}");
 
-    // Named, the first server is whom the second follows already.
+    // With its name in the description nothing changes: the second host follows the first already.
     rack.describe("[clock]\nservers = [\"10.0.0.2\"]\n");
-    let (told, named) = rack.only("hosts.yml", &["--limit", "c0-n2"]);
-    let named = named.unwrap_or_else(|error| panic!("{error}\n{told}"));
-    assert!(named.iter().all(|recap| recap.changed == 0), "{told}");
+    let (output, named) = rack.only("hosts.yml", &["--limit", "c0-n2"]);
+    let named = named.unwrap_or_else(|error| panic!("{error}\n{output}"));
+    assert!(named.iter().all(|recap| recap.changed == 0), "{output}");
 }
 
 #[test]
@@ -193,24 +217,24 @@ fn addresses_stay() {
     let cassandra = "[cassandra]\ninstances = 1\nreplication = 2\n";
     let Some(mut rack) = Rack::up(cassandra) else { return };
     let hosts = |rack: &Rack, more: &[&str]| {
-        let (told, recaps) = rack.only("hosts.yml", more);
-        let recaps = recaps.unwrap_or_else(|error| panic!("{error}\n{told}"));
-        (told, recaps.iter().map(|recap| recap.changed).collect::<Vec<_>>())
+        let (output, recaps) = rack.only("hosts.yml", more);
+        let recaps = recaps.unwrap_or_else(|error| panic!("{error}\n{output}"));
+        (output, recaps.iter().map(|recap| recap.changed).collect::<Vec<_>>())
     };
-    // Told, had, kept.
+    // A dry run, the run, and a restart.
     let instance = rack.hosts[1].instances[0].address;
     let has = |rack: &Rack| {
         rack.ask(1, "ip -brief -4 address show vec0").contains(&format!(" {instance}/"))
     };
-    let (told, _) = hosts(&rack, &["--check", "--diff"]);
-    assert!(told.contains(&format!("+vec0 has {instance}")) && !has(&rack), "{told}");
+    let (output, _) = hosts(&rack, &["--check", "--diff"]);
+    assert!(output.contains(&format!("+vec0 has {instance}")) && !has(&rack), "{output}");
     assert_eq!(hosts(&rack, &[]).1, [1, 1]);
     assert!(has(&rack));
     rack.restart(1);
     assert!(has(&rack), "after it started again");
     assert_eq!(hosts(&rack, &[]).1, [0, 0]);
-    // One that the plan no longer has goes. The second host has another address then: it is left
-    // out.
+    // An address that the plan no longer has is removed. The second host, whose address changes
+    // with that, is left out.
     let first = rack.hosts[0].instances[0].address;
     rack.describe("");
     assert_eq!(hosts(&rack, &["--limit", "c0-n1"]).1, [1]);
@@ -224,16 +248,16 @@ fn addresses_stay() {
 #[ignore = "starts two guests: make test-rack"]
 fn what_a_server_lacks_has_a_name() {
     let Some(rack) = Rack::up("[cassandra]\ninstances = 1\nreplication = 2\n") else { return };
-    let told = |why: &str| {
+    let output = |why: &str| {
         let error = rack.run(&[]).1.expect_err(why).to_string();
         eprintln!("{why}: {error}");
         error
     };
 
-    // Nobody is there whom Java could be fetched from.
+    // No source can provide Java here.
     let _ = [0, 1]
         .map(|host| rack.ask(host, "dpkg --purge --force-depends openjdk-17-jre-headless 2>&1"));
-    let said = told("no Java");
+    let said = output("no Java");
     for word in [
         "c0-n1: ",
         "c0-n2: ",
@@ -244,7 +268,7 @@ fn what_a_server_lacks_has_a_name() {
     }
 
     rack.ask(1, "mv /usr/bin/python3 /usr/bin/python3-away");
-    let said = told("no Python");
+    let said = output("no Python");
     assert!(
         said.contains("c0-n2: ")
             && said.contains("it has no Python 3, which Ansible works by: install"),
@@ -263,20 +287,24 @@ fn what_a_server_lacks_has_a_name() {
         }
     };
     java("11.0.2");
-    let said = told("an old Java");
+    let said = output("an old Java");
     assert!(
         said.contains("Cassandra 5 needs Java 17, here is openjdk version \"11.0.2\": remove it"),
         "{said}"
     );
 
     java("17.0.1");
-    rack.ask(1, "fallocate -l $(( $(stat -f -c '%f * %S' /) )) /root/all 2>&1 || dd if=/dev/zero of=/root/all bs=1M 2>&1 | tail -n 1");
-    let said = told("a full disk");
+    rack.ask(
+        1,
+        "fallocate -l $(( $(stat -f -c '%f * %S' /) )) /root/all 2>&1 || dd if=/dev/zero \
+                 of=/root/all bs=1M 2>&1 | tail -n 1",
+    );
+    let said = output("a full disk");
     assert!(said.contains("c0-n2: ") && said.contains("its disk is full"), "{said}");
     rack.ask(1, "rm /root/all");
 
     rack.ask(1, "rm /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh");
-    let said = told("another key");
+    let said = output("another key");
     assert!(
         said.contains(
             "c0-n2: ssh: its key is not the one that is known: if the host was made anew"
@@ -285,8 +313,8 @@ fn what_a_server_lacks_has_a_name() {
     );
 }
 
-/// Where NetworkManager cares for the interface, its profile keeps the addresses. It is played
-/// here, in a network of its own: no guest has it.
+/// Where NetworkManager manages the interface, its profile must have the addresses. The guests have
+/// no NetworkManager, so the test uses a substitute in a network namespace.
 #[test]
 fn network_managers_profile_keeps_addresses() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -297,7 +325,8 @@ fn network_managers_profile_keeps_addresses() {
     let missing = missing_privileges();
     if !missing.is_empty() || !tools.join("bin/ansible").exists() {
         return sprat_testing::skip(
-            "addresses in NetworkManager's profile: it needs root, and ansible (scripts/setup fetches it)",
+            "addresses in NetworkManager's profile: it needs root, and ansible (scripts/setup \
+             fetches it)",
         );
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -308,11 +337,15 @@ fn network_managers_profile_keeps_addresses() {
     )
     .expect("a program");
     std::fs::set_permissions(&nmcli, std::fs::Permissions::from_mode(0o755)).expect("its mode");
-    let script = "set -e\nmount -t tmpfs tmpfs /var/lib\nip link set lo up\nip link add vp0 type veth peer name vp1\n\
+    let script = "set -e\nmount -t tmpfs tmpfs /var/lib\nip link set lo up\nip link add vp0 type \
+                  veth peer name vp1\n\
         ip address add 10.9.9.2/24 dev vp0\nip link set vp0 up\n\
-        go() { python3 $TOOLS/bin/ansible localhost -c local -e ansible_python_interpreter=/usr/bin/python3 -m rack_addresses \
-        -a \"{\\\"own\\\":\\\"10.9.9.2\\\",\\\"addresses\\\":$1}\" | grep -o '\"changed\": [a-z]*'; }\n\
-        go '[\"10.9.9.101\",\"10.9.9.102\"]'\ngo '[\"10.9.9.101\",\"10.9.9.102\"]'\ngo '[\"10.9.9.102\"]'\n\
+        go() { python3 $TOOLS/bin/ansible localhost -c local -e \
+        ansible_python_interpreter=/usr/bin/python3 -m rack_addresses \
+        -a \"{\\\"own\\\":\\\"10.9.9.2\\\",\\\"addresses\\\":$1}\" | grep -o '\"changed\": \
+        [a-z]*'; }\n\
+        go '[\"10.9.9.101\",\"10.9.9.102\"]'\ngo '[\"10.9.9.101\",\"10.9.9.102\"]'\ngo \
+        '[\"10.9.9.102\"]'\n\
         ip -brief -4 address show vp0 | grep -o '10.9.9.10.'\n";
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     let mut unshare = Command::new("unshare");
@@ -324,10 +357,10 @@ fn network_managers_profile_keeps_addresses() {
         .env("PYTHONDONTWRITEBYTECODE", "1");
     unshare.env("ANSIBLE_LIBRARY", root.join("deploy/ansible/roles/network/library"));
     let done = unshare.output().expect("unshare");
-    let told = String::from_utf8_lossy(&done.stdout).into_owned();
+    let output = String::from_utf8_lossy(&done.stdout).into_owned();
     let (yes, no) = ("\"changed\": true", "\"changed\": false");
     let failed = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert_eq!(told, format!("{yes}\n{no}\n{yes}\n10.9.9.102\n"), "{failed}");
+    assert_eq!(output, format!("{yes}\n{no}\n{yes}\n10.9.9.102\n"), "{failed}");
     let log = std::fs::read_to_string(folder.path().join("log")).expect("it was asked");
     let modify = "connection modify lan";
     let expected = [

@@ -1,11 +1,10 @@
-//! Three hosts made here, on which real Slurm gives out jobs and real libvirt keeps guests, brought
-//! there by real Ansible.
+//! Runs real Slurm and real libvirt on three hosts of this machine, installed by real Ansible.
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};
-use sprat_provision::ansible::{Reach, Recap, playbook};
+use sprat_provision::ansible::{Recap, SshAccess, playbook};
 use sprat_provision::{Folder, Local};
-use sprat_rack::{AGENT, Host};
+use sprat_rack::{Host, JAMM_JAR};
 use sprat_testing::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,19 +19,19 @@ struct Rack {
 
 impl Rack {
     fn run(&self, more: &[&str]) -> Vec<Recap> {
-        let reach = Reach {
+        let access = SshAccess {
             ansible: Some(self.tools.join("ansible")),
-            ..self.local.reach(&self.plan.spec.name)
+            ..self.local.ssh_access(&self.plan.spec.name)
         };
         let mut all = String::new();
         let mut line = |line: &str| all += &format!("{line}\n");
-        playbook(&self.folder, &reach, "jobs.yml", more, &mut line)
+        playbook(&self.folder, &access, "jobs.yml", more, &mut line)
             .unwrap_or_else(|error| panic!("{error}\n{all}"))
     }
 
     fn ask(&self, host: usize, command: &str) -> String {
         let host = &self.hosts[host];
-        let answer = self.local.reach(&self.plan.spec.name).ask(
+        let answer = self.local.ssh_access(&self.plan.spec.name).run_command(
             "root",
             &host.address.0.to_string(),
             command,
@@ -43,13 +42,13 @@ impl Rack {
 
 impl Drop for Rack {
     fn drop(&mut self) {
-        if self.local.stands(&self.plan.spec.name) {
+        if self.local.is_up(&self.plan.spec.name) {
             let _ = self.local.down(&self.plan.spec.name);
         }
     }
 }
 
-/// Where Ansible is; none where something is missing.
+/// Returns the folder of Ansible, or `None` if something is missing.
 fn tools() -> Option<PathBuf> {
     let missing = missing_privileges();
     if !missing.is_empty() {
@@ -74,7 +73,8 @@ fn tools() -> Option<PathBuf> {
 
 fn rack(state: &Path, tools: PathBuf) -> Rack {
     let toml = format!(
-        "name = \"j{}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 3\n\
+        "name = \"j{}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\n\
+         servers = 3\n\
          [jobs]\nslurm = true\nlibvirt = true\n",
         std::process::id()
     );
@@ -82,9 +82,9 @@ fn rack(state: &Path, tools: PathBuf) -> Rack {
     let local = Local::new(&folder);
     let plan = Plan::new(local.adapt(Spec::from_toml(&toml).expect("a rack")))
         .unwrap_or_else(|error| panic!("{error}"));
-    // There is no Cassandra on this rack: its jars are a name.
+    // This rack has no Cassandra: the jar is an empty file.
     let jars = state.join("jars");
-    fs::create_dir(&jars).and_then(|()| fs::write(jars.join(AGENT), "")).expect("a folder");
+    fs::create_dir(&jars).and_then(|()| fs::write(jars.join(JAMM_JAR), "")).expect("a folder");
     let hosts = folder.write(&plan, &jars).unwrap_or_else(|error| panic!("{error}"));
     Rack { folder, local, plan, tools, hosts }
 }
@@ -118,11 +118,12 @@ fn jobs_and_guests_are_on_all_hosts() {
         job("--nodes=2 --ntasks=4 --mem=1M --exclude=c0-n2 hostname"),
         ["c0-n1", "c0-n1", "c0-n3", "c0-n3"]
     );
-    let told = rack.ask(0, &format!("{conf} sinfo --noheader --Node --format='%N %c %m'"));
-    assert_eq!(told, "c0-n1 2 960\nc0-n2 2 960\nc0-n3 2 960", "cores and memory of the plan");
+    let output = rack.ask(0, &format!("{conf} sinfo --noheader --Node --format='%N %c %m'"));
+    assert_eq!(output, "c0-n1 2 960\nc0-n2 2 960\nc0-n3 2 960", "cores and memory of the plan");
 
-    // Each keeps its own guests.
-    let guest = "<domain type='qemu'><name>mine</name><memory unit='MiB'>64</memory><os><type>hvm</type></os></domain>";
+    // Each host has guests of its own.
+    let guest = "<domain type='qemu'><name>mine</name><memory \
+                 unit='MiB'>64</memory><os><type>hvm</type></os></domain>";
     rack.ask(1, &format!("echo \"{guest}\" > /run/guest && virsh --quiet define /run/guest"));
     let guests = |host| rack.ask(host, "virsh list --all --name");
     assert_eq!([guests(0), guests(1), guests(2)], ["", "mine", ""]);
@@ -136,5 +137,5 @@ fn jobs_and_guests_are_on_all_hosts() {
     assert_eq!(job("--nodes=3 --mem=1M hostname").len(), 3);
 
     rack.local.down(&rack.plan.spec.name).unwrap_or_else(|error| panic!("{error}"));
-    assert!(!rack.local.stands(&rack.plan.spec.name));
+    assert!(!rack.local.is_up(&rack.plan.spec.name));
 }

@@ -1,5 +1,4 @@
-//! All integration tests of the crate, as one program: each program is linked with all that the
-//! crate stands on.
+//! All integration tests of the crate in one program, since each program links the whole crate.
 //! `cargo test -p sprat-provision --test provision NAME::` runs those of one file.
 
 #![allow(

@@ -1,9 +1,9 @@
-//! Two hosts made here, with real ssh servers, brought to a plan by real Ansible, with a real
+//! Real Ansible brings two hosts of this machine, with real ssh servers, to a plan with a real
 //! Cassandra each.
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};
-use sprat_provision::ansible::{Reach, Recap, playbook};
+use sprat_provision::ansible::{Recap, SshAccess, playbook};
 use sprat_provision::{Folder, Local, Node, nodes};
 use sprat_rack::Host;
 use sprat_testing::skip;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Long enough for a change to be seen by all.
+/// Time for all instances to notice a change.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 struct Rack {
@@ -28,18 +28,23 @@ impl Rack {
     }
 
     fn run(&self, what: &str) -> Vec<Recap> {
-        let reach =
-            Reach { ansible: Some(self.tools.join("ansible")), ..self.local.reach(self.name()) };
+        let access = SshAccess {
+            ansible: Some(self.tools.join("ansible")),
+            ..self.local.ssh_access(self.name())
+        };
         let mut all = String::new();
         let mut line = |line: &str| all += &format!("{line}\n");
-        playbook(&self.folder, &reach, what, &[], &mut line)
+        playbook(&self.folder, &access, what, &[], &mut line)
             .unwrap_or_else(|error| panic!("{error}\n{all}"))
     }
 
     fn ask(&self, host: usize, command: &str) -> String {
         let host = &self.hosts[host];
-        let answer =
-            self.local.reach(self.name()).ask("root", &host.address.0.to_string(), command);
+        let answer = self.local.ssh_access(self.name()).run_command(
+            "root",
+            &host.address.0.to_string(),
+            command,
+        );
         answer.unwrap_or_else(|error| panic!("{}: {error}", host.name))
     }
 
@@ -65,13 +70,13 @@ impl Rack {
 
 impl Drop for Rack {
     fn drop(&mut self) {
-        if self.local.stands(self.name()) {
+        if self.local.is_up(self.name()) {
             let _ = self.local.down(self.name());
         }
     }
 }
 
-/// Tools of ours that are not on every machine.
+/// Returns the folder of the tools that not every machine has.
 fn tools() -> Option<PathBuf> {
     let tools =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize().ok()?;
@@ -101,9 +106,11 @@ fn tools() -> Option<PathBuf> {
 fn rack(folder: &Path, tools: PathBuf) -> Rack {
     let name = format!("r{}", std::process::id());
     let toml = format!(
-        "name = \"{name}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 2\n\
+        "name = \"{name}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate \
+         = \"1Gb/s\"\n[chassis]\nservers = 2\n\
          [cassandra]\nreplication = 2\ntokens = 2\n\
-         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=2000\"]\n"
+         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
+         \"-Dcassandra.ring_delay_ms=2000\"]\n"
     );
     let folder = Folder::at(folder);
     let local = Local::new(&folder);
@@ -132,7 +139,7 @@ fn hosts_become_what_the_plan_says_and_stay_so() {
     let again = rack.run("site.yml");
     assert!(again.iter().all(|recap| recap.changed == 0), "what is right is left alone: {again:?}");
 
-    // A change is brought to whom it concerns; who was killed is started again.
+    // A change reaches the affected host, and a killed instance is started again.
     let home = rack.hosts[1].instances[0].home.display().to_string();
     rack.ask(1, &format!("kill -9 $(cat {home}/run/pid)"));
     assert_eq!(rack.ask(1, &format!("{home}/instance status || true")), "not running");
@@ -150,5 +157,5 @@ fn hosts_become_what_the_plan_says_and_stay_so() {
         "not running"
     );
     rack.local.down(rack.name()).unwrap_or_else(|error| panic!("{error}"));
-    assert!(!rack.local.stands(rack.name()));
+    assert!(!rack.local.is_up(rack.name()));
 }

@@ -1,4 +1,4 @@
-//! Where systemd runs it keeps a rack's instances: a guest with a real Cassandra.
+//! systemd keeps a rack's instances running: a guest with a real Cassandra.
 #![allow(dead_code, reason = "of what there is of guests this uses a part")]
 
 use crate::guest;
@@ -6,7 +6,7 @@ use guest::Rack;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A guest is slow, and has one core.
+/// Patience for a guest with one slow core.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 const MORE: &str = "[cassandra]\ninstances = 1\nreplication = 1\ntokens = 2\nheap = \"256MiB\"\n\
@@ -14,16 +14,16 @@ const MORE: &str = "[cassandra]\ninstances = 1\nreplication = 1\ntokens = 2\nhea
 
 const UNIT: &str = "sprat-cassandra@c0-n1-i1.service";
 
-/// Asks until that is the answer.
+/// Runs a command until it gives this answer.
 #[track_caller]
 fn becomes(rack: &Rack, command: &str, answer: &str) {
     let begun = Instant::now();
     loop {
-        let told = rack.try_ask(0, command).unwrap_or_default();
-        if told == answer {
+        let output = rack.try_ask(0, command).unwrap_or_default();
+        if output == answer {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{command}: {told:?} instead of {answer:?}");
+        assert!(begun.elapsed() < PATIENCE, "{command}: {output:?} instead of {answer:?}");
         sleep(Duration::from_millis(500));
     }
 }
@@ -44,23 +44,28 @@ fn systemd_keeps_instances() {
         format!("running: {pid}"),
         "both mean the same"
     );
-    let limits = rack
-        .ask(0, &format!("grep -E 'open files|locked memory' /proc/{pid}/limits | awk '{{print $(NF-2), $(NF-1)}}'"));
+    let limits = rack.ask(
+        0,
+        &format!(
+            "grep -E 'open files|locked memory' /proc/{pid}/limits | awk '{{print \
+                          $(NF-2), $(NF-1)}}'"
+        ),
+    );
     assert_eq!(limits, "100000 100000\nunlimited unlimited");
     assert_eq!(rack.changed(&[]), [0], "what is right is left alone");
     assert!(rack.ask(0, &format!("{home}/nodetool status")).contains("UN  "));
 
-    // One that dies is started again, by systemd alone.
+    // systemd alone restarts an instance that died.
     rack.ask(0, &format!("kill -9 {pid}"));
     becomes(&rack, &format!("{home}/instance wait"), "answers");
     assert_ne!(rack.ask(0, &format!("cat {home}/run/pid")), pid);
     assert_eq!(rack.changed(&[]), [0], "nobody else had to");
 
-    // And with its host.
+    // An instance starts with its host.
     rack.restart(0);
     becomes(&rack, &format!("{home}/instance wait"), "answers");
 
-    // Who is stopped stays so, also when its host starts again.
+    // A stopped instance stays stopped, also when its host restarts.
     let (all, stopped) = rack.only("stop.yml", &[]);
     assert!(stopped.is_ok(), "{all}");
     let state = format!(

@@ -1,79 +1,83 @@
-//! Who is on a rack: its servers, and their instances.
+//! Lists the hosts of a planned rack, with the instances and services on each.
 
 use crate::instance::{Instance, JMX_PORT, JMX_STEP};
 use crate::service::{self, Service};
 use crate::settings::Settings;
 use sprat_plan::Plan;
-use sprat_plan::spec::Racks;
+use sprat_plan::spec::RackAssignment;
 use sprat_plan::store::Services;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// A server.
+/// A server of a planned rack, with everything that is installed on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// Its name.
+    /// The server's name.
     pub name: String,
-    /// Its address, with the length of its network's prefix.
+    /// Its address, and the prefix length of its network.
     pub address: (IpAddr, u8),
-    /// By whom others are reached.
+    /// The address of the switch, which is the route to other chassis.
     pub gateway: IpAddr,
     /// Cassandra's instances on it.
     pub instances: Vec<Instance>,
-    /// What of etcd and Sprat is on it.
+    /// Services of etcd and Sprat on it.
     pub services: Vec<Service>,
 }
 
-/// All servers of a plan, in the order of their names' numbers; once there is a ring, those that
-/// have somebody on it, or run etcd or Sprat.
+/// Returns the servers of a plan by number. Once there is a ring, servers that have neither an
+/// instance on it nor a service are left out.
 #[must_use]
 pub fn hosts(plan: &Plan) -> Vec<Host> {
     let layout = plan.layout();
     let servers = plan.spec.chassis.servers;
-    // Of each server that has any, who is on the ring, by its place; and with which tokens.
+    // For each server with instances on the ring: their numbers on the server, and their tokens.
     let mut on_ring = BTreeMap::<usize, Vec<(usize, Vec<i64>)>>::new();
-    if let Some((ring, asked)) = plan.ring.as_ref().zip(plan.spec.cassandra.as_ref()) {
+    if let Some((ring, cassandra)) = plan.ring.as_ref().zip(plan.spec.cassandra.as_ref()) {
         let mut tokens = vec![Vec::new(); ring.instances.len()];
         ring.tokens.iter().for_each(|token| tokens[token.instance].push(token.at));
         for (number, tokens) in plan.on_ring.iter().zip(tokens) {
             on_ring
-                .entry(number / asked.instances)
+                .entry(number / cassandra.instances)
                 .or_default()
-                .push((number % asked.instances, tokens));
+                .push((number % cassandra.instances, tokens));
         }
     }
     let first = |(server, has): (&usize, &Vec<(usize, Vec<i64>)>)| {
         layout.instance(server / servers, server % servers, has[0].0).v4.0.into()
     };
-    let seeds = plan.spec.cassandra.as_ref().map_or(0, |asked| asked.seeds);
+    let seeds = plan.spec.cassandra.as_ref().map_or(0, |cassandra| cassandra.seeds);
     let seeds: Vec<IpAddr> = on_ring.iter().take(seeds).map(first).collect();
     let host = |number: usize| {
         let (chassis, slot) = (number / servers, number % servers);
         let server = layout.server(chassis, slot);
-        let instances = plan.spec.cassandra.as_ref().map_or_else(Vec::new, |asked| {
-            let settings = Settings::of(&plan.spec, asked);
-            let instance = |(place, tokens): &(usize, Vec<i64>)| {
-                let place = *place;
-                let on = layout.instance(chassis, slot, place);
-                let rack = match asked.racks {
-                    Racks::Host => server.name.clone(),
-                    Racks::Chassis => plan.fabric.name(chassis),
-                    Racks::One => "rack1".to_owned(),
+        let instances = plan.spec.cassandra.as_ref().map_or_else(Vec::new, |cassandra| {
+            let settings = Settings::of(&plan.spec, cassandra);
+            let instance = |(number_on_server, tokens): &(usize, Vec<i64>)| {
+                let number_on_server = *number_on_server;
+                let on = layout.instance(chassis, slot, number_on_server);
+                let rack = match cassandra.racks {
+                    RackAssignment::Host => server.name.clone(),
+                    RackAssignment::Chassis => plan.fabric.name(chassis),
+                    RackAssignment::One => "rack1".to_owned(),
                 };
                 let member = plan.spec.members.as_ref().and_then(|all| all.get(&on.name));
-                // Its own filesystem, where each has one.
-                let mount =
-                    plan.spec.storage.as_ref().and_then(|storage| storage.mounts.get(place));
+                // An instance can have a filesystem of its own.
+                let mount = plan
+                    .spec
+                    .storage
+                    .as_ref()
+                    .and_then(|storage| storage.mounts.get(number_on_server));
                 let base = Path::new(mount.unwrap_or(&plan.spec.provision.base));
                 Instance {
                     cluster: plan.spec.name.clone(),
-                    datacenter: asked.datacenter.clone(),
+                    datacenter: cassandra.datacenter.clone(),
                     rack,
                     address: on.v4.0.into(),
                     seeds: seeds.clone(),
                     tokens: tokens.clone(),
-                    jmx_port: JMX_PORT + JMX_STEP * u16::try_from(place).unwrap_or(u16::MAX),
+                    jmx_port: JMX_PORT
+                        + JMX_STEP * u16::try_from(number_on_server).unwrap_or(u16::MAX),
                     home: base.join("cassandra").join(&on.name),
                     library: Path::new(&plan.spec.provision.library).to_owned(),
                     settings: settings.clone(),
@@ -85,7 +89,7 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
             };
             on_ring.get(&number).into_iter().flatten().map(instance).collect()
         });
-        let services = service::of(plan, &layout, number);
+        let services = service::services_on(plan, &layout, number);
         Host {
             name: server.name,
             address: (server.v4.0.into(), server.v4.1),

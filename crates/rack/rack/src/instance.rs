@@ -1,65 +1,65 @@
-//! An instance of Cassandra: who it is, and the files in its folder.
+//! An instance of Cassandra, and the files in its folder.
 
 use crate::settings::Settings;
 use crate::{java, yaml};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Where the first instance of a host is asked by nodetool; those after it are each [`JMX_STEP`]
-/// further.
+/// JMX port of a host's first instance, which nodetool uses. The ports of further instances are
+/// [`JMX_STEP`] apart.
 pub const JMX_PORT: u16 = 7199;
 
-/// See [`JMX_PORT`].
+/// Distance between the JMX ports of instances on a host.
 pub const JMX_STEP: u16 = 100;
 
-/// An instance.
+/// The configuration of one instance of Cassandra. [`crate::hosts`] makes it from a plan, and
+/// [`Instance::files`] gives the files to install in its folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
     /// Its name.
     pub name: String,
-    /// Its cluster's.
+    /// Name of its cluster.
     pub cluster: String,
-    /// Its datacenter's.
+    /// Name of its datacenter.
     pub datacenter: String,
-    /// Its rack's: replicas go to different ones.
+    /// Name of its rack. Cassandra puts replicas into different racks.
     pub rack: String,
     /// Its own address.
     pub address: IpAddr,
-    /// Those whom it asks who else is there.
+    /// Addresses of the seeds.
     pub seeds: Vec<IpAddr>,
-    /// Its tokens; none: it picks one by itself.
+    /// Its tokens. If empty, Cassandra picks one.
     pub tokens: Vec<i64>,
-    /// Where nodetool asks it, from its own host only.
+    /// Port for nodetool, open to its own host only.
     pub jmx_port: u16,
-    /// Its folder on its host.
+    /// Its folder on the host.
     pub home: PathBuf,
-    /// Where Cassandra's jars are on its host.
+    /// The folder of Cassandra's jars on the host.
     pub library: PathBuf,
-    /// What it is set to.
+    /// Heap, threads and further settings.
     pub settings: Settings,
-    /// Whether it came, or comes, to a ring that was there: it fetches its rows, and asks others
-    /// who is there, never itself.
+    /// Whether it joins, or joined, a ring that existed before. Then it streams its rows from
+    /// others, and never uses itself as a seed.
     pub joined: bool,
-    /// Whether it has been up as a member of the ring: then it has rows, and without them it does
-    /// not start.
+    /// Whether it has ever been up on the ring. Then it has rows, and does not start without them.
     pub begun: bool,
-    /// Whose place it takes, of an instance that is gone.
+    /// Address of the dead instance that it replaces.
     pub replaces: Option<IpAddr>,
 }
 
-/// A file of an instance.
+/// A file to install.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct File {
-    /// Its path in the instance's folder.
+    /// Its path in the folder of the instance or service.
     pub path: &'static str,
-    /// Whether it is a program.
+    /// Whether it is executable.
     pub program: bool,
-    /// What is in it.
+    /// Its content.
     pub text: String,
 }
 
 impl Instance {
-    /// All its files.
+    /// Returns all files of the instance.
     #[must_use]
     pub fn files(&self) -> Vec<File> {
         let file = |path, text| File { path, program: false, text };
@@ -88,17 +88,20 @@ impl Instance {
     }
 }
 
-/// What is logged into a file: ten of 20 MB, the oldest going first.
+/// Configures logging to a file of 20 MB, of which ten are kept.
 fn logback(file: &str) -> String {
     format!(
         "<configuration scan=\"false\">\n\
          \x20 <appender name=\"file\" class=\"ch.qos.logback.core.rolling.RollingFileAppender\">\n\
          \x20   <file>{file}</file>\n\
          \x20   <rollingPolicy class=\"ch.qos.logback.core.rolling.FixedWindowRollingPolicy\">\n\
-         \x20     <fileNamePattern>{file}.%i</fileNamePattern><minIndex>1</minIndex><maxIndex>9</maxIndex>\n\
+         \x20     \
+         <fileNamePattern>{file}.%i</fileNamePattern><minIndex>1</minIndex><maxIndex>9</maxIndex>\n\
          \x20   </rollingPolicy>\n\
-         \x20   <triggeringPolicy class=\"ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy\"><maxFileSize>20MB</maxFileSize></triggeringPolicy>\n\
-         \x20   <encoder><pattern>%-5level [%thread] %date{{ISO8601}} %F:%L - %msg%n</pattern></encoder>\n\
+         \x20   <triggeringPolicy \
+         class=\"ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy\"><maxFileSize>20MB</maxFileSize></triggeringPolicy>\n\
+         \x20   <encoder><pattern>%-5level [%thread] %date{{ISO8601}} %F:%L - \
+         %msg%n</pattern></encoder>\n\
          \x20 </appender>\n\
          \x20 <root level=\"INFO\"><appender-ref ref=\"file\"/></root>\n\
          </configuration>\n"

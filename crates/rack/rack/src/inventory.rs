@@ -1,4 +1,4 @@
-//! The hosts as Ansible knows them: an inventory in JSON, which YAML takes as it is.
+//! Renders the hosts as an inventory for Ansible, in JSON, which is also YAML.
 
 use crate::Host;
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use sprat_plan::Spec;
 use sprat_plan::host::{Clock, Control, Storage};
 use std::fmt::Write as _;
 
-/// What the host that controls the others is called in the inventory.
+/// Name of the controlling host in the inventory.
 const CONTROL: &str = "control";
 
-/// Share of a server's memory that jobs are told of.
+/// Share of a server's memory that Slurm may give to jobs.
 const JOBS_SHARE: f64 = 15.0 / 16.0;
 
-/// The inventory of a rack. Instances' files lie beside it, in a folder for each; the roles bring
-/// them to their hosts.
+/// Returns the inventory of a rack. The roles expect the files of each instance and service in a
+/// folder beside it.
 #[must_use]
 pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
     let instance = |instance: &crate::Instance| {
@@ -23,11 +23,18 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
             "home": instance.home,
             "jmx_port": instance.jmx_port,
             "begun": instance.begun,
-            // Its home is in a filesystem of its own, not below the folder that all of its kind have.
+            // Its home is in a filesystem of its own, outside the folder for all data.
             "own_filesystem": !instance.home.starts_with(&spec.provision.base),
         })
     };
-    let service = |service: &crate::Service| json!({ "name": service.name, "kind": service.kind, "home": service.home, "identity": service.has_identity() });
+    let service = |service: &crate::Service| {
+        json!({
+            "name": service.name,
+            "kind": service.kind,
+            "home": service.home,
+            "identity": service.has_identity(),
+        })
+    };
     let host = |host: &Host| {
         let (address, prefix) = host.address;
         let instances: Vec<Value> = host.instances.iter().map(instance).collect();
@@ -50,21 +57,21 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
         }
     }
     let provision = &spec.provision;
-    // Of a server's memory its kernel keeps some, and more than there is no job may be promised.
+    // The kernel keeps some of the memory, and jobs must not be promised more than there is.
     let for_jobs = spec.server.memory.times(JOBS_SHARE / 1_048_576.0).0.floor();
-    let control = spec.control.as_ref();
+    let (control, etcd) = (spec.control.as_ref(), spec.etcd.as_ref());
     let controls: serde_json::Map<String, Value> = control
         .into_iter()
-        .map(|asked| (CONTROL.to_owned(), json!({ "ansible_host": asked.address })))
+        .map(|control| (CONTROL.to_owned(), json!({ "ansible_host": control.address })))
         .collect();
     json!({
-        // It is none of the rack's servers, and no playbook but control.yml changes it.
+        // Only control.yml changes this host, which is not one of the rack's servers.
         "control": {
             "hosts": controls,
             "vars": {
                 "ansible_user": provision.user,
                 "rack_network": spec.addresses.v4,
-                "control_proxy": control.and_then(|asked| asked.proxy),
+                "control_proxy": control.and_then(|control| control.proxy),
                 "control_clock": spec.clock.as_ref().is_some_and(|clock| clock.servers.is_empty()),
             },
         },
@@ -77,13 +84,13 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
                 "rack_base": provision.base,
                 "rack_network": spec.addresses.v4,
                 "rack_shared": provision.shared,
-                "rack_storage": spec.storage.as_ref().map(|asked| storage(asked, &provision.base)),
-                "rack_clock": spec.clock.as_ref().map(|asked| clock(asked, spec.control.as_ref())),
+                "rack_storage": spec.storage.as_ref().map(|part| storage(part, &provision.base)),
+                "rack_clock": spec.clock.as_ref().map(|part| clock(part, spec.control.as_ref())),
                 "rack_environment": environment(spec.control.as_ref()),
                 "cassandra_library": provision.library,
                 "rack_cores": spec.server.cores,
                 "rack_memory_mib": for_jobs,
-                "etcd_program": spec.etcd.as_ref().and_then(|etcd| etcd.program.clone()).unwrap_or_default(),
+                "etcd_program": etcd.and_then(|etcd| etcd.program.clone()).unwrap_or_default(),
                 "jobs_slurm": spec.jobs.slurm,
                 "jobs_libvirt": spec.jobs.libvirt,
             },
@@ -91,31 +98,33 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
     })
 }
 
-fn storage(asked: &Storage, base: &str) -> Value {
+fn storage(spec: &Storage, base: &str) -> Value {
     json!({
-        "arrays": asked.arrays(base),
-        "filesystem": asked.filesystem.name(),
-        "read_ahead_kb": asked.read_ahead,
-        "erase": asked.erase,
+        "arrays": spec.arrays(base),
+        "filesystem": spec.filesystem.name(),
+        "read_ahead_kb": spec.read_ahead,
+        "erase": spec.erase,
     })
 }
 
-/// Whom servers follow: those that are named, or the host that controls them; none: the first
-/// server.
-fn clock(asked: &Clock, control: Option<&Control>) -> Value {
-    let mut servers = asked.servers.clone();
+/// Returns the NTP servers to follow: those of the description, or the controlling host. If there
+/// is neither, the list is empty, and the roles use the first server.
+fn clock(spec: &Clock, control: Option<&Control>) -> Value {
+    let mut servers = spec.servers.clone();
     if let Some(control) = control.filter(|_| servers.is_empty()) {
         servers.push(control.address.to_string());
     }
-    json!({ "servers": servers, "within_ms": asked.within.0 * 1e3 })
+    json!({ "servers": servers, "within_ms": spec.within.0 * 1e3 })
 }
 
-/// Variables by which programs on servers find the proxy; the rack itself is not behind it.
+/// Returns the environment variables for the HTTP proxy. The proxy's host itself is reached
+/// directly.
 fn environment(control: Option<&Control>) -> Value {
-    let Some((address, port)) = control.and_then(|asked| Some((asked.address, asked.proxy?)))
+    let Some((address, port)) = control.and_then(|control| Some((control.address, control.proxy?)))
     else {
         return json!({});
     };
     let proxy = format!("http://{address}:{port}");
-    json!({ "http_proxy": proxy, "https_proxy": proxy, "no_proxy": format!("localhost,127.0.0.1,{address}") })
+    let direct = format!("localhost,127.0.0.1,{address}");
+    json!({ "http_proxy": proxy, "https_proxy": proxy, "no_proxy": direct })
 }

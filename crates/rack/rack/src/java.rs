@@ -1,9 +1,9 @@
-//! What Java is started with, as a file of arguments (`java @FILE`): one a line, so that no shell
-//! reads them.
+//! Arguments for the JVM as an argument file (`java @FILE`), one per line, so that no shell
+//! interprets them.
 
 use crate::{Collector, Instance};
 
-/// What Cassandra reaches into on Java 17, and what its tools do.
+/// Module exports that Cassandra and its tools need on Java 17.
 const EXPORTS: [&str; 10] = [
     "java.base/jdk.internal.misc",
     "java.base/jdk.internal.ref",
@@ -32,16 +32,16 @@ const OPENS: [&str; 13] = [
     "jdk.management/com.sun.management.internal",
 ];
 
-/// What measures objects for Cassandra, by which a folder of its jars is known: the name is the
-/// version's that comes with it.
-pub const AGENT: &str = "jamm-0.4.0.jar";
+/// The jar of jamm, Cassandra's memory meter. A folder of Cassandra's jars is recognized by it:
+/// each version comes with its own.
+pub const JAMM_JAR: &str = "jamm-0.4.0.jar";
 
-/// Of an instance.
+/// Returns the arguments that start an instance.
 pub(crate) fn daemon(instance: &Instance) -> String {
     let set = &instance.settings;
     let home = instance.home.display();
     let mut all = vec![
-        format!("-javaagent:{}/{AGENT}", instance.library.display()),
+        format!("-javaagent:{}/{JAMM_JAR}", instance.library.display()),
         format!("-Xms{}m", set.heap_mib),
         format!("-Xmx{}m", set.heap_mib),
         "-Xss256k".to_owned(),
@@ -57,7 +57,7 @@ pub(crate) fn daemon(instance: &Instance) -> String {
     } else {
         all.push("-XX:+AlwaysPreTouch".to_owned());
     }
-    all.extend(reach());
+    all.extend(module_options());
     let properties = [
         ("cassandra.config", format!("file://{home}/conf/cassandra.yaml")),
         (
@@ -84,15 +84,15 @@ pub(crate) fn daemon(instance: &Instance) -> String {
     all.extend(set.java.iter().cloned());
     all.extend(["-cp".to_owned(), format!("{home}/conf:{}/*", instance.library.display())]);
     all.push("org.apache.cassandra.service.CassandraDaemon".to_owned());
-    lines(&all)
+    argument_file(&all)
 }
 
-/// Of nodetool, for an instance: what it is to do is added behind.
+/// Returns the arguments that start nodetool for an instance. The caller appends the command.
 pub(crate) fn nodetool(instance: &Instance) -> String {
     let home = instance.home.display();
     let mut all =
         ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"].map(str::to_owned).to_vec();
-    all.extend(reach());
+    all.extend(module_options());
     all.push(format!("-Dcassandra.storagedir={home}/tmp"));
     all.push(format!("-Dlogback.configurationFile={home}/conf/logback-tools.xml"));
     all.extend(["-cp".to_owned(), format!("{}/*", instance.library.display())]);
@@ -101,14 +101,14 @@ pub(crate) fn nodetool(instance: &Instance) -> String {
         "-p".to_owned(),
         instance.jmx_port.to_string(),
     ]);
-    lines(&all)
+    argument_file(&all)
 }
 
 fn collector(collector: Collector, cores: usize) -> Vec<String> {
     match collector {
         Collector::Serial => vec!["-XX:+UseSerialGC".to_owned()],
         Collector::G1 => vec!["-XX:+UseG1GC".to_owned(), "-XX:MaxGCPauseMillis=300".to_owned()],
-        // The published set-up's 4 and 10 of its 16 cores, two instances on them.
+        // Scaled from the published set-up, whose two instances use 4 and 10 of 16 cores.
         Collector::Z => vec![
             "-XX:+UseZGC".to_owned(),
             "-XX:+UseTransparentHugePages".to_owned(),
@@ -118,13 +118,13 @@ fn collector(collector: Collector, cores: usize) -> Vec<String> {
     }
 }
 
-fn reach() -> impl Iterator<Item = String> {
+fn module_options() -> impl Iterator<Item = String> {
     let exports = EXPORTS.into_iter().map(|name| format!("--add-exports={name}=ALL-UNNAMED"));
     exports.chain(OPENS.into_iter().map(|name| format!("--add-opens={name}=ALL-UNNAMED")))
 }
 
-/// Arguments as Java reads them from a file: in quotes, with what a quote means escaped.
-fn lines(all: &[String]) -> String {
+/// Formats arguments for an argument file: quoted, with quotes and backslashes escaped.
+fn argument_file(all: &[String]) -> String {
     let quoted = |argument: &String| {
         format!("\"{}\"\n", argument.replace('\\', "\\\\").replace('"', "\\\""))
     };

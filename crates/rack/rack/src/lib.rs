@@ -1,9 +1,11 @@
-//! What the hosts of a planned rack are given: Cassandra's configuration for each instance, made
-//! from the plan, and the inventory by which roles bring it there.
+//! Makes the files that hosts of a planned rack need: Cassandra's configuration for each instance,
+//! the arguments of etcd and Sprat's servers, systemd units, and the inventory by which Ansible's
+//! roles install them.
 //!
-//! All of it is text, made by pure functions: [`hosts`] says who is on the rack,
-//! [`Instance::files`] what an instance has in its folder; [`place`] writes that down. Nothing here
-//! speaks to a host.
+//! All of it is text, made by pure functions: [`hosts`] lists the servers with their instances and
+//! services, [`Instance::files`] and [`Service::files`] give the files in their folders, and
+//! [`write_instance`] and [`write_service`] write these to a local folder. Nothing here connects to
+//! a host.
 
 mod hosts;
 pub mod instance;
@@ -18,7 +20,7 @@ mod yaml;
 pub use hosts::{Host, hosts};
 pub use instance::{File, Instance};
 pub use inventory::inventory;
-pub use java::AGENT;
-pub use place::{place, place_service};
+pub use java::JAMM_JAR;
+pub use place::{write_instance, write_service};
 pub use service::Service;
 pub use settings::{Collector, Settings};

@@ -1,4 +1,4 @@
-//! An instance's folder, on this machine.
+//! Writes the files of an instance or service to a local folder.
 
 use crate::{File, Instance, Service};
 use std::fs;
@@ -6,33 +6,34 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Makes an instance's files in a folder, which is its home or will be brought there; what else is
-/// in it stays.
+/// Writes an instance's files into `folder`, which is its home or will be copied there. Other files
+/// in the folder are left alone.
 ///
 /// # Errors
-/// Whatever the filesystem says, with the path.
-pub fn place(instance: &Instance, folder: &Path) -> io::Result<()> {
-    put(instance.files(), folder)
+/// Returns the filesystem's error, with the path.
+pub fn write_instance(instance: &Instance, folder: &Path) -> io::Result<()> {
+    write_files(instance.files(), folder)
 }
 
-/// The same for etcd, a coordinator or a server.
+/// Writes the files of etcd, a coordinator or a storage server into `folder`.
 ///
 /// # Errors
-/// Whatever the filesystem says, with the path.
-pub fn place_service(service: &Service, folder: &Path) -> io::Result<()> {
-    put(service.files(), folder)
+/// Returns the filesystem's error, with the path.
+pub fn write_service(service: &Service, folder: &Path) -> io::Result<()> {
+    write_files(service.files(), folder)
 }
 
-fn put(files: Vec<File>, folder: &Path) -> io::Result<()> {
-    let told = |path: &Path, error: io::Error| {
+fn write_files(files: Vec<File>, folder: &Path) -> io::Result<()> {
+    let with_path = |path: &Path, error: io::Error| {
         io::Error::new(error.kind(), format!("{}: {error}", path.display()))
     };
     for file in files {
         let path = folder.join(file.path);
-        fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(|error| told(&path, error))?;
+        fs::create_dir_all(path.parent().unwrap_or(folder))
+            .map_err(|error| with_path(&path, error))?;
         let mode = fs::Permissions::from_mode(if file.program { 0o755 } else { 0o644 });
         let written = fs::write(&path, file.text).and_then(|()| fs::set_permissions(&path, mode));
-        written.map_err(|error| told(&path, error))?;
+        written.map_err(|error| with_path(&path, error))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! etcd, and Sprat's own coordinators and servers: who they are, and the files in their folders.
+//! Services of etcd and of Sprat: coordinators, storage servers, and the files in their folders.
 
 use crate::instance::File;
 use sprat_plan::Plan;
@@ -6,38 +6,38 @@ use sprat_plan::layout::Layout;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Where etcd is asked by those who use it, and by its other members.
+/// Ports of etcd for clients, and for its other members.
 const ETCD_PORT: u16 = 2379;
 const ETCD_PEER_PORT: u16 = 2380;
 
-/// Where coordinators and servers are reached.
+/// Ports of coordinators and storage servers.
 const COORDINATOR_PORT: u16 = 11100;
 const STORE_PORT: u16 = 11101;
 
-/// Kinds, in the order in which they start: each needs those before it.
+/// Kinds of services in their starting order: each needs those before it.
 pub const KINDS: [&str; 3] = ["etcd", "coordinator", "store"];
 
-/// One of them on a host.
+/// One service on a host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Service {
-    /// Its name.
+    /// Its name, made of the host's name and the kind.
     pub name: String,
-    /// Its kind, of [`KINDS`].
+    /// One of [`KINDS`].
     pub kind: &'static str,
-    /// Its host's address, at which it is reached.
+    /// The host's address.
     pub address: IpAddr,
-    /// Its folder on its host.
+    /// Its folder on the host.
     pub home: PathBuf,
-    /// What runs.
+    /// Path of its program on the host.
     pub program: PathBuf,
-    /// What that is given.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// Where it listens over TCP; of etcd the first is asked for its health.
+    /// Addresses where it listens over TCP. For etcd the first one also answers health checks.
     pub ports: Vec<String>,
 }
 
 impl Service {
-    /// All its files, but for the identity of those that have one: `conf/server.id`.
+    /// Returns all its files, except the identity of those that have one: `conf/server.id`.
     #[must_use]
     pub fn files(&self) -> Vec<File> {
         let file = |path, text: String| File { path, program: false, text };
@@ -55,36 +55,38 @@ impl Service {
         ]
     }
 
-    /// Whether it speaks to others by an identity.
+    /// Returns whether it authenticates to others by an identity.
     #[must_use]
     pub fn has_identity(&self) -> bool {
         self.kind != "etcd"
     }
 }
 
-/// Where a plan's coordinators are reached: what `-C` is given.
+/// Returns the locators of a plan's coordinators, as `sprat -C` takes them.
 #[must_use]
 pub fn coordinators(plan: &Plan) -> String {
     let layout = plan.layout();
-    let locator = |server: &usize| locator("tcp", own(plan, &layout, *server), COORDINATOR_PORT);
+    let locator =
+        |server: &usize| locator("tcp", own_address(plan, &layout, *server), COORDINATOR_PORT);
     plan.services.coordinators.iter().map(locator).collect::<Vec<_>>().join(",")
 }
 
-/// What of these is on a server.
-pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service> {
+/// Returns the services on one server, by its number.
+pub(crate) fn services_on(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service> {
     let services = &plan.services;
-    let (address, base) = (own(plan, layout, server), Path::new(&plan.spec.provision.base));
+    let (address, base) = (own_address(plan, layout, server), Path::new(&plan.spec.provision.base));
     let host =
         layout.server(server / plan.spec.chassis.servers, server % plan.spec.chassis.servers).name;
     let service = |kind: &'static str, program: PathBuf, ports: &[u16]| {
         let name = format!("{host}-{kind}");
         let home = base.join(kind).join(&name);
-        let ports = ports.iter().map(|port| at(address, *port)).collect();
+        let ports = ports.iter().map(|port| socket_address(address, *port)).collect();
         Service { name, kind, address, home, program, arguments: Vec::new(), ports }
     };
     let mut all = Vec::new();
-    let etcd =
-        |port: u16, server: &usize| format!("http://{}", at(own(plan, layout, *server), port));
+    let etcd = |port: u16, server: &usize| {
+        format!("http://{}", socket_address(own_address(plan, layout, *server), port))
+    };
     if services.etcd.contains(&server) {
         let given = plan.spec.etcd.as_ref().is_some_and(|etcd| etcd.program.is_some());
         let program = if given { base.join("bin/etcd") } else { PathBuf::from("/usr/bin/etcd") };
@@ -154,8 +156,8 @@ pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service
         if let Some(disk) = store.disk {
             one.arguments.extend(words(&["--disk", &bytes(disk.0)]));
         }
-        // Servers of a chassis fail together with its switch; where there is one alone, each fails
-        // by itself.
+        // Servers of a chassis share its switch and fail together. With a single chassis each
+        // server counts as a rack of its own.
         if plan.fabric.stations > 1 {
             one.arguments
                 .extend(words(&["--rack", &plan.fabric.name(server / plan.spec.chassis.servers)]));
@@ -166,8 +168,8 @@ pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service
     all
 }
 
-/// A server's own address.
-fn own(plan: &Plan, layout: &Layout<'_>, server: usize) -> IpAddr {
+/// Returns a server's own address.
+fn own_address(plan: &Plan, layout: &Layout<'_>, server: usize) -> IpAddr {
     layout
         .server(server / plan.spec.chassis.servers, server % plan.spec.chassis.servers)
         .v4
@@ -175,7 +177,7 @@ fn own(plan: &Plan, layout: &Layout<'_>, server: usize) -> IpAddr {
         .into()
 }
 
-fn at(address: IpAddr, port: u16) -> String {
+fn socket_address(address: IpAddr, port: u16) -> String {
     std::net::SocketAddr::new(address, port).to_string()
 }
 

@@ -1,4 +1,4 @@
-//! What an instance of Cassandra is set to.
+//! Derives the settings of Cassandra's instances from a description.
 
 use serde_json::Value;
 use sprat_plan::Spec;
@@ -8,56 +8,56 @@ use std::collections::BTreeMap;
 
 pub use sprat_plan::spec::Collector;
 
-/// Heap, where nobody tells: a quarter of what an instance has, within these.
+/// Bounds of the default heap, which is a quarter of an instance's memory.
 const LEAST_HEAP: f64 = 256.0 * MIB;
 const MOST_HEAP: f64 = 8.0 * 1024.0 * MIB;
 const MIB: f64 = 1_048_576.0;
 
-/// Heaps from which a collector that runs beside the program is worth its threads.
+/// Smallest heap for which a concurrent collector is worth its threads.
 const CONCURRENT_FROM: f64 = 2.0 * 1024.0 * MIB;
 
-/// Reads at once, for each disk; writes at once, for each core: the published set-up's 32 and 64
-/// for two disks and eight cores.
+/// Concurrent reads per disk and writes per core: the published set-up has 32 and 64 for two disks
+/// and eight cores.
 const READS_PER_DISK: usize = 16;
 const WRITES_PER_CORE: usize = 8;
 const LEAST_AT_ONCE: usize = 8;
 
-/// Heaps below which everything else is kept small too.
+/// Below this heap, caches and buffers are small as well.
 const SMALL: f64 = 1024.0 * MIB;
 
-/// What an instance is set to.
+/// Settings of an instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Its heap, whole mebibytes.
+    /// Heap in MiB.
     pub heap_mib: u64,
-    /// Who collects what is left on it.
+    /// Garbage collector.
     pub collector: Collector,
-    /// Cores that are its own.
+    /// Cores that the instance may use.
     pub cores: usize,
-    /// Reads at once.
+    /// Number of concurrent reads.
     pub concurrent_reads: usize,
-    /// Writes at once.
+    /// Number of concurrent writes.
     pub concurrent_writes: usize,
-    /// Of `cassandra.yaml` what is to be otherwise, whatever else is said here.
+    /// Settings of `cassandra.yaml` that override all others.
     pub yaml: BTreeMap<String, Value>,
-    /// Arguments for Java besides; of two that contradict each other the last counts, and these
-    /// come last.
+    /// Further arguments for the JVM. They come last, and of two contradicting arguments the last
+    /// one counts.
     pub java: Vec<String>,
 }
 
 impl Settings {
-    /// Those of each instance of a rack.
+    /// Returns the settings of each instance of a rack.
     #[must_use]
-    pub fn of(spec: &Spec, asked: &Cassandra) -> Self {
-        let share = spec.server.memory.times(1.0 / asked.instances as f64);
-        let heap = asked.heap.unwrap_or(Bytes((share.0 / 4.0).clamp(LEAST_HEAP, MOST_HEAP)));
-        let collector = asked.collector.unwrap_or(match heap.0 {
+    pub fn of(spec: &Spec, cassandra: &Cassandra) -> Self {
+        let share = spec.server.memory.times(1.0 / cassandra.instances as f64);
+        let heap = cassandra.heap.unwrap_or(Bytes((share.0 / 4.0).clamp(LEAST_HEAP, MOST_HEAP)));
+        let collector = cassandra.collector.unwrap_or(match heap.0 {
             large if large >= CONCURRENT_FROM => Collector::Z,
             small if small < SMALL => Collector::Serial,
             _ => Collector::G1,
         });
-        let cores = (spec.server.cores / asked.instances).max(1);
-        let disks = (spec.server.disks.len() / asked.instances).max(1);
+        let cores = (spec.server.cores / cassandra.instances).max(1);
+        let disks = (spec.server.disks.len() / cassandra.instances).max(1);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -70,12 +70,12 @@ impl Settings {
             cores,
             concurrent_reads: (READS_PER_DISK * disks).max(LEAST_AT_ONCE),
             concurrent_writes: (WRITES_PER_CORE * cores).max(LEAST_AT_ONCE),
-            yaml: asked.yaml.clone(),
-            java: asked.java.clone(),
+            yaml: cassandra.yaml.clone(),
+            java: cassandra.java.clone(),
         }
     }
 
-    /// Whether it is so small that what is not needed is left away.
+    /// Returns whether the heap is so small that caches and buffers must be small too.
     #[must_use]
     pub fn small(&self) -> bool {
         (self.heap_mib as f64) * MIB < SMALL

@@ -1,38 +1,38 @@
-//! Units by which systemd keeps what runs on a rack's hosts: a template for each kind, of which
-//! everybody of that kind is an instance.
+//! systemd units for instances and services: a template unit for each kind.
 
 use std::path::Path;
 
-/// Starts in so many seconds, after which systemd gives up on whoever fails: an error in its
-/// settings does not go away by itself.
+/// systemd gives up on a unit that has started this often within this many seconds, since an error
+/// in its settings does not go away by itself.
 const GIVE_UP_AFTER: u32 = 3;
 const GIVE_UP_WITHIN: u32 = 600;
 
-/// How long one that is asked to stop may take, seconds: it writes down what it has in memory.
+/// Time in seconds that a unit may take to stop, since it writes what it has in memory to disk.
 const STOP_PATIENCE: u32 = 120;
 
-/// Files and maps that it may have open: a database has many.
+/// Open files and memory maps of a unit: a database needs many.
 const OPEN_FILES: u32 = 100_000;
 
-/// The name of a kind's unit file.
+/// Returns the name of a kind's unit file.
 #[must_use]
 pub fn name(kind: &str) -> String {
     format!("sprat-{kind}@.service")
 }
 
-/// What the unit of one instance says in place of its kind's where its home is not below `homes`,
-/// but in a filesystem of its own. It lies in the folder `NAME.d` beside the unit files, where NAME
-/// is that of the unit.
+/// Returns a drop-in for the unit of one instance whose home is in a filesystem of its own instead
+/// of below `homes`. It belongs into the folder `NAME.d` beside the unit files, where NAME is the
+/// unit's name.
 #[must_use]
 pub fn own_home(home: &Path) -> String {
     let home = home.display();
     format!(
-        "# Made from the rack's plan.\n[Unit]\nRequiresMountsFor={home}\n\n[Service]\nExecStart=\nExecStart={home}/instance run\n"
+        "# Made from the rack's plan.\n[Unit]\nRequiresMountsFor={home}\n\n[Service]\nExecStart=\n\
+         ExecStart={home}/instance run\n"
     )
 }
 
-/// The unit file of a kind, whose homes are below `homes`, each in a folder of its name. What is
-/// started has `instance run` made of itself.
+/// Returns the unit file of a kind. Each instance has a folder of its name below `homes`, and is
+/// started by `instance run` in that folder.
 #[must_use]
 pub fn text(kind: &str, homes: &Path) -> String {
     let homes = homes.display();

@@ -1,11 +1,11 @@
-//! `cassandra.yaml`: a setting a line, values as JSON, which YAML takes as it is.
+//! `cassandra.yaml`: one setting per line, with values in JSON, which is also YAML.
 
 use crate::Instance;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The file's text.
+/// Returns the file's text.
 pub(crate) fn text(instance: &Instance) -> String {
     let mut settings = settings(instance);
     for (key, value) in &instance.settings.yaml {
@@ -22,12 +22,13 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
     let folder = |name: &str| instance.home.join(name).display().to_string();
     let set = &instance.settings;
     let tokens: Vec<String> = instance.tokens.iter().map(ToString::to_string).collect();
-    // A seed fetches nothing from others: who is to do that asks the other seeds.
-    let asks_itself = instance.replaces.is_none() && !instance.joined;
-    let asked = instance.seeds.iter().filter(|seed| asks_itself || **seed != instance.address);
-    let mut seeds: Vec<String> = asked.map(ToString::to_string).collect();
+    // A seed streams nothing from others, so an instance that must stream uses only the other
+    // seeds.
+    let is_own_seed = instance.replaces.is_none() && !instance.joined;
+    let others = instance.seeds.iter().filter(|seed| is_own_seed || **seed != instance.address);
+    let mut seeds: Vec<String> = others.map(ToString::to_string).collect();
     if seeds.is_empty() {
-        seeds.push(instance.address.to_string()); // who is left alone has nobody else
+        seeds.push(instance.address.to_string()); // a single instance is its own seed
     }
     let mut all = json!({
         "cluster_name": instance.cluster,
@@ -47,15 +48,22 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         "hints_directory": folder("hints"),
         "saved_caches_directory": folder("saved_caches"),
         "cdc_raw_directory": folder("cdc"),
-        // An acknowledged write is on each replica's way to its disk within this time, and on it where power stays on.
+        // An acknowledged write is synced to each replica's disk within this time; before that it
+        // survives as long as the power stays on.
         "commitlog_sync": "periodic",
         "commitlog_sync_period": "10000ms",
         "concurrent_reads": set.concurrent_reads,
         "concurrent_writes": set.concurrent_writes,
         "concurrent_counter_writes": set.concurrent_writes,
-        // What Cassandra 5 brings: tries in memory and on disk. Nobody older is in the cluster.
+        // Cassandra 5's new formats: tries in memory and on disk. No older version is in the
+        // cluster.
         "storage_compatibility_mode": "NONE",
-        "memtable": { "configurations": { "trie": { "class_name": "TrieMemtable" }, "default": { "inherits": "trie" } } },
+        "memtable": {
+            "configurations": {
+                "trie": { "class_name": "TrieMemtable" },
+                "default": { "inherits": "trie" },
+            },
+        },
         "sstable": { "selected_format": "bti" },
         "disk_access_mode": "mmap_index_only",
     });
@@ -72,8 +80,8 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         });
         merge(&mut all, small);
     }
-    // Who takes another's place takes its tokens too, and fetches what goes with them. Who has its
-    // own told, in a cluster that is new, has nothing to fetch; in one that was there it has.
+    // An instance that replaces another takes its tokens too, and streams their rows. One with
+    // tokens of its own has nothing to stream in a new cluster, but does if it joins one.
     if instance.replaces.is_none() && !tokens.is_empty() {
         merge(
             &mut all,

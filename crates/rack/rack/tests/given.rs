@@ -1,7 +1,7 @@
-//! What hosts are given, without one.
+//! Checks the files and the inventory that a plan gives, without hosts.
 
 use sprat_plan::racks::ready;
-use sprat_plan::ring::Member;
+use sprat_plan::ring::RingMember;
 use sprat_plan::{Plan, Spec};
 use sprat_rack::{Host, hosts, inventory};
 use std::collections::{BTreeMap, HashSet};
@@ -23,7 +23,7 @@ fn file(host: &Host, instance: usize, path: &str) -> String {
 }
 
 #[test]
-fn each_instance_is_itself() {
+fn instances_have_distinct_names_addresses_and_tokens() {
     let hosts = six("");
     assert_eq!(hosts.len(), 6);
     let all: Vec<_> = hosts.iter().flat_map(|host| &host.instances).collect();
@@ -53,7 +53,7 @@ fn each_instance_is_itself() {
 }
 
 #[test]
-fn settings_are_the_published_ones_and_can_be_told() {
+fn settings_are_the_published_ones_unless_described() {
     let hosts = six("");
     let yaml = file(&hosts[0], 0, "conf/cassandra.yaml");
     for line in [
@@ -80,9 +80,10 @@ fn settings_are_the_published_ones_and_can_be_told() {
     }
     assert_eq!(file(&hosts[3], 1, "conf/cassandra-rackdc.properties"), "dc=dc1\nrack=c0-n4\n");
 
-    let told = "datacenter = \"tokyo\"\ncollector = \"g1\"\njava = [\"-Dx=a \\\"b\\\"\"]\nyaml = { concurrent_reads = 7, sstable = { selected_format = \"big\" } }\n\
+    let described = "datacenter = \"tokyo\"\ncollector = \"g1\"\njava = [\"-Dx=a \\\"b\\\"\"]\n\
+                     yaml = { concurrent_reads = 7, sstable = { selected_format = \"big\" } }\n\
                 [provision]\nbase = \"/data\"\n";
-    let hosts = six(told);
+    let hosts = six(described);
     let yaml = file(&hosts[0], 0, "conf/cassandra.yaml");
     assert!(
         yaml.contains("\nconcurrent_reads: 7\n")
@@ -101,7 +102,7 @@ fn settings_are_the_published_ones_and_can_be_told() {
 }
 
 #[test]
-fn who_takes_anothers_place_says_whose() {
+fn replacements_name_the_replaced_address() {
     let mut hosts = six("");
     let gone = hosts[2].instances[0].address;
     hosts[2].instances[0].replaces = Some(gone);
@@ -120,19 +121,19 @@ fn who_takes_anothers_place_says_whose() {
 }
 
 #[test]
-fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
+fn an_existing_ring_keeps_its_tokens() {
     let before = six("");
     let known = |one: &sprat_rack::Instance| {
-        (one.name.clone(), Member { tokens: one.tokens.clone(), ..Member::default() })
+        (one.name.clone(), RingMember { tokens: one.tokens.clone(), ..RingMember::default() })
     };
-    let mut members: BTreeMap<String, Member> =
+    let mut members: BTreeMap<String, RingMember> =
         before.iter().flat_map(|host| &host.instances).map(known).collect();
-    let with = |members: &BTreeMap<String, Member>| {
+    let with = |members: &BTreeMap<String, RingMember>| {
         Plan::new(Spec { members: Some(members.clone()), ..plan("").spec })
     };
     assert_eq!(hosts(&with(&members).expect("a plan")), before, "nothing changes by being known");
 
-    // The first server leaves, with both; one comes back.
+    // The first server leaves with both of its instances; one of them comes back.
     members.remove("c0-n1-i1");
     members.remove("c0-n1-i2");
     let fewer = hosts(&with(&members).expect("a plan"));
@@ -146,7 +147,7 @@ fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
         [1, 2, 3].map(|host: usize| before[host].instances[0].address),
         "who is there is asked"
     );
-    members.insert("c0-n1-i2".to_owned(), Member { joined: true, ..Member::default() });
+    members.insert("c0-n1-i2".to_owned(), RingMember { joined: true, ..RingMember::default() });
     let back = hosts(&with(&members).expect("a plan"));
     let one = &back[0].instances[0];
     assert_eq!(
@@ -166,7 +167,7 @@ fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
         "never from itself: {seeds}"
     );
 
-    members.insert("c9-n1-i1".to_owned(), Member::default());
+    members.insert("c9-n1-i1".to_owned(), RingMember::default());
     let error = with(&members).expect_err("nobody is there").to_string();
     assert!(
         error.contains("c9-n1-i1 is on the ring, and the description has it no more"),
@@ -175,14 +176,14 @@ fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
 }
 
 #[test]
-fn addresses_stay_where_there_is_room() {
-    let told =
+fn reserved_addresses_do_not_move() {
+    let with =
         |more: &str| hosts(&plan(&format!("[addresses]\nv4 = \"10.0.0.0/8\"\n{more}\n[claims]\n")));
     let addresses =
         |hosts: &[Host]| hosts.iter().map(|host| host.address.0.to_string()).collect::<Vec<_>>();
-    let (usual, roomy) = (addresses(&told("")), addresses(&told("instances = 4")));
+    let (usual, roomy) = (addresses(&with("")), addresses(&with("instances = 4")));
     assert_eq!((&usual[1][..], &roomy[1][..]), ("10.0.0.5", "10.0.0.7"));
-    assert_eq!(told("servers = 40")[0].address.1, 25, "of a larger network");
+    assert_eq!(with("servers = 40")[0].address.1, 25, "of a larger network");
     let text = ready("cassandra-6")
         .expect("it is there")
         .toml
@@ -194,7 +195,7 @@ fn addresses_stay_where_there_is_room() {
 /// The published cluster ("IPU-based Cassandra cluster", SNIA Storage Developer Conference, 2024),
 /// file by file.
 #[test]
-fn the_published_cluster_is_given_what_was_published() {
+fn the_published_cluster_gets_its_published_files() {
     let plan = Plan::from_toml(ready("ipu-6").expect("it is there").toml)
         .unwrap_or_else(|error| panic!("{error}"));
     let hosts = hosts(&plan);
@@ -213,7 +214,8 @@ fn the_published_cluster_is_given_what_was_published() {
         assert_eq!(tokens[0].split(',').count(), 16);
         for line in [
             "num_tokens: 16".to_owned(),
-            "seed_provider: [{\"class_name\":\"org.apache.cassandra.locator.SimpleSeedProvider\",\"parameters\":[{\"seeds\":\"10.3.29.101\"}]}]".to_owned(),
+            "seed_provider: \
+             [{\"class_name\":\"org.apache.cassandra.locator.SimpleSeedProvider\",\"parameters\":[{\"seeds\":\"10.3.29.101\"}]}]".to_owned(),
             "storage_port: 7000".to_owned(),
             format!("listen_address: \"{address}\""),
             format!("rpc_address: \"{address}\""),
@@ -266,7 +268,11 @@ fn the_published_cluster_is_given_what_was_published() {
     let vars = &inventory["rack"]["vars"];
     let array = |number: usize| {
         let disks = [2 * number, 2 * number + 1].map(|disk| format!("nvme{disk}n1"));
-        serde_json::json!({ "name": format!("sprat{number}"), "base": format!("/mnt/nvme{number}"), "disks": disks })
+        serde_json::json!({
+            "name": format!("sprat{number}"),
+            "base": format!("/mnt/nvme{number}"),
+            "disks": disks,
+        })
     };
     assert_eq!(
         vars["rack_storage"]["arrays"],
@@ -303,7 +309,7 @@ fn the_published_cluster_is_given_what_was_published() {
 }
 
 #[test]
-fn any_list_of_addresses_is_given_out_in_its_order() {
+fn listed_addresses_are_assigned_in_order() {
     let ipu = ready("ipu-6").expect("it is there").toml;
     let with = |list: &str| Plan::from_toml(&ipu.replace("[\"10.3.29.101-10.3.29.112\"]", list));
     let any = "[\"10.3.29.200\", \"10.3.29.90-10.3.29.99\", \"10.3.29.50\", \"10.3.29.51\"]";
@@ -334,10 +340,12 @@ fn any_list_of_addresses_is_given_out_in_its_order() {
 }
 
 #[test]
-fn the_store_is_given_what_it_needs() {
-    let told = "name = \"s\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 4\n[etcd]\n\
-                [store]\nmemory = \"128MB\"\ncoordinators = [\"c0-n4\", \"c0-n1\"]\nservers = [\"c0-n2\", \"c0-n3\", \"c0-n4\"]\narguments = [\"--idle\", \"sleep\"]\n";
-    let hosts = hosts(&Plan::from_toml(told).unwrap_or_else(|error| panic!("{error}")));
+fn services_get_their_arguments() {
+    let text = "name = \"s\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n\
+                [chassis]\nservers = 4\n[etcd]\n\
+                [store]\nmemory = \"128MB\"\ncoordinators = [\"c0-n4\", \"c0-n1\"]\nservers = \
+                [\"c0-n2\", \"c0-n3\", \"c0-n4\"]\narguments = [\"--idle\", \"sleep\"]\n";
+    let hosts = hosts(&Plan::from_toml(text).unwrap_or_else(|error| panic!("{error}")));
     let names = |host: &Host| host.services.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&hosts[0]), ["c0-n1-etcd", "c0-n1-coordinator"]);
     assert_eq!(names(&hosts[3]), ["c0-n4-coordinator", "c0-n4-store"]);
@@ -359,7 +367,8 @@ fn the_store_is_given_what_it_needs() {
         "{coordinator}"
     );
     let store = files(3, 1, "conf/arguments");
-    let begins = "server\n-C\ntcp:host=10.0.0.5,port=11100,tcp:host=10.0.0.2,port=11100\n-L\nfast+udp:host=10.0.0.5,port=11101\n";
+    let begins = "server\n-C\ntcp:host=10.0.0.5,port=11100,tcp:host=10.0.0.2,port=11100\n-L\n\
+                  fast+udp:host=10.0.0.5,port=11101\n";
     assert!(
         store.starts_with(begins)
             && store.ends_with("--idle\nsleep\n")

@@ -1,14 +1,14 @@
-//! A real Cassandra, by the files that it is given.
+//! Runs a real Cassandra from the files of an instance.
 
 use sprat_plan::Plan;
-use sprat_rack::{Instance, hosts, place};
+use sprat_rack::{Instance, hosts, write_instance};
 use sprat_testing::skip;
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// An instance in a folder, whose process ends with it.
+/// An instance in a folder. Dropping it kills its process.
 struct Running {
     instance: Instance,
 }
@@ -65,9 +65,11 @@ fn an_instance_starts_answers_and_stops() {
     let folder = tempfile::tempdir().expect("a folder");
     let number = std::process::id() % 250;
     let toml = format!(
-        "name = \"one\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 1\n\
+        "name = \"one\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate = \
+         \"1Gb/s\"\n[chassis]\nservers = 1\n\
          [addresses]\nv4 = \"127.77.{number}.0/26\"\n[cassandra]\nreplication = 1\ntokens = 4\n\
-         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=1000\"]\n\
+         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
+         \"-Dcassandra.ring_delay_ms=1000\"]\n\
          [provision]\nbase = \"{}\"\nlibrary = \"{}\"\n",
         folder.path().display(),
         library.display()
@@ -75,19 +77,19 @@ fn an_instance_starts_answers_and_stops() {
     let plan = Plan::from_toml(&toml).unwrap_or_else(|error| panic!("{error}\n{toml}"));
     let running = Running { instance: hosts(&plan).remove(0).instances.remove(0) };
     let home: &Path = &running.instance.home;
-    place(&running.instance, home).expect("its files");
+    write_instance(&running.instance, home).expect("its files");
 
     assert_eq!(running.run("instance", &["status"]).status.code(), Some(3), "it does not run yet");
-    // What cannot start says why, at once.
+    // An instance that cannot start reports why at once.
     fs::write(home.join("conf/java.args"), "-nonsense\n").expect("writable");
     let started = running.run("instance", &["start"]);
-    // It may have ended before `start` looks.
+    // The process may have ended before `start` checks it.
     let ended = if started.status.success() { running.run("instance", &["wait"]) } else { started };
     assert!(
         !ended.status.success() && text(&ended.stderr).contains("Unrecognized option: -nonsense"),
         "{ended:?}"
     );
-    place(&running.instance, home).expect("its files");
+    write_instance(&running.instance, home).expect("its files");
 
     let started = running.run("instance", &["start"]);
     assert!(started.status.success(), "{started:?}\n{}", running.log());
@@ -95,11 +97,11 @@ fn an_instance_starts_answers_and_stops() {
     assert!(text(&again.stdout).starts_with("running already"), "{again:?}");
     running.wait();
     let status = running.run("nodetool", &["status"]);
-    let told = text(&status.stdout);
+    let output = text(&status.stdout);
     let up = format!("UN  {}", running.instance.address);
     assert!(
-        told.contains(&up) && told.contains("c0-n1") && told.contains("100.0%"),
-        "{told}{}",
+        output.contains(&up) && output.contains("c0-n1") && output.contains("100.0%"),
+        "{output}{}",
         text(&status.stderr)
     );
     let tokens = text(&running.run("nodetool", &["info", "-T"]).stdout);

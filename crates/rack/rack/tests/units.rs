@@ -1,4 +1,4 @@
-//! Units as systemd reads them.
+//! Checks units with systemd.
 
 use sprat_rack::unit;
 use std::fs;
@@ -24,7 +24,7 @@ fn systemd_finds_nothing_wrong_with_units() {
         ] {
             assert!(text.lines().any(|found| found == line), "no {line:?} in\n{text}");
         }
-        // As an instance's: of a template alone nobody can tell what it starts.
+        // Under an instance's name: systemd cannot resolve the program of a bare template.
         let path = folder.path().join(unit::name(kind).replace('@', "@c0-n1-i1"));
         fs::write(&path, text).expect("a unit");
         let read = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output();
@@ -32,8 +32,8 @@ fn systemd_finds_nothing_wrong_with_units() {
             sprat_testing::skip("reading units: there is no systemd-analyze here");
             return;
         };
-        let told = String::from_utf8_lossy(&read.stderr).into_owned();
-        let ours: Vec<&str> = told.lines().filter(|line| line.contains("sprat-")).collect();
-        assert!(read.status.success() && ours.is_empty(), "{told}");
+        let output = String::from_utf8_lossy(&read.stderr).into_owned();
+        let ours: Vec<&str> = output.lines().filter(|line| line.contains("sprat-")).collect();
+        assert!(read.status.success() && ours.is_empty(), "{output}");
     }
 }

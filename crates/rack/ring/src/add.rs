@@ -1,22 +1,21 @@
-//! Adding instances to a ring.
+//! Adds instances to a ring.
 
-use crate::deployment::{instances, means, only};
+use crate::deployment::{instances, names_instance, only};
 use crate::health::{check_well, wait_until_well};
 use crate::{Deployment, Ended, Error, Event, Watcher};
 use serde::Serialize;
 use sprat_plan::Plan;
-use sprat_provision::{Alive, Members, State, survey};
+use sprat_provision::{Members, ProcessState, RingState, survey};
 use sprat_rack::{Host, hosts};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// How long a joining instance is waited for before its host is asked whether it still runs,
-/// seconds.
+/// While an instance joins, interval between checks whether it still runs, in seconds.
 const GLANCE_SECONDS: u32 = 10;
 
 /// An instance that joins, or has joined.
 #[derive(Debug, Serialize)]
-pub struct Newcomer {
+pub struct JoinedInstance {
     /// Its name.
     pub name: String,
     /// Its address.
@@ -27,25 +26,26 @@ pub struct Newcomer {
     pub share: f64,
 }
 
-/// Which instances joined, or would join, and which others removed the rows that went to them.
+/// The result of [`add`]: which instances joined, or would join, and which others removed the rows
+/// that moved to them.
 #[derive(Debug, Serialize)]
 pub struct Added {
-    /// Joined.
-    pub joined: Vec<Newcomer>,
-    /// Cleaned up.
+    /// Instances that joined.
+    pub joined: Vec<JoinedInstance>,
+    /// Instances that removed rows which moved to others.
     pub cleaned: Vec<String>,
 }
 
 /// Adds instances of the description to the ring, one after the other. `names` are servers or
-/// instances, also those that have left before; empty: all that were never there. Each fetches its
-/// rows from the others, and all must see it before the next one begins. Then the others remove the
-/// rows that went to newcomers (`nodetool cleanup`), one at a time. With `check` nothing is
-/// changed.
+/// instances, also those that have left before; if empty, all that were never on the ring. Each one
+/// streams its rows from the others, and all must see it as up and normal before the next one
+/// begins. Then the others remove the rows that moved to the new instances (`nodetool cleanup`),
+/// one at a time. With `check` nothing is changed.
 ///
-/// `deployment.plan` becomes the plan with the newcomers.
+/// `deployment.plan` becomes the plan with the new instances.
 ///
 /// # Errors
-/// An instance is down or leaving, a name is unknown, no tokens fit, or a newcomer does not join.
+/// An instance is down or leaving, a name is unknown, no tokens fit, or an instance does not join.
 pub fn add(
     deployment: &mut Deployment,
     names: &[String],
@@ -57,15 +57,16 @@ pub fn add(
     let mut members = deployment.begun()?;
     let names = chosen(&members, deployment, names)?;
     deployment.plan = members.joined_by(&deployment.plan.spec, &names)?;
-    let coming: Vec<String> = members.in_state(State::Joining).cloned().collect();
-    let joined = newcomers(&deployment.plan, &coming);
-    if check || (coming.is_empty() && members.unclean.is_empty()) {
+    let joining: Vec<String> = members.in_state(RingState::Joining).cloned().collect();
+    let joined = joined_instances(&deployment.plan, &joining);
+    if check || (joining.is_empty() && members.unclean.is_empty()) {
         return Ok(Ended::Done(Added { joined, cleaned: Vec::new() }));
     }
-    if !coming.is_empty() {
-        let there = only(&hosts(&deployment.plan), |name| !coming.contains(name));
+    if !joining.is_empty() {
+        let there = only(&hosts(&deployment.plan), |name| !joining.contains(name));
         check_well(deployment, &there).map_err(Error::during(
-            "nothing was done: all must be well before anybody joins (`sprat rack up` starts who does not run)",
+            "nothing was done: all must be well before anybody joins (`sprat rack up` starts who \
+             does not run)",
         ))?;
     }
     let all_hosts = deployment.folder.write(&deployment.plan, jars)?;
@@ -73,19 +74,19 @@ pub fn add(
     if let Some(local) = &deployment.local {
         local.grow(&deployment.plan, &all_hosts)?;
     }
-    for (at, name) in coming.iter().enumerate() {
+    for (at, name) in joining.iter().enumerate() {
         watcher
-            .event(Event::Turn { name, at: at + 1, of: coming.len() })
+            .event(Event::Instance { name, at: at + 1, of: joining.len() })
             .map_err(Error::Watcher)?;
         if !join(deployment, &all_hosts, name, watcher)? {
-            return Ok(Ended::Stopped(format!(", {at} of {} have joined", coming.len())));
+            return Ok(Ended::Stopped(format!(", {at} of {} have joined", joining.len())));
         }
-        let later = &coming[at + 1..];
+        let later = &joining[at + 1..];
         wait_until_well(deployment, &only(&all_hosts, |other| !later.contains(other)), watcher)
             .map_err(Error::during(format!("{name} has joined, and not all is well")))?;
-        members.unclean.extend(members.in_state(State::Here).cloned().collect::<Vec<_>>());
+        members.unclean.extend(members.in_state(RingState::Here).cloned().collect::<Vec<_>>());
         if let Some(known) = members.instances.get_mut(name) {
-            known.state = State::Here;
+            known.state = RingState::Here;
             known.begun = true;
         }
         members.write(&deployment.folder)?;
@@ -100,7 +101,7 @@ pub fn add(
     })
 }
 
-/// Has each instance remove the rows that went to newcomers. Returns their names.
+/// Lets each instance remove the rows that moved to others. Returns their names.
 fn clean_up(
     deployment: &Deployment,
     members: &mut Members,
@@ -123,8 +124,8 @@ fn clean_up(
         }
         let doing = format!("{} removes what is its own no more", instance.name);
         watcher.event(Event::Doing(&doing)).map_err(Error::Watcher)?;
-        let cleanup =
-            deployment.ask(host, &format!("{}/nodetool cleanup 1>&2", instance.home.display()));
+        let cleanup = deployment
+            .run_command(host, &format!("{}/nodetool cleanup 1>&2", instance.home.display()));
         if cleanup.is_err() && watcher.is_stopped() {
             return stopped();
         }
@@ -134,13 +135,13 @@ fn clean_up(
         members.write(&deployment.folder)?;
         cleaned.push(instance.name.clone());
     }
-    members.unclean.clear(); // what is left there has left the ring
+    members.unclean.clear(); // those that remain in the list have left the ring
     members.write(&deployment.folder)?;
     Ok(Ended::Done(cleaned))
 }
 
-/// The instances that `names` means, of those that are not on the ring; without names all that were
-/// never there.
+/// Returns the instances that `names` means, of those that are not on the ring; without names, all
+/// that were never on it.
 fn chosen(
     members: &Members,
     deployment: &Deployment,
@@ -154,17 +155,18 @@ fn chosen(
     let mut found = Vec::new();
     for name in names {
         let before = found.len();
-        found.extend(absent.iter().filter(|one| means(name, one)).cloned());
-        if found.len() == before && !members.instances.keys().any(|one| means(name, one)) {
-            let unknown = "no server or instance of the description is called that; `sprat rack plan --write` names them";
+        found.extend(absent.iter().filter(|one| names_instance(name, one)).cloned());
+        if found.len() == before && !members.instances.keys().any(|one| names_instance(name, one)) {
+            let unknown = "no server or instance of the description is called that; `sprat rack \
+                           plan --write` names them";
             return Err(Error::Refused(format!("{name}: {unknown}")));
         }
     }
     Ok(found)
 }
 
-/// The instances of these names, with what the plan gives them.
-fn newcomers(plan: &Plan, names: &[String]) -> Vec<Newcomer> {
+/// Returns the instances of these names, with what the plan assigns to them.
+fn joined_instances(plan: &Plan, names: &[String]) -> Vec<JoinedInstance> {
     let mut shares = Vec::new();
     if let Some(ring) = &plan.ring {
         shares.resize(ring.instances.len(), 0.0);
@@ -172,16 +174,16 @@ fn newcomers(plan: &Plan, names: &[String]) -> Vec<Newcomer> {
             .for_each(|token| shares[ring.tokens[token].instance] += ring.share(token));
     }
     let hosts = hosts(plan);
-    let newcomer = |((_, instance), share): ((&Host, &sprat_rack::Instance), f64)| Newcomer {
+    let joined = |((_, instance), share): ((&Host, &sprat_rack::Instance), f64)| JoinedInstance {
         name: instance.name.clone(),
         address: instance.address,
         tokens: instance.tokens.clone(),
         share,
     };
-    instances(&hosts).zip(shares).map(newcomer).filter(|one| names.contains(&one.name)).collect()
+    instances(&hosts).zip(shares).map(joined).filter(|one| names.contains(&one.name)).collect()
 }
 
-/// Brings an instance to its server, starts it, and waits until it has fetched its rows. Returns
+/// Installs an instance on its server, starts it, and waits until it has streamed its rows. Returns
 /// false if the watcher stopped it.
 fn join(
     deployment: &Deployment,
@@ -199,14 +201,14 @@ fn join(
     loop {
         watcher.event(Event::Waiting).map_err(Error::Watcher)?;
         let wait = format!("PATIENCE={GLANCE_SECONDS} {}/instance wait", instance.home.display());
-        let answer = deployment.ask(host, &wait);
+        let answer = deployment.run_command(host, &wait);
         if watcher.is_stopped() {
             return Ok(false);
         }
         let Err(error) = answer else { return Ok(true) };
         let alone = only(std::slice::from_ref(host), |one| one == name);
-        let seen = survey(&deployment.reach, &deployment.plan.spec.provision.user, &alone);
-        if !matches!(seen.first().map(|seen| &seen.alive), Some(Alive::Running { .. })) {
+        let seen = survey(&deployment.access, &deployment.plan.spec.provision.user, &alone);
+        if !matches!(seen.first().map(|seen| &seen.alive), Some(ProcessState::Running { .. })) {
             return Err(Error::during(format!("{name} has not joined; run it again to go on"))(
                 error,
             ));

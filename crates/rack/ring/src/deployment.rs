@@ -1,24 +1,24 @@
-//! A planned rack together with its servers.
+//! Connects a planned rack with its servers.
 
 use crate::{Error, Event, Watcher};
 use sprat_plan::{Plan, Spec};
-use sprat_provision::ansible::{Reach, Recap, playbook};
-use sprat_provision::{Folder, Local, Members, Node, State, nodes, survey};
+use sprat_provision::ansible::{Recap, SshAccess, playbook};
+use sprat_provision::{Folder, Local, Members, Node, RingState, nodes, survey};
 use sprat_rack::{Host, Instance};
 use sprat_tune::Overlay;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Which machines a rack's servers are.
+/// Where a rack's servers run.
 #[derive(Clone, Debug)]
 pub enum Machines {
     /// Servers, reached over ssh at the addresses of the plan.
     Servers,
     /// Namespaces on this machine, each with an ssh server.
     Namespaces,
-    /// Guests on this machine, started from images in this folder.
+    /// Guests on this machine: virtual machines, started from images in this folder.
     Guests {
-        /// The folder, for all racks.
+        /// The folder of images, shared by all racks.
         images: PathBuf,
     },
 }
@@ -26,34 +26,36 @@ pub enum Machines {
 /// Where a rack is.
 #[derive(Clone, Debug)]
 pub struct Location {
-    /// The folder on this machine with all of the rack: inventory, files, keys, members of the
-    /// ring.
+    /// The rack's folder on this machine: inventory, files, keys, members of the ring.
     pub folder: PathBuf,
-    /// Its servers.
+    /// Where its servers run.
     pub machines: Machines,
-    /// The folder into which pip put Ansible; none: the `ansible-playbook` on the path.
+    /// The folder into which pip installed Ansible. If `None`, `ansible-playbook` is on the path.
     pub ansible: Option<PathBuf>,
 }
 
-/// A planned rack together with its servers.
+/// A planned rack together with its servers: what all operations of this crate work on.
 ///
 /// [`Self::open`] only reads the rack's folder. The plan is that of the description, adapted to the
 /// instances that are on the ring already (they keep addresses and tokens) and to the settings that
-/// tuning found.
+/// tuning found. Hold [`Self::lock`] while you change the rack. [`Self::up`] and [`Self::down`]
+/// start and stop all of it, [`Self::status`](crate::Deployment::status) reports what runs, and
+/// [`Self::run_command`] runs a command on one server. Every method blocks until the servers have
+/// answered.
 #[derive(Debug)]
 pub struct Deployment {
-    /// The rack as it is to be.
+    /// The plan of the rack, with the settings that tuning found.
     pub plan: Plan,
-    /// What `plan` was made of, without what tuning found.
+    /// The description of the plan, without what tuning found.
     pub described: Spec,
     /// The rack's folder.
     pub folder: Folder,
-    /// The hosts, where they are on this machine.
+    /// The hosts, if they are on this machine.
     pub local: Option<Local>,
-    /// The instances on the ring; none: nothing was brought to its servers yet.
+    /// The instances on the ring. `None` if nothing was installed yet.
     pub members: Option<Members>,
     /// How its servers are reached.
-    pub reach: Reach,
+    pub access: SshAccess,
 }
 
 impl Deployment {
@@ -67,14 +69,14 @@ impl Deployment {
         let local = match &location.machines {
             Machines::Servers => None,
             Machines::Namespaces => Some(Local::new(&folder)),
-            Machines::Guests { images } => Some(Local::of_guests(&folder, images)),
+            Machines::Guests { images } => Some(Local::with_guests(&folder, images)),
         };
-        let mut reach = Reach::default();
+        let mut access = SshAccess::default();
         if let Some(local) = &local {
-            reach = local.reach(&spec.name);
+            access = local.ssh_access(&spec.name);
             spec = local.adapt(spec);
         }
-        reach.ansible.clone_from(&location.ansible);
+        access.ansible.clone_from(&location.ansible);
         let members = Members::read(&folder)?;
         if let Some(members) = &members {
             spec = members.adapt(spec);
@@ -84,14 +86,15 @@ impl Deployment {
         if let Some(members) = &members {
             members.check(&plan)?;
         }
-        Ok(Self { plan, described: spec, folder, local, members, reach })
+        Ok(Self { plan, described: spec, folder, local, members, access })
     }
 
-    /// Takes the rack for this process until the returned file is dropped: two that change the same
-    /// servers would undo each other's changes.
+    /// Locks the rack for this process until the returned file is dropped: two processes that
+    /// change the same servers would undo each other's work.
     ///
     /// # Errors
-    /// Another process has it, or has changed the ring since [`Self::open`] read the folder.
+    /// Another process holds the lock, or has changed the ring since [`Self::open`] read the
+    /// folder.
     pub fn lock(&self) -> Result<File, Error> {
         let lock = self.folder.lock()?;
         if Members::read(&self.folder)? != self.members {
@@ -102,19 +105,19 @@ impl Deployment {
         Ok(lock)
     }
 
-    /// The rack's name.
+    /// Returns the rack's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.plan.spec.name
     }
 
-    /// Runs `work` in the network of the hosts: their namespace, where they are on this machine.
-    /// Threads that `work` starts stay there.
+    /// Runs `work` in the hosts' network: in a namespace if they are on this machine. Threads that
+    /// `work` starts stay there.
     ///
     /// # Errors
-    /// The namespace is not there.
+    /// The namespace does not exist.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
-        let Some(name) = &self.reach.namespace else { return Ok(work()) };
+        let Some(name) = &self.access.namespace else { return Ok(work()) };
         let path = PathBuf::from(format!("/run/netns/{name}"));
         let namespace = File::open(&path).map_err(|source| Error::Namespace { path, source })?;
         sprat_lab::hosts::within(namespace, work).map_err(Error::Enter)
@@ -124,14 +127,18 @@ impl Deployment {
     ///
     /// # Errors
     /// The host cannot be reached, or the command fails.
-    pub fn ask(&self, host: &Host, command: &str) -> Result<String, Error> {
-        Ok(self.reach.ask(&self.plan.spec.provision.user, &host.address.0.to_string(), command)?)
+    pub fn run_command(&self, host: &Host, command: &str) -> Result<String, Error> {
+        Ok(self.access.run_command(
+            &self.plan.spec.provision.user,
+            &host.address.0.to_string(),
+            command,
+        )?)
     }
 
-    /// The instances on the ring.
+    /// Returns the instances on the ring.
     ///
     /// # Errors
-    /// The description has no Cassandra, or no ring was begun yet.
+    /// The description has no Cassandra, or no ring exists yet.
     pub(crate) fn begun(&self) -> Result<Members, Error> {
         if self.plan.spec.cassandra.is_none() {
             return Err(Error::Refused(
@@ -148,7 +155,7 @@ impl Deployment {
     /// An instance is leaving.
     pub(crate) fn check_none_leaves(&self) -> Result<(), Error> {
         let leaving =
-            self.members.as_ref().and_then(|members| members.in_state(State::Leaving).next());
+            self.members.as_ref().and_then(|members| members.in_state(RingState::Leaving).next());
         leaving.map_or(Ok(()), |name| {
             Err(Error::Refused(format!(
                 "{name} is leaving the ring: `sprat rack remove` of it goes on with that"
@@ -168,7 +175,7 @@ impl Deployment {
     ) -> Result<(String, Vec<Node>), Error> {
         let mut why = None;
         for (host, instance) in instances(hosts).filter(|(_, instance)| may(instance)) {
-            match self.ask(host, &format!("{}/nodetool status", instance.home.display())) {
+            match self.run_command(host, &format!("{}/nodetool status", instance.home.display())) {
                 Ok(text) => return Ok((instance.name.clone(), nodes(&text))),
                 Err(error) => _ = why.get_or_insert_with(|| format!("{}: {error}", instance.name)),
             }
@@ -177,12 +184,12 @@ impl Deployment {
         Err(Error::Refused(format!("no instance answers: {why}")))
     }
 
-    /// Brings the servers to the plan and starts what does not run. On this machine it makes the
-    /// hosts. `jars` holds Cassandra's jars, and may be empty if the description has no
-    /// Cassandra. With `check` nothing is changed. `limit` names servers, with commas between;
-    /// none: all.
+    /// Brings the servers to the plan, and starts what does not run. If the hosts are on this
+    /// machine, it makes them first. `jars` is the folder of Cassandra's jars, and may be empty if
+    /// the description has no Cassandra. With `check` nothing is changed. `limit` names servers,
+    /// separated by commas; by default all.
     ///
-    /// Returns what Ansible changed, by server.
+    /// Returns Ansible's recap of each server.
     ///
     /// # Errors
     /// An instance is leaving the ring, a file cannot be written, or Ansible fails.
@@ -196,14 +203,14 @@ impl Deployment {
         self.check_none_leaves()?;
         let hosts = self.folder.write(&self.plan, jars)?;
         match &self.local {
-            Some(local) if local.stands(self.name()) => local.grow(&self.plan, &hosts)?,
+            Some(local) if local.is_up(self.name()) => local.grow(&self.plan, &hosts)?,
             Some(local) => local.up(&self.plan, &hosts)?,
             None => {}
         }
         match &self.members {
             None if check || self.plan.ring.is_none() => {}
-            None => Members::founding(&hosts).write(&self.folder)?, /* before any has begun with
-            * these tokens */
+            // Before any instance starts with these tokens.
+            None => Members::founding(&hosts).write(&self.folder)?,
             Some(members) => {
                 for name in members.newcomers(&self.plan.spec)? {
                     watcher.event(Event::NotOnRing(&name)).map_err(Error::Watcher)?;
@@ -219,13 +226,14 @@ impl Deployment {
         }
         let recaps = self.play("site.yml", &more, check, watcher);
         if !check {
-            self.remember_begun(&hosts)?; // an instance that was started has rows, whatever became of the rest
+            // An instance that started has rows, even if others failed.
+            self.remember_begun(&hosts)?;
         }
         recaps
     }
 
-    /// Stops all instances, and removes the hosts that are on this machine; with `purge` their
-    /// folder too.
+    /// Stops all instances, and removes hosts that are on this machine; with `purge` their folder
+    /// too.
     ///
     /// # Errors
     /// Ansible fails, or a host or the folder cannot be removed.
@@ -233,7 +241,7 @@ impl Deployment {
         let Some(local) = &self.local else {
             return self.play("stop.yml", &[], false, watcher).map(drop);
         };
-        if local.stands(self.name()) {
+        if local.is_up(self.name()) {
             local.down(self.name())?;
         }
         let path = self.folder.path();
@@ -244,7 +252,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Runs a playbook, and reports its tasks; with `check` each line it prints, too.
+    /// Runs a playbook, and reports its tasks; with `check` also each line of output.
     pub(crate) fn play(
         &self,
         name: &str,
@@ -261,35 +269,36 @@ impl Deployment {
                 shown = watcher.event(Event::Checked(line));
             }
         };
-        let recaps = playbook(&self.folder, &self.reach, name, more, &mut line)?;
+        let recaps = playbook(&self.folder, &self.access, name, more, &mut line)?;
         shown.map_err(Error::Watcher)?;
         Ok(recaps)
     }
 
-    /// Brings all servers to the plan, also those that have been there before: names, and what
-    /// follows from which instances there are.
+    /// Brings all servers to the plan, including those that need only new names or settings because
+    /// the set of instances has changed.
     pub(crate) fn settle(&self, watcher: &mut dyn Watcher) -> Result<(), Error> {
         let doing =
             "the ring is as it should be; the rest is not, `sprat rack up` goes on with that";
         self.play("site.yml", &[], false, watcher).map(drop).map_err(Error::during(doing))
     }
 
-    /// Writes down which instances run: they have rows, and are never started without them.
+    /// Remembers which instances run: they have rows, and are never started without them.
     fn remember_begun(&self, hosts: &[Host]) -> Result<(), Error> {
         let Some(mut members) = Members::read(&self.folder)? else { return Ok(()) };
-        if members.begun(&survey(&self.reach, &self.plan.spec.provision.user, hosts)) {
+        if members.begun(&survey(&self.access, &self.plan.spec.provision.user, hosts)) {
             members.write(&self.folder)?;
         }
         Ok(())
     }
 }
 
-/// All instances, each with its host, in the plan's order.
+/// Returns all instances, each with its host, in the plan's order.
 pub(crate) fn instances(hosts: &[Host]) -> impl Iterator<Item = (&Host, &Instance)> {
     hosts.iter().flat_map(|host| host.instances.iter().map(move |instance| (host, instance)))
 }
 
-/// The instances whose names `belongs` accepts, on the hosts that have any of them.
+/// Returns the hosts with only those instances whose names `belongs` accepts, without hosts that
+/// have none.
 pub(crate) fn only(hosts: &[Host], belongs: impl Fn(&String) -> bool) -> Vec<Host> {
     let part = |host: &Host| {
         let instances: Vec<Instance> =
@@ -299,7 +308,7 @@ pub(crate) fn only(hosts: &[Host], belongs: impl Fn(&String) -> bool) -> Vec<Hos
     hosts.iter().filter_map(part).collect()
 }
 
-/// Whether `name` is the instance `instance`, or the server that it is on.
-pub(crate) fn means(name: &str, instance: &str) -> bool {
+/// Returns whether `name` is the instance `instance`, or the server that runs it.
+pub(crate) fn names_instance(name: &str, instance: &str) -> bool {
     name == instance || instance.strip_prefix(name).is_some_and(|rest| rest.starts_with("-i"))
 }

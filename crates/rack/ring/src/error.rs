@@ -1,30 +1,31 @@
-//! Why a change of a ring was refused or failed.
+//! Errors of this crate.
 
-use sprat_provision::Joining;
+use sprat_provision::JoinError;
 use std::io;
 use std::path::PathBuf;
 
 /// Why a change was refused, or failed on its way. Messages name the instance and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The ring or the request does not allow it; nothing was changed by the step that says so.
+    /// The ring's state or the request does not allow it. The step that refused has changed
+    /// nothing.
     #[error("{0}")]
     Refused(String),
-    /// An error, and what was being done or is done already.
+    /// An error, with the step that failed.
     #[error("{doing}")]
     During {
         /// What was being done, or how far the change has come.
         doing: String,
-        /// What happened.
+        /// The error.
         source: Box<Error>,
     },
     /// The plan cannot be built.
     #[error(transparent)]
     Plan(#[from] sprat_plan::PlanError),
-    /// A server, Ansible, or the rack's folder.
+    /// A server, Ansible or the rack's folder failed.
     #[error(transparent)]
     Provision(#[from] sprat_provision::Error),
-    /// A thread cannot enter that namespace.
+    /// The thread could not enter the hosts' namespace.
     #[error(transparent)]
     Enter(io::Error),
     /// The namespace with the hosts' network cannot be opened.
@@ -32,27 +33,27 @@ pub enum Error {
     Namespace {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A file or folder.
+    /// A file or folder could not be removed.
     #[error("{}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// What tuning found cannot be read.
+    /// The settings that tuning found cannot be read.
     #[error(transparent)]
     Overlay(io::Error),
-    /// The watcher could not show an event, for example as standard output is closed.
+    /// The watcher could not show an event, for example because standard output is closed.
     #[error("cannot write to standard output")]
     Watcher(#[source] io::Error),
 }
 
 impl Error {
-    /// Whether Ansible was ended on request: see [`sprat_provision::Interrupt`].
+    /// Returns whether Ansible was ended on request: see [`sprat_provision::Interrupt`].
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         match self {
@@ -62,18 +63,18 @@ impl Error {
         }
     }
 
-    /// Says what was being done.
+    /// Returns a function that adds to an error what was being done.
     pub(crate) fn during<E: Into<Self>>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
         let doing = doing.into();
         move |error| Self::During { doing, source: Box::new(error.into()) }
     }
 }
 
-impl From<Joining> for Error {
-    fn from(error: Joining) -> Self {
+impl From<JoinError> for Error {
+    fn from(error: JoinError) -> Self {
         match error {
-            Joining::Plan(error) => Self::Plan(error),
-            Joining::Members(error) => Self::Provision(error),
+            JoinError::Plan(error) => Self::Plan(error),
+            JoinError::Members(error) => Self::Provision(error),
         }
     }
 }

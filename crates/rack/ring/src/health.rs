@@ -1,21 +1,21 @@
-//! Whether all instances of a ring are well.
+//! Checks whether all instances of a ring are up and normal.
 
 use crate::deployment::instances;
 use crate::{Deployment, Error, Event, Watcher};
-use sprat_provision::{Alive, Node, schemas, survey};
+use sprat_provision::{Node, ProcessState, schemas, survey};
 use sprat_rack::{Host, Instance};
 use std::time::{Duration, Instant};
 
 /// Time for all instances to see that one is up again, and to agree on the schema.
 const WELL_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Time between two looks at the ring.
+/// Interval between two checks of the ring.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits until all instances on `hosts` run, are up and normal, and agree on the schema.
 ///
 /// # Errors
-/// They are not after three minutes: what is wrong with which.
+/// They are not after three minutes. The error names the instance and its state.
 pub fn wait_until_well(
     deployment: &Deployment,
     hosts: &[Host],
@@ -34,12 +34,12 @@ pub fn wait_until_well(
 
 /// Checks that all instances on `hosts` run, are up and normal, and agree on the schema.
 pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), Error> {
-    for one in &survey(&deployment.reach, &deployment.plan.spec.provision.user, hosts) {
+    for one in &survey(&deployment.access, &deployment.plan.spec.provision.user, hosts) {
         let what = match &one.alive {
-            Alive::Running { .. } => continue,
-            Alive::Stopped => " does not run",
-            Alive::Absent => " was never brought there",
-            Alive::Unreachable { why } => &format!(": {why}"),
+            ProcessState::Running { .. } => continue,
+            ProcessState::Stopped => " does not run",
+            ProcessState::Absent => " was never brought there",
+            ProcessState::Unreachable { why } => &format!(": {why}"),
         };
         return Err(Error::Refused(format!("{}{what}", one.instance)));
     }
@@ -54,8 +54,8 @@ pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), 
         }
     }
     let Some((host, instance)) = instances(hosts).next() else { return Ok(()) };
-    let described =
-        deployment.ask(host, &format!("{}/nodetool describecluster", instance.home.display()))?;
+    let described = deployment
+        .run_command(host, &format!("{}/nodetool describecluster", instance.home.display()))?;
     let ours = |address: &String| {
         instances(hosts).any(|(_, instance)| instance.address.to_string() == *address)
     };
@@ -72,13 +72,13 @@ pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), 
     Ok(())
 }
 
-/// An instance in what another said of the ring.
+/// Finds an instance in another instance's view of the ring.
 pub(crate) fn node_of<'a>(nodes: &'a [Node], instance: &Instance) -> Option<&'a Node> {
     let address = instance.address.to_string();
     nodes.iter().find(|node| node.address == address)
 }
 
-/// Reports that the change waits, and waits for [`LOOK_INTERVAL`].
+/// Reports that the change is waiting, and waits for [`LOOK_INTERVAL`].
 pub(crate) fn pause(watcher: &mut dyn Watcher) -> Result<(), Error> {
     watcher.event(Event::Waiting).map_err(Error::Watcher)?;
     #[expect(clippy::disallowed_methods, reason = "a change waits by sleeping")]

@@ -1,9 +1,9 @@
 //! Changes a running Cassandra ring one instance at a time.
 //!
 //! A [`Deployment`] is a planned rack together with its servers. [`Deployment::up`] brings them to
-//! the plan and starts them; [`rolling`] restarts instances one after the other; [`replace`] gives
-//! an instance that lost its data its place again; [`add`] and [`remove`] change which instances
-//! the ring has. All of them
+//! the plan and starts them; [`rolling`] restarts instances one after the other; [`replace`]
+//! restores an instance that lost its data; [`add`] and [`remove`] change which instances the ring
+//! has. All of them
 //!
 //! - refuse to begin while an instance that they rely on is down, or while another change is half
 //!   done;
@@ -11,7 +11,7 @@
 //!   call, made again after an interruption, goes on with the rest;
 //! - report each step to a [`Watcher`], and ask it between steps whether to stop.
 //!
-//! They block, for minutes where rows move, and run one at a time for a rack: hold
+//! All of them block, for minutes if rows must move, and a rack allows only one at a time: hold
 //! [`Deployment::lock`] meanwhile.
 
 mod add;
@@ -24,7 +24,7 @@ mod rolling;
 mod status;
 mod watch;
 
-pub use add::{Added, Newcomer, add};
+pub use add::{Added, JoinedInstance, add};
 pub use deployment::{Deployment, Location, Machines};
 pub use error::Error;
 pub use health::wait_until_well;

@@ -1,35 +1,37 @@
-//! Removing instances from a ring.
+//! Removes instances from a ring.
 
-use crate::deployment::{instances, means, only};
+use crate::deployment::{instances, names_instance, only};
 use crate::health::{check_well, node_of, pause};
 use crate::{Deployment, Ended, Error, Event, LeftData, Watcher};
 use sprat_plan::Plan;
-use sprat_provision::{Alive, Members, Node, State, survey};
+use sprat_provision::{Members, Node, ProcessState, RingState, survey};
 use sprat_rack::{Host, Instance, hosts};
 
-/// Instances that must stay for one to leave in order: Cassandra keeps tables of its own in three,
-/// and does not let go of them.
+/// Instances that must stay for one to leave in order: Cassandra keeps three replicas of its own
+/// tables, and refuses to have fewer.
 const OWN_REPLICAS: usize = 3;
 
-/// What is to be removed, and how.
+/// What to remove, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Removal<'a> {
-    /// An instance, or a server: all of its instances.
+    /// An instance, or a server with all of its instances.
     pub name: &'a str,
-    /// Its server is dead: the others make its rows from replicas, and it is asked nothing.
+    /// Its server is dead: the others restore its rows from replicas, and nothing runs on the
+    /// server.
     pub gone: bool,
-    /// Remove its data once its rows are with others, instead of keeping it beside it.
+    /// Whether to remove its data once its rows are with others, instead of keeping it beside the
+    /// instance's folder.
     pub purge: bool,
-    /// Only check whether it may leave.
+    /// Whether to check only whether it may leave.
     pub check: bool,
 }
 
-/// Which instances left, or would leave.
+/// The result of [`remove`].
 #[derive(Debug)]
 pub struct Removed {
-    /// Their names; empty: all that the name means have left before.
+    /// Names of the instances that left, or would leave. Empty if all of them have left before.
     pub left: Vec<String>,
-    /// How many stay.
+    /// Number of instances that stay.
     pub stay: usize,
 }
 
@@ -43,14 +45,14 @@ struct Step<'a> {
     gone: bool,
 }
 
-/// Removes instances from the ring, one after the other: their rows go to the others, then they
-/// stop.
+/// Removes instances from the ring, one after the other: each streams its rows to the others, then
+/// stops.
 ///
 /// `deployment.plan` becomes the plan without them.
 ///
 /// # Errors
 /// The name is unknown, an instance that stays is not well, too few would stay for all replicas,
-/// another instance is joining or leaving, or the instance is not as `gone` says.
+/// another instance is joining or leaving, or the instance's state contradicts `gone`.
 pub fn remove(
     deployment: &mut Deployment,
     removal: Removal<'_>,
@@ -58,10 +60,10 @@ pub fn remove(
 ) -> Result<Ended<Removed>, Error> {
     let mut members = deployment.begun()?;
     let all_hosts = hosts(&deployment.plan);
-    let leaving = only(&all_hosts, |name| means(removal.name, name));
-    let stay = only(&all_hosts, |name| !means(removal.name, name));
+    let leaving = only(&all_hosts, |name| names_instance(removal.name, name));
+    let stay = only(&all_hosts, |name| !names_instance(removal.name, name));
     if leaving.is_empty() {
-        if members.away.iter().any(|name| means(removal.name, name)) {
+        if members.away.iter().any(|name| names_instance(removal.name, name)) {
             return Ok(Ended::Done(Removed { left: Vec::new(), stay: instances(&stay).count() }));
         }
         let unknown =
@@ -85,14 +87,14 @@ pub fn remove(
     }
     deployment.folder.rewrite(&deployment.plan)?;
     for (at, (host, instance)) in instances(&leaving).enumerate() {
-        let turn = Event::Turn { name: &instance.name, at: at + 1, of: removed.left.len() };
-        watcher.event(turn).map_err(Error::Watcher)?;
+        let event = Event::Instance { name: &instance.name, at: at + 1, of: removed.left.len() };
+        watcher.event(event).map_err(Error::Watcher)?;
         let step = Step { deployment, stay: &stay, host, instance, gone: removal.gone };
         if !step.leave(&mut members, watcher)? {
             return Ok(Ended::Stopped(format!(", {} is leaving", instance.name)));
         }
-        let data = match (step.alive(), removal.purge) {
-            (Alive::Unreachable { .. }, _) => LeftData::Unreachable,
+        let data = match (step.process(), removal.purge) {
+            (ProcessState::Unreachable { .. }, _) => LeftData::Unreachable,
             (_, true) => LeftData::Removed,
             (_, false) => LeftData::Kept,
         };
@@ -118,9 +120,9 @@ pub fn remove(
 /// Checks that no instance but those that `name` means is joining or leaving.
 fn check_no_other_change(members: &Members, name: &str) -> Result<(), Error> {
     for (state, what, command) in
-        [(State::Leaving, "leaving", "remove"), (State::Joining, "joining", "add")]
+        [(RingState::Leaving, "leaving", "remove"), (RingState::Joining, "joining", "add")]
     {
-        if let Some(other) = members.in_state(state).find(|other| !means(name, other)) {
+        if let Some(other) = members.in_state(state).find(|other| !names_instance(name, other)) {
             let rule =
                 format!("`sprat rack {command}` of it goes on with that; one after the other");
             return Err(Error::Refused(format!("{other} is {what}: {rule}")));
@@ -142,21 +144,23 @@ fn check_enough_stay(
         instances(stay).count(),
         spec.cassandra.as_ref().map_or(1, |cassandra| cassandra.replication),
     );
-    // An instance that never came has no rows that would have to go anywhere.
+    // An instance that never joined has no rows that would have to move.
     let on_ring = |name: &String| {
-        members.instances.get(name).is_none_or(|known| known.state != State::Joining)
+        members.instances.get(name).is_none_or(|known| known.state != RingState::Joining)
     };
     if !instances(leaving).any(|(_, instance)| on_ring(&instance.name)) {
         return Ok(());
     }
     if rest < replicas {
         return Err(Error::Refused(format!(
-            "{rest} instances would stay, and rows have {replicas} replicas: add one before (`sprat rack add`)"
+            "{rest} instances would stay, and rows have {replicas} replicas: add one before \
+             (`sprat rack add`)"
         )));
     }
     if rest < OWN_REPLICAS && !gone {
         return Err(Error::Refused(format!(
-            "{rest} instances would stay, and Cassandra keeps tables of its own in {OWN_REPLICAS}, which it does \
+            "{rest} instances would stay, and Cassandra keeps tables of its own in {OWN_REPLICAS}, \
+             which it does \
              not let go of: add one before (`sprat rack add`)"
         )));
     }
@@ -167,34 +171,36 @@ fn check_enough_stay(
 }
 
 impl Step<'_> {
-    /// The instance as others see it.
-    fn seen(&self) -> Result<Option<Node>, Error> {
+    /// Returns the instance as others see it.
+    fn view_of_others(&self) -> Result<Option<Node>, Error> {
         let (_, nodes) = self.deployment.look(self.stay, |_| true)?;
         Ok(node_of(&nodes, self.instance).cloned())
     }
 
-    /// Whether it runs, by its own host.
-    fn alive(&self) -> Alive {
+    /// Returns whether it runs, as its own host reports.
+    fn process(&self) -> ProcessState {
         let alone = only(std::slice::from_ref(self.host), |name| *name == self.instance.name);
         let seen =
-            survey(&self.deployment.reach, &self.deployment.plan.spec.provision.user, &alone);
-        seen.into_iter().next().map_or(Alive::Stopped, |seen| seen.alive)
+            survey(&self.deployment.access, &self.deployment.plan.spec.provision.user, &alone);
+        seen.into_iter().next().map_or(ProcessState::Stopped, |seen| seen.alive)
     }
 
-    /// Checks that the instance is as it must be for the way in which it is to leave.
-    fn check_may_leave(&self, state: Option<State>) -> Result<(), Error> {
-        let (name, alive) = (&self.instance.name, self.alive());
+    /// Checks that the instance's state allows this kind of removal.
+    fn check_may_leave(&self, state: Option<RingState>) -> Result<(), Error> {
+        let (name, alive) = (&self.instance.name, self.process());
         let refused = match (&alive, self.gone, state) {
-            (Alive::Running { .. }, true, Some(State::Here)) => {
+            (ProcessState::Running { .. }, true, Some(RingState::Here)) => {
                 format!("{name} runs: leave away --gone, and its rows go to the others in order")
             }
-            (Alive::Running { .. }, ..) | (_, true, _) => String::new(),
-            // One that was stopped on its way is started again, and one that never came is just
-            // forgotten.
-            (Alive::Stopped | Alive::Absent, _, Some(State::Leaving | State::Joining)) => {
-                String::new()
-            }
-            (Alive::Unreachable { why }, ..) => {
+            (ProcessState::Running { .. }, ..) | (_, true, _) => String::new(),
+            // An instance that stopped while leaving is started again, and one that never joined is
+            // just forgotten.
+            (
+                ProcessState::Stopped | ProcessState::Absent,
+                _,
+                Some(RingState::Leaving | RingState::Joining),
+            ) => String::new(),
+            (ProcessState::Unreachable { why }, ..) => {
                 format!("{name}: {why}; if its server never comes back: --gone")
             }
             _ => format!(
@@ -205,22 +211,23 @@ impl Step<'_> {
             return Err(Error::Refused(refused));
         }
         if self.gone
-            && let Some(node) = self.seen()?.filter(|node| node.state.starts_with('U'))
+            && let Some(node) = self.view_of_others()?.filter(|node| node.state.starts_with('U'))
         {
             let state = &node.state;
             return Err(Error::Refused(format!(
-                "the others see {name} up ({state}), although it does not run: they notice within some seconds"
+                "the others see {name} up ({state}), although it does not run: they notice within \
+                 some seconds"
             )));
         }
         Ok(())
     }
 
-    /// Has the instance leave the ring, and waits until it has. Returns false if the watcher
+    /// Lets the instance leave the ring, and waits until it has left. Returns false if the watcher
     /// stopped it.
     fn leave(&self, members: &mut Members, watcher: &mut dyn Watcher) -> Result<bool, Error> {
         let (name, folder) = (&self.instance.name, &self.deployment.folder);
         let program = self.instance.home.join("instance").display().to_string();
-        let set_state = |members: &mut Members, state: State| {
+        let set_state = |members: &mut Members, state: RingState| {
             members
                 .instances
                 .get_mut(name)
@@ -228,17 +235,17 @@ impl Step<'_> {
                 .state = state;
             members.write(folder)
         };
-        if members.instances[name].state == State::Joining {
-            // All its rows are still with others, who forget an instance that has not joined.
-            if !matches!(self.alive(), Alive::Unreachable { .. }) {
+        if members.instances[name].state == RingState::Joining {
+            // Others still have all its rows, and forget an instance that has not joined.
+            if !matches!(self.process(), ProcessState::Unreachable { .. }) {
                 self.deployment
-                    .ask(self.host, &format!("test ! -e {program} || {program} stop"))?;
+                    .run_command(self.host, &format!("test ! -e {program} || {program} stop"))?;
             }
             return Ok(true);
         }
-        set_state(members, State::Leaving)?;
+        set_state(members, RingState::Leaving)?;
         watcher.event(Event::Doing("its rows go to the others")).map_err(Error::Watcher)?;
-        while let Some(node) = self.seen()? {
+        while let Some(node) = self.view_of_others()? {
             if watcher.is_stopped() {
                 return Ok(false);
             }
@@ -259,7 +266,7 @@ impl Step<'_> {
                 }
                 (false, _) => (self.host, format!("{program} start && {program} wait")),
             };
-            let Err(error) = self.deployment.ask(host, &command) else {
+            let Err(error) = self.deployment.run_command(host, &command) else {
                 pause(watcher)?;
                 continue;
             };
@@ -267,21 +274,21 @@ impl Step<'_> {
                 return Ok(false);
             }
             let why = error.to_string();
-            match self.seen()? {
+            match self.view_of_others()? {
                 Some(node) if self.gone && !why.contains("already") => {
                     return Err(Error::Refused(format!(
                         "{name} is {} to the others, and stays: {why}",
                         node.state
                     )));
                 }
-                // Cassandra refused: the instance is as it was.
+                // Cassandra refused: nothing has changed.
                 Some(node) if !self.gone && node.state == "UN" => {
-                    set_state(members, State::Here)?;
+                    set_state(members, RingState::Here)?;
                     return Err(Error::Refused(format!("{name} stays on the ring: {why}")));
                 }
                 Some(node) if !self.gone && node.state.starts_with('D') => {
-                    let mend = "run it again to go on, or with --gone";
-                    return Err(Error::Refused(format!("{name} is down: {why}; {mend}")));
+                    let remedy = "run it again to go on, or with --gone";
+                    return Err(Error::Refused(format!("{name} is down: {why}; {remedy}")));
                 }
                 _ => pause(watcher)?,
             }

@@ -1,4 +1,4 @@
-//! Giving an instance that lost its data its place again.
+//! Restores an instance that lost its data.
 
 use crate::deployment::instances;
 use crate::health::{node_of, pause};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// Time for the others to see that an instance is down.
 const DOWN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Stops the instance `name`, puts what it had beside it, and starts it empty with its old tokens:
-/// it fetches its rows from the others.
+/// Stops the instance `name`, moves its data aside, and starts it empty with its old tokens: it
+/// streams its rows from the others.
 ///
 /// # Errors
 /// There is no such instance, one is leaving the ring, the others still see it up after two
@@ -30,9 +30,9 @@ pub fn replace(
         )));
     };
     deployment.folder.replacing(instance)?;
-    // If it still ran, no other would see it down. A new server has no instance to stop.
+    // The others must see it down, so it must not run. A new server has no instance to stop.
     let program = format!("{}/instance", instance.home.display());
-    deployment.ask(host, &format!("test ! -e {program} || {program} stop"))?;
+    deployment.run_command(host, &format!("test ! -e {program} || {program} stop"))?;
     let begun = Instant::now();
     watcher
         .event(Event::Doing("waiting until the others see that it is down"))

@@ -1,4 +1,4 @@
-//! Restarting instances one after the other.
+//! Restarts instances one after the other.
 
 use crate::deployment::instances;
 use crate::health::{check_well, wait_until_well};
@@ -6,36 +6,36 @@ use crate::{Deployment, Ended, Error, Event, Watcher};
 use sprat_rack::{Host, Instance};
 use std::path::Path;
 
-/// What a rolling restart is for.
+/// The purpose of a rolling restart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rolling {
     /// Restart each instance as it is.
     Restart,
     /// Restart those whose settings have changed.
     Config,
-    /// Restart those whose jars have changed, then have all write their tables in the new format.
+    /// Restart those whose jars have changed, then let all rewrite their tables in the new format.
     Upgrade,
 }
 
-/// What a rolling restart did, or would do.
+/// The result of [`rolling`].
 #[derive(Clone, Copy, Debug)]
 pub struct RollingReport {
-    /// The instances that restarted, or would.
+    /// Instances that restarted, or would restart.
     pub restarted: usize,
-    /// The instances that were looked at.
+    /// Instances that were checked.
     pub of: usize,
 }
 
-/// Restarts instances one after the other. Each drains its memory to disk, stops, gets its files,
-/// and starts; the next follows when all see it as up and normal. `limit` names servers or
-/// instances; empty: all. With `check` nothing is changed.
+/// Restarts instances one after the other. Each flushes its memory to disk, stops, gets its files,
+/// and starts; the next one follows when all see it as up and normal. `limit` names servers or
+/// instances; if empty, all. With `check` nothing is changed.
 ///
 /// # Errors
 /// An instance is down or leaving, a name is unknown, Ansible fails, or an instance is not well
-/// after its restart: then the others stay as they are.
+/// after its restart: then the rest is not restarted.
 pub fn rolling(
     deployment: &Deployment,
-    what: Rolling,
+    kind: Rolling,
     jars: &Path,
     limit: &[String],
     check: bool,
@@ -47,7 +47,8 @@ pub fn rolling(
     let of = chosen.len();
     if !check {
         check_well(deployment, &hosts).map_err(Error::during(
-            "nothing was done: all must be well before one stops (`sprat rack up` starts who does not run)",
+            "nothing was done: all must be well before one stops (`sprat rack up` starts who does \
+             not run)",
         ))?;
     }
     let mut count = 0;
@@ -56,9 +57,9 @@ pub fn rolling(
             return Ok(Ended::Stopped(format!(" after {at} of {of}")));
         }
         watcher
-            .event(Event::Turn { name: &instance.name, at: at + 1, of })
+            .event(Event::Instance { name: &instance.name, at: at + 1, of })
             .map_err(Error::Watcher)?;
-        let forced = what == Rolling::Restart;
+        let forced = kind == Rolling::Restart;
         let restarted = update_instance(deployment, host, instance, forced, check, watcher)?;
         if restarted && !check {
             let doing =
@@ -70,18 +71,20 @@ pub fn rolling(
             .event(Event::Restarted { name: &instance.name, restarted })
             .map_err(Error::Watcher)?;
     }
-    if what == Rolling::Upgrade && !check {
+    if kind == Rolling::Upgrade && !check {
         for (host, instance) in &chosen {
             let doing = format!("{} writes its tables anew", instance.name);
             watcher.event(Event::Doing(&doing)).map_err(Error::Watcher)?;
-            deployment
-                .ask(host, &format!("{}/nodetool upgradesstables", instance.home.display()))?;
+            deployment.run_command(
+                host,
+                &format!("{}/nodetool upgradesstables", instance.home.display()),
+            )?;
         }
     }
     Ok(Ended::Done(RollingReport { restarted: count, of }))
 }
 
-/// Brings an instance its files, and restarts it if they have changed, or if `forced`. Returns
+/// Installs an instance's files, and restarts it if they have changed or if `forced`. Returns
 /// whether it restarted. Does not wait until it is well.
 ///
 /// # Errors
@@ -103,7 +106,7 @@ pub fn update_instance(
     Ok(recaps.iter().any(|recap| recap.changed > 0))
 }
 
-/// The instances that `names` means, in the plan's order; all of them without names.
+/// Returns the instances that `names` means, in the plan's order; all of them without names.
 fn chosen<'a>(hosts: &'a [Host], names: &[String]) -> Result<Vec<(&'a Host, &'a Instance)>, Error> {
     let is = |name: &String, (host, instance): (&Host, &Instance)| {
         host.name == *name || instance.name == *name

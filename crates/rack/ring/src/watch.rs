@@ -1,66 +1,65 @@
-//! What a change reports while it runs.
+//! The events of a change while it runs.
 
-use crate::Newcomer;
+use crate::JoinedInstance;
 use std::io;
 
-/// What happens during a change, in order.
+/// An event of a change.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// An instance's turn begins.
-    Turn {
+    /// The change turns to the next instance.
+    Instance {
         /// The instance.
         name: &'a str,
         /// Its number, from 1.
         at: usize,
-        /// How many have a turn.
+        /// How many instances follow each other.
         of: usize,
     },
-    /// What is being done now, such as the task that Ansible runs.
+    /// The current step, such as the task that Ansible runs.
     Doing(&'a str),
-    /// The same is still being done: sent about once a second while something is waited for.
+    /// The last step still goes on: sent about once a second while a change waits.
     Waiting,
-    /// A line that Ansible prints about what it would change: only where the change is to be
-    /// checked.
+    /// A line that Ansible prints about what it would change, if the change is only checked.
     Checked(&'a str),
-    /// An instance of the description is not on the ring, and [`crate::add`] would bring it there.
+    /// An instance of the description is not on the ring; [`crate::add`] would add it.
     NotOnRing(&'a str),
-    /// An instance has restarted, or is as it should be; with `check`: would restart.
+    /// An instance has restarted or needs no restart; with `check`, it would restart.
     Restarted {
         /// The instance.
         name: &'a str,
-        /// Whether it has, or would.
+        /// Whether it has restarted, or would.
         restarted: bool,
     },
     /// An instance has joined the ring.
-    Joined(&'a Newcomer),
+    Joined(&'a JoinedInstance),
     /// An instance has left the ring.
     Left {
         /// The instance.
         name: &'a str,
-        /// What became of its data.
+        /// Where its data is.
         data: LeftData,
     },
 }
 
-/// What became of the data of an instance that has left its ring.
+/// Where the data of an instance is that has left its ring.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LeftData {
     /// Kept on its server, beside the instance's folder.
     Kept,
     /// Removed.
     Removed,
-    /// Its server cannot be reached: all that it had is still there, and must be removed before it
+    /// Its server cannot be reached: all its data is still there, and must be removed before it
     /// starts again.
     Unreachable,
 }
 
-/// Receives what a change reports, and says when to stop.
+/// Receives a change's events, and decides when to stop it.
 pub trait Watcher {
     /// Shows an event.
     ///
     /// # Errors
-    /// It cannot be shown: the change ends with [`crate::Error::Watcher`], to be gone on with
-    /// later.
+    /// The event cannot be shown. The change ends with [`crate::Error::Watcher`], and can be
+    /// continued later.
     fn event(&mut self, event: Event<'_>) -> io::Result<()>;
 
     /// Whether to stop before the next step. Once true, it stays true.

@@ -1,7 +1,7 @@
-//! What is refused or planned before any server is reached.
+//! Tests refusals and plans that need no server.
 
 use sprat_plan::Spec;
-use sprat_provision::{Members, State};
+use sprat_provision::{Members, RingState};
 use sprat_rack::hosts;
 use sprat_ring::{
     Deployment, Ended, Event, Location, Machines, Removal, Watcher, add, remove, replace, rolling,
@@ -22,9 +22,9 @@ impl Watcher for Silent {
     }
 }
 
-/// Six servers with two instances of Cassandra each, of which `remembered` says which are on the
-/// ring. They have addresses of the loopback: a test that reaches out by mistake stays on this
-/// machine.
+/// Returns six servers with two instances of Cassandra each; `remembered` sets which of them are on
+/// the ring. Their addresses are in the loopback network: a test that connects by mistake stays on
+/// this machine.
 fn rack(folder: &Path, remembered: impl FnOnce(&mut Members)) -> Deployment {
     let ready = sprat_plan::racks::ready("cassandra-6").expect("it comes with the crate");
     let mut spec = Spec::from_toml(ready.toml).expect("it comes with the crate");
@@ -94,7 +94,7 @@ fn a_change_that_is_half_done_keeps_others_from_beginning() {
     let folder = tempfile::tempdir().unwrap();
     let set =
         |members: &mut Members, state| members.instances.get_mut("c0-n2-i1").unwrap().state = state;
-    let mut leaving = rack(folder.path(), |members| set(members, State::Leaving));
+    let mut leaving = rack(folder.path(), |members| set(members, RingState::Leaving));
     let jars = Path::new("nowhere");
     for error in [
         add(&mut leaving, &[], jars, false, &mut Silent).unwrap_err(),
@@ -105,7 +105,7 @@ fn a_change_that_is_half_done_keeps_others_from_beginning() {
     ] {
         assert!(error.to_string().starts_with("c0-n2-i1 is leaving"), "{error}");
     }
-    let mut joining = rack(folder.path(), |members| set(members, State::Joining));
+    let mut joining = rack(folder.path(), |members| set(members, RingState::Joining));
     let error = remove(&mut joining, removal("c0-n1"), &mut Silent).unwrap_err();
     assert!(
         error.to_string().starts_with("c0-n2-i1 is joining: `sprat rack add` of it"),
@@ -113,7 +113,7 @@ fn a_change_that_is_half_done_keeps_others_from_beginning() {
     );
 }
 
-/// What another process has written in between would be overwritten by what was read before.
+/// The list read before would overwrite what another process has written since.
 #[test]
 fn a_rack_that_has_changed_since_it_was_opened_cannot_be_locked() {
     let folder = tempfile::tempdir().unwrap();

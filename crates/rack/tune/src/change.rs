@@ -1,37 +1,38 @@
-//! What can be changed, and why one would.
+//! The changes that tuning can make, their classes, and candidates.
 
 use crate::overlay::Overlay;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something set to something. What it was before is a change of the same kind: the way back.
+/// A setting and its new value. The previous value is a change of the same kind, which undoes this
+/// one.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// A file of a host's kernel.
     Host {
-        /// The host's name.
+        /// Name of the host.
         host: String,
-        /// Where, below `/sys` or `/proc`.
+        /// Path of the file, below `/sys` or `/proc`.
         path: String,
-        /// What it is to say.
+        /// The value to write.
         value: String,
     },
-    /// Settings of all instances, which start again for it.
+    /// Settings of all instances, which restart with them.
     Instances(Overlay),
     /// A property of a table, in CQL.
     Table {
         /// `keyspace.table`.
         table: String,
-        /// Its name, as ALTER TABLE has it.
+        /// Name of the property in ALTER TABLE.
         property: String,
-        /// Its value, as ALTER TABLE has it.
+        /// Value of the property in ALTER TABLE.
         value: String,
     },
 }
 
 impl Change {
-    /// Whether instances start again for it.
+    /// Returns whether instances must restart for the change.
     pub(crate) fn starts_instances(&self) -> bool {
         matches!(self, Self::Instances(_))
     }
@@ -50,53 +51,54 @@ impl fmt::Display for Change {
     }
 }
 
-/// What belongs together, and is tried together.
+/// A class of settings that are tried together.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Java's heap, and who collects what is left on it.
+    /// Java's heap and garbage collector.
     Collector,
-    /// Reads and writes at once.
+    /// Concurrent reads and writes.
     Concurrency,
-    /// Where new rows are kept.
+    /// Where memtables keep new rows.
     Memtable,
     /// How the commit log is written.
     CommitLog,
-    /// How much of disks and processors compaction may take.
+    /// How much of disks and processors compaction may use.
     Compaction,
-    /// What the kernel reads beyond what it was asked for.
+    /// The kernel's read-ahead.
     ReadAhead,
-    /// In which order the kernel sends requests to disks.
+    /// The kernel's I/O scheduler.
     Scheduler,
-    /// Large pages, and what is swapped out.
+    /// Huge pages and swapping.
     Memory,
-    /// How many of something there may be.
+    /// Kernel limits, such as the number of memory maps.
     Limits,
-    /// How fast processors run.
+    /// Frequency governor of the processors.
     Governor,
-    /// Which cores serve network cards.
+    /// Which cores serve the interrupts of network cards.
     Interrupts,
-    /// The kernel's network.
+    /// The kernel's network settings.
     Network,
-    /// How many rows are compressed together.
+    /// Chunk size of a table's compression.
     Chunks,
-    /// Which files are compacted together.
+    /// Compaction strategy of a table.
     Strategy,
-    /// When another replica is asked too.
+    /// Speculative retry of a table's reads.
     Speculation,
 }
 
-/// When a change stays.
+/// When a change is kept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Keep {
-    /// When it makes latency better, beyond what measurements differ by anyway.
+    /// If it improves latency by more than the measurements' margin.
     Better,
-    /// Unless it makes latency worse: what it prevents happens seldom, and then hurts.
+    /// Unless it makes latency worse by more than the margin: it prevents what happens seldom but
+    /// hurts.
     NotWorse,
 }
 
 impl Class {
-    /// All, in the order in which they are tried: what most hangs on first.
+    /// All classes, in the order in which they are tried: those with the largest effect first.
     pub const ALL: [Self; 15] = [
         Self::Collector,
         Self::ReadAhead,
@@ -115,7 +117,7 @@ impl Class {
         Self::Speculation,
     ];
 
-    /// What it is called.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -137,13 +139,13 @@ impl Class {
         }
     }
 
-    /// By its name.
+    /// Returns the class of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// When a change of it stays.
+    /// Returns when a change of this class is kept.
     #[must_use]
     pub fn keep(self) -> Keep {
         match self {
@@ -155,17 +157,18 @@ impl Class {
     }
 }
 
-/// What is worth a try.
+/// A change worth trying.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Of which class.
+    /// Its class.
     pub class: Class,
-    /// What it is, in a few words.
-    pub what: String,
-    /// What it is now, in as many.
+    /// The proposed value, in a few words.
+    #[serde(rename = "what")]
+    pub proposed: String,
+    /// The present value, in the same words.
     pub present: String,
-    /// Why.
+    /// The reason to try it.
     pub why: &'static str,
-    /// What is changed for it.
+    /// The changes to make for it.
     pub changes: Vec<Change>,
 }

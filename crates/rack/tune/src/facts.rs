@@ -1,55 +1,55 @@
-//! What a host is set to, as it tells it.
+//! Parses the present settings that a host reports.
 
 use std::collections::BTreeMap;
 
-/// What a host is asked: a script for its shell. Folders whose disks are meant are its arguments.
+/// The shell script that prints a host's facts. Its arguments are the folders whose disks matter.
 pub const SCRIPT: &str = include_str!("../files/facts");
 
-/// Longest answer, bytes.
+/// The longest output of the script that is accepted, in bytes.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// Most cores that are believed.
+/// The largest plausible number of cores.
 const MAX_CORES: usize = 65_536;
 
-/// What a host is set to.
+/// The present settings of a host, as [`SCRIPT`] reports them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Facts {
-    /// Its cores.
+    /// Number of cores.
     pub cores: usize,
     /// Whether systemd is its init.
     pub systemd: bool,
-    /// Whether somebody spreads interrupts already.
+    /// Whether irqbalance spreads interrupts already.
     pub irqbalance: bool,
-    /// Disks that hold instances' data, those that they consist of among them, by their names in
-    /// `/sys/block`.
+    /// Names in `/sys/block` of the disks that hold instances' data, including the members of
+    /// arrays.
     pub disks: Vec<String>,
-    /// Interrupts of its network cards, by card.
+    /// Interrupt numbers of its network cards, by card.
     pub irqs: BTreeMap<String, Vec<u32>>,
-    /// Files of the kernel, and what they say.
+    /// Contents of kernel files, by path.
     pub values: BTreeMap<String, String>,
 }
 
-/// An answer that is none.
+/// Why the script's output was refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FactsError {
     /// It is too long.
     #[error("{0} bytes, where {MAX_ANSWER} would do")]
     Long(usize),
-    /// A line means nothing.
+    /// A line cannot be parsed.
     #[error("line {number} of what it told of itself means nothing: {line:?}")]
     Line {
-        /// Which, from 1.
+        /// Number of the line, from 1.
         number: usize,
-        /// What it says.
+        /// The line.
         line: String,
     },
 }
 
 impl Facts {
-    /// From what a host answered to [`SCRIPT`].
+    /// Parses the output of [`SCRIPT`].
     ///
     /// # Errors
-    /// It is not an answer to that.
+    /// The output is too long, or a line cannot be parsed.
     pub fn parse(text: &str) -> Result<Self, FactsError> {
         if text.len() > MAX_ANSWER {
             return Err(FactsError::Long(text.len()));
@@ -87,7 +87,7 @@ impl Facts {
                 }
             }
             ("value", Some(path), Some(value), None) => {
-                // A device's own place is long; what everybody calls it is as good.
+                // The path of a block device is long; its name in /sys/block is equivalent.
                 let path = match path.rsplit_once("/queue/") {
                     Some((device, file)) => {
                         format!("/sys/block/{}/queue/{file}", device.rsplit('/').next()?)
@@ -104,13 +104,13 @@ impl Facts {
         Some(())
     }
 
-    /// What a file says; of choices, the one in brackets.
+    /// Returns the content of a kernel file. If it lists choices, returns the selected one.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&str> {
         self.values.get(path).map(|text| chosen(text))
     }
 
-    /// What a file could say, where it tells choices.
+    /// Returns whether a kernel file lists `value` as a choice.
     #[must_use]
     pub fn offers(&self, path: &str, value: &str) -> bool {
         let words = self.values.get(path).map_or("", String::as_str);
@@ -118,7 +118,7 @@ impl Facts {
     }
 }
 
-/// `always [madvise] never` says `madvise`.
+/// Returns the selected choice of a kernel file: `madvise` of `always [madvise] never`.
 #[must_use]
 pub fn chosen(text: &str) -> &str {
     let text = text.trim();
@@ -128,7 +128,7 @@ pub fn chosen(text: &str) -> &str {
     }
 }
 
-/// Whether a path is one that tuning may read and write: of the kernel, without a way out of it.
+/// Returns whether tuning may read and write this path: a kernel file, without `..`.
 #[must_use]
 pub fn is_kernel_file(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.:@,".contains(c);

@@ -1,44 +1,43 @@
-//! What is advised for a host's kernel, by what it says of itself.
+//! Advises changes to a host's kernel settings, from its facts.
 
 use crate::change::{Candidate, Change, Class};
 use crate::facts::Facts;
 use std::collections::BTreeMap;
 
-/// What the kernel may read beyond what was asked for, KiB: one of Cassandra's chunks. Rows lie
-/// anywhere, so what is behind one is not asked for next, and takes memory from what is.
+/// Read-ahead in KiB: one chunk of Cassandra's files. Rows are read in random order, so what lies
+/// behind one is not read next, and displaces useful pages.
 const READ_AHEAD_KIB: u64 = 16;
 
-/// Maps a process may have: Cassandra maps each of its files, and refuses to go on where it may
-/// not.
+/// Memory maps of a process: Cassandra maps each of its files, and fails at the limit.
 const MAPS: u64 = 1_048_575;
 
-/// Files a process may be allowed to have open.
+/// The largest limit of open files that a process may set.
 const OPEN_FILES: u64 = 1_048_576;
 
-/// Connections that wait to be accepted: all clients come back at once after a restart.
+/// Connections waiting to be accepted: after a restart all clients reconnect at once.
 const BACKLOG: u64 = 4_096;
 
-/// What a connection may hold of what was not read yet, bytes: hints and streams between instances.
+/// Largest socket buffer in bytes, for hints and streams between instances.
 const SOCKET_BYTES: u64 = 16 << 20;
 
-/// Seconds until a silent connection is asked whether it lives: firewalls forget it after some
+/// Seconds of silence after which a connection is probed, since firewalls forget it after some
 /// minutes.
 const KEEP_ALIVE_SECONDS: u64 = 60;
 
 const PAGES: &str = "/sys/kernel/mm/transparent_hugepage";
 const PROCESSORS: &str = "/sys/devices/system/cpu/cpu";
 
-/// What a file is to say.
+/// The advised value of a kernel file.
 #[derive(Clone, Copy)]
-enum Want {
+enum Wanted {
     Is(&'static str),
     AtLeast(u64),
     AtMost(u64),
 }
 
-impl Want {
-    /// What to write, unless it is so.
-    fn unlike(self, present: &str) -> Option<String> {
+impl Wanted {
+    /// Returns the value to write, unless the present one is fine.
+    fn if_different(self, present: &str) -> Option<String> {
         let number = present.parse::<u64>().ok();
         match self {
             Self::Is(value) => (present != value).then(|| value.to_owned()),
@@ -50,22 +49,22 @@ impl Want {
     }
 }
 
-/// What is worth a try on hosts. All that belongs to a class is tried on all of them at once.
+/// Returns the candidates for hosts. All changes of one class are tried together on all hosts.
 #[must_use]
 pub(crate) fn candidates(hosts: &[(String, Facts)]) -> Vec<Candidate> {
     let mut found: BTreeMap<Class, (Vec<Change>, Vec<String>)> = BTreeMap::new();
     for (host, facts) in hosts {
-        for (class, path, value) in of(facts) {
+        for (class, path, value) in advice(facts) {
             let present = facts.value(&path).unwrap_or_default();
-            let (changes, told) = found.entry(class).or_default();
-            told.push(format!("{} {present} -> {value}", short(&path)));
+            let (changes, lines) = found.entry(class).or_default();
+            lines.push(format!("{} {present} -> {value}", short(&path)));
             changes.push(Change::Host { host: host.clone(), path, value });
         }
     }
-    let candidate = |(class, (changes, mut told)): (Class, (Vec<Change>, Vec<String>))| {
-        told.sort_unstable();
-        told.dedup();
-        let (present, what) = told
+    let candidate = |(class, (changes, mut lines)): (Class, (Vec<Change>, Vec<String>))| {
+        lines.sort_unstable();
+        lines.dedup();
+        let (present, proposed) = lines
             .iter()
             .filter_map(|line| line.split_once(" -> "))
             .map(|(present, value)| {
@@ -74,7 +73,7 @@ pub(crate) fn candidates(hosts: &[(String, Facts)]) -> Vec<Candidate> {
             .unzip::<_, _, Vec<_>, Vec<_>>();
         Candidate {
             class,
-            what: what.join(", "),
+            proposed: proposed.join(", "),
             present: present.join(", "),
             why: why(class),
             changes,
@@ -83,30 +82,31 @@ pub(crate) fn candidates(hosts: &[(String, Facts)]) -> Vec<Candidate> {
     found.into_iter().map(candidate).collect()
 }
 
-/// What a host is to be changed to: class, file, value.
-fn of(facts: &Facts) -> Vec<(Class, String, String)> {
+/// Returns the advised changes of a host: class, path, value.
+fn advice(facts: &Facts) -> Vec<(Class, String, String)> {
     let mut all = Vec::new();
-    let mut want = |class, path: String, want: Want| {
-        if let Some(value) = facts.value(&path).and_then(|present| want.unlike(present)) {
+    let mut want = |class, path: String, wanted: Wanted| {
+        if let Some(value) = facts.value(&path).and_then(|present| wanted.if_different(present)) {
             all.push((class, path, value));
         }
     };
     for disk in &facts.disks {
         let of_disk = |file: &str| format!("/sys/block/{disk}/queue/{file}");
-        want(Class::ReadAhead, of_disk("read_ahead_kb"), Want::AtMost(READ_AHEAD_KIB));
+        want(Class::ReadAhead, of_disk("read_ahead_kb"), Wanted::AtMost(READ_AHEAD_KIB));
         let scheduler = of_disk("scheduler");
-        // Disks that turn are left alone: so say all that are not real, whatever is below them.
+        // Rotating disks are left alone. Virtual disks always claim to rotate, whatever is below
+        // them.
         if facts.value(&of_disk("rotational")) == Some("0") && facts.offers(&scheduler, "none") {
-            want(Class::Scheduler, scheduler, Want::Is("none"));
+            want(Class::Scheduler, scheduler, Wanted::Is("none"));
         }
     }
-    want(Class::Memory, format!("{PAGES}/enabled"), Want::Is("madvise"));
-    want(Class::Memory, format!("{PAGES}/defrag"), Want::Is("madvise"));
+    want(Class::Memory, format!("{PAGES}/enabled"), Wanted::Is("madvise"));
+    want(Class::Memory, format!("{PAGES}/defrag"), Wanted::Is("madvise"));
     let kernel = |name: &str| format!("/proc/sys/{name}");
-    want(Class::Memory, kernel("vm/swappiness"), Want::AtMost(1));
-    want(Class::Memory, kernel("vm/zone_reclaim_mode"), Want::Is("0"));
-    want(Class::Limits, kernel("vm/max_map_count"), Want::AtLeast(MAPS));
-    want(Class::Limits, kernel("fs/nr_open"), Want::AtLeast(OPEN_FILES));
+    want(Class::Memory, kernel("vm/swappiness"), Wanted::AtMost(1));
+    want(Class::Memory, kernel("vm/zone_reclaim_mode"), Wanted::Is("0"));
+    want(Class::Limits, kernel("vm/max_map_count"), Wanted::AtLeast(MAPS));
+    want(Class::Limits, kernel("fs/nr_open"), Wanted::AtLeast(OPEN_FILES));
     for number in 0..facts.cores {
         if facts.offers(
             &format!("{PROCESSORS}{number}/cpufreq/scaling_available_governors"),
@@ -115,15 +115,15 @@ fn of(facts: &Facts) -> Vec<(Class, String, String)> {
             want(
                 Class::Governor,
                 format!("{PROCESSORS}{number}/cpufreq/scaling_governor"),
-                Want::Is("performance"),
+                Wanted::Is("performance"),
             );
         }
     }
-    want(Class::Network, kernel("net/core/somaxconn"), Want::AtLeast(BACKLOG));
-    want(Class::Network, kernel("net/core/rmem_max"), Want::AtLeast(SOCKET_BYTES));
-    want(Class::Network, kernel("net/core/wmem_max"), Want::AtLeast(SOCKET_BYTES));
-    want(Class::Network, kernel("net/ipv4/tcp_slow_start_after_idle"), Want::Is("0"));
-    want(Class::Network, kernel("net/ipv4/tcp_keepalive_time"), Want::AtMost(KEEP_ALIVE_SECONDS));
+    want(Class::Network, kernel("net/core/somaxconn"), Wanted::AtLeast(BACKLOG));
+    want(Class::Network, kernel("net/core/rmem_max"), Wanted::AtLeast(SOCKET_BYTES));
+    want(Class::Network, kernel("net/core/wmem_max"), Wanted::AtLeast(SOCKET_BYTES));
+    want(Class::Network, kernel("net/ipv4/tcp_slow_start_after_idle"), Wanted::Is("0"));
+    want(Class::Network, kernel("net/ipv4/tcp_keepalive_time"), Wanted::AtMost(KEEP_ALIVE_SECONDS));
     for name in ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"] {
         all.extend(
             widened(facts, &kernel(name)).map(|value| (Class::Network, kernel(name), value)),
@@ -133,7 +133,7 @@ fn of(facts: &Facts) -> Vec<(Class, String, String)> {
     all
 }
 
-/// Least, usual and most of a connection's memory, with a most that is large enough.
+/// Returns the three limits of a connection's memory with a larger maximum, if it is too small.
 fn widened(facts: &Facts, path: &str) -> Option<String> {
     let numbers: Vec<u64> =
         facts.value(path)?.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -141,8 +141,7 @@ fn widened(facts: &Facts, path: &str) -> Option<String> {
     (most < SOCKET_BYTES).then(|| format!("{least} {usual} {SOCKET_BYTES}"))
 }
 
-/// Interrupts of a card that has several, all of which one core serves: each goes to a core of its
-/// own.
+/// If one core serves all interrupts of a network card, returns a core of its own for each of them.
 fn spread(facts: &Facts) -> Vec<(Class, String, String)> {
     let mut all = Vec::new();
     if facts.irqbalance || facts.cores < 2 {
@@ -185,7 +184,7 @@ fn why(class: Class) -> &'static str {
     }
 }
 
-/// What a file is called for short.
+/// Shortens the path of a kernel file.
 fn short(path: &str) -> &str {
     if let Some(name) = path.strip_prefix("/proc/sys/") {
         return name;

@@ -1,4 +1,4 @@
-//! What is advised for instances of Cassandra, by what their servers have.
+//! Advises settings of Cassandra's instances, from the description of their servers.
 
 use crate::change::{Candidate, Change, Class};
 use crate::overlay::{Overlay, name};
@@ -8,62 +8,62 @@ use sprat_plan::spec::Collector;
 use sprat_rack::Settings;
 use std::collections::BTreeMap;
 
-/// Largest heap worth a try, MiB.
+/// The largest heap worth trying, MiB.
 const MOST_HEAP_MIB: u64 = 16 * 1_024;
 
-/// Heaps from which the collector that runs beside the program is worth a try, MiB: it needs room
-/// to run in.
+/// The smallest heap for which the concurrent collector is worth trying, MiB: it needs headroom.
 const CONCURRENT_FROM_MIB: u64 = 1_024;
 
-/// Cores up to which the simplest collector is worth a try.
+/// The most cores for which the serial collector is worth trying.
 const SERIAL_UP_TO: usize = 2;
 
-/// What compaction of an instance may write. Enough for what small servers take in; more is taken
-/// from reads.
+/// Compaction throughput of an instance. It suffices for what small servers ingest, and more would
+/// slow down reads.
 const COMPACTION: &str = "64MiB/s";
 const COMPACTION_LOW: &str = "16MiB/s";
 
 const MIB: f64 = 1_048_576.0;
 
-/// What is worth a try, over a description with what was found before.
+/// Returns the candidates for a description, which includes the settings found before.
 #[must_use]
 pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
-    let Some(asked) = &spec.cassandra else { return Vec::new() };
-    let present = Settings::of(spec, asked);
-    // What it would be if nobody had told anything.
-    let mut untold = asked.clone();
-    (untold.heap, untold.collector) = (None, None);
-    let advised = Settings::of(spec, &untold);
-    let mut all = collectors(spec, &present, &advised, asked.instances);
-    let mut yaml = |class, why, what: &[(&str, Value)], base: &[(&str, Value)]| {
+    let Some(cassandra) = &spec.cassandra else { return Vec::new() };
+    let present = Settings::of(spec, cassandra);
+    // The settings without a described heap and collector.
+    let mut defaults = cassandra.clone();
+    (defaults.heap, defaults.collector) = (None, None);
+    let advised = Settings::of(spec, &defaults);
+    let mut all = collectors(spec, &present, &advised, cassandra.instances);
+    let mut yaml = |class, why, wanted: &[(&str, Value)], base: &[(&str, Value)]| {
         let is = |key: &str| {
-            asked
+            cassandra
                 .yaml
                 .get(key)
                 .or_else(|| base.iter().find(|(known, _)| *known == key).map(|(_, value)| value))
                 .cloned()
         };
-        let unlike: BTreeMap<String, Value> = what
+        let different: BTreeMap<String, Value> = wanted
             .iter()
             .filter(|(key, value)| is(key).as_ref() != Some(value))
             .map(|(key, value)| ((*key).to_owned(), value.clone()))
             .collect();
-        if !unlike.is_empty() {
-            let told = |key: &String| {
+        if !different.is_empty() {
+            let describe = |key: &String| {
                 format!("{key} {}", is(key).map_or("unset".to_owned(), |value| plain(&value)))
             };
-            let present = unlike.keys().map(told).collect::<Vec<_>>().join(", ");
-            let what = unlike
+            let present = different.keys().map(describe).collect::<Vec<_>>().join(", ");
+            let proposed = different
                 .iter()
                 .map(|(key, value)| format!("{key} {}", plain(value)))
                 .collect::<Vec<_>>()
                 .join(", ");
-            let changes = vec![Change::Instances(Overlay { yaml: unlike, ..Overlay::default() })];
-            all.push(Candidate { class, what, present, why, changes });
+            let changes =
+                vec![Change::Instances(Overlay { yaml: different, ..Overlay::default() })];
+            all.push(Candidate { class, proposed, present, why, changes });
         }
     };
     let compactors =
-        (spec.server.disks.len() / asked.instances).clamp(1, (present.cores / 2).max(1));
+        (spec.server.disks.len() / cassandra.instances).clamp(1, (present.cores / 2).max(1));
     let base = [
         ("compaction_throughput", json!(COMPACTION)),
         ("concurrent_compactors", json!(compactors)),
@@ -82,7 +82,12 @@ pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
     let off_heap = [("memtable_allocation_type", json!("offheap_objects"))];
     let base = [("memtable_allocation_type", json!("heap_buffers"))];
     yaml(Class::Memtable, "rows outside of the heap are nothing to collect", &off_heap, &base);
-    let trie = json!({ "configurations": { "trie": { "class_name": "TrieMemtable" }, "default": { "inherits": "trie" } } });
+    let trie = json!({
+        "configurations": {
+            "trie": { "class_name": "TrieMemtable" },
+            "default": { "inherits": "trie" },
+        },
+    });
     let tries = [("memtable", trie), ("sstable", json!({ "selected_format": "bti" }))];
     yaml(
         Class::Memtable,
@@ -101,7 +106,7 @@ pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
     all
 }
 
-/// Heaps and collectors.
+/// Returns candidates for heap and collector.
 fn collectors(
     spec: &Spec,
     present: &Settings,
@@ -134,12 +139,13 @@ fn collectors(
     for (heap, collector) in choices {
         let overlay =
             Overlay { heap_mib: Some(heap), collector: Some(collector), ..Overlay::default() };
-        let told = |heap, collector| format!("{heap} MiB, {}", name(collector));
+        let describe = |heap, collector| format!("{heap} MiB, {}", name(collector));
         let candidate = Candidate {
             class: Class::Collector,
-            what: told(heap, collector),
-            present: told(present.heap_mib, present.collector),
-            why: "what a heap has room for need not be collected, and who collects stops the program or does not",
+            proposed: describe(heap, collector),
+            present: describe(present.heap_mib, present.collector),
+            why: "what a heap has room for need not be collected, and who collects stops the \
+                  program or does not",
             changes: vec![Change::Instances(overlay)],
         };
         if (heap, collector) != (present.heap_mib, present.collector) && !all.contains(&candidate) {
@@ -149,7 +155,7 @@ fn collectors(
     all
 }
 
-/// A value as people write it.
+/// Formats a value without JSON's quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! What tuning has done, and the way back: written down before anything is changed.
+//! The journal: records each change of tuning durably before it is made, with the way to undo it.
 
 use crate::change::{Change, Class};
 use crate::measured::Measured;
@@ -7,105 +7,108 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file in a rack's folder.
+/// Name of the file in the rack's folder.
 pub(crate) const FILE: &str = "tune.json";
 
-/// Most entries: runs that follow one another add to the same file until they are undone.
+/// The most entries: runs add to the same file until they are undone.
 pub const MAX_ENTRIES: usize = 1_000;
 
-/// What became of a candidate.
+/// The outcome of a candidate.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// It is being tried, or was when tuning ended without a word.
+pub enum TrialState {
+    /// It is being tried, or tuning was interrupted while it was.
     Trying,
-    /// It made things better, and stays.
+    /// It helped, and stays.
     Kept,
-    /// It did not, and everything is as it was before.
+    /// It did not help, and was undone.
     Undone,
-    /// It could not be done, for this reason, and everything is as it was before.
+    /// It could not be applied, for this reason, and was undone.
     Failed(String),
 }
 
-/// A candidate, and what became of it.
+/// A candidate and its outcome.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Entry {
-    /// Of which class it is.
+    /// Its class.
     pub class: Class,
-    /// What it is.
-    pub what: String,
-    /// What it was before.
+    /// The proposed value.
+    #[serde(rename = "what")]
+    pub proposed: String,
+    /// The value before.
     pub present: String,
-    /// Why it was tried.
+    /// The reason to try it.
     pub why: String,
-    /// What was changed.
+    /// The changes that were made.
     pub changes: Vec<Change>,
-    /// The way back, in the order in which it is gone.
+    /// The changes that undo it, in order.
     pub back: Vec<Change>,
-    /// What became of it.
-    pub state: State,
-    /// What was measured just before.
+    /// The outcome.
+    pub state: TrialState,
+    /// The measurement just before it.
     pub before: Option<Measured>,
-    /// What was measured with it.
+    /// The measurement with it.
     pub after: Option<Measured>,
 }
 
-/// All of it.
+/// The journal of a rack's tuning, kept in its folder. [`run`](crate::run) saves it before each
+/// change and after each outcome, so that [`undo`](crate::undo), or a later run after a crash,
+/// finds the changes that lead back.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Journal {
-    /// What was measured before anything was changed.
+    /// The measurement before anything was changed.
     pub before: Option<Measured>,
-    /// And when everything was done.
+    /// The measurement after the last candidate.
     pub after: Option<Measured>,
-    /// By what measurements of the same differ, as a share.
+    /// The share by which measurements of the same settings differ.
     pub margin: f64,
-    /// What was tried, in order.
+    /// All candidates that were tried, in order.
     pub entries: Vec<Entry>,
     #[serde(skip)]
     path: PathBuf,
 }
 
 impl Journal {
-    /// What a rack's folder has of it; an empty one where there is none.
+    /// Reads the journal from a rack's folder; a missing file is an empty journal.
     ///
     /// # Errors
-    /// The file cannot be read, or is none.
+    /// The file cannot be read or parsed.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join(FILE);
-        let told =
+        let with_path =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let journal = match fs::read(&path) {
-            Ok(bytes) => {
-                serde_json::from_slice(&bytes).map_err(|error| told(io::Error::other(error)))?
-            }
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| with_path(io::Error::other(error)))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(with_path(error)),
         };
         Ok(Self { path, ..journal })
     }
 
-    /// Makes it durable.
+    /// Writes the journal durably.
     ///
     /// # Errors
-    /// Whatever the filesystem says, with the path.
+    /// Returns the filesystem's error, with the path.
     pub fn save(&self) -> io::Result<()> {
         replace(&self.path, self)
     }
 
-    /// The way back from all that stands, the last first.
+    /// Returns the changes that undo everything still in effect, the last first.
     #[must_use]
     pub fn way_back(&self) -> Vec<Change> {
-        let standing = |entry: &&Entry| matches!(entry.state, State::Kept | State::Trying);
+        let standing =
+            |entry: &&Entry| matches!(entry.state, TrialState::Kept | TrialState::Trying);
         self.entries.iter().rev().filter(standing).flat_map(|entry| entry.back.clone()).collect()
     }
 
-    /// What stands, in the order in which it came.
+    /// Returns the entries that were kept, in order.
     pub fn standing(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| entry.state == State::Kept)
+        self.entries.iter().filter(|entry| entry.state == TrialState::Kept)
     }
 }
 
-/// Writes a file as JSON, all of it or nothing.
+/// Replaces a file by a value as JSON, atomically.
 pub(crate) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
     sprat_host::replace(path, &serde_json::to_vec_pretty(value)?)
 }

@@ -1,11 +1,11 @@
-//! Tuning a rack: what is advised, what of it helps as measured, and the way back.
+//! Tunes a rack: finds settings worth trying, keeps those that measurably help, and can undo them.
 //!
-//! [`Facts`] are what a host says of itself; what is worth a try follows from them and the rack's
-//! description by pure functions ([`candidates`]). [`run`] tries one [`Candidate`] after the other
-//! on a [`Subject`]: measured before, measured after, kept only if it is better by more than two
-//! measurements of the same differ. Before anything is changed the [`Journal`] has the way
-//! back, durably; [`undo`] goes it. What was found for instances is an [`Overlay`] over the rack's
-//! description, which is left alone.
+//! [`Facts`] are the present settings of a host; [`candidates`] computes what is worth trying from
+//! them and the rack's description, by pure functions. [`run`] tries one [`Candidate`] after
+//! another on a [`Subject`]: it measures before and after, and keeps a change only if it helps by
+//! more than two measurements of the same settings differ. Before each change the [`Journal`]
+//! durably records how to undo it, and [`undo`] undoes everything. Settings found for instances are
+//! an [`Overlay`] over the rack's description, whose file is never changed.
 
 mod change;
 mod facts;
@@ -19,16 +19,16 @@ mod tables;
 
 pub use change::{Candidate, Change, Class, Keep};
 pub use facts::{Facts, FactsError, MAX_ANSWER, SCRIPT, chosen, is_kernel_file};
-pub use journal::{Entry, Journal, MAX_ENTRIES, State};
+pub use journal::{Entry, Journal, MAX_ENTRIES, TrialState};
 pub use measured::{Measured, better, margin};
 pub use overlay::Overlay;
-pub use search::{News, Subject, TuneError, run, undo};
+pub use search::{Subject, TuneError, TuneEvent, run, undo};
 pub use tables::{Table, Tables};
 
 use sprat_plan::Spec;
 
-/// What is worth a try, in the order in which it is tried: of hosts, by what they say; of
-/// instances, by the rack's description; of tables.
+/// Returns what is worth trying, in the order of [`Class::ALL`]: settings of instances from the
+/// description, of hosts from their facts, and of tables.
 #[must_use]
 pub fn candidates(spec: &Spec, hosts: &[(String, Facts)], tables: &[Table]) -> Vec<Candidate> {
     let mut all = instances::candidates(spec);

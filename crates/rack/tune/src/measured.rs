@@ -1,35 +1,34 @@
-//! What a load measured, and when one measurement is better than another.
+//! Summarizes the measurement of a load, and compares two of them.
 
 use serde::{Deserialize, Serialize};
-use sprat_load::Report;
+use sprat_load::LoadReport;
 
-/// What is believed to be better at least, as a share: less is chance on any machine.
+/// The least relative improvement that counts: on any machine less is noise.
 const LEAST_MARGIN: f64 = 0.05;
 
-/// What must be believed at most: a change that brings more than this is one, however restless the
-/// machine is.
+/// The largest margin: an improvement beyond it counts however noisy the machine is.
 const MOST_MARGIN: f64 = 0.5;
 
-/// A second in which nothing was answered counts as one of this, ms.
+/// The latency that stands for a second without answers, in ms.
 const NOTHING_MS: f64 = 60_000.0;
 
-/// What came of a load. Times are ms, from when operations were to start.
+/// A load's result. Times are in ms, from the intended start of operations.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Measured {
-    /// By which measurements are compared: the geometric mean of the p99 of each second, so that a
-    /// single bad second does not decide, and many do.
+    /// The value to compare, lower is better: the geometric mean of the seconds' 99th percentiles.
+    /// A single bad second hardly changes it, but many do.
     pub score: f64,
-    /// Half of all were no longer.
+    /// Median latency.
     pub p50: f64,
-    /// 99 of 100 were no longer.
+    /// 99th percentile of latency.
     pub p99: f64,
-    /// 999 of 1000 were no longer.
+    /// 99.9th percentile of latency.
     pub p999: f64,
-    /// The longest.
+    /// Longest latency.
     pub max: f64,
-    /// Operations a second that were asked for.
+    /// Requested operations per second.
     pub rate: f64,
-    /// Of these, the share that was done.
+    /// Share of the requested operations that completed.
     pub done: f64,
     /// Seconds in which the rate was missed.
     pub missed: usize,
@@ -38,14 +37,14 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Of a load's report.
+    /// Summarizes the report of a load.
     #[must_use]
-    pub fn of(report: &Report) -> Self {
+    pub fn of(report: &LoadReport) -> Self {
         let ms = |micros: u64| micros as f64 / 1e3;
         let full: Vec<f64> = report
             .windows
             .iter()
-            .filter(|window| window.full && window.asked > 0)
+            .filter(|window| window.full && window.scheduled > 0)
             .map(|window| {
                 if window.response.count > 0 { ms(window.response.p99.max(1)) } else { NOTHING_MS }
             })
@@ -57,23 +56,27 @@ impl Measured {
             p99: ms(report.response.p99),
             p999: ms(report.response.p999),
             max: ms(report.response.max),
-            rate: report.asked as f64 / report.seconds.max(1e-9),
-            done: if report.asked > 0 { report.done as f64 / report.asked as f64 } else { 0.0 },
+            rate: report.scheduled as f64 / report.seconds.max(1e-9),
+            done: if report.scheduled > 0 {
+                report.done as f64 / report.scheduled as f64
+            } else {
+                0.0
+            },
             missed: report.missed.len(),
             seconds: report.windows.len(),
         }
     }
 }
 
-/// By what two measurements of the same differ, as a share of the smaller: what lies within it is
-/// chance.
+/// Returns the relative difference of two measurements of the same settings, within fixed bounds.
+/// Differences below it are noise.
 #[must_use]
 pub fn margin(one: &Measured, other: &Measured) -> f64 {
     let (small, large) = (one.score.min(other.score), one.score.max(other.score));
     (large / small.max(f64::MIN_POSITIVE) - 1.0).clamp(LEAST_MARGIN, MOST_MARGIN)
 }
 
-/// Whether `after` is better than `before` by more than chance.
+/// Returns whether `after` is better than `before` by more than the margin.
 #[must_use]
 pub fn better(before: &Measured, after: &Measured, margin: f64) -> bool {
     after.score * (1.0 + margin) < before.score

@@ -1,4 +1,4 @@
-//! What tuning found instances should have, over what the rack's description says.
+//! The settings of instances that tuning found, which take precedence over the rack's description.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,47 +9,47 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-/// The file in a rack's folder.
+/// Name of the file in the rack's folder.
 pub(crate) const FILE: &str = "tuned.json";
 
 const MIB: f64 = 1_048_576.0;
 
-/// Settings of instances that count before those of the description.
+/// Settings of instances that take precedence over those of the description.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overlay {
     /// Heap, MiB.
     pub heap_mib: Option<u64>,
-    /// Who collects what is left on it.
+    /// Garbage collector.
     pub collector: Option<Collector>,
     /// Settings of `cassandra.yaml`.
     pub yaml: BTreeMap<String, Value>,
-    /// Arguments for Java, behind the others.
+    /// Further arguments for the JVM.
     pub java: Vec<String>,
 }
 
 impl Overlay {
-    /// What a rack's folder has of it; nothing where there is none.
+    /// Reads the overlay from a rack's folder; a missing file is an empty overlay.
     ///
     /// # Errors
-    /// The file cannot be read, or is none.
+    /// The file cannot be read or parsed.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let path = folder.join(FILE);
-        let told =
+        let with_path =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         match fs::read(&path) {
             Ok(bytes) => {
-                serde_json::from_slice(&bytes).map_err(|error| told(io::Error::other(error)))
+                serde_json::from_slice(&bytes).map_err(|error| with_path(io::Error::other(error)))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(told(error)),
+            Err(error) => Err(with_path(error)),
         }
     }
 
-    /// Writes it into a rack's folder, all of it or nothing; one that says nothing leaves no file.
+    /// Writes the overlay to a rack's folder atomically; an empty one removes the file.
     ///
     /// # Errors
-    /// Whatever the filesystem says, with the path.
+    /// Returns the filesystem's error, with the path.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         let path = folder.join(FILE);
         if *self != Self::default() {
@@ -63,7 +63,7 @@ impl Overlay {
         }
     }
 
-    /// A description with it.
+    /// Returns the description with these settings.
     #[must_use]
     pub fn adapt(&self, mut spec: Spec) -> Spec {
         if let Some(cassandra) = &mut spec.cassandra {
@@ -77,7 +77,7 @@ impl Overlay {
         spec
     }
 
-    /// With what another says, which counts before this.
+    /// Merges another overlay into this one; the other takes precedence.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let mut both = self.clone();
@@ -89,7 +89,7 @@ impl Overlay {
         both
     }
 
-    /// As lines of a rack's description, for whoever wants them to stand there.
+    /// Returns the settings as lines of a rack's description, to be copied there.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -115,7 +115,7 @@ impl Overlay {
     }
 }
 
-/// What a collector is called in descriptions.
+/// Returns the name of a collector in descriptions.
 #[must_use]
 pub(crate) fn name(collector: Collector) -> &'static str {
     match collector {

@@ -1,78 +1,80 @@
-//! Trying what is worth it, one after the other: measured before, measured after, kept only if
-//! better.
+//! Tries candidates one after another: measures before and after, and keeps those that help.
 
 use crate::change::{Candidate, Change, Keep};
-use crate::journal::{Entry, Journal, MAX_ENTRIES, State};
+use crate::journal::{Entry, Journal, MAX_ENTRIES, TrialState};
 use crate::measured::{Measured, better, margin};
 use std::io;
 
-/// What is tuned.
+/// The rack that is tuned: it reports present settings, applies changes, and measures latency under
+/// load. Implementations are live racks, and simulated ones in tests.
 pub trait Subject {
-    /// What a change would put aside, as the change that brings it back. Nothing is changed.
+    /// Returns the change that would undo `change`, without changing anything.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The present value cannot be determined.
     fn present(&mut self, change: &Change) -> Result<Change, String>;
 
-    /// Makes changes, in order, and waits until all is well again. Of several that say what
-    /// instances are set to, the last counts.
+    /// Makes changes in order, and waits until the rack is well again. Of several changes to
+    /// instances only the last one has to take effect.
     ///
     /// # Errors
-    /// One cannot be made; those before it may have been.
+    /// A change failed; those before it may have been made.
     fn apply(&mut self, changes: &[Change]) -> Result<(), String>;
 
-    /// Has all instances start again that have been measured since they last did, and waits until
-    /// all is well.
+    /// Restarts all instances that were measured since their last start, and waits until the rack
+    /// is well.
     ///
     /// # Errors
-    /// One does not come back.
-    fn start_anew(&mut self) -> Result<(), String>;
+    /// An instance does not start.
+    fn restart_instances(&mut self) -> Result<(), String>;
 
-    /// Measures what is.
+    /// Measures latency with the present settings.
     ///
     /// # Errors
-    /// Nothing could be measured.
+    /// The measurement failed.
     fn measure(&mut self) -> Result<Measured, String>;
 
-    /// Whether somebody wants it to end: what is being tried is undone, what was kept stays.
+    /// Returns whether tuning should stop: the present candidate is undone, and what was kept
+    /// stays.
     fn stopped(&self) -> bool;
 
-    /// Is told what happens.
-    fn tell(&mut self, news: &News<'_>);
+    /// Receives an event.
+    fn notify(&mut self, event: &TuneEvent<'_>);
 }
 
-/// What happens.
+/// An event of tuning.
 #[derive(Clone, Copy, Debug)]
-pub enum News<'a> {
-    /// What was found before anything was changed, and by what two measurements of it differ.
+pub enum TuneEvent<'a> {
+    /// The measurement before any change, and the margin of measurements.
     Before(&'a Measured, f64),
-    /// This is tried now: its number, of how many.
+    /// A candidate is tried: it, its number from 1, and how many there are.
     Trying(&'a Candidate, usize, usize),
-    /// This became of it.
+    /// The outcome of a candidate.
     Tried(&'a Entry),
-    /// What an earlier run left half-way was undone.
-    Mended(&'a Entry),
-    /// What is found after all.
+    /// A candidate that an interrupted run had left half-way was undone.
+    Recovered(&'a Entry),
+    /// The final measurement.
     After(&'a Measured),
 }
 
-/// Why tuning ended before its end.
+/// Why tuning ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// What was done cannot be written down, and so nothing is done.
+    /// The journal cannot be written, so nothing is changed.
     #[error("what was changed must be written down, and cannot be: {0}")]
     Journal(#[from] io::Error),
-    /// Nothing could be measured, or what was changed cannot be changed back.
+    /// A measurement failed, or a change could not be undone.
     #[error("{doing}: {why}")]
     Subject {
-        /// What was being done.
+        /// The step that failed.
         doing: String,
-        /// What was said.
+        /// The error.
         why: String,
     },
-    /// Runs that follow one another have filled the file.
+    /// Earlier runs have filled the journal.
     #[error(
-        "{MAX_ENTRIES} changes were tried on this rack: undo them (`sprat rack tune --undo`), which begins anew"
+        "{MAX_ENTRIES} changes were tried on this rack: undo them (`sprat rack tune --undo`), \
+         which begins anew"
     )]
     Full,
 }
@@ -82,36 +84,37 @@ fn during(doing: &str) -> impl FnOnce(String) -> TuneError {
     move |why| TuneError::Subject { doing, why }
 }
 
-/// Tries candidates in order. What an earlier run left half-way is undone first. Where instances
-/// start again for one of them, they do so before every measurement: they get quicker while they
-/// run, and what is older must not pass for what is better.
+/// Tries candidates in order, after undoing what an interrupted run left half-way. If one of them
+/// restarts instances, instances are restarted before every measurement: they get faster while they
+/// run, which must not count for a candidate.
 ///
 /// # Errors
-/// See [`TuneError`]. What stands then is in the journal, with the way back.
+/// See [`TuneError`]. The journal then has everything in effect, and the way to undo it.
 pub fn run(
     rack: &mut impl Subject,
     journal: &mut Journal,
     candidates: &[Candidate],
 ) -> Result<(), TuneError> {
-    mend(rack, journal)?;
-    let anew =
+    recover(rack, journal)?;
+    let restart =
         candidates.iter().flat_map(|candidate| &candidate.changes).any(Change::starts_instances);
-    let first = measure(rack, anew).map_err(during("measuring what is"))?;
-    let mut current = measure(rack, anew).map_err(during("measuring what is"))?;
+    let first = measure(rack, restart).map_err(during("measuring what is"))?;
+    let mut current = measure(rack, restart).map_err(during("measuring what is"))?;
     journal.margin = margin(&first, &current);
-    // What two measurements say, the better of them: whatever comes must beat it.
+    // Of the two first measurements the better one counts: a change must beat it.
     if journal.before.is_none() {
         journal.before = Some(if first.score < current.score { first } else { current });
     }
     journal.save()?;
-    rack.tell(&News::Before(&current, journal.margin));
+    rack.notify(&TuneEvent::Before(&current, journal.margin));
     for (at, candidate) in candidates.iter().enumerate() {
         if rack.stopped() {
             break;
         }
-        rack.tell(&News::Trying(candidate, at + 1, candidates.len()));
+        rack.notify(&TuneEvent::Trying(candidate, at + 1, candidates.len()));
         let number = begin(rack, journal, candidate, current)?;
-        let tried = rack.apply(&journal.entries[number].changes).and_then(|()| measure(rack, anew));
+        let tried =
+            rack.apply(&journal.entries[number].changes).and_then(|()| measure(rack, restart));
         let keep = match &tried {
             Ok(after) => match candidate.class.keep() {
                 Keep::Better => better(&current, after, journal.margin),
@@ -123,33 +126,33 @@ pub fn run(
         let entry = &mut journal.entries[number];
         entry.after = tried.as_ref().ok().copied().filter(|_| !stopped);
         if keep && !stopped {
-            entry.state = State::Kept;
+            entry.state = TrialState::Kept;
             current = entry.after.unwrap_or(current);
         } else {
             rack.apply(&entry.back).map_err(during("changing back what did not help"))?;
-            entry.state = tried.err().map_or(State::Undone, State::Failed);
+            entry.state = tried.err().map_or(TrialState::Undone, TrialState::Failed);
         }
         journal.save()?;
-        rack.tell(&News::Tried(&journal.entries[number]));
-        // The next one is held against what is measured now: machines are not the same from minute
-        // to minute.
-        if journal.entries[number].state != State::Kept
+        rack.notify(&TuneEvent::Tried(&journal.entries[number]));
+        // The next candidate is compared with a new measurement: machines change from minute to
+        // minute.
+        if journal.entries[number].state != TrialState::Kept
             && !rack.stopped()
             && at + 1 < candidates.len()
         {
-            current = measure(rack, anew).map_err(during("measuring what is"))?;
+            current = measure(rack, restart).map_err(during("measuring what is"))?;
         }
     }
     if !rack.stopped() {
-        let after = measure(rack, anew).map_err(during("measuring what has become"))?;
+        let after = measure(rack, restart).map_err(during("measuring what has become"))?;
         journal.after = Some(after);
         journal.save()?;
-        rack.tell(&News::After(&after));
+        rack.notify(&TuneEvent::After(&after));
     }
     Ok(())
 }
 
-/// Writes down what is about to be tried, with the way back.
+/// Records what is about to be tried, with the way to undo it. Returns the entry's number.
 fn begin(
     rack: &mut impl Subject,
     journal: &mut Journal,
@@ -173,12 +176,12 @@ fn begin(
     back.reverse();
     journal.entries.push(Entry {
         class: candidate.class,
-        what: candidate.what.clone(),
+        proposed: candidate.proposed.clone(),
         present: candidate.present.clone(),
         why: candidate.why.to_owned(),
         changes,
         back,
-        state: State::Trying,
+        state: TrialState::Trying,
         before: Some(current),
         after: None,
     });
@@ -186,40 +189,40 @@ fn begin(
     Ok(journal.entries.len() - 1)
 }
 
-/// Measures what is; `anew`: of instances that have just started.
-fn measure(rack: &mut impl Subject, anew: bool) -> Result<Measured, String> {
-    if anew {
-        rack.start_anew()?;
+/// Measures latency; with `restart`, just after restarting instances.
+fn measure(rack: &mut impl Subject, restart: bool) -> Result<Measured, String> {
+    if restart {
+        rack.restart_instances()?;
     }
     rack.measure()
 }
 
-/// Undoes what was being tried when an earlier run ended without a word.
-fn mend(rack: &mut impl Subject, journal: &mut Journal) -> Result<(), TuneError> {
+/// Undoes the candidates that were being tried when an earlier run was interrupted.
+fn recover(rack: &mut impl Subject, journal: &mut Journal) -> Result<(), TuneError> {
     for number in (0..journal.entries.len()).rev() {
-        if journal.entries[number].state == State::Trying {
+        if journal.entries[number].state == TrialState::Trying {
             rack.apply(&journal.entries[number].back.clone())
                 .map_err(during("changing back what was half-way"))?;
-            journal.entries[number].state = State::Undone;
+            journal.entries[number].state = TrialState::Undone;
             journal.save()?;
-            rack.tell(&News::Mended(&journal.entries[number]));
+            rack.notify(&TuneEvent::Recovered(&journal.entries[number]));
         }
     }
     Ok(())
 }
 
-/// Changes everything back, the last first, and forgets it.
+/// Undoes everything, the last change first, and clears the journal. Returns the number of changes.
 ///
 /// # Errors
-/// Something cannot be changed back; the journal still has all of it.
+/// A change cannot be undone; the journal still has all of them.
 pub fn undo(rack: &mut impl Subject, journal: &mut Journal) -> Result<usize, TuneError> {
     let back = journal.way_back();
     if !back.is_empty() {
         rack.apply(&back).map_err(during("changing everything back"))?;
     }
     for entry in &mut journal.entries {
-        if matches!(entry.state, State::Kept | State::Trying) {
-            entry.state = State::Undone;
+        if matches!(entry.state, TrialState::Kept | TrialState::Trying) {
+            entry.state = TrialState::Undone;
         }
     }
     (journal.before, journal.after) = (None, None);

@@ -1,4 +1,4 @@
-//! Tables: what is worth a try, and what they are set to.
+//! Reads and tunes the properties of tables.
 
 use crate::change::{Candidate, Change, Class};
 use scylla::client::session::Session;
@@ -8,28 +8,28 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// How long a cluster may take for a statement: small machines take seconds to change a table.
+/// Time for a statement: small machines take seconds to alter a table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Longest name of a table, with its keyspace's.
+/// The longest name of a table, with its keyspace.
 const MAX_NAME: usize = 128;
 
-/// Properties that are tuned, as ALTER TABLE has them.
+/// The properties that are tuned, as ALTER TABLE names them.
 const COMPRESSION: &str = "compression";
 const COMPACTION: &str = "compaction";
 const SPECULATION: &str = "speculative_retry";
 
-/// A table's properties, in CQL.
+/// The properties of a table, in CQL.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Table {
     /// `keyspace.table`.
     pub name: String,
-    /// What it is set to, by property.
+    /// Values by property.
     pub properties: BTreeMap<String, String>,
 }
 
 impl Table {
-    /// What is worth a try.
+    /// Returns the candidates for this table.
     #[must_use]
     pub fn candidates(&self) -> Vec<Candidate> {
         let mut all = Vec::new();
@@ -38,7 +38,7 @@ impl Table {
             if present != value {
                 all.push(Candidate {
                     class,
-                    what: format!("{} {property} = {value}", self.name),
+                    proposed: format!("{} {property} = {value}", self.name),
                     present: format!("{} {property} = {present}", self.name),
                     why,
                     changes: vec![Change::Table {
@@ -71,7 +71,7 @@ impl Table {
     }
 }
 
-/// Tables of a cluster that runs.
+/// A session with a running cluster. Its methods block.
 #[derive(Debug)]
 pub struct Tables {
     runtime: Runtime,
@@ -79,10 +79,10 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Finds the cluster. To be called where its instances can be reached.
+    /// Connects to a cluster. Call it from the network of its instances.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// No contact answers in time.
     pub fn connect(contacts: &[String]) -> Result<Self, String> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -97,15 +97,16 @@ impl Tables {
         Ok(Self { runtime, session })
     }
 
-    /// What a table is set to.
+    /// Reads a table's properties.
     ///
     /// # Errors
-    /// It is not there, or nobody answers.
+    /// There is no such table, or the cluster does not answer.
     pub fn table(&self, name: &str) -> Result<Table, String> {
         let (keyspace, table) = parts(name)?;
-        let asked = "SELECT compression, compaction, speculative_retry FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
+        let query = "SELECT compression, compaction, speculative_retry FROM system_schema.tables \
+                     WHERE keyspace_name = ? AND table_name = ?";
         let rows = self
-            .wait(self.session.query_unpaged(asked, (keyspace, table)))?
+            .wait(self.session.query_unpaged(query, (keyspace, table)))?
             .map_err(|error| format!("{name}: {error}"))?;
         let rows = rows.into_rows_result().map_err(|error| format!("{name}: {error}"))?;
         type Row = (HashMap<String, String>, HashMap<String, String>, String);
@@ -130,10 +131,10 @@ impl Tables {
         Ok(Table { name: name.to_owned(), properties })
     }
 
-    /// Sets a property.
+    /// Sets a property of a table.
     ///
     /// # Errors
-    /// It is refused, or nobody answers.
+    /// The property is none that is tuned, the statement fails, or the cluster does not answer.
     pub fn set(&self, name: &str, property: &str, value: &str) -> Result<(), String> {
         parts(name)?;
         if ![COMPRESSION, COMPACTION, SPECULATION].contains(&property) {
@@ -150,7 +151,7 @@ impl Tables {
     }
 }
 
-/// A map as CQL writes it.
+/// Formats a map in CQL.
 fn literal(map: &[(&str, &str)]) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let all: Vec<_> =
@@ -158,7 +159,7 @@ fn literal(map: &[(&str, &str)]) -> String {
     format!("{{{}}}", all.join(", "))
 }
 
-/// Keyspace and table of a name, which goes into statements as it is.
+/// Splits and checks a table's name, which goes into statements unquoted.
 fn parts(name: &str) -> Result<(&str, &str), String> {
     let plain = |part: &str| {
         !part.is_empty()

@@ -1,4 +1,4 @@
-//! What is advised, by what hosts say and descriptions have.
+//! Tests which changes are advised for hosts' facts and a description.
 
 use sprat_plan::Spec;
 use sprat_tune::{
@@ -20,7 +20,8 @@ const HOST: &str = "cores\t2\ndisk\tmd0\ndisk\tnvme0n1\n\
 
 fn spec(cassandra: &str) -> Spec {
     let text = format!(
-        "name = \"t\"\n[server]\ncores = 2\nmemory = \"4GiB\"\ndisks = [\"1TB\"]\nport-rate = \"1Gb/s\"\n\
+        "name = \"t\"\n[server]\ncores = 2\nmemory = \"4GiB\"\ndisks = [\"1TB\"]\nport-rate = \
+         \"1Gb/s\"\n\
          [chassis]\nservers = 3\n[cassandra]\n{cassandra}"
     );
     Spec::from_toml(&text).unwrap_or_else(|error| panic!("{error}"))
@@ -39,7 +40,7 @@ fn host(path: &str, value: &str) -> Change {
 }
 
 #[test]
-fn hosts_are_advised_by_what_they_say() {
+fn advice_follows_from_facts() {
     let facts = [("a".to_owned(), Facts::parse(HOST).expect("an answer"))];
     let spec = spec("");
     let ahead = ["md0", "nvme0n1"]
@@ -62,14 +63,14 @@ fn hosts_are_advised_by_what_they_say() {
         of(Class::Interrupts, &spec, &facts),
         [[host("/proc/irq/31/smp_affinity_list", "1")]]
     );
-    // Who spreads them already is left to it; what is not there is not asked for.
+    // If irqbalance runs, interrupts are left to it; missing files are not asked for.
     let spread = Facts::parse(&format!("{HOST}irqbalance\n")).expect("an answer");
     assert!(of(Class::Interrupts, &spec, &[("a".to_owned(), spread)]).is_empty());
     assert!(of(Class::Governor, &spec, &facts).is_empty());
 }
 
 #[test]
-fn a_small_heap_and_what_is_without_bounds_are_found() {
+fn a_small_heap_and_missing_limits_are_found() {
     let bad = spec(
         "heap = \"256MiB\"\ncollector = \"g1\"\nyaml = { compaction_throughput = \"0MiB/s\" }",
     );
@@ -94,7 +95,7 @@ fn a_small_heap_and_what_is_without_bounds_are_found() {
     assert_eq!(overlay.yaml["compaction_throughput"], "64MiB/s");
     assert_eq!(of(Class::Compaction, &spec(""), &[]).len(), 1, "only the lower one is left to try");
 
-    // What was found counts before what is described, and can be said as lines of the description.
+    // Settings found take precedence over the description, and can be written as its lines.
     let adapted = overlay.adapt(bad.clone());
     assert_eq!(
         adapted.cassandra.as_ref().map(|cassandra| &cassandra.yaml["compaction_throughput"]),
@@ -103,15 +104,15 @@ fn a_small_heap_and_what_is_without_bounds_are_found() {
     assert_eq!(overlay.lines(), ["yaml = { compaction_throughput = \"64MiB/s\" }"]);
     let lines =
         Overlay { heap_mib: Some(512), ..Overlay::default() }.with(overlay).lines().join("\n");
-    let told = spec(&lines);
+    let described = spec(&lines);
     assert_eq!(
-        told.cassandra.expect("it has one").heap.map(|heap| heap.0),
+        described.cassandra.expect("it has one").heap.map(|heap| heap.0),
         Some(512.0 * 1_048_576.0)
     );
 }
 
 #[test]
-fn what_is_found_is_kept_in_the_racks_folder() {
+fn overlays_are_kept_in_the_racks_folder() {
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(Overlay::read(folder.path()).expect("none"), Overlay::default());
     let overlay =
@@ -126,7 +127,7 @@ fn what_is_found_is_kept_in_the_racks_folder() {
 }
 
 #[test]
-fn answers_that_are_none_are_refused() {
+fn malformed_facts_are_refused() {
     for text in [
         "cores\t0",
         "cores\tmany",
@@ -149,21 +150,21 @@ fn answers_that_are_none_are_refused() {
     }
 }
 
-/// This machine is one, too.
+/// The script works on this machine.
 #[test]
-fn a_real_host_answers_what_is_asked() {
+fn the_script_works_on_this_machine() {
     let here = std::env::current_dir().expect("a folder");
-    let told = Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", SCRIPT, "sh"])
         .arg(here.join("not/there/yet"))
         .output()
         .expect("a shell");
     assert!(
-        told.status.success() && told.stderr.is_empty(),
+        output.status.success() && output.stderr.is_empty(),
         "{}",
-        String::from_utf8_lossy(&told.stderr)
+        String::from_utf8_lossy(&output.stderr)
     );
-    let facts = Facts::parse(&String::from_utf8_lossy(&told.stdout)).expect("an answer");
+    let facts = Facts::parse(&String::from_utf8_lossy(&output.stdout)).expect("an answer");
     assert_eq!(facts.cores, std::thread::available_parallelism().expect("cores").get());
     assert!(facts.value("/proc/sys/vm/max_map_count").is_some(), "{facts:?}");
 }

@@ -1,14 +1,14 @@
-//! Tuning on racks that are made up: what helps is kept, what does not is gone, and the way back
-//! leads back from anywhere.
+//! Tunes simulated racks: what helps is kept, what does not is undone, and undoing works after any
+//! failure.
 
 use proptest::prelude::*;
 use sprat_tune::{
-    Candidate, Change, Class, Journal, Measured, News, Overlay, State, Subject, TuneError, run,
-    undo,
+    Candidate, Change, Class, Journal, Measured, Overlay, Subject, TrialState, TuneError,
+    TuneEvent, run, undo,
 };
 use std::collections::BTreeMap;
 
-/// A rack whose latency is a product of what it is set to.
+/// A rack whose latency is a product of factors of its settings.
 #[derive(Clone, Debug, PartialEq)]
 struct World {
     files: BTreeMap<String, String>,
@@ -17,17 +17,17 @@ struct World {
 
 struct Rack<'a> {
     world: &'a mut World,
-    /// By what a setting, `path = value`, makes latency longer or shorter.
+    /// Factor of a setting, `path = value`, on latency.
     factors: &'a BTreeMap<String, f64>,
-    /// The next measurements are wrong by these, one after the other, without end.
+    /// Factors of the measurements' errors, used one after another, again and again.
     noise: Vec<f64>,
     measured: usize,
-    /// After how many calls everything fails.
+    /// Number of calls after which everything fails.
     fails_after: usize,
     calls: usize,
-    /// From which measurement on somebody wants it to end.
+    /// Number of measurements after which tuning is asked to stop.
     stops_at: usize,
-    /// By what each measurement since instances started makes latency shorter.
+    /// Factor of each measurement since instances started: they get faster.
     warmth: f64,
     /// Measurements since instances started.
     age: i32,
@@ -85,7 +85,7 @@ impl Subject for Rack<'_> {
         Ok(())
     }
 
-    fn start_anew(&mut self) -> Result<(), String> {
+    fn restart_instances(&mut self) -> Result<(), String> {
         self.age = 0;
         self.call()
     }
@@ -107,7 +107,7 @@ impl Subject for Rack<'_> {
         self.measured >= self.stops_at
     }
 
-    fn tell(&mut self, _: &News<'_>) {}
+    fn notify(&mut self, _: &TuneEvent<'_>) {}
 }
 
 fn host(number: usize, class: Class, value: &str) -> Candidate {
@@ -118,7 +118,7 @@ fn host(number: usize, class: Class, value: &str) -> Candidate {
     };
     Candidate {
         class,
-        what: value.to_owned(),
+        proposed: value.to_owned(),
         present: "old".to_owned(),
         why: "",
         changes: vec![change],
@@ -130,7 +130,7 @@ fn heap(heap: u64) -> Candidate {
     let changes = vec![Change::Instances(overlay)];
     Candidate {
         class: Class::Collector,
-        what: heap.to_string(),
+        proposed: heap.to_string(),
         present: String::new(),
         why: "",
         changes,
@@ -142,12 +142,12 @@ fn world(files: usize) -> World {
     World { files, overlay: Overlay::default() }
 }
 
-fn states(journal: &Journal) -> Vec<State> {
+fn states(journal: &Journal) -> Vec<TrialState> {
     journal.entries.iter().map(|entry| entry.state.clone()).collect()
 }
 
 #[test]
-fn what_helps_is_kept_and_all_else_is_as_it_was() {
+fn changes_that_help_are_kept_and_others_undone() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::open(folder.path()).expect("none yet");
     let before = world(3);
@@ -165,11 +165,18 @@ fn what_helps_is_kept_and_all_else_is_as_it_was() {
         host(2, Class::Limits, "refused"),
     ];
     run(&mut Rack::new(&mut now, &factors), &mut journal, &all).expect("it runs");
-    let refused = State::Failed("refused".to_owned());
-    // A fiftieth is chance for what has to help, and no harm for what only must not hurt.
+    let refused = TrialState::Failed("refused".to_owned());
+    // 2 % is noise for a change that must help, and no harm for one that must only not hurt.
     assert_eq!(
         states(&journal),
-        [State::Kept, State::Undone, State::Kept, State::Undone, State::Kept, refused]
+        [
+            TrialState::Kept,
+            TrialState::Undone,
+            TrialState::Kept,
+            TrialState::Undone,
+            TrialState::Kept,
+            refused
+        ]
     );
     assert_eq!(now.overlay.heap_mib, Some(512));
     assert_eq!(now.files.values().collect::<Vec<_>>(), ["new", "new", "old"]);
@@ -184,7 +191,7 @@ fn what_helps_is_kept_and_all_else_is_as_it_was() {
 }
 
 #[test]
-fn what_measurements_differ_by_is_no_help() {
+fn noise_is_no_improvement() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::open(folder.path()).expect("none yet");
     let mut now = world(1);
@@ -193,13 +200,13 @@ fn what_measurements_differ_by_is_no_help() {
     rack.noise = vec![1.0, 1.3];
     run(&mut rack, &mut journal, &[host(0, Class::ReadAhead, "new")]).expect("it runs");
     assert!(journal.margin > 0.29, "{}", journal.margin);
-    assert_eq!(states(&journal), [State::Undone]);
+    assert_eq!(states(&journal), [TrialState::Undone]);
 }
 
-/// Instances are slow when they have just started. What follows a start is not worse for it, and
-/// what does not is not better.
+/// Instances are slow just after their start. A change with a restart must not lose by that, and
+/// one without must not win.
 #[test]
-fn what_runs_longer_is_not_taken_for_better() {
+fn warm_instances_are_not_taken_for_faster() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::open(folder.path()).expect("none yet");
     let mut now = world(2);
@@ -209,30 +216,33 @@ fn what_runs_longer_is_not_taken_for_better() {
     let all =
         [host(0, Class::ReadAhead, "new"), heap(256), heap(512), host(1, Class::ReadAhead, "new")];
     run(&mut rack, &mut journal, &all).expect("it runs");
-    assert_eq!(states(&journal), [State::Undone, State::Undone, State::Kept, State::Kept]);
+    assert_eq!(
+        states(&journal),
+        [TrialState::Undone, TrialState::Undone, TrialState::Kept, TrialState::Kept]
+    );
     let (first, last) =
         (journal.before.expect("measured").score, journal.after.expect("measured").score);
     assert!((last / first - 0.49).abs() < 1e-9, "{first} {last}");
 }
 
 #[test]
-fn what_was_tried_when_somebody_ends_it_is_undone() {
+fn an_interrupted_candidate_is_undone() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::open(folder.path()).expect("none yet");
     let mut now = world(2);
     let factors = [("/sys/0 = new".to_owned(), 0.5), ("/sys/1 = new".to_owned(), 0.5)].into();
     let mut rack = Rack::new(&mut now, &factors);
-    rack.stops_at = 4; // two of what is, one of the first, one of the second
+    rack.stops_at = 4; // two measurements before, one of the first change, one of the second
     let all = [0, 1].map(|number| host(number, Class::ReadAhead, "new"));
     run(&mut rack, &mut journal, &all).expect("it ends");
-    assert_eq!(states(&journal), [State::Kept, State::Undone]);
+    assert_eq!(states(&journal), [TrialState::Kept, TrialState::Undone]);
     assert_eq!(now.files.values().collect::<Vec<_>>(), ["new", "old"]);
 }
 
 proptest! {
-    /// Wherever everything fails: a run after it, or the way back, finds what is needed in the journal.
+    /// After a failure at any call, a later run or an undo finds what it needs in the journal.
     #[test]
-    fn from_anywhere_the_way_back_leads_back(
+    fn undo_works_after_a_failure_at_any_call(
         helps in proptest::collection::vec(proptest::bool::ANY, 1..6),
         heaps in proptest::collection::vec(1_u64..5, 0..3),
         fails_after in 0_usize..60,
@@ -241,7 +251,10 @@ proptest! {
         let folder = tempfile::tempdir().expect("a folder");
         let before = world(helps.len());
         let mut now = before.clone();
-        let factors = helps.iter().enumerate().map(|(at, helps)| (format!("/sys/{at} = new"), if *helps { 0.5 } else { 2.0 })).collect();
+        let factor = |(at, helps): (usize, &bool)| {
+            (format!("/sys/{at} = new"), if *helps { 0.5 } else { 2.0 })
+        };
+        let factors = helps.iter().enumerate().map(factor).collect();
         let mut all: Vec<_> = heaps.iter().map(|size| heap(*size)).collect();
         all.extend((0..helps.len()).map(|at| host(at, Class::ReadAhead, "new")));
         let mut rack = Rack::new(&mut now, &factors);
@@ -253,9 +266,13 @@ proptest! {
         drop(journal);
         let mut journal = Journal::open(folder.path()).expect("it was written down");
         if goes_on {
-            run(&mut Rack::new(&mut now, &factors), &mut journal, &all).expect("nothing fails any more");
-            prop_assert!(!states(&journal).contains(&State::Trying));
-            let expected: Vec<_> = helps.iter().map(|helps| if *helps { "new" } else { "old" }).collect();
+            run(&mut Rack::new(&mut now, &factors), &mut journal, &all).expect(
+                "nothing fails any \
+                more",
+            );
+            prop_assert!(!states(&journal).contains(&TrialState::Trying));
+            let expected: Vec<_> =
+                helps.iter().map(|helps| if *helps { "new" } else { "old" }).collect();
             prop_assert_eq!(now.files.values().collect::<Vec<_>>(), expected);
         }
         undo(&mut Rack::new(&mut now, &factors), &mut journal).expect("the way back");

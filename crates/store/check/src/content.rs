@@ -1,4 +1,4 @@
-//! What objects hold, told in a few bytes instead of up to a megabyte.
+//! Values of objects, described in a few bytes instead of up to a megabyte.
 
 use sprat_sim::Random;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::fmt;
 /// The value of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Content {
-    /// `len` bytes, drawn from the seed `stamp`.
+    /// Pseudo-random bytes.
     Filled {
-        /// What the bytes are drawn from.
+        /// The seed of the bytes.
         stamp: u64,
-        /// How many.
+        /// Their number.
         len: usize,
     },
     /// A 64-bit integer, as increments store it.
@@ -18,7 +18,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The bytes themselves.
+    /// The value's bytes.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
         match self {
@@ -35,7 +35,7 @@ impl Content {
         }
     }
 
-    /// The number that an increment finds there; `None` if it finds none.
+    /// The number that an increment finds in the value; `None` if it is not one.
     #[must_use]
     pub fn number(self) -> Option<i64> {
         match self {
@@ -45,17 +45,17 @@ impl Content {
         }
     }
 
-    /// How `got` differs; `None` if it does not.
+    /// Describes how `got` differs; `None` if it is equal.
     pub(super) fn difference(self, got: &[u8]) -> Option<String> {
-        let own = self.bytes();
-        if own == got {
+        let expected = self.bytes();
+        if expected == got {
             return None;
         }
-        let at = own
+        let at = expected
             .iter()
             .zip(got)
-            .position(|(own, got)| own != got)
-            .unwrap_or(own.len().min(got.len()));
+            .position(|(expected, got)| expected != got)
+            .unwrap_or(expected.len().min(got.len()));
         Some(format!("{} bytes that differ from byte {at} on", got.len()))
     }
 }

@@ -1,11 +1,10 @@
-//! What a store must answer: operations drawn from a seed, and a model in memory that knows every
-//! answer.
+//! A model of the store: operations drawn from a seed, and the answers that a correct store gives.
 //!
-//! The model is exact as long as nobody else touches the table: an object has the value and version
-//! that the last acknowledged operation gave it, a condition holds or not, an overwrite has the
-//! next version, a new object a higher one than its key ever had. Whoever drives it keeps at most
-//! one operation under way for each object; [`Run`] does. It also has several at a time add to one
-//! number, which shows whether any is done twice or not at all.
+//! The model is exact as long as no other client uses the table: an object has the value and
+//! version of the last acknowledged operation, a condition holds or not, an overwrite has the next
+//! version, a new object a higher one than its key ever had. At most one operation may be in
+//! progress for each object; [`Run`] ensures that. It also runs several additions to one number at
+//! a time, which shows whether any is executed twice or not at all.
 
 mod content;
 mod model;
@@ -17,6 +16,6 @@ mod work;
 pub use content::Content;
 pub use model::{Disagreement, Model};
 pub use operation::{Action, Operation, Outcome, key_name};
-pub use run::{Broken, Counts, Run, SHARED_EVERY};
-pub use shared::{SHARED_KEY, Shared};
+pub use run::{CheckError, Counts, Run, SHARED_EVERY};
+pub use shared::{SHARED_KEY, SharedCounter};
 pub use work::{KEYS, MIX, SIZES, Work};

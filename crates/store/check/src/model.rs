@@ -1,4 +1,4 @@
-//! The model: what every object is now, and so what every answer must be.
+//! The model: the state of every object, from which every correct answer follows.
 
 use super::content::Content;
 use super::operation::{Action, Operation, Outcome, key_name};
@@ -9,15 +9,15 @@ use std::fmt;
 /// An answer that the model does not allow.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Disagreement {
-    /// Number of the operation, from 1; `None` when the whole table was looked at.
+    /// Number of the operation, from 1; `None` for the scan of the whole table.
     pub operation: Option<u64>,
-    /// What was asked.
+    /// The operation.
     pub asked: String,
     /// The object's key.
     pub key: String,
-    /// What the model says.
+    /// The answer that the model allows.
     pub expected: String,
-    /// What the store said.
+    /// The store's answer.
     pub got: String,
 }
 
@@ -32,62 +32,65 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// An object as the model knows it.
+/// The state of an object in the model.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct ObjectState {
     content: Option<Content>,
-    /// Its version; of an absent object, the highest it has had.
+    /// Its version; for an absent object, the highest that it ever had.
     version: u64,
 }
 
-impl Known {
+impl ObjectState {
     fn current(self) -> Option<u64> {
         self.content.map(|_| self.version)
     }
 }
 
-/// What an answer must be.
+/// The answer that the model allows.
 #[derive(Clone, Copy, Debug)]
-enum Expected {
+enum ExpectedAnswer {
     Found(Content, u64),
     Missing,
-    /// Stored: with the next version over an object, with a higher one than ever otherwise.
-    Stored(Content, Version),
-    Summed(i64, Version),
+    /// Stored: over an object with the next version, otherwise with a higher one than ever before.
+    Stored(Content, ExpectedVersion),
+    Summed(i64, ExpectedVersion),
     Removed(u64),
     Conflict(Option<u64>),
     NotANumber,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Version {
+enum ExpectedVersion {
     Exactly(u64),
     Above(u64),
 }
 
-impl Version {
+impl ExpectedVersion {
     fn allows(self, version: u64) -> bool {
         match self {
-            Self::Exactly(own) => version == own,
-            Self::Above(own) => version > own,
+            Self::Exactly(expected) => version == expected,
+            Self::Above(expected) => version > expected,
         }
     }
 }
 
-/// Every object, as one client made it that nobody else disturbs.
+/// The state of all objects of a table that only one client uses.
+///
+/// Pass it every operation with its answer in the order of the operations on each object; it
+/// compares them and records the new state.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    objects: HashMap<usize, Known>,
+    objects: HashMap<usize, ObjectState>,
 }
 
 impl Model {
-    /// Objects that there are.
+    /// Number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.values().filter(|known| known.content.is_some()).count()
     }
 
-    /// Whether there is none.
+    /// Whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -99,16 +102,16 @@ impl Model {
         self.known(key).current()
     }
 
-    fn known(&self, key: usize) -> Known {
+    fn known(&self, key: usize) -> ObjectState {
         self.objects.get(&key).copied().unwrap_or_default()
     }
 
-    /// Holds an answer against the model, which learns what it could not know: versions of new
-    /// objects.
+    /// Compares an answer with the model, and records the object's new state, with versions that
+    /// the model cannot predict.
     ///
     /// # Errors
-    /// What does not agree.
-    pub fn judge(&mut self, operation: &Operation, outcome: &Outcome) -> Result<(), Disagreement> {
+    /// [`Disagreement`] when the model does not allow the answer.
+    pub fn verify(&mut self, operation: &Operation, outcome: &Outcome) -> Result<(), Disagreement> {
         let known = self.known(operation.key);
         let expected = Self::expect(known, operation.action);
         if let Some(after) = expected.after(known, outcome) {
@@ -120,16 +123,16 @@ impl Model {
             asked: operation.action.to_string(),
             key: key_name(operation.key),
             expected: expected.to_string(),
-            got: expected.told(outcome),
+            got: expected.describe(outcome),
         })
     }
 
-    /// Holds all objects of the table, each by its key, version and value, against the model.
+    /// Compares all objects of the table with the model.
     ///
     /// # Errors
-    /// The first that does not agree, or that is missing.
-    pub fn judge_all(&self, rows: impl Iterator<Item = Row>) -> Result<(), Disagreement> {
-        let mut left: HashMap<Vec<u8>, Known> = HashMap::new();
+    /// [`Disagreement`] for the first object that differs, or that is missing.
+    pub fn verify_all(&self, rows: impl Iterator<Item = Row>) -> Result<(), Disagreement> {
+        let mut left: HashMap<Vec<u8>, ObjectState> = HashMap::new();
         left.extend(self.objects.iter().map(|(&key, &known)| (key_name(key).into_bytes(), known)));
         let wrong = |key: &[u8], expected: String, got: String| Disagreement {
             operation: None,
@@ -139,12 +142,12 @@ impl Model {
             got,
         };
         for Row { key, version, value, .. } in rows {
-            // Each may come once: what has been seen counts as absent.
+            // A row counts once: removing its state makes a second one unexpected.
             let known = left.remove(&key).unwrap_or_default();
             let expected = Self::expect(known, Action::Get);
             let outcome = Outcome::Found { version, value };
             if expected.after(known, &outcome).is_none() {
-                return Err(wrong(&key, expected.to_string(), expected.told(&outcome)));
+                return Err(wrong(&key, expected.to_string(), expected.describe(&outcome)));
             }
         }
         let missed = left
@@ -160,52 +163,56 @@ impl Model {
         })
     }
 
-    fn expect(known: Known, action: Action) -> Expected {
+    fn expect(known: ObjectState, action: Action) -> ExpectedAnswer {
         let refused = |condition: Condition| !condition.holds(known.current());
         let next = if known.content.is_some() {
-            Version::Exactly(known.version + 1)
+            ExpectedVersion::Exactly(known.version + 1)
         } else {
-            Version::Above(known.version)
+            ExpectedVersion::Above(known.version)
         };
         match (action, known.content) {
-            (Action::Get, Some(content)) => Expected::Found(content, known.version),
+            (Action::Get, Some(content)) => ExpectedAnswer::Found(content, known.version),
             (Action::Put { condition, .. } | Action::Remove { condition }, _)
                 if refused(condition) =>
             {
-                Expected::Conflict(known.current())
+                ExpectedAnswer::Conflict(known.current())
             }
-            (Action::Put { content, .. }, _) => Expected::Stored(content, next),
-            (Action::Remove { .. }, Some(_)) => Expected::Removed(known.version),
-            (Action::Get | Action::Remove { .. }, None) => Expected::Missing,
+            (Action::Put { content, .. }, _) => ExpectedAnswer::Stored(content, next),
+            (Action::Remove { .. }, Some(_)) => ExpectedAnswer::Removed(known.version),
+            (Action::Get | Action::Remove { .. }, None) => ExpectedAnswer::Missing,
             (Action::Increment { delta }, content) => {
                 let sum = content
                     .map_or(Some(0), Content::number)
                     .and_then(|number| number.checked_add(delta));
-                sum.map_or(Expected::NotANumber, |sum| Expected::Summed(sum, next))
+                sum.map_or(ExpectedAnswer::NotANumber, |sum| ExpectedAnswer::Summed(sum, next))
             }
         }
     }
 }
 
-impl Expected {
-    /// What the object is after that answer; `None` if the answer is wrong.
-    fn after(self, known: Known, outcome: &Outcome) -> Option<Known> {
+impl ExpectedAnswer {
+    /// The object's state after that answer; `None` if the answer is wrong.
+    fn after(self, known: ObjectState, outcome: &Outcome) -> Option<ObjectState> {
         match (self, outcome) {
-            (Self::Found(content, own), Outcome::Found { version, value }) => {
-                (own == *version && content.difference(value).is_none()).then_some(known)
+            (Self::Found(content, expected), Outcome::Found { version, value }) => {
+                (expected == *version && content.difference(value).is_none()).then_some(known)
             }
-            (Self::Stored(content, own), &Outcome::Stored { version }) if own.allows(version) => {
-                Some(Known { content: Some(content), version })
-            }
-            (Self::Summed(own, at), &Outcome::Summed { sum, version })
-                if own == sum && at.allows(version) =>
+            (Self::Stored(content, expected), &Outcome::Stored { version })
+                if expected.allows(version) =>
             {
-                Some(Known { content: Some(Content::Number(sum)), version })
+                Some(ObjectState { content: Some(content), version })
             }
-            (Self::Removed(own), &Outcome::Removed { version }) if own == version => {
-                Some(Known { content: None, version })
+            (Self::Summed(expected, at), &Outcome::Summed { sum, version })
+                if expected == sum && at.allows(version) =>
+            {
+                Some(ObjectState { content: Some(Content::Number(sum)), version })
             }
-            (Self::Conflict(own), Outcome::Conflict { current }) if own == *current => Some(known),
+            (Self::Removed(expected), &Outcome::Removed { version }) if expected == version => {
+                Some(ObjectState { content: None, version })
+            }
+            (Self::Conflict(expected), Outcome::Conflict { current }) if expected == *current => {
+                Some(known)
+            }
             (Self::Missing, Outcome::Missing) | (Self::NotANumber, Outcome::NotANumber) => {
                 Some(known)
             }
@@ -213,8 +220,8 @@ impl Expected {
         }
     }
 
-    /// An answer in words, with how its value differs from the one that was expected.
-    fn told(self, outcome: &Outcome) -> String {
+    /// Describes an answer, with how its value differs from the expected one.
+    fn describe(self, outcome: &Outcome) -> String {
         match (self, outcome) {
             (Self::Found(content, _), Outcome::Found { version, value }) => {
                 match content.difference(value) {
@@ -227,7 +234,7 @@ impl Expected {
     }
 }
 
-impl fmt::Display for Expected {
+impl fmt::Display for ExpectedAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Found(content, version) => write!(f, "version {version}, {content}"),
@@ -242,7 +249,7 @@ impl fmt::Display for Expected {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ExpectedVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exactly(version) => write!(f, "version {version}"),

@@ -4,32 +4,32 @@ use super::content::Content;
 use sprat_client::Condition;
 use std::fmt;
 
-/// The key of a number.
+/// The key with this number.
 #[must_use]
 pub fn key_name(key: usize) -> String {
     format!("key-{key:04}")
 }
 
-/// What is asked.
+/// The kind of an operation, with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// The value and its version.
+    /// Reads the value and its version.
     Get,
-    /// To store.
+    /// Stores a value.
     Put {
-        /// What.
+        /// The value.
         content: Content,
-        /// If.
+        /// The condition.
         condition: Condition,
     },
-    /// To remove.
+    /// Removes the object.
     Remove {
-        /// If.
+        /// The condition.
         condition: Condition,
     },
-    /// To add to a 64-bit integer.
+    /// Adds to a 64-bit integer.
     Increment {
-        /// How much.
+        /// The number to add.
         delta: i64,
     },
 }
@@ -37,39 +37,39 @@ pub enum Action {
 /// One operation on one object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operation {
-    /// Its place in the sequence, from 1.
+    /// Its number in the sequence, from 1.
     pub number: u64,
     /// Number of its key.
     pub key: usize,
-    /// What is asked.
+    /// The action.
     pub action: Action,
 }
 
 /// An answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// To a get.
+    /// A get found the object.
     Found {
         /// The object's version.
         version: u64,
         /// Its value.
         value: Vec<u8>,
     },
-    /// To a get or removal: there is no such object.
+    /// A get or removal found no object.
     Missing,
-    /// To a put.
+    /// A put is done.
     Stored {
-        /// The version now.
+        /// The new version.
         version: u64,
     },
-    /// To an increment.
+    /// An increment is done.
     Summed {
-        /// The value now.
+        /// The new value.
         sum: i64,
-        /// The version now.
+        /// The new version.
         version: u64,
     },
-    /// To a removal.
+    /// A removal is done.
     Removed {
         /// The version that was removed.
         version: u64,
@@ -79,7 +79,7 @@ pub enum Outcome {
         /// The object's version; `None` when there is none.
         current: Option<u64>,
     },
-    /// To an increment: there is no number, or the sum overflows.
+    /// An increment found no number, or the sum overflows.
     NotANumber,
 }
 

@@ -1,4 +1,4 @@
-//! Operations on a cluster, several at a time, each answer held against the model.
+//! Runs operations on a cluster, several at a time, and compares each answer with the model.
 
 use std::collections::VecDeque;
 
@@ -8,138 +8,138 @@ use thiserror::Error as Failure;
 
 use super::model::{Disagreement, Model};
 use super::operation::{Action, Operation, Outcome, key_name};
-use super::shared::{SHARED_KEY, Shared};
+use super::shared::{SHARED_KEY, SharedCounter};
 use super::work::Work;
 
-/// Of so many operations one is an addition to the number that all of these share.
+/// One of so many operations is an addition to the number that all of these share.
 pub const SHARED_EVERY: u64 = 10;
 
-/// A check that could not go on: no answer, or one that makes no sense.
+/// A check that could not go on: there was no answer, or an invalid one.
 #[derive(Debug, Failure)]
 #[error("{place}: {source}")]
-pub struct Broken {
+pub struct CheckError {
     /// The operation.
     pub place: String,
-    /// What the client says.
+    /// The client's error.
     pub source: Error,
 }
 
-/// What was done.
+/// Counts of a check's operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Gets asked for.
+    /// Gets.
     pub gets: u64,
     /// Puts.
     pub puts: u64,
     /// Removals.
     pub removals: u64,
-    /// Increments, those of the shared number too.
+    /// Increments, including those of the shared number.
     pub increments: u64,
-    /// Increments of the shared number, with others of them under way.
+    /// Increments of the shared number, which run at the same time.
     pub shared: u64,
-    /// Answers that told of a condition that does not hold, or of a number that is none.
+    /// Answers that a condition does not hold, or that a value is not a number.
     pub refusals: u64,
     /// Bytes of values put.
     pub bytes_sent: u64,
-    /// Bytes of values got.
+    /// Bytes of values read.
     pub bytes_received: u64,
     /// Objects in the table at the end.
     pub objects: usize,
 }
 
 impl Counts {
-    /// All operations.
+    /// Number of all operations.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.gets + self.puts + self.removals + self.increments
     }
 }
 
-/// What is under way.
+/// An operation in progress.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
-    /// An operation on an object that nothing else is under way on.
+enum InFlight {
+    /// An operation on an object of its own.
     Alone(Operation),
-    /// An addition to the shared number, by its place in the sequence.
+    /// An addition to the shared number, by its number in the sequence.
     Shared(u64),
 }
 
-/// A check on its way, in a table that nobody else uses.
+/// A check in progress, in a table that no other client uses.
 pub struct Run<'a> {
     client: &'a mut Client,
     table: Table,
     depth: usize,
     work: Work,
     model: Model,
-    shared: Shared,
-    /// From the oldest on; no more than `depth`.
-    under_way: VecDeque<(Ticket, Asked)>,
+    shared: SharedCounter,
+    /// Operations in progress, oldest first; at most `depth`.
+    in_flight: VecDeque<(Ticket, InFlight)>,
     counts: Counts,
 }
 
 impl<'a> Run<'a> {
-    /// A check in `table`, which is new, of what `work` draws; `depth` operations are under way at
-    /// a time, at least one.
+    /// Makes a check in `table`, which must be new, of the operations that `work` draws; `depth` of
+    /// them run at a time, at least one.
     pub fn new(client: &'a mut Client, table: Table, work: Work, depth: usize) -> Self {
-        let (model, shared) = (Model::default(), Shared::new(depth.max(1)));
-        let under_way = VecDeque::with_capacity(depth);
-        Self { client, table, depth, work, model, shared, under_way, counts: Counts::default() }
+        let (model, shared) = (Model::default(), SharedCounter::new(depth.max(1)));
+        let in_flight = VecDeque::with_capacity(depth);
+        Self { client, table, depth, work, model, shared, in_flight, counts: Counts::default() }
     }
 
-    /// What was done so far.
+    /// Counts of the operations so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// `operations` operations, and a look at the whole table at the end: within, what does not
-    /// agree. `progress` is told how many have been asked for.
+    /// Runs `operations` operations, and scans the whole table at the end. The inner result is the
+    /// first disagreement with the model. `progress` receives the number of operations begun.
     ///
     /// # Errors
-    /// When the client gets no answer, or the store's makes no sense.
-    pub fn through(
+    /// [`CheckError`] when the client gets no answer, or an invalid one.
+    pub fn execute(
         &mut self,
         operations: u64,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Result<(), Disagreement>, Broken> {
-        let mut judged = Ok(());
+    ) -> Result<Result<(), Disagreement>, CheckError> {
+        let mut verified = Ok(());
         for number in 1..=operations {
-            if self.under_way.len() >= self.depth {
-                judged = self.take()?;
+            if self.in_flight.len() >= self.depth {
+                verified = self.take()?;
             }
-            if judged.is_err() {
-                return Ok(judged);
+            if verified.is_err() {
+                return Ok(verified);
             }
             self.begin(number)?;
             progress(number);
         }
-        while judged.is_ok() && !self.under_way.is_empty() {
-            judged = self.take()?;
+        while verified.is_ok() && !self.in_flight.is_empty() {
+            verified = self.take()?;
         }
-        match judged {
-            Ok(()) => self.look_at_all(),
+        match verified {
+            Ok(()) => self.verify_table(),
             Err(disagreement) => Ok(Err(disagreement)),
         }
     }
 
-    fn begin(&mut self, number: u64) -> Result<(), Broken> {
+    fn begin(&mut self, number: u64) -> Result<(), CheckError> {
         let asked = if number.is_multiple_of(SHARED_EVERY) {
-            self.shared.ask();
-            Asked::Shared(number)
+            self.shared.begin();
+            InFlight::Shared(number)
         } else {
-            let under_way = &self.under_way;
+            let in_flight = &self.in_flight;
             let busy = |key| {
-                under_way
+                in_flight
                     .iter()
-                    .any(|(_, other)| matches!(other, Asked::Alone(one) if one.key == key))
+                    .any(|(_, other)| matches!(other, InFlight::Alone(one) if one.key == key))
             };
-            Asked::Alone(Operation { number, ..self.work.draw(&self.model, busy) })
+            InFlight::Alone(Operation { number, ..self.work.draw(&self.model, busy) })
         };
         let Table(table) = self.table;
         let (mut key, mut value) = (SHARED_KEY.to_owned(), Vec::new());
         let request = match asked {
-            Asked::Shared(_) => Request::IncrementI64 { table, key: key.as_bytes(), delta: 1 },
-            Asked::Alone(operation) => {
+            InFlight::Shared(_) => Request::IncrementI64 { table, key: key.as_bytes(), delta: 1 },
+            InFlight::Alone(operation) => {
                 key = key_name(operation.key);
                 let key = key.as_bytes();
                 match operation.action {
@@ -156,40 +156,40 @@ impl<'a> Run<'a> {
         let ticket = self
             .client
             .submit(&request)
-            .map_err(|source| Broken { place: asked.place(), source })?;
-        self.counts.sent(asked, value.len());
-        self.under_way.push_back((ticket, asked));
+            .map_err(|source| CheckError { place: asked.description(), source })?;
+        self.counts.count_request(asked, value.len());
+        self.in_flight.push_back((ticket, asked));
         Ok(())
     }
 
-    /// Takes the answer to the oldest operation: within, what does not agree.
-    fn take(&mut self) -> Result<Result<(), Disagreement>, Broken> {
-        let Some((ticket, asked)) = self.under_way.pop_front() else { return Ok(Ok(())) };
+    /// Waits for the answer to the oldest operation, and compares it.
+    fn take(&mut self) -> Result<Result<(), Disagreement>, CheckError> {
+        let Some((ticket, asked)) = self.in_flight.pop_front() else { return Ok(Ok(())) };
         let outcome = match self.client.wait(ticket, |answer| asked.outcome(answer)) {
             Ok(Some(outcome)) => outcome,
             Ok(None) => {
                 let source = Error::Protocol { server: "the server".to_owned() };
-                return Err(Broken { place: asked.place(), source });
+                return Err(CheckError { place: asked.description(), source });
             }
             Err(Error::Conflict { current }) => Outcome::Conflict { current },
             Err(Error::NotANumber(_)) => Outcome::NotANumber,
-            Err(source) => return Err(Broken { place: asked.place(), source }),
+            Err(source) => return Err(CheckError { place: asked.description(), source }),
         };
-        self.counts.came(&outcome);
+        self.counts.count_outcome(&outcome);
         Ok(match asked {
-            Asked::Alone(operation) => self.model.judge(&operation, &outcome),
-            Asked::Shared(number) => self.shared.judge(number, &outcome),
+            InFlight::Alone(operation) => self.model.verify(&operation, &outcome),
+            InFlight::Shared(number) => self.shared.verify(number, &outcome),
         })
     }
 
-    fn look_at_all(&mut self) -> Result<Result<(), Disagreement>, Broken> {
+    fn verify_table(&mut self) -> Result<Result<(), Disagreement>, CheckError> {
         let (mut rows, mut after) = (Vec::new(), None);
         loop {
             let place = || "the scan of the table at the end".to_owned();
             let page = self
                 .client
                 .scan(self.table, after)
-                .map_err(|source| Broken { place: place(), source })?;
+                .map_err(|source| CheckError { place: place(), source })?;
             rows.extend(page.rows);
             after = page.next;
             if after.is_none() {
@@ -199,13 +199,13 @@ impl<'a> Run<'a> {
         self.counts.objects = rows.len();
         let (shared, rows): (Vec<Row>, Vec<Row>) =
             rows.into_iter().partition(|row| row.key == SHARED_KEY.as_bytes());
-        let judged = self.shared.judge_end(shared.first());
-        Ok(judged.and_then(|()| self.model.judge_all(rows.into_iter())))
+        let verified = self.shared.verify_end(shared.first());
+        Ok(verified.and_then(|()| self.model.verify_all(rows.into_iter())))
     }
 }
 
-impl Asked {
-    fn place(self) -> String {
+impl InFlight {
+    fn description(self) -> String {
         match self {
             Self::Alone(operation) => {
                 format!(
@@ -219,7 +219,7 @@ impl Asked {
         }
     }
 
-    /// `None` when an increment's answer is no number.
+    /// The outcome of an answer; `None` when an increment's answer is not a number.
     fn outcome(self, answer: &Answer<'_>) -> Option<Outcome> {
         let version = answer.number;
         let summed = || {
@@ -239,13 +239,13 @@ impl Asked {
 }
 
 impl Counts {
-    fn sent(&mut self, asked: Asked, bytes: usize) {
+    fn count_request(&mut self, asked: InFlight, bytes: usize) {
         let count = match asked {
-            Asked::Shared(_) => {
+            InFlight::Shared(_) => {
                 self.shared += 1;
                 &mut self.increments
             }
-            Asked::Alone(operation) => match operation.action {
+            InFlight::Alone(operation) => match operation.action {
                 Action::Get => &mut self.gets,
                 Action::Put { .. } => &mut self.puts,
                 Action::Remove { .. } => &mut self.removals,
@@ -256,7 +256,7 @@ impl Counts {
         self.bytes_sent += bytes as u64;
     }
 
-    fn came(&mut self, outcome: &Outcome) {
+    fn count_outcome(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Found { value, .. } => self.bytes_received += value.len() as u64,
             Outcome::Conflict { .. } | Outcome::NotANumber => self.refusals += 1,

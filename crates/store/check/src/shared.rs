@@ -1,5 +1,5 @@
-//! A number to which several operations under way add one each: whatever their order, every sum
-//! from 1 on is told to one of them.
+//! A counter to which several operations in progress add one each: in whatever order they are
+//! executed, each of the sums from 1 on is the answer to exactly one of them.
 
 use std::collections::BTreeSet;
 
@@ -11,75 +11,80 @@ use super::operation::Outcome;
 /// The key of the number.
 pub const SHARED_KEY: &str = "shared";
 
-/// The number, as it must be. A sum that is told twice, or to nobody, is an addition that was done
-/// twice, or not at all.
+/// The expected state of the counter. If two answers have the same sum, or no answer has it, an
+/// addition was executed twice, or not at all.
 #[derive(Clone, Debug)]
-pub struct Shared {
-    /// Additions under way at a time, at most. They may be done in any order; what was asked later
-    /// than that many others is done later.
+pub struct SharedCounter {
+    /// Most additions in progress at a time. They may be executed in any order, but an addition is
+    /// executed later than any that was begun `depth` additions before it.
     depth: usize,
-    asked: u64,
-    /// All sums up to here have been told.
-    told: u64,
-    /// And these, beyond the next: fewer than `depth`.
+    begun: u64,
+    /// All sums up to here were answers.
+    confirmed: u64,
+    /// Sums beyond the next one that were answers: fewer than `depth`.
     ahead: BTreeSet<u64>,
 }
 
-impl Shared {
-    /// Nothing added yet; `depth` additions under way at a time, at most, whose answers are taken
-    /// in the order in which they were asked for.
+impl SharedCounter {
+    /// Makes a counter without additions; at most `depth` are in progress at a time, and their
+    /// answers are taken in the order in which they were begun.
     #[must_use]
     pub fn new(depth: usize) -> Self {
-        Self { depth, asked: 0, told: 0, ahead: BTreeSet::new() }
+        Self { depth, begun: 0, confirmed: 0, ahead: BTreeSet::new() }
     }
 
-    /// An addition is under way.
-    pub fn ask(&mut self) {
-        self.asked += 1;
+    /// Notes that an addition was begun.
+    pub fn begin(&mut self) {
+        self.begun += 1;
     }
 
-    /// Additions asked for so far.
+    /// Number of additions begun so far.
     #[must_use]
-    pub fn asked(&self) -> u64 {
-        self.asked
+    pub fn begun(&self) -> u64 {
+        self.begun
     }
 
-    /// Holds the answer to the oldest addition under way, operation `number`, against what may be.
+    /// Checks the answer to the oldest addition in progress, which is operation `number`.
     ///
     /// # Errors
-    /// What does not agree.
-    pub fn judge(&mut self, number: u64, outcome: &Outcome) -> Result<(), Disagreement> {
+    /// [`Disagreement`] when no correct store gives this answer.
+    pub fn verify(&mut self, number: u64, outcome: &Outcome) -> Result<(), Disagreement> {
         let sum = match outcome {
             Outcome::Summed { sum, .. } => u64::try_from(*sum).ok(),
             _ => None,
         };
-        let fresh =
-            |sum: &u64| (self.told + 1..=self.asked).contains(sum) && !self.ahead.contains(sum);
+        let fresh = |sum: &u64| {
+            (self.confirmed + 1..=self.begun).contains(sum) && !self.ahead.contains(sum)
+        };
         if let Some(sum) = sum.filter(fresh) {
             self.ahead.insert(sum);
-            while self.ahead.remove(&(self.told + 1)) {
-                self.told += 1;
+            while self.ahead.remove(&(self.confirmed + 1)) {
+                self.confirmed += 1;
             }
             if self.ahead.len() < self.depth {
                 return Ok(());
             }
-            let expected = format!("the sum {} before, which was told to nobody", self.told + 1);
+            let expected =
+                format!("the sum {} before, which was told to nobody", self.confirmed + 1);
             return Err(Self::wrong(Some(number), expected, outcome.to_string()));
         }
-        let expected =
-            format!("a sum from {} to {} that nobody has been told", self.told + 1, self.asked);
+        let expected = format!(
+            "a sum from {} to {} that nobody has been told",
+            self.confirmed + 1,
+            self.begun
+        );
         Err(Self::wrong(Some(number), expected, outcome.to_string()))
     }
 
-    /// Holds the number at the end, when nothing is under way, against the additions.
+    /// Checks the counter's value at the end, when no addition is in progress.
     ///
     /// # Errors
-    /// What does not agree.
-    pub fn judge_end(&self, row: Option<&Row>) -> Result<(), Disagreement> {
+    /// [`Disagreement`] when it is not the number of additions.
+    pub fn verify_end(&self, row: Option<&Row>) -> Result<(), Disagreement> {
         let number = row.map(|row| row.value.as_slice().try_into().map(i64::from_le_bytes));
         let right = match number {
-            None => self.asked == 0,
-            Some(number) => number.is_ok_and(|number| u64::try_from(number) == Ok(self.asked)),
+            None => self.begun == 0,
+            Some(number) => number.is_ok_and(|number| u64::try_from(number) == Ok(self.begun)),
         };
         if right {
             return Ok(());
@@ -89,7 +94,7 @@ impl Shared {
             Some(Err(_)) => "no number".to_owned(),
             Some(Ok(number)) => format!("the number {number}"),
         };
-        Err(Self::wrong(None, format!("the number {}", self.asked), got))
+        Err(Self::wrong(None, format!("the number {}", self.begun), got))
     }
 
     fn wrong(operation: Option<u64>, expected: String, got: String) -> Disagreement {

@@ -1,4 +1,4 @@
-//! The sequence of operations of a seed.
+//! The sequence of operations that a seed determines.
 
 use super::content::Content;
 use super::model::Model;
@@ -7,17 +7,17 @@ use sprat_client::Condition;
 use sprat_sim::Random;
 use sprat_wire::MAX_VALUE;
 
-/// Objects that operations are about.
+/// Number of keys that operations use.
 pub const KEYS: usize = 256;
 
-/// Of so many objects one is a counter: what is put there is a number.
+/// One of so many objects is a counter: puts store numbers there.
 const COUNTERS: usize = 4;
 
-/// Gets, puts, removals and increments in a hundred operations.
+/// Percentages of gets, puts, removals and increments.
 pub const MIX: [(&str, u64); 4] = [("get", 40), ("put", 35), ("removal", 10), ("increment", 15)];
 
-/// Sizes in a hundred puts, bytes, from and to. Of the longest kind one in four has the most bytes
-/// there can be.
+/// Percentages of put sizes, and the range of each in bytes. Of the longest kind one in four has
+/// the maximum size.
 pub const SIZES: [(u64, usize, usize); 6] = [
     (10, 0, 0),
     (5, 8, 8),
@@ -27,30 +27,31 @@ pub const SIZES: [(u64, usize, usize); 6] = [
     (2, 100_001, MAX_VALUE),
 ];
 
-/// The operations of a seed: the same seed, and the same answers, give the same.
+/// Draws operations: the same seed and the same answers give the same operations.
 #[derive(Clone, Debug)]
 pub struct Work {
     random: Random,
     drawn: u64,
-    /// Bytes of a value, at most.
+    /// Most bytes of a value.
     longest: usize,
 }
 
 impl Work {
-    /// The operations of a seed.
+    /// Makes the sequence of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { random: Random::new(seed), drawn: 0, longest: MAX_VALUE }
     }
 
-    /// The same with values of `longest` bytes at most: longer ones are cut.
+    /// Limits values to `longest` bytes: longer ones are truncated.
     #[must_use]
     pub fn up_to(self, longest: usize) -> Self {
         Self { longest, ..self }
     }
 
-    /// The next operation. `busy` objects have an operation under way, whose answer the model does
-    /// not know yet: they are left alone. There are fewer of them than half of [`KEYS`].
+    /// Draws the next operation. It avoids keys for which `busy` returns true: these have an
+    /// operation in progress, whose answer the model does not know yet. They must be fewer than
+    /// half of [`KEYS`].
     pub fn draw(&mut self, model: &Model, busy: impl Fn(usize) -> bool) -> Operation {
         self.drawn += 1;
         let mut key = self.index(KEYS);
@@ -66,7 +67,7 @@ impl Work {
             },
             2 => Action::Remove { condition: self.condition(model.version(key)) },
             _ => {
-                // Mostly where there is a number.
+                // Mostly on an object that is a number.
                 let counter = key - key % COUNTERS;
                 if self.random.chance(7, 8) && !busy(counter) {
                     key = counter;
@@ -80,7 +81,7 @@ impl Work {
 
     fn content(&mut self, key: usize) -> Content {
         if key.is_multiple_of(COUNTERS) {
-            // Now and then so near to the limit that sums overflow.
+            // Now and then close to the limit, so that sums overflow.
             let number = self.random.draw().cast_signed();
             return Content::Number(if self.random.chance(1, 8) {
                 i64::MAX - number.rem_euclid(1000)
@@ -100,7 +101,7 @@ impl Work {
         Content::Filled { stamp: self.random.draw(), len: len.min(self.longest) }
     }
 
-    /// Half of the time there is none; of the others some hold and some do not.
+    /// Draws a condition: none half of the time, otherwise one that holds or one that does not.
     fn condition(&mut self, current: Option<u64>) -> Condition {
         match self.random.below(10) {
             0 => Condition::Absent,
@@ -116,7 +117,7 @@ impl Work {
     }
 }
 
-/// Which of [`MIX`].
+/// Index of the kind in [`MIX`].
 fn kind(mut of_hundred: u64) -> usize {
     let found = MIX.iter().position(|&(_, share)| {
         let hit = of_hundred < share;

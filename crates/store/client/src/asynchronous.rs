@@ -1,11 +1,11 @@
-//! The async client: futures over a thread that does the waiting.
+//! The asynchronous client: futures over a thread that does the waiting.
 
 use crate::blocking::Options;
 use crate::core::{Core, check};
 use crate::error::Error;
 use crate::types::{Object, Table};
 use sprat_host::{lock, random};
-use sprat_net::{Idle, Nanos, Policy, Waker as Bell};
+use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
 use sprat_wire::op::{Answer, Condition, Records, Request, Status};
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,41 +17,45 @@ use std::thread;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// Operations handed over and not yet begun; one more is refused.
+/// Most operations handed over to the thread and not yet begun.
 const MAX_QUEUED: usize = 4096;
 
-/// How errors name who answered: the thread does not tell which server it was.
+/// The name of the server in errors: the thread does not report which one answered.
 const SERVER: &str = "the server";
 
-/// Ends an operation with its answer.
+/// Completes an operation with its answer.
 type Finish = Box<dyn FnOnce(&mut Core, Result<Answer<'_>, Error>) + Send>;
 
-struct Order {
+struct Submission {
     request: Vec<u8>,
     finish: Finish,
 }
 
-/// A connection to a cluster that can be cloned and shared. The thread behind it ends when the last
-/// clone is gone and what is under way has ended.
+/// A client of a cluster that can be cloned and shared between threads.
+///
+/// Each method submits an operation and returns a [`Call`], a future for any executor. One thread,
+/// shared by all clones, polls the network and wakes the futures; it ends when the last clone is
+/// dropped and the operations in progress have ended. An operation begins when its method is
+/// called, not when the future is first polled.
 #[derive(Clone)]
 pub struct AsyncClient {
-    orders: SyncSender<Order>,
-    bell: Bell,
+    submissions: SyncSender<Submission>,
+    wake_handle: WakeHandle,
 }
 
-/// An operation under way. Dropping it does not undo the operation.
+/// An operation in progress; a future of its result. Dropping it does not cancel the operation.
 pub struct Call<T> {
-    shared: Arc<Mutex<Shared<T>>>,
+    state: Arc<Mutex<CallState<T>>>,
 }
 
 impl<T> Call<T> {
-    /// One that came to nothing before it began.
+    /// A call that failed before it began.
     fn ended(error: Error) -> Self {
-        Self { shared: Arc::new(Mutex::new(Shared { result: Some(Err(error)), waker: None })) }
+        Self { state: Arc::new(Mutex::new(CallState { result: Some(Err(error)), waker: None })) }
     }
 }
 
-struct Shared<T> {
+struct CallState<T> {
     result: Option<Result<T, Error>>,
     waker: Option<Waker>,
 }
@@ -60,39 +64,39 @@ impl<T> Future for Call<T> {
     type Output = Result<T, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut shared = lock(&self.shared);
-        match shared.result.take() {
+        let mut state = lock(&self.state);
+        match state.result.take() {
             Some(result) => Poll::Ready(result),
             None => {
-                shared.waker = Some(context.waker().clone());
+                state.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
     }
 }
 
-/// The thread's end of a call: whoever waits hears of it, also when the thread ends without an
-/// answer.
-struct End<T> {
-    shared: Arc<Mutex<Shared<T>>>,
-    told: bool,
+/// The thread's end of a call. When dropped without an answer, because the thread ended, it fails
+/// the call, so that its waiter is woken.
+struct Completer<T> {
+    state: Arc<Mutex<CallState<T>>>,
+    completed: bool,
 }
 
-impl<T> End<T> {
-    fn tell(&mut self, result: Result<T, Error>) {
-        self.told = true;
-        let mut shared = lock(&self.shared);
-        shared.result = Some(result);
-        if let Some(waker) = shared.waker.take() {
+impl<T> Completer<T> {
+    fn complete(&mut self, result: Result<T, Error>) {
+        self.completed = true;
+        let mut state = lock(&self.state);
+        state.result = Some(result);
+        if let Some(waker) = state.waker.take() {
             waker.wake();
         }
     }
 }
 
-impl<T> Drop for End<T> {
+impl<T> Drop for Completer<T> {
     fn drop(&mut self) {
-        if !self.told {
-            self.tell(Err(Error::Endpoint("the client's thread has ended".into())));
+        if !self.completed {
+            self.complete(Err(Error::Endpoint("the client's thread has ended".into())));
         }
     }
 }
@@ -101,10 +105,10 @@ impl AsyncClient {
     /// Connects to a cluster and starts the thread.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when the locator is of no use or no thread can be had.
+    /// [`Error::Endpoint`] when a locator is invalid or the thread cannot be started.
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let (coordinator, local) = options.locators()?;
-        let (orders, inbox) = sync_channel(MAX_QUEUED);
+        let (submissions, inbox) = sync_channel(MAX_QUEUED);
         let (report, opened) = sync_channel(1);
         let options = options.clone();
         let run = move || {
@@ -125,14 +129,14 @@ impl AsyncClient {
             );
             match opened {
                 Ok((core, idle)) => {
-                    let bell = idle.waker();
-                    if report.send(Ok(bell)).is_ok() {
+                    let wake_handle = idle.waker();
+                    if report.send(Ok(wake_handle)).is_ok() {
                         Runner {
                             core,
                             idle,
                             inbox,
                             timeout: options.timeout,
-                            under_way: HashMap::new(),
+                            in_progress: HashMap::new(),
                         }
                         .run();
                     }
@@ -143,35 +147,35 @@ impl AsyncClient {
         thread::Builder::new().name("sprat-client".into()).spawn(run).map_err(|cause| {
             Error::Endpoint(format!("cannot start the client's thread: {cause}"))
         })?;
-        let bell = opened
+        let wake_handle = opened
             .recv()
             .map_err(|_| Error::Endpoint("the client's thread ended at once".into()))??;
-        Ok(Self { orders, bell })
+        Ok(Self { submissions, wake_handle })
     }
 
-    /// The object of a key; `None` when there is none.
+    /// Reads the object of a key; `None` when there is none.
     pub fn get(&self, table: Table, key: &[u8]) -> Call<Option<Object>> {
         self.call(&Request::Read { table: table.0, key }, |answer| {
             Ok((answer.status == Status::Ok).then(|| Object::of(answer)))
         })
     }
 
-    /// Stores an object if the condition holds. Gives its version.
+    /// Stores an object if the condition holds. Results in its version.
     pub fn put(&self, table: Table, key: &[u8], value: &[u8], condition: Condition) -> Call<u64> {
         self.call(&Request::Write { table: table.0, key, value, condition }, |answer| {
             Ok(answer.number)
         })
     }
 
-    /// Removes an object if the condition holds. Gives the version it had; `None` when there was
-    /// none.
+    /// Removes an object if the condition holds. Results in the version it had; `None` when there
+    /// was none.
     pub fn remove(&self, table: Table, key: &[u8], condition: Condition) -> Call<Option<u64>> {
         self.call(&Request::Remove { table: table.0, key, condition }, |answer| {
             Ok((answer.status == Status::Ok).then_some(answer.number))
         })
     }
 
-    /// Adds to a 64-bit integer; an absent one counts as zero. Gives the sum and the object's
+    /// Adds to a 64-bit integer; an absent one counts as zero. Results in the sum and the object's
     /// version.
     pub fn increment_i64(&self, table: Table, key: &[u8], delta: i64) -> Call<(i64, u64)> {
         self.call(&Request::IncrementI64 { table: table.0, key, delta }, |answer| {
@@ -188,15 +192,15 @@ impl AsyncClient {
         self.find(name, &Request::CreateTable { name, tablets: 0 })
     }
 
-    /// The table of a name.
+    /// Finds the table of a name.
     pub fn table(&self, name: &str) -> Call<Table> {
         self.find(name, &Request::FindTable { name })
     }
 
     fn find(&self, name: &str, request: &Request<'_>) -> Call<Table> {
         let name = name.to_owned();
-        self.order(request, move |core, answer| {
-            let answer = Error::judge(&answer?, SERVER, 0, &name)?;
+        self.submit(request, move |core, answer| {
+            let answer = Error::check_status(&answer?, SERVER, 0, &name)?;
             let table = Records::new(answer.body).table();
             let table =
                 table.ok_or_else(|| Error::Protocol { server: "the coordinator".into() })?;
@@ -211,28 +215,30 @@ impl AsyncClient {
         take: impl FnOnce(&Answer<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
         let table = request.table().unwrap_or_default();
-        self.order(request, move |_, answer| take(&Error::judge(&answer?, SERVER, table, "")?))
+        self.submit(request, move |_, answer| {
+            take(&Error::check_status(&answer?, SERVER, table, "")?)
+        })
     }
 
-    fn order<T: Send + 'static>(
+    fn submit<T: Send + 'static>(
         &self,
         request: &Request<'_>,
-        take: impl FnOnce(&mut Core, Result<Answer<'_>, Error>) -> Result<T, Error> + Send + 'static,
+        map: impl FnOnce(&mut Core, Result<Answer<'_>, Error>) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
         if let Err(error) = check(request) {
             return Call::ended(error);
         }
-        let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
-        let mut end = End { shared: Arc::clone(&shared), told: false };
-        let finish: Finish = Box::new(move |core, answer| end.tell(take(core, answer)));
+        let state = Arc::new(Mutex::new(CallState { result: None, waker: None }));
+        let mut end = Completer { state: Arc::clone(&state), completed: false };
+        let finish: Finish = Box::new(move |core, answer| end.complete(map(core, answer)));
         let (header, key, value) = request.parts();
-        let order = Order { request: [header.as_bytes(), key, value].concat(), finish };
-        match self.orders.try_send(order) {
-            Ok(()) => self.bell.ring(),
+        let submission = Submission { request: [header.as_bytes(), key, value].concat(), finish };
+        match self.submissions.try_send(submission) {
+            Ok(()) => self.wake_handle.ring(),
             Err(TrySendError::Full(_)) => return Call::ended(Error::TooManyPending(MAX_QUEUED)),
-            Err(TrySendError::Disconnected(_)) => {} // the order is dropped, and says so
+            Err(TrySendError::Disconnected(_)) => {} // dropping `finish` completes the call
         }
-        Call { shared }
+        Call { state }
     }
 }
 
@@ -240,27 +246,27 @@ impl AsyncClient {
 struct Runner {
     core: Core,
     idle: Idle,
-    inbox: Receiver<Order>,
+    inbox: Receiver<Submission>,
     timeout: Duration,
-    under_way: HashMap<u64, Finish>,
+    in_progress: HashMap<u64, Finish>,
 }
 
-/// How long the thread sleeps at most before it looks whether anybody is left.
-const LOOK_AROUND: Duration = Duration::from_millis(100);
+/// How long the thread sleeps at most before it checks whether all clients were dropped.
+const DISCONNECT_CHECK: Duration = Duration::from_millis(100);
 
 impl Runner {
     fn run(mut self) {
         let start = Instant::now();
         let (mut tag, mut connected) = (0, true);
-        while connected || !self.under_way.is_empty() {
+        while connected || !self.in_progress.is_empty() {
             let now = Nanos(0) + start.elapsed();
             let mut worked = false;
             loop {
                 match self.inbox.try_recv() {
-                    Ok(order) => {
+                    Ok(submission) => {
                         tag += 1;
                         worked = true;
-                        self.begin(now, tag, order);
+                        self.begin(now, tag, submission);
                     }
                     Err(error) => {
                         connected = error != std::sync::mpsc::TryRecvError::Disconnected;
@@ -278,7 +284,7 @@ impl Runner {
             });
             for (tag, answer) in ended {
                 worked = true;
-                let Some(finish) = self.under_way.remove(&tag) else { continue };
+                let Some(finish) = self.in_progress.remove(&tag) else { continue };
                 match answer {
                     Ok((status, count, number, body)) => {
                         finish(
@@ -290,8 +296,8 @@ impl Runner {
                 }
             }
             if let Err(error) = polled {
-                // Without a driver nothing more can come.
-                for (_, finish) in self.under_way.drain() {
+                // Without a working driver no answer can arrive.
+                for (_, finish) in self.in_progress.drain() {
                     finish(&mut self.core, Err(error.clone()));
                 }
                 return;
@@ -300,15 +306,15 @@ impl Runner {
                 self.idle.worked(now);
                 continue;
             }
-            let deadline = self.core.next_deadline().min(now + LOOK_AROUND);
+            let deadline = self.core.next_deadline().min(now + DISCONNECT_CHECK);
             if self.idle.rest(now, || (deadline, self.core.sources())).is_err() {
                 return;
             }
         }
     }
 
-    fn begin(&mut self, now: Nanos, tag: u64, order: Order) {
-        let request = Request::parse(&order.request);
+    fn begin(&mut self, now: Nanos, tag: u64, submission: Submission) {
+        let request = Request::parse(&submission.request);
         let begun = match request {
             Ok(request) => self.core.submit(now, tag, &request, now + self.timeout),
             Err(malformed) => {
@@ -316,8 +322,8 @@ impl Runner {
             }
         };
         match begun {
-            Ok(()) => drop(self.under_way.insert(tag, order.finish)),
-            Err(error) => (order.finish)(&mut self.core, Err(error)),
+            Ok(()) => drop(self.in_progress.insert(tag, submission.finish)),
+            Err(error) => (submission.finish)(&mut self.core, Err(error)),
         }
     }
 }
@@ -336,10 +342,10 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_hears_that_nobody_will_answer() {
-        let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
-        let end: End<u64> = End { shared: Arc::clone(&shared), told: false };
-        let mut call = Call { shared };
+    fn a_call_fails_when_the_thread_ends() {
+        let state = Arc::new(Mutex::new(CallState { result: None, waker: None }));
+        let end: Completer<u64> = Completer { state: Arc::clone(&state), completed: false };
+        let mut call = Call { state };
         let woken = Arc::new(Woken(false.into()));
         let waker = Waker::from(Arc::clone(&woken));
         assert!(Pin::new(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());

@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::error::Error;
-use crate::target::Target;
+use crate::target::ServerHandle;
 use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::random;
 use sprat_key::Identity;
@@ -14,23 +14,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where the cluster is, and how to wait for it.
+/// The cluster to connect to, and how to wait for its answers.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Locator of the coordinator; of several, all of them with commas between.
+    /// Locator of the coordinator; of several, all of them, separated by commas.
     pub coordinator: String,
-    /// Locator of our own end, for transports that know no operating system to ask: `fast+dpdk`,
-    /// with the device.
+    /// The client's own locator, for transports that bypass the kernel (`fast+dpdk`): it names the
+    /// device.
     pub local: Option<String>,
-    /// How long an operation may take in all, repeats included.
+    /// How long an operation may take in all, including retries.
     pub timeout: Duration,
-    /// Whether to wait that long also for coordinators that refuse connections, instead of
-    /// failing at once:
-    /// [`Core::wait_for_coordinators`].
+    /// Whether an operation waits until its timeout for coordinators that refuse connections,
+    /// instead of failing at once: [`Core::wait_for_coordinators`].
     pub patient: bool,
     /// What the calling thread does while it waits.
     pub waiting: Mode,
-    /// Who we are to the cluster; without, we speak only to one that lets in anybody.
+    /// The client's identity; without one it can use only a cluster that admits anyone.
     pub identity: Option<Arc<Identity>>,
 }
 
@@ -48,7 +47,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The locators as such.
+    /// Parses the coordinators' locators and the client's own.
     pub(crate) fn locators(&self) -> Result<(Locators, Option<Locator>), Error> {
         let endpoint = |error: sprat_net::LocatorError| Error::Endpoint(error.to_string());
         let local = self
@@ -60,15 +59,15 @@ impl Options {
     }
 }
 
-/// How long to wait before it is asked again who has what nobody has for now.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Interval at which the client asks the coordinator again for tablets that have no server.
+const LOCATE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Names an operation submitted with [`Client::submit`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Ticket(u64);
 
-/// An answer kept until it is asked for.
-struct Kept {
+/// A copy of an answer, kept until the caller waits for it.
+struct StoredAnswer {
     status: Status,
     more: bool,
     count: u32,
@@ -76,7 +75,7 @@ struct Kept {
     body: Vec<u8>,
 }
 
-impl Kept {
+impl StoredAnswer {
     fn of(answer: &Answer<'_>) -> Self {
         let Answer { status, more, count, number, body } = *answer;
         Self { status, more, count, number, body: body.to_vec() }
@@ -93,24 +92,30 @@ impl Kept {
     }
 }
 
-/// A connection to a cluster, for one thread.
+/// A client of a cluster, for one thread: each call waits on that thread for its answer.
+///
+/// [`connect`](Self::connect) sends nothing yet. Find a table with [`table`](Self::table) or
+/// [`create_table`](Self::create_table), then read and write its objects. A call ends within the
+/// [timeout](Options::timeout); until then the client sends the operation again where that is safe,
+/// also to the servers that recover a failed one's tablets. For many operations at once use
+/// [`submit`](Self::submit) and [`wait`](Self::wait). The client starts no thread.
 pub struct Client {
     core: Core,
     idle: Idle,
     start: Instant,
     timeout: Duration,
     tag: u64,
-    /// Answers to submitted operations that have not been waited for yet.
-    kept: HashMap<u64, Result<Kept, Error>>,
+    /// Answers to submitted operations that the caller has not waited for yet.
+    stored: HashMap<u64, Result<StoredAnswer, Error>>,
     coordinator: Rc<str>,
 }
 
 impl Client {
-    /// Connects to a cluster. Sends nothing yet: a coordinator that is down shows with the first
-    /// operation.
+    /// Makes a client of a cluster. Sends nothing yet: if the coordinator cannot be reached, the
+    /// first operation reports it.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when the locator is of no use.
+    /// [`Error::Endpoint`] when a locator is invalid or its transport cannot be opened.
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let (coordinator, local) = options.locators()?;
         let seed = random();
@@ -127,18 +132,19 @@ impl Client {
             start: Instant::now(),
             timeout: options.timeout,
             tag: 0,
-            kept: HashMap::new(),
+            stored: HashMap::new(),
             coordinator: options.coordinator.as_str().into(),
         })
     }
 
-    /// The time by the client's clock, as [`core_mut`](Self::core_mut) must be told it.
+    /// The time by the client's clock, in which the methods of [`core_mut`](Self::core_mut) expect
+    /// `now`.
     #[must_use]
     pub fn now(&self) -> Nanos {
         Nanos(0) + self.start.elapsed()
     }
 
-    /// The object of a key; `None` when there is none.
+    /// Reads the object of a key; `None` when there is none.
     ///
     /// # Errors
     /// [`Error`].
@@ -148,7 +154,7 @@ impl Client {
         })
     }
 
-    /// Stores an object, whether there is one or not. Returns its version.
+    /// Stores an object, replacing the one of that key if there is one. Returns its version.
     ///
     /// # Errors
     /// [`Error`].
@@ -159,7 +165,7 @@ impl Client {
     /// Stores an object if the condition holds. Returns its version.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when it does not hold; others of [`Error`].
+    /// [`Error::Conflict`] when the condition does not hold; others of [`Error`].
     pub fn put_if(
         &mut self,
         table: Table,
@@ -182,7 +188,7 @@ impl Client {
     /// none.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when it does not hold; others of [`Error`].
+    /// [`Error::Conflict`] when the condition does not hold; others of [`Error`].
     pub fn remove_if(
         &mut self,
         table: Table,
@@ -198,8 +204,8 @@ impl Client {
     /// version.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] when the object is no integer counter or the sum overflows; others of
-    /// [`Error`].
+    /// [`Error::NotANumber`] when the object is not an integer counter or the sum overflows; others
+    /// of [`Error`].
     pub fn increment_i64(
         &mut self,
         table: Table,
@@ -214,8 +220,8 @@ impl Client {
     /// Adds to a double; an absent one counts as zero. Returns the sum and the object's version.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] when the object is no double counter or the sum is not finite; others
-    /// of [`Error`].
+    /// [`Error::NotANumber`] when the object is not a double counter or the sum is not finite;
+    /// others of [`Error`].
     pub fn increment_f64(
         &mut self,
         table: Table,
@@ -227,7 +233,8 @@ impl Client {
         Ok((f64::from_le_bytes(sum.ok_or_else(|| self.protocol())?), version))
     }
 
-    /// The next objects of a table: from the beginning, or on from where an earlier page ended.
+    /// Reads the next objects of a table: from the beginning, or after the end of an earlier page
+    /// ([`Page::next`]).
     ///
     /// # Errors
     /// [`Error`].
@@ -236,25 +243,27 @@ impl Client {
             .ok_or_else(|| self.protocol())
     }
 
-    /// How much a table holds: the sum of what each of its servers tells. While tablets move
-    /// between servers, objects may be counted twice.
+    /// Counts the objects of a table and their bytes: the sum of what its servers report. While
+    /// tablets move between servers, objects may be counted twice.
     ///
     /// # Errors
     /// [`Error`].
     pub fn table_stats(&mut self, table: Table) -> Result<TableStats, Error> {
         let until = self.now() + self.timeout;
         loop {
-            if let Some(servers) = self.core.everybody(table.0)? {
-                let told = servers.into_iter().map(|server| self.stats_of(table, server));
-                match told.collect::<Result<Vec<_>, _>>() {
-                    // It was there a moment ago.
+            if let Some(servers) = self.core.servers_of(table.0)? {
+                let per_server = servers.into_iter().map(|server| self.stats_of(table, server));
+                match per_server.collect::<Result<Vec<_>, _>>() {
+                    // A server answers so while its tablet moves to another: ask again.
                     Err(Error::TableDropped(_)) if self.now() < until => {}
-                    told => {
+                    per_server => {
                         let add = |sum: TableStats, one: TableStats| TableStats {
                             objects: sum.objects + one.objects,
                             bytes: sum.bytes + one.bytes,
                         };
-                        return told.map(|told| told.into_iter().fold(TableStats::default(), add));
+                        return per_server.map(|per_server| {
+                            per_server.into_iter().fold(TableStats::default(), add)
+                        });
                     }
                 }
             }
@@ -265,12 +274,12 @@ impl Client {
                 clippy::disallowed_methods,
                 reason = "a blocking client's thread is the caller's"
             )]
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(LOCATE_INTERVAL);
             self.locate(table)?;
         }
     }
 
-    fn stats_of(&mut self, table: Table, server: Target) -> Result<TableStats, Error> {
+    fn stats_of(&mut self, table: Table, server: ServerHandle) -> Result<TableStats, Error> {
         let stats =
             self.call_at(Some(server), "", &Request::TableStats { table: table.0 }, |answer| {
                 let bytes =
@@ -280,7 +289,7 @@ impl Client {
         stats.ok_or_else(|| self.protocol())
     }
 
-    /// Asks where a table is by now.
+    /// Asks the coordinator which servers have a table, and learns it.
     fn locate(&mut self, table: Table) -> Result<(), Error> {
         let request = Request::LocateTable { table: table.0 };
         let found = self.call(&request, |answer| sprat_wire::op::Records::new(answer.body).table());
@@ -290,8 +299,8 @@ impl Client {
         }
     }
 
-    /// Makes a table, unless there is one of that name. In a cluster that keeps replicas it is
-    /// spread over all servers, up to 16.
+    /// Makes a table, unless there is one of that name. In a cluster with replicas the coordinator
+    /// spreads it over all servers, up to 16.
     ///
     /// # Errors
     /// [`Error`].
@@ -299,7 +308,8 @@ impl Client {
         self.create_table_in(name, 0)
     }
 
-    /// The same, in so many tablets; zero: as many as the coordinator thinks right.
+    /// Like [`create_table`](Self::create_table), with that many tablets; zero: as many as the
+    /// coordinator chooses.
     ///
     /// # Errors
     /// [`Error`].
@@ -307,7 +317,7 @@ impl Client {
         self.one_table(name, &Request::CreateTable { name, tablets })
     }
 
-    /// The table of a name.
+    /// Finds the table of a name.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`]; others of [`Error`].
@@ -332,25 +342,26 @@ impl Client {
         self.call_named(name, &Request::DropTable { name }, |_| ())
     }
 
-    /// Has a tablet, or a part of one, moved to another server while it is served. Returns when
-    /// that is written down: when it is done, [`list_tables`](Self::list_tables) tells.
+    /// Moves a tablet, or a part of one, to another server while it is served. Returns when the
+    /// coordinator has recorded the order; [`list_tables`](Self::list_tables) shows when the move
+    /// is done.
     ///
     /// # Errors
-    /// [`Error::Refused`] says why not; others of [`Error`].
+    /// [`Error::Refused`] with the reason; others of [`Error`].
     pub fn move_tablet(&mut self, table: Table, range: Range, to: u32) -> Result<(), Error> {
         self.call(&Request::MoveTablet { table: table.0, to, range: &range.into() }, |_| ())
     }
 
-    /// Has all tablets of a server moved to others, and none given to it; or, with `drain` false,
-    /// has it given some again.
+    /// Moves all tablets of a server to others, and assigns it none; with `drain` false, lets it be
+    /// assigned tablets again.
     ///
     /// # Errors
-    /// [`Error::Refused`] says why not; others of [`Error`].
+    /// [`Error::Refused`] with the reason; others of [`Error`].
     pub fn drain(&mut self, server: u32, drain: bool) -> Result<(), Error> {
         self.call(&Request::Drain { server, drain }, |_| ())
     }
 
-    /// Every table, by name.
+    /// Lists all tables by name.
     ///
     /// # Errors
     /// [`Error`].
@@ -358,7 +369,7 @@ impl Client {
         self.call(&Request::ListTables, |answer| list(answer, |records| records.table()))?
     }
 
-    /// Every server that has enlisted.
+    /// Lists all servers that have enlisted.
     ///
     /// # Errors
     /// [`Error`].
@@ -366,7 +377,7 @@ impl Client {
         self.call(&Request::ListServers, |answer| list(answer, |records| records.server()))?
     }
 
-    /// A server's counters, by its locator.
+    /// Reads the counters of the server at a locator.
     ///
     /// # Errors
     /// [`Error`].
@@ -382,7 +393,8 @@ impl Client {
         })?
     }
 
-    /// The coordinator that leads: its term, and its locator. Zero and empty when there is but one.
+    /// Returns the term and the locator of the leading coordinator; zero and empty when the cluster
+    /// has only one coordinator.
     ///
     /// # Errors
     /// [`Error`].
@@ -392,35 +404,36 @@ impl Client {
         })
     }
 
-    /// Whether the one coordinator that this client was told of leads, and in which term.
+    /// Whether the coordinator that this client currently uses leads, and in which term. It does
+    /// not try others.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn ask_leads(&mut self) -> Result<(bool, u64), Error> {
+    pub fn coordinator_leads(&mut self) -> Result<(bool, u64), Error> {
         let target = self.core.coordinator();
         let (now, tag) = (self.now(), self.next_tag());
         self.core.submit_to(now, tag, target, &Request::WhoLeads, now + self.timeout)?;
-        self.turn(now, None)?;
-        self.wait_whatever(Ticket(tag), |answer| (answer.status == Status::Ok, answer.number))
+        self.poll(now, None)?;
+        self.wait_any_status(Ticket(tag), |answer| (answer.status == Status::Ok, answer.number))
     }
 
-    /// From here on an operation may take so long in all.
+    /// Sets how long an operation may take in all, from the next one on.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// Submits an operation without waiting for it; see [`wait`](Self::wait). It leaves at once.
+    /// Submits an operation without waiting for it; see [`wait`](Self::wait). It is sent at once.
     ///
     /// # Errors
-    /// What is wrong before anything is sent, such as [`Error::TooManyPending`].
+    /// Those found before anything is sent, such as [`Error::TooManyPending`].
     pub fn submit(&mut self, request: &Request<'_>) -> Result<Ticket, Error> {
         let (now, tag) = (self.now(), self.next_tag());
         self.core.submit(now, tag, request, now + self.timeout)?;
-        self.turn(now, None)?;
+        self.poll(now, None)?;
         Ok(Ticket(tag))
     }
 
-    /// Waits for the answer to a submitted operation and gives it to `take`. A status other than
+    /// Waits for the answer to a submitted operation and passes it to `take`. A status other than
     /// `Ok` and `NotFound` is an error.
     ///
     /// # Errors
@@ -434,40 +447,40 @@ impl Client {
         take: impl FnOnce(&Answer<'_>) -> T,
     ) -> Result<T, Error> {
         let coordinator = self.coordinator.clone();
-        self.wait_whatever(ticket, |answer| {
-            Error::judge(answer, &coordinator, 0, "").map(|answer| take(&answer))
+        self.wait_any_status(ticket, |answer| {
+            Error::check_status(answer, &coordinator, 0, "").map(|answer| take(&answer))
         })?
     }
 
-    /// As [`wait`](Self::wait), whatever the answer's status is.
+    /// Like [`wait`](Self::wait), but passes an answer of any status to `take`.
     ///
     /// # Errors
     /// Why there is no answer.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
-    pub fn wait_whatever<T>(
+    /// When the ticket was waited for before.
+    pub fn wait_any_status<T>(
         &mut self,
         ticket: Ticket,
         take: impl FnOnce(&Answer<'_>) -> T,
     ) -> Result<T, Error> {
         loop {
-            if let Some(kept) = self.kept.remove(&ticket.0) {
-                return Ok(take(&kept?.answer()));
+            if let Some(stored) = self.stored.remove(&ticket.0) {
+                return Ok(take(&stored?.answer()));
             }
             assert!(self.core.pending() > 0, "a ticket is waited for once");
-            self.round(None)?;
+            self.iterate(None)?;
         }
     }
 
-    /// The client without its waiting, for load generators. Operations of [`submit`](Self::submit)
-    /// must have been waited for.
+    /// Turns the client into its [`Core`], for load generators. The caller must have waited for all
+    /// submitted operations.
     #[must_use]
     pub fn into_core(self) -> Core {
         self.core
     }
 
-    /// The client without its waiting, for a while: what is begun there must end there.
+    /// Lends the client's [`Core`]. Operations submitted to it must end through it.
     pub fn core_mut(&mut self) -> &mut Core {
         &mut self.core
     }
@@ -498,11 +511,11 @@ impl Client {
         self.call_at(None, name, request, take)
     }
 
-    /// One operation from beginning to end, on the caller's thread. The answer is read where it
-    /// lies.
+    /// Executes one operation on the caller's thread and passes its answer to `take`, from the
+    /// receive buffer.
     fn call_at<T>(
         &mut self,
-        target: Option<Target>,
+        target: Option<ServerHandle>,
         name: &str,
         request: &Request<'_>,
         mut take: impl FnMut(&Answer<'_>) -> T,
@@ -518,24 +531,26 @@ impl Client {
         let coordinator = Rc::clone(&self.coordinator);
         let mut result = None;
         while result.is_none() {
-            self.round(Some((tag, &mut |answer: Result<Answer<'_>, Error>| {
+            self.iterate(Some((tag, &mut |answer: Result<Answer<'_>, Error>| {
                 result = Some(answer.and_then(|answer| {
-                    Error::judge(&answer, &coordinator, table, name).map(|answer| take(&answer))
+                    Error::check_status(&answer, &coordinator, table, name)
+                        .map(|answer| take(&answer))
                 }));
             })))?;
         }
         result.expect("the loop ended")
     }
 
-    /// A turn, and a rest if there was nothing to do; the rest first for one that sleeps at once.
-    fn round(&mut self, one: Option<One<'_>>) -> Result<(), Error> {
+    /// Polls once, and rests if there was nothing to do; in the mode that sleeps at once it rests
+    /// first.
+    fn iterate(&mut self, one: Option<Awaited<'_>>) -> Result<(), Error> {
         let mut now = self.now();
         let rest_first = self.idle.sleeps_at_once(now);
         if rest_first {
             self.rest(now)?;
             now = self.now();
         }
-        if self.turn(now, one)? {
+        if self.poll(now, one)? {
             self.idle.worked(now);
         } else if !rest_first {
             self.rest(now)?;
@@ -543,27 +558,27 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for something to arrive or become due.
+    /// Waits for a frame or for something to become due.
     fn rest(&mut self, now: Nanos) -> Result<(), Error> {
-        // Without a source only time passes, until an operation is due again.
+        // Without a source only time passes, until an operation is to be sent again.
         let rested = self.idle.rest(now, || (self.core.next_deadline(), self.core.sources()));
         rested.map(drop).map_err(|cause| Error::Endpoint(format!("cannot wait: {cause}")))
     }
 
-    /// Takes what has arrived: the answer to `one` goes there, others are kept.
-    fn turn(&mut self, now: Nanos, mut one: Option<One<'_>>) -> Result<bool, Error> {
-        let kept = &mut self.kept;
+    /// Polls once: passes the answer to `one` to its closure, and stores the others.
+    fn poll(&mut self, now: Nanos, mut one: Option<Awaited<'_>>) -> Result<bool, Error> {
+        let stored = &mut self.stored;
         self.core.poll(now, &mut |tag, answer| match &mut one {
             Some((wanted, take)) if *wanted == tag => take(answer),
             _ => {
-                kept.insert(tag, answer.map(|answer| Kept::of(&answer)));
+                stored.insert(tag, answer.map(|answer| StoredAnswer::of(&answer)));
             }
         })
     }
 }
 
-/// The answer being waited for: its tag, and who takes it.
-type One<'a> = (u64, &'a mut dyn FnMut(Result<Answer<'_>, Error>));
+/// The tag of the answer being waited for, and the closure that takes it.
+type Awaited<'a> = (u64, &'a mut dyn FnMut(Result<Answer<'_>, Error>));
 
 fn word(answer: &Answer<'_>) -> Option<[u8; 8]> {
     answer.body.try_into().ok()

@@ -1,91 +1,92 @@
-//! Operations under way.
+//! Operations in progress.
 
 use crate::error::Error;
-use crate::places::Place;
+use crate::places::TableLocation;
 use crate::session::Session;
-use crate::target::Target;
+use crate::target::ServerHandle;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
-use sprat_wire::once::{MAX_LANES, OPERATION_ID_BYTES, OperationId, RETRIED_FOR};
+use sprat_wire::once::{MAX_OPERATION_SLOTS, OPERATION_ID_BYTES, OperationId, RETRY_WINDOW};
 use sprat_wire::op::{Answer, REQUEST_BYTES, Request, Status};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Most operations under way in one client.
+/// Most operations in progress in one client.
 pub const MAX_PENDING: usize = 16_384;
 
-const _: () = assert!(MAX_PENDING <= MAX_LANES as usize);
+const _: () = assert!(MAX_PENDING <= MAX_OPERATION_SLOTS as usize);
 
-/// How long an operation that may be executed twice is tried with one server before it is asked
-/// whether another has it.
-pub const ATTEMPT: Duration = Duration::from_millis(400);
+/// How long the client waits for one server to answer an operation that may be sent again, before
+/// it asks the coordinator whether another server has the tablet.
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// The same when it was tried before, doubled each time up to [`ATTEMPT`]: who knew no other server
-/// a moment ago may know one by now.
-const NEXT_ATTEMPT: Duration = Duration::from_millis(50);
+/// Timeout of an attempt after another has failed, or at a server that was silent: doubled for each
+/// failed attempt, up to [`ATTEMPT_TIMEOUT`]. It is short because the coordinator may assign the
+/// tablet to another server in the meantime.
+const RETRY_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How often it is asked who has what nobody has for now.
-const SEEK: Duration = Duration::from_millis(10);
+/// Interval at which the client asks the coordinator for a tablet that has no server.
+const LOCATE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How often it is looked whether a table is found that an operation waits for.
-const HOLD: Duration = Duration::from_millis(2);
+/// Interval at which the client checks whether a table that an operation waits for is located.
+const LOCATE_POLL: Duration = Duration::from_millis(2);
 
-/// Servers remembered that did not answer; of more, some are asked as if they had.
+/// Silent servers remembered; those beyond the limit are treated as if they had answered.
 const MAX_SILENT: usize = 64;
 
-/// Wait until the next coordinator is asked, when one does not lead.
+/// Wait before the next coordinator is tried, when one does not lead.
 const NEXT_COORDINATOR: Duration = Duration::from_millis(5);
 
-/// Waits between two attempts at the same operation: doubled each time, within these bounds.
+/// Waits between two attempts at one operation: doubled each time, within these bounds.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
 
-/// A request's buffer is kept for the next operation up to this size, bytes.
+/// Up to this size, bytes, a slot keeps its request buffer for its next operation.
 const KEEP_BYTES: usize = 4096;
 
-/// Longer buffers kept for whichever long operations come next, and the longest such.
+/// Number of longer buffers kept for any slot's next long operation, and the longest such.
 const SPARE_BUFFERS: usize = 4;
 const SPARE_BYTES: usize = 2 << 20;
 
-/// Where answers go: the operation's tag, and its answer or why there is none. What the answer
-/// borrows is gone when the function returns.
-pub type Sink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
+/// Takes answers: an operation's tag, and its answer or why there is none. The answer borrows from
+/// the receive buffer, so the function must copy what it keeps.
+pub type AnswerSink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
 
-/// What is known of an operation from its beginning on.
+/// The state of an operation in progress.
 #[derive(Clone, Copy)]
 pub(crate) struct Pending {
     pub(crate) tag: u64,
-    pub(crate) target: Target,
-    /// The table whose server it is for, if it is for one's.
+    pub(crate) target: ServerHandle,
+    /// The table that the operation is on, if its server is to be found by the table.
     pub(crate) table: Option<u32>,
-    pub(crate) repeats: Repeats,
-    /// It is for whichever coordinator leads.
-    pub(crate) roams: bool,
+    pub(crate) repeats: RepeatRule,
+    /// Whether any coordinator that leads can execute it.
+    pub(crate) to_leader: bool,
     pub(crate) begun: Nanos,
     pub(crate) deadline: Nanos,
     /// Attempts that have failed.
     pub(crate) tries: u32,
-    /// What was sent may have been executed.
-    pub(crate) perhaps: bool,
-    /// Whoever began it was told that its end is unknown; what is under way still has to end.
+    /// A request that was sent may have been executed.
+    pub(crate) maybe_executed: bool,
+    /// The caller was given an error, and only the call in progress still has to end.
     pub(crate) given_up: bool,
     /// The operation waits because, as far as the client knows, no server has its tablet.
-    pub(crate) sought: bool,
+    pub(crate) unserved: bool,
 }
 
-/// Whether an operation may be sent anew although it may have been executed.
+/// Whether an operation may be sent again although it may have been executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Repeats {
-    /// Twice is as once.
+pub(crate) enum RepeatRule {
+    /// Yes: executing it twice is the same as once.
     Freely,
-    /// It has an id by which it is known again, for some time.
+    /// Yes, for some time: it has an id that lets the server recognize it.
     ById,
-    /// It may not.
+    /// No.
     Never,
 }
 
-impl Repeats {
+impl RepeatRule {
     pub(crate) fn of(request: &Request<'_>) -> Self {
         if request.changes_object() {
             Self::ById
@@ -98,54 +99,55 @@ impl Repeats {
 }
 
 impl Pending {
-    /// Whether it may be sent anew although it may have been executed.
+    /// Whether it may be sent again although it may have been executed.
     fn may_repeat(&self, now: Nanos) -> bool {
         match self.repeats {
-            Repeats::Freely => true,
-            Repeats::ById => now.since(self.begun) < RETRIED_FOR,
-            Repeats::Never => false,
+            RepeatRule::Freely => true,
+            RepeatRule::ById => now.since(self.begun) < RETRY_WINDOW,
+            RepeatRule::Never => false,
         }
     }
 
-    /// Why it failed, if all that is known is that there was no answer in time.
+    /// The error for an operation that had no answer in time.
     fn timeout(&self, now: Nanos) -> Error {
         let (server, waited) = (self.target.peer.to_string(), now.since(self.begun));
         match (self.repeats, self.table) {
-            (Repeats::ById | Repeats::Never, _) if self.perhaps => {
+            (RepeatRule::ById | RepeatRule::Never, _) if self.maybe_executed => {
                 Error::Indeterminate { server, waited }
             }
-            (_, Some(table)) if self.sought => Error::Recovering { table, waited },
+            (_, Some(table)) if self.unserved => Error::Recovering { table, waited },
             _ => Error::Timeout { server, waited },
         }
     }
 }
 
-/// A lane of the client: see [`sprat_wire::once`].
-struct Entry {
+/// A request slot of the client: see [`sprat_wire::once`].
+struct RequestSlot {
     pending: Option<Pending>,
     request: Vec<u8>,
     backoff: Duration,
-    /// Number of its last operation that has an id.
+    /// Sequence number of its last operation with an id.
     sequence: u64,
 }
 
-/// Operations by number.
+/// Operations by the number of their slot.
 pub(crate) struct Calls {
-    /// Who we are to those that keep what our operations came to.
+    /// The client's id, by which servers know its completion records.
     client: u64,
-    entries: Vec<Entry>,
+    entries: Vec<RequestSlot>,
     free: Vec<u32>,
     spare: Vec<Vec<u8>>,
-    /// Operations to begin again, by when.
+    /// Operations to send again, by when.
     due: BinaryHeap<Reverse<(Nanos, u32)>>,
-    /// Tables that may be elsewhere by now.
-    doubts: Vec<u32>,
-    /// Servers that did not answer the last call that ended, and whether that is news.
-    silent: Vec<(Target, bool)>,
-    /// A coordinator that does not lead, or does not answer, and whom it named instead.
-    strayed: Option<(Target, String)>,
-    /// Somebody has answered.
-    has_heard: bool,
+    /// Tables that may have moved to other servers.
+    doubted: Vec<u32>,
+    /// Servers that did not answer the last call, and whether [`take_silent`](Self::take_silent)
+    /// has yet to report that.
+    silent: Vec<(ServerHandle, bool)>,
+    /// A coordinator that does not lead or does not answer, and the locator it named instead.
+    redirect: Option<(ServerHandle, String)>,
+    /// Whether any call was ever answered.
+    any_answered: bool,
 }
 
 impl Calls {
@@ -156,10 +158,10 @@ impl Calls {
             free: Vec::new(),
             spare: Vec::new(),
             due: BinaryHeap::new(),
-            doubts: Vec::new(),
+            doubted: Vec::new(),
             silent: Vec::new(),
-            strayed: None,
-            has_heard: false,
+            redirect: None,
+            any_answered: false,
         }
     }
 
@@ -172,7 +174,7 @@ impl Calls {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.entries.len() < MAX_PENDING => {
-                self.entries.push(Entry {
+                self.entries.push(RequestSlot {
                     pending: None,
                     request: Vec::new(),
                     backoff: BACKOFF.0,
@@ -188,11 +190,11 @@ impl Calls {
         entry.backoff = BACKOFF.0;
         let (mut header, key, value) = request.parts();
         let mut id = None;
-        if pending.repeats == Repeats::ById {
+        if pending.repeats == RepeatRule::ById {
             entry.sequence += 1;
-            let lane = u16::try_from(index).expect("MAX_PENDING fits");
+            let slot = u16::try_from(index).expect("MAX_PENDING fits");
             let (client, sequence) = (self.client, entry.sequence);
-            id = Some(OperationId { client, lane, sequence, again: false }.bytes());
+            id = Some(OperationId { client, slot, sequence, resent: false }.bytes());
             header = header.with_id();
         }
         let id = id.as_ref().map_or(&[][..], |id| &id[..]);
@@ -228,7 +230,7 @@ impl Calls {
         self.entries[index as usize].pending.as_ref().expect("an operation under way")
     }
 
-    pub(crate) fn target(&self, index: u32) -> Target {
+    pub(crate) fn target(&self, index: u32) -> ServerHandle {
         self.pending(index).target
     }
 
@@ -236,70 +238,78 @@ impl Calls {
         self.pending(index).table
     }
 
-    /// Whether an operation is for whichever coordinator leads.
-    pub(crate) fn roams(&self, index: u32) -> bool {
-        self.pending(index).roams
+    /// Whether an operation is for the leading coordinator.
+    pub(crate) fn to_leader(&self, index: u32) -> bool {
+        self.pending(index).to_leader
     }
 
-    /// A coordinator that does not lead, or does not answer, and whom it named, since this was last
-    /// asked.
-    pub(crate) fn take_strayed(&mut self) -> Option<(Target, String)> {
-        self.strayed.take()
+    /// Returns, once, a coordinator that does not lead or does not answer, and the locator it named
+    /// instead.
+    pub(crate) fn take_redirect(&mut self) -> Option<(ServerHandle, String)> {
+        self.redirect.take()
     }
 
-    /// From here on the operation is for another server.
-    pub(crate) fn aim(&mut self, index: u32, target: Target) {
+    /// Sends the operation's next attempt to another server.
+    pub(crate) fn set_target(&mut self, index: u32, target: ServerHandle) {
         let pending =
             self.entries[index as usize].pending.as_mut().expect("an operation under way");
-        (pending.target, pending.sought) = (target, false);
+        (pending.target, pending.unserved) = (target, false);
     }
 
-    /// Tables that may be elsewhere by now, each once, since this was last asked.
-    pub(crate) fn take_doubts(&mut self) -> Vec<u32> {
-        let mut doubts = std::mem::take(&mut self.doubts);
-        doubts.sort_unstable();
-        doubts.dedup();
-        doubts
+    /// Returns the tables that may have moved since the last call, each once.
+    pub(crate) fn take_doubted(&mut self) -> Vec<u32> {
+        let mut doubted = std::mem::take(&mut self.doubted);
+        doubted.sort_unstable();
+        doubted.dedup();
+        doubted
     }
 
-    pub(crate) fn has_doubts(&self) -> bool {
-        !self.doubts.is_empty()
+    pub(crate) fn has_doubted(&self) -> bool {
+        !self.doubted.is_empty()
     }
 
-    /// A server that did not answer, and of which this was not said yet.
-    pub(crate) fn take_silent(&mut self) -> Option<Target> {
-        let (target, is_news) = self.silent.iter_mut().find(|(_, is_news)| *is_news)?;
-        *is_news = false;
+    /// Returns, once, a server that has become silent.
+    pub(crate) fn take_silent(&mut self) -> Option<ServerHandle> {
+        let (target, is_new) = self.silent.iter_mut().find(|(_, is_new)| *is_new)?;
+        *is_new = false;
         Some(*target)
     }
 
-    /// Whether a server did not answer the last call that ended.
+    /// Whether a server did not answer the last call to it.
     #[inline]
-    pub(crate) fn is_silent(&self, server: Target) -> bool {
+    pub(crate) fn is_silent(&self, server: ServerHandle) -> bool {
         !self.silent.is_empty() && self.silent.iter().any(|&(target, _)| target == server)
     }
 
-    fn was_silent(&mut self, server: Target) {
-        if let Some((_, is_news)) = self.silent.iter_mut().find(|(target, _)| *target == server) {
-            *is_news = true;
+    fn note_silent(&mut self, server: ServerHandle) {
+        if let Some((_, is_new)) = self.silent.iter_mut().find(|(target, _)| *target == server) {
+            *is_new = true;
         } else if self.silent.len() < MAX_SILENT {
             self.silent.push((server, true));
         }
     }
 
-    /// Doubts where the tables of operations are that have waited long for a server and cannot be
-    /// tried with another.
+    /// Adds the tables of operations to [`take_doubted`](Self::take_doubted) that have waited long
+    /// for a server and must not be sent to another.
     pub(crate) fn doubt_old(&mut self, now: Nanos) {
         let old = self.entries.iter().filter_map(|entry| entry.pending.as_ref());
         let old = old.filter(|pending| {
-            !pending.may_repeat(now) && !pending.given_up && now.since(pending.begun) > ATTEMPT
+            !pending.may_repeat(now)
+                && !pending.given_up
+                && now.since(pending.begun) > ATTEMPT_TIMEOUT
         });
-        self.doubts.extend(old.filter_map(|pending| pending.table));
+        self.doubted.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// A table is there. Of operations that were sent elsewhere, and cannot be tried again, nobody
-    /// will ever hear.
-    pub(crate) fn give_up(&mut self, now: Nanos, table: u32, place: &Place, sink: Sink<'_>) {
+    /// Ends operations on a table that were sent to servers which no longer have it, and must not
+    /// be sent again: no answer will come.
+    pub(crate) fn give_up_moved(
+        &mut self,
+        now: Nanos,
+        table: u32,
+        place: &TableLocation,
+        sink: AnswerSink<'_>,
+    ) {
         let waiting: Vec<u32> = self.due.iter().map(|&Reverse((_, index))| index).collect();
         for (index, entry) in (0..).zip(&mut self.entries) {
             let Some(pending) = &mut entry.pending else { continue };
@@ -318,40 +328,40 @@ impl Calls {
         }
     }
 
-    /// Whether anybody has ever answered.
-    pub(crate) fn has_heard(&self) -> bool {
-        self.has_heard
+    /// Whether any call was ever answered.
+    pub(crate) fn any_answered(&self) -> bool {
+        self.any_answered
     }
 
-    /// Ends all operations that are for a coordinator. What is under way of them still has to end.
-    pub(crate) fn end_refused(&mut self, error: &Error, sink: Sink<'_>) {
+    /// Fails all operations for a coordinator. Calls in progress for them still have to end.
+    pub(crate) fn end_refused(&mut self, error: &Error, sink: AnswerSink<'_>) {
         let mut ended = Vec::new();
         for (index, entry) in (0..).zip(&mut self.entries) {
             if let Some(pending) =
-                entry.pending.as_mut().filter(|pending| pending.roams && !pending.given_up)
+                entry.pending.as_mut().filter(|pending| pending.to_leader && !pending.given_up)
             {
                 pending.given_up = true;
                 ended.push((index, pending.tag));
             }
         }
         let waiting = std::mem::take(&mut self.due).into_vec();
-        let (over, waiting): (Vec<_>, Vec<_>) = waiting
+        let (with_drivers, waiting): (Vec<_>, Vec<_>) = waiting
             .into_iter()
             .partition(|&Reverse((_, index))| ended.iter().any(|&(one, _)| one == index));
         self.due = waiting.into();
-        for Reverse((_, index)) in over {
+        for Reverse((_, index)) in with_drivers {
             self.remove(index);
         }
         ended.into_iter().for_each(|(_, tag)| sink(tag, Err(error.clone())));
     }
 
-    /// An operation's bytes, and until when to try it: what may be executed twice is given up
-    /// early, so that it can be tried with whoever has the table by then.
+    /// Returns an operation's bytes, and the deadline of its next attempt: early for one that may
+    /// be executed twice, so that it can be sent to the server that has the tablet by then.
     pub(crate) fn request(&self, now: Nanos, index: u32) -> (&[u8], Nanos) {
         let pending = self.pending(index);
         let attempt = match pending.tries {
-            0 if !self.is_silent(pending.target) => ATTEMPT,
-            tries => ATTEMPT.min(NEXT_ATTEMPT * (1 << tries.min(8))),
+            0 if !self.is_silent(pending.target) => ATTEMPT_TIMEOUT,
+            tries => ATTEMPT_TIMEOUT.min(RETRY_TIMEOUT * (1 << tries.min(8))),
         };
         let until = if pending.may_repeat(now) {
             pending.deadline.min(now + attempt)
@@ -361,11 +371,11 @@ impl Calls {
         (&self.entries[index as usize].request, until)
     }
 
-    /// An operation's table is gone.
-    pub(crate) fn end_dropped(&mut self, now: Nanos, index: u32, sink: Sink<'_>) {
+    /// Ends an operation whose table was dropped.
+    pub(crate) fn end_dropped(&mut self, now: Nanos, index: u32, sink: AnswerSink<'_>) {
         let pending = self.remove(index);
         let dropped = Error::TableDropped(pending.table.unwrap_or_default());
-        sink(pending.tag, Err(if pending.perhaps { pending.timeout(now) } else { dropped }));
+        sink(pending.tag, Err(if pending.maybe_executed { pending.timeout(now) } else { dropped }));
     }
 
     /// The request of an operation.
@@ -373,44 +383,44 @@ impl Calls {
         parsed(&self.entries[index as usize].request)
     }
 
-    /// Has an operation wait until somebody has what it is for.
-    pub(crate) fn seek(&mut self, now: Nanos, index: u32, table: u32) {
-        self.doubts.push(table);
-        self.entries[index as usize].pending.as_mut().expect("an operation under way").sought =
+    /// Makes an operation wait until some server has its tablet.
+    pub(crate) fn wait_for_server(&mut self, now: Nanos, index: u32, table: u32) {
+        self.doubted.push(table);
+        self.entries[index as usize].pending.as_mut().expect("an operation under way").unserved =
             true;
-        self.begin_again_in(now, index, SEEK);
+        self.retry_in(now, index, LOCATE_INTERVAL);
     }
 
-    /// Has an operation wait until it has been asked whether its table is elsewhere by now.
-    pub(crate) fn ask_first(&mut self, now: Nanos, index: u32, table: u32) {
-        self.doubts.push(table);
-        self.hold(now, index);
+    /// Makes an operation wait until the coordinator has answered whether its table has moved.
+    pub(crate) fn locate_first(&mut self, now: Nanos, index: u32, table: u32) {
+        self.doubted.push(table);
+        self.wait_for_location(now, index);
     }
 
-    /// Has an operation wait until its table is found.
-    pub(crate) fn hold(&mut self, now: Nanos, index: u32) {
-        self.begin_again_in(now, index, HOLD);
+    /// Makes an operation wait until its table is located.
+    pub(crate) fn wait_for_location(&mut self, now: Nanos, index: u32) {
+        self.retry_in(now, index, LOCATE_POLL);
     }
 
-    fn begin_again_in(&mut self, now: Nanos, index: u32, wait: Duration) {
+    fn retry_in(&mut self, now: Nanos, index: u32, wait: Duration) {
         let at = (now + wait).min(self.pending(index).deadline);
         self.due.push(Reverse((at, index)));
     }
 
-    /// Has an operation begin again after a while, unless its deadline comes first.
+    /// Sends an operation again after a while, unless its deadline comes first.
     pub(crate) fn retry(&mut self, now: Nanos, index: u32) {
         let backoff = &mut self.entries[index as usize].backoff;
         let wait = *backoff;
         *backoff = (wait * 2).min(BACKOFF.1);
-        self.begin_again_in(now, index, wait);
+        self.retry_in(now, index, wait);
     }
 
     pub(crate) fn next_due(&self) -> Nanos {
         self.due.peek().map_or(Nanos::NEVER, |&Reverse((at, _))| at)
     }
 
-    /// The next operation that is due to begin again; those whose deadline has passed end here.
-    pub(crate) fn take_due(&mut self, now: Nanos, sink: Sink<'_>) -> Option<u32> {
+    /// Returns the next operation to send again; ends those whose deadline has passed.
+    pub(crate) fn take_due(&mut self, now: Nanos, sink: AnswerSink<'_>) -> Option<u32> {
         while let Some(&Reverse((at, index))) = self.due.peek() {
             if at > now {
                 return None;
@@ -430,7 +440,7 @@ impl Calls {
         now: Nanos,
         index: u32,
         result: Result<Response<'_>, CallFailure>,
-        sink: Sink<'_>,
+        sink: AnswerSink<'_>,
     ) {
         if self.pending(index).given_up {
             self.remove(index);
@@ -438,7 +448,7 @@ impl Calls {
         }
         match result {
             Ok(response) => {
-                self.has_heard = true;
+                self.any_answered = true;
                 let answer = Answer::parse(&response);
                 let pending = *self.pending(index);
                 if !self.silent.is_empty() {
@@ -449,22 +459,22 @@ impl Calls {
                     && let Some(table) = pending.table
                     && now < pending.deadline
                 {
-                    // It was not executed; the coordinator knows whether the table is elsewhere, or
-                    // no more.
-                    self.doubts.push(table);
+                    // It was not executed; the coordinator knows whether the table has moved or was
+                    // dropped.
+                    self.doubted.push(table);
                     return self.retry(now, index);
                 }
                 if let Some(answer) =
-                    answer.filter(|answer| pending.roams && answer.status == Status::NotLeading)
+                    answer.filter(|answer| pending.to_leader && answer.status == Status::NotLeading)
                 {
                     let named = str::from_utf8(answer.body).unwrap_or_default().to_owned();
-                    self.strayed.get_or_insert((pending.target, named));
+                    self.redirect.get_or_insert((pending.target, named));
                     let at = (now + NEXT_COORDINATOR).min(pending.deadline);
                     return self.due.push(Reverse((at, index)));
                 }
                 self.remove(index);
-                // Not by this server; but an answer of another may have been lost.
-                if unknown && pending.perhaps {
+                // This server did not execute it, but another may have, and its answer was lost.
+                if unknown && pending.maybe_executed {
                     return sink(pending.tag, Err(pending.timeout(now)));
                 }
                 sink(
@@ -474,31 +484,31 @@ impl Calls {
                 );
             }
             Err(failure) => {
-                let Entry { pending, request, .. } = &mut self.entries[index as usize];
+                let RequestSlot { pending, request, .. } = &mut self.entries[index as usize];
                 let pending = pending.as_mut().expect("an operation under way");
                 pending.tries += 1;
                 if maybe_executed(&failure) {
-                    pending.perhaps = true;
-                    if pending.repeats == Repeats::ById {
-                        OperationId::mark_again(
+                    pending.maybe_executed = true;
+                    if pending.repeats == RepeatRule::ById {
+                        OperationId::mark_resent(
                             &mut request[REQUEST_BYTES..][..OPERATION_ID_BYTES],
                         );
                     }
                 }
                 let pending = *pending;
-                self.doubts.extend(pending.table);
+                self.doubted.extend(pending.table);
                 if pending.table.is_some() && is_silence(&failure) {
-                    self.was_silent(pending.target);
+                    self.note_silent(pending.target);
                 }
-                if pending.roams {
-                    self.strayed.get_or_insert((pending.target, String::new()));
+                if pending.to_leader {
+                    self.redirect.get_or_insert((pending.target, String::new()));
                 }
-                if (!pending.perhaps || pending.may_repeat(now)) && now < pending.deadline {
+                if (!pending.maybe_executed || pending.may_repeat(now)) && now < pending.deadline {
                     return self.retry(now, index);
                 }
                 self.remove(index);
                 let lost = matches!(failure, CallFailure::Lost { maybe_executed: true });
-                let error = if lost && pending.repeats != Repeats::Freely {
+                let error = if lost && pending.repeats != RepeatRule::Freely {
                     Error::Lost { server: pending.target.peer.to_string() }
                 } else {
                     pending.timeout(now)
@@ -509,12 +519,12 @@ impl Calls {
     }
 }
 
-/// A request that was encoded here.
+/// Parses a request that this client encoded.
 fn parsed(bytes: &[u8]) -> Request<'_> {
     Request::parse_with_id(bytes).expect("made here").0
 }
 
-/// Whether nothing came back, rather than that there was no time or no room.
+/// Whether the server was silent, rather than busy or unable to take the request.
 fn is_silence(failure: &CallFailure) -> bool {
     match failure {
         CallFailure::Deadline { .. }
@@ -529,21 +539,21 @@ fn maybe_executed(failure: &CallFailure) -> bool {
         CallFailure::Deadline { maybe_executed }
         | CallFailure::Unreachable { maybe_executed }
         | CallFailure::Lost { maybe_executed } => maybe_executed,
-        // Turned away, but a copy of the request may be under way and meet a server that is less
+        // Turned away, but an earlier copy of the request may still arrive when the server is less
         // busy.
         CallFailure::Overloaded { .. } => true,
         CallFailure::Refused(_) => false,
     }
 }
 
-/// What one turn needs to hand answers on.
-pub(crate) struct Deliver<'a, 's> {
+/// The parts of the client that take answers during one poll.
+pub(crate) struct AnswerDelivery<'a, 's> {
     pub(crate) calls: &'a mut Calls,
-    pub(crate) sink: Sink<'s>,
+    pub(crate) sink: AnswerSink<'s>,
 }
 
-impl Deliver<'_, '_> {
-    pub(crate) fn with<'a>(&'a mut self, sessions: &'a [Session]) -> Completions<'a> {
+impl AnswerDelivery<'_, '_> {
+    pub(crate) fn handler<'a>(&'a mut self, sessions: &'a [Session]) -> Completions<'a> {
         Completions { calls: self.calls, sink: self.sink, sessions }
     }
 }
@@ -551,7 +561,7 @@ impl Deliver<'_, '_> {
 /// The handler of a client's endpoint.
 pub(crate) struct Completions<'a> {
     calls: &'a mut Calls,
-    sink: Sink<'a>,
+    sink: AnswerSink<'a>,
     sessions: &'a [Session],
 }
 
@@ -559,7 +569,7 @@ impl Handler for Completions<'_> {
     type Body = ();
 
     fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
-        Outcome::Retry(1_000_000) // a client serves nobody
+        Outcome::Retry(1_000_000) // a client serves no requests
     }
 
     fn gather(&self, (): ()) -> &[u8] {

@@ -1,88 +1,95 @@
 //! The client without clock, thread or waiting: operations in, answers out.
 //!
-//! [`Core`] knows which server a table is with, keeps sessions to servers, and sends an operation
-//! again when that is safe: when it surely was not executed, when executing it twice changes
-//! nothing, or when it has an id by which it is known again. Everything else that fails is
-//! reported, with whether it may have been executed.
+//! [`Core`] knows which server has a tablet, keeps sessions to servers, and sends an operation
+//! again when that is safe: when it certainly was not executed, when executing it twice changes
+//! nothing, or when it has an id that lets the server recognize it. It reports every other failure
+//! with whether the operation may have been executed.
 
-use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats, Sink};
+use crate::calls::{ATTEMPT_TIMEOUT, AnswerDelivery, AnswerSink, Calls, Pending, RepeatRule};
 use crate::error::Error;
-use crate::member::Member;
-use crate::places::{Place, Places};
-use crate::port::{Passed, Port};
-use crate::target::Target;
+use crate::member::TimedIdentity;
+use crate::places::{LocationCache, TableLocation};
+use crate::port::{Port, RequestTimes};
+use crate::target::ServerHandle;
 use sprat_key::Identity;
-use sprat_net::{AnyDriver, Driver as _, Locator, Locators, Nanos, Role, Sources};
+use sprat_net::{AnyDriver, Driver as _, DriverRole, Locator, Locators, Nanos, Sources};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Coordinators of a cluster that a client knows of.
+/// Most coordinators of a cluster that a client uses.
 pub const MAX_COORDINATORS: usize = 8;
 
-/// Transports used at once: the coordinator's and the servers'.
+/// Most transports in use at once, those of the coordinator and of the servers.
 pub const MAX_PORTS: usize = 4;
 
-/// Turns in which a port without calls is passed over before it is looked at once.
-const IDLE_TURNS: u32 = 1024;
+/// Iterations after which a port without calls is polled again.
+const IDLE_ITERATIONS: u32 = 1024;
 
-/// Tags of our own questions; operations have none with this bit.
-const PLACE: u64 = 1 << 63;
+/// Tag bit of the client's own requests; tags of operations do not have it.
+const LOCATE_TAG: u64 = 1 << 63;
 
-/// How long the coordinator may take to say where a table is.
-const PLACE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the coordinator may take to locate a table.
+const LOCATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Who is to be asked.
+/// The receiver of a request.
 #[derive(Clone, Copy)]
-enum Aim {
-    /// Whoever has the tablet of this table, which is this server as far as known.
-    Table(u32, Target),
-    /// The same, but that server was silent, and it was not asked since who has the tablet.
-    Perhaps(u32, Target),
-    /// The same, while nobody has it.
-    Nobody(u32),
+enum Destination {
+    /// The server of this table's tablet, this one as far as the client knows.
+    Table(u32, ServerHandle),
+    /// This table's tablet, whose server has been silent since the coordinator last located it.
+    TableIfMoved(u32, ServerHandle),
+    /// The server of this table's tablet, when there is none for now.
+    UnservedTable(u32),
     /// This server.
-    At(Target),
-    /// The coordinator that leads.
+    Server(ServerHandle),
+    /// The leading coordinator.
     Coordinator,
 }
 
-/// A client that takes operations and frames and hands out answers, when it is called and not
-/// otherwise.
+/// The basis of both clients: takes operations and frames and returns answers, and acts only when
+/// it is called. It has no thread and no clock; the caller passes the time, which must not
+/// decrease.
+///
+/// A caller learns a table's location from the coordinator's answer ([`learn`](Self::learn)),
+/// [submits](Self::submit) operations with tags of its choice, and calls [`poll`](Self::poll) in a
+/// loop, which hands each answer with its tag to a sink. Between two polls that found nothing it
+/// may sleep on [`sources`](Self::sources) until [`next_deadline`](Self::next_deadline). Up to
+/// [`MAX_PENDING`](crate::MAX_PENDING) operations may be in progress.
 pub struct Core {
     ports: Vec<Port>,
     calls: Calls,
-    coordinators: Vec<Target>,
-    /// The one of them that leads, as far as known.
+    coordinators: Vec<ServerHandle>,
+    /// Index of the leading coordinator, as far as known.
     leader: usize,
-    /// Our own end, of transports that must be told.
+    /// The client's own locator, for transports that need one.
     local: Option<Locator>,
-    /// Who we are, if others want to know.
-    member: Option<Member>,
-    tables: Places,
-    /// Tables whose place is being asked for.
-    asked: HashSet<u32>,
-    /// Coordinators that refuse connections, while no other has answered; `None`: they are waited
-    /// for.
-    refused: Option<Vec<Target>>,
-    /// When operations that wait for long are looked for.
-    look_at: Nanos,
+    /// The client's identity, if it has one.
+    member: Option<TimedIdentity>,
+    tables: LocationCache,
+    /// Tables whose location the client is asking the coordinator for.
+    locating: HashSet<u32>,
+    /// Coordinators that refused connections, while none has answered; `None`: the client waits for
+    /// them.
+    refused: Option<Vec<ServerHandle>>,
+    /// When to look for operations that have waited long.
+    check_old_at: Nanos,
     seed: u64,
-    turns: u32,
+    iterations: u32,
 }
 
 impl Core {
-    /// A client of the cluster whose coordinators are there, one of which leads. Sends nothing yet.
-    /// `seed` is drawn for this client: it is known by it to servers, which keep what its
-    /// operations came to. `local` is its own end, for a transport that has to be told what it
-    /// is: see [`Role::Connect`]. With an `identity` it speaks only to that cluster's members;
-    /// its time zero is then now.
+    /// Makes a client of the cluster with these coordinators, one of which leads. Sends nothing
+    /// yet. `seed` must be random and unique to this client: servers, which keep completion records
+    /// for it, know the client by it. `local` is its own locator, for transports that need one: see
+    /// [`Role::Connect`]. With an `identity` the client speaks only to members of that identity's
+    /// cluster; its time zero is then now.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when a coordinator's transport cannot be opened or its name is unknown,
-    /// or there are more than [`MAX_COORDINATORS`].
+    /// [`Error::Endpoint`] when a coordinator's transport cannot be opened, its name cannot be
+    /// resolved, or there are more than [`MAX_COORDINATORS`].
     pub fn new(
         coordinators: &Locators,
         local: Option<Locator>,
@@ -91,16 +98,16 @@ impl Core {
     ) -> Result<Self, Error> {
         let mut core = Self::empty(seed);
         core.local = local;
-        core.member = identity.map(Member::new).transpose()?;
+        core.member = identity.map(TimedIdentity::new).transpose()?;
         core.find_coordinators(coordinators)?;
         Ok(core)
     }
 
-    /// As [`new`](Self::new), with a driver that is open already: for the simulator.
+    /// Like [`new`](Self::new), with drivers that are open already: for the simulator.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
-    pub fn over(
+    /// Those of [`new`](Self::new).
+    pub fn with_drivers(
         drivers: Vec<(&'static str, AnyDriver)>,
         coordinators: &Locators,
         seed: u64,
@@ -133,27 +140,27 @@ impl Core {
             leader: 0,
             local: None,
             member: None,
-            tables: Places::default(),
-            asked: HashSet::new(),
+            tables: LocationCache::default(),
+            locating: HashSet::new(),
             refused: Some(Vec::new()),
-            look_at: Nanos(0),
+            check_old_at: Nanos(0),
             seed,
-            turns: 0,
+            iterations: 0,
         }
     }
 
     fn add_port(&mut self, transport: &'static str, driver: AnyDriver) -> Result<(), Error> {
         let seed = self.seed.wrapping_add(self.ports.len() as u64);
-        let credentials = self.member.as_ref().map(Member::credentials).transpose()?;
+        let credentials = self.member.as_ref().map(TimedIdentity::credentials).transpose()?;
         self.ports.push(Port::new(transport, driver, seed, credentials));
         Ok(())
     }
 
-    /// The server at a locator, its transport opened if need be.
+    /// Returns the server at a locator; opens a transport for it if need be.
     ///
     /// # Errors
     /// [`Error::Endpoint`].
-    pub fn target(&mut self, locator: &Locator) -> Result<Target, Error> {
+    pub fn target(&mut self, locator: &Locator) -> Result<ServerHandle, Error> {
         let endpoint = |reason: &dyn std::fmt::Display| {
             Error::Endpoint(format!("cannot reach `{locator}`: {reason}"))
         };
@@ -170,32 +177,33 @@ impl Core {
                 return Err(endpoint(&"too many kinds of transport in use"));
             }
             None => {
-                let driver = AnyDriver::open(locator, Role::Connect(self.local.as_ref()))
+                let driver = AnyDriver::open(locator, DriverRole::Connect(self.local.as_ref()))
                     .map_err(|cause| Error::Endpoint(cause.to_string()))?;
                 self.add_port(transport, driver)?;
                 self.ports.len() - 1
             }
         };
-        Ok(Target { port, peer })
+        Ok(ServerHandle { port, peer })
     }
 
-    /// Has operations wait, as long as they may, for coordinators that refuse connections: those of
-    /// a cluster that is being started. Otherwise, until one has answered, operations fail with
-    /// [`Error::ConnectionRefused`] once all have refused.
+    /// Makes operations wait, until their deadlines, for coordinators that refuse connections,
+    /// because the cluster is being started. Otherwise, until one has answered, operations fail
+    /// with [`Error::ConnectionRefused`] once all have refused.
     pub fn wait_for_coordinators(&mut self) {
         self.refused = None;
     }
 
     /// Ends operations for a coordinator when all coordinators refuse connections and none has ever
-    /// answered this client. One that has answered before is being restarted, or others take over:
-    /// then the client goes on trying.
-    fn heed_refusals(&mut self, sink: Sink<'_>) {
+    /// answered this client. If one has answered before, it is being restarted or another takes
+    /// over: then the client goes on trying.
+    fn handle_refusals(&mut self, sink: AnswerSink<'_>) {
         let refusals = (0..).zip(&mut self.ports);
         let refusals = refusals.flat_map(|(port, of)| {
             std::iter::from_fn(|| of.take_refusal()).map(move |peer| (port, peer))
         });
-        let refusals: Vec<Target> = refusals.map(|(port, peer)| Target { port, peer }).collect();
-        let Some(refused) = self.refused.as_mut().filter(|_| !self.calls.has_heard()) else {
+        let refusals: Vec<ServerHandle> =
+            refusals.map(|(port, peer)| ServerHandle { port, peer }).collect();
+        let Some(refused) = self.refused.as_mut().filter(|_| !self.calls.any_answered()) else {
             return;
         };
         refused.extend(refusals);
@@ -207,14 +215,14 @@ impl Core {
         }
     }
 
-    /// The coordinator that leads, as far as known.
+    /// The coordinator that leads, as far as the client knows.
     #[must_use]
-    pub fn coordinator(&self) -> Target {
+    pub fn coordinator(&self) -> ServerHandle {
         self.coordinators[self.leader]
     }
 
-    /// Asks another coordinator from here on: the one whose locator is `named`, or else the next.
-    pub fn move_on(&mut self, named: &str) {
+    /// Uses another coordinator from now on: the one at the locator `named`, otherwise the next.
+    pub fn switch_coordinator(&mut self, named: &str) {
         let named = named.parse().ok().and_then(|locator| self.target(&locator).ok());
         let known = named.and_then(|named| self.coordinators.iter().position(|&one| one == named));
         self.leader = match (known, named) {
@@ -227,10 +235,10 @@ impl Core {
         };
     }
 
-    /// Learns where a table is, so that operations on it can be submitted.
+    /// Learns which servers have a table, so that operations on it can be submitted.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when a server's locator is of no use.
+    /// [`Error::Endpoint`] when a server's locator is invalid or cannot be reached.
     pub fn learn(&mut self, table: &TableRecord) -> Result<(), Error> {
         let mut targets = BTreeMap::new();
         for text in table.locators().into_iter().filter(|text| !text.is_empty()) {
@@ -241,41 +249,41 @@ impl Core {
         let target = |text: &str| targets.get(text).copied();
         let tablets =
             table.tablets.iter().map(|tablet| (tablet.first, target(&tablet.locator))).collect();
-        self.tables.learn(table.id, Place { seed: table.seed, tablets, stale: false });
+        self.tables.learn(table.id, TableLocation { seed: table.seed, tablets, stale: false });
         Ok(())
     }
 
-    /// All servers that serve something of a table; `None` while there is nobody for some of it.
+    /// Returns all servers that have a tablet of a table; `None` while some tablet has none.
     ///
     /// # Errors
     /// [`Error::TableDropped`].
-    pub fn everybody(&mut self, table: u32) -> Result<Option<Vec<Target>>, Error> {
-        Ok(self.tables.get(table).ok_or(Error::TableDropped(table))?.everybody())
+    pub fn servers_of(&mut self, table: u32) -> Result<Option<Vec<ServerHandle>>, Error> {
+        Ok(self.tables.get(table).ok_or(Error::TableDropped(table))?.servers_of())
     }
 
-    /// The server of a table's beginning, or the coordinator while there is none.
-    fn beginning(&mut self, table: u32) -> Result<Target, Error> {
+    /// The server of a table's first tablet, or the coordinator while there is none.
+    fn first_server(&mut self, table: u32) -> Result<ServerHandle, Error> {
         let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
         Ok(place.tablets[0].1.unwrap_or_else(|| self.coordinator()))
     }
 
-    /// Operations under way.
+    /// Number of operations in progress.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.calls.len()
     }
 
-    /// Submits an operation; its answer will come with `tag`, by `deadline` at the latest. It
-    /// leaves with the next [`poll`](Self::poll) or [`flush`](Self::flush), together with
+    /// Submits an operation. [`poll`](Self::poll) reports its answer with `tag`, by `deadline` at
+    /// the latest. The request leaves with the next `poll` or [`flush`](Self::flush), together with
     /// others.
     ///
     /// # Errors
-    /// At once, and then nothing was submitted: limits, an unknown table,
+    /// Returned at once, without anything submitted: for exceeded limits, an unknown table, and
     /// [`Error::TooManyPending`].
     #[inline]
     ///
     /// # Panics
-    /// When the tag's highest bit is set: that is for the client's own questions.
+    /// When the tag's highest bit is set: it marks the client's own requests.
     pub fn submit(
         &mut self,
         now: Nanos,
@@ -283,71 +291,73 @@ impl Core {
         request: &Request<'_>,
         deadline: Nanos,
     ) -> Result<(), Error> {
-        assert!(tag & PLACE == 0, "the highest bit of a tag is the client's own");
-        let aim = match request.table() {
+        assert!(tag & LOCATE_TAG == 0, "the highest bit of a tag is the client's own");
+        let set_target = match request.table() {
             Some(table) => {
                 let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
                 match place.of(request) {
                     Some(target) if place.stale && self.calls.is_silent(target) => {
-                        Aim::Perhaps(table, target)
+                        Destination::TableIfMoved(table, target)
                     }
-                    Some(target) => Aim::Table(table, target),
-                    None => Aim::Nobody(table),
+                    Some(target) => Destination::Table(table, target),
+                    None => Destination::UnservedTable(table),
                 }
             }
-            None => Aim::Coordinator,
+            None => Destination::Coordinator,
         };
-        self.begin(now, tag, aim, request, deadline)
+        self.begin(now, tag, set_target, request, deadline)
     }
 
-    /// As [`submit`](Self::submit), to a server of the caller's choice, and to no other.
+    /// Like [`submit`](Self::submit), to a server of the caller's choice, and to no other.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit).
+    /// Those of [`submit`](Self::submit).
     pub fn submit_to(
         &mut self,
         now: Nanos,
         tag: u64,
-        target: Target,
+        target: ServerHandle,
         request: &Request<'_>,
         deadline: Nanos,
     ) -> Result<(), Error> {
-        self.begin(now, tag, Aim::At(target), request, deadline)
+        self.begin(now, tag, Destination::Server(target), request, deadline)
     }
 
     fn begin(
         &mut self,
         now: Nanos,
         tag: u64,
-        aim: Aim,
+        set_target: Destination,
         request: &Request<'_>,
         deadline: Nanos,
     ) -> Result<(), Error> {
         check(request)?;
-        let repeats = Repeats::of(request);
-        let (table, target) = match aim {
-            Aim::Table(table, target) | Aim::Perhaps(table, target) => (Some(table), target),
-            Aim::Nobody(table) => (Some(table), self.coordinator()),
-            Aim::At(target) => (None, target),
-            Aim::Coordinator => (None, self.coordinator()),
+        let repeats = RepeatRule::of(request);
+        let (table, target) = match set_target {
+            Destination::Table(table, target) | Destination::TableIfMoved(table, target) => {
+                (Some(table), target)
+            }
+            Destination::UnservedTable(table) => (Some(table), self.coordinator()),
+            Destination::Server(target) => (None, target),
+            Destination::Coordinator => (None, self.coordinator()),
         };
         let pending = Pending {
             tag,
             target,
             table,
             repeats,
-            roams: matches!(aim, Aim::Coordinator),
+            to_leader: matches!(set_target, Destination::Coordinator),
             begun: now,
             deadline,
             tries: 0,
-            perhaps: false,
+            maybe_executed: false,
             given_up: false,
-            sought: false,
+            unserved: false,
         };
         let index = self.calls.add(pending, request)?;
-        match aim {
-            Aim::Nobody(table) => self.calls.seek(now, index, table),
-            Aim::Perhaps(table, _) => self.calls.ask_first(now, index, table),
+        match set_target {
+            Destination::UnservedTable(table) => self.calls.wait_for_server(now, index, table),
+            Destination::TableIfMoved(table, _) => self.calls.locate_first(now, index, table),
             _ => self.ports[target.port].begin(now, index, &mut self.calls),
         }
         Ok(())
@@ -360,20 +370,20 @@ impl Core {
         }
     }
 
-    /// Takes what has arrived, hands answers to `sink`, does what is due, and sends. Returns
-    /// whether anything arrived or ended: whoever waits for an operation looks again before it
-    /// rests.
+    /// Receives frames, hands answers to `sink`, does what is due, and sends. Returns whether any
+    /// frame arrived or operation ended: then a caller that waits for an operation must poll again
+    /// before it sleeps.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when a driver can no longer receive.
-    pub fn poll(&mut self, now: Nanos, sink: Sink<'_>) -> Result<bool, Error> {
-        self.turns = self.turns.wrapping_add(1);
-        let all = self.turns.is_multiple_of(IDLE_TURNS);
-        let under_way = self.calls.len();
+    pub fn poll(&mut self, now: Nanos, sink: AnswerSink<'_>) -> Result<bool, Error> {
+        self.iterations = self.iterations.wrapping_add(1);
+        let all = self.iterations.is_multiple_of(IDLE_ITERATIONS);
+        let in_progress = self.calls.len();
         let mut worked = false;
         let mut places = Vec::new();
         let caller = sink;
-        let sink = &mut |tag, answer: Result<Answer<'_>, Error>| match tag & PLACE {
+        let sink = &mut |tag, answer: Result<Answer<'_>, Error>| match tag & LOCATE_TAG {
             0 => caller(tag, answer),
             _ => places.push((
                 tag,
@@ -381,33 +391,33 @@ impl Core {
             )),
         };
         for port in &mut self.ports {
-            // One that is only kept for what may come has timers too, and callers sleep until the
-            // earliest.
+            // A port without calls also has timers, of sessions that it keeps, and callers sleep
+            // until the earliest.
             if all || !port.is_idle() || port.next_deadline().is_some_and(|due| due <= now) {
-                let mut deliver = Deliver { calls: &mut self.calls, sink };
-                worked |= port.turn(now, &mut deliver)?;
+                let mut deliver = AnswerDelivery { calls: &mut self.calls, sink };
+                worked |= port.poll(now, &mut deliver)?;
             }
         }
-        self.heed_refusals(sink);
-        if let Some((from, named)) = self.calls.take_strayed()
+        self.handle_refusals(sink);
+        if let Some((from, named)) = self.calls.take_redirect()
             && from == self.coordinator()
         {
-            self.move_on(&named);
+            self.switch_coordinator(&named);
         }
         while let Some(silent) = self.calls.take_silent() {
             self.tables.doubt(silent);
         }
         while let Some(index) = self.calls.take_due(now, sink) {
             if let Some(table) = self.calls.table(index) {
-                if self.asked.contains(&table) {
-                    // Where it was it may be no more, and whoever knows is about to say so.
-                    self.calls.hold(now, index);
+                if self.locating.contains(&table) {
+                    // Its server may be gone, and the coordinator is about to answer where it is.
+                    self.calls.wait_for_location(now, index);
                     continue;
                 }
                 match self.tables.get(table).map(|place| place.of(&self.calls.parsed(index))) {
-                    Some(Some(target)) => self.calls.aim(index, target),
+                    Some(Some(target)) => self.calls.set_target(index, target),
                     Some(None) => {
-                        self.calls.seek(now, index, table);
+                        self.calls.wait_for_server(now, index, table);
                         continue;
                     }
                     None => {
@@ -416,56 +426,56 @@ impl Core {
                     }
                 }
             }
-            if self.calls.roams(index) {
-                self.calls.aim(index, self.coordinator());
+            if self.calls.to_leader(index) {
+                self.calls.set_target(index, self.coordinator());
             }
             let port = self.calls.target(index).port;
             self.ports[port].begin(now, index, &mut self.calls);
             self.ports[port].flush();
         }
         for (tag, place) in places {
-            self.settle(now, tag, place, caller)?;
+            self.located(now, tag, place, caller)?;
         }
-        if now >= self.look_at {
-            self.look_at = now + ATTEMPT / 2;
+        if now >= self.check_old_at {
+            self.check_old_at = now + ATTEMPT_TIMEOUT / 2;
             self.calls.doubt_old(now);
         }
-        if self.calls.has_doubts() {
-            self.ask_places(now);
+        if self.calls.has_doubted() {
+            self.send_locates(now);
         }
-        Ok(worked || self.calls.len() < under_way)
+        Ok(worked || self.calls.len() < in_progress)
     }
 
-    /// Asks the coordinator where tables are whose servers have not answered, or do not serve them.
-    fn ask_places(&mut self, now: Nanos) {
-        for table in self.calls.take_doubts() {
-            if !self.asked.insert(table) {
+    /// Asks the coordinator for the tables whose servers did not answer, or do not serve them.
+    fn send_locates(&mut self, now: Nanos) {
+        for table in self.calls.take_doubted() {
+            if !self.locating.insert(table) {
                 continue;
             }
             let request = Request::LocateTable { table };
-            let (tag, deadline) = (PLACE | u64::from(table), now + PLACE_PATIENCE);
-            if self.begin(now, tag, Aim::Coordinator, &request, deadline).is_err() {
-                self.asked.remove(&table); // too much is under way; the next failure asks again
+            let (tag, deadline) = (LOCATE_TAG | u64::from(table), now + LOCATE_TIMEOUT);
+            if self.begin(now, tag, Destination::Coordinator, &request, deadline).is_err() {
+                self.locating.remove(&table); // too many in progress; the next failure asks again
             }
         }
         self.flush();
     }
 
-    /// The coordinator has answered where a table is, or has not.
-    fn settle(
+    /// Takes the coordinator's answer about where a table is, or its failure.
+    fn located(
         &mut self,
         now: Nanos,
         tag: u64,
         place: Result<(Status, Option<TableRecord>), Error>,
-        sink: Sink<'_>,
+        sink: AnswerSink<'_>,
     ) -> Result<(), Error> {
-        let table = u32::try_from(tag & !PLACE).expect("a table's id");
-        self.asked.remove(&table);
+        let table = u32::try_from(tag & !LOCATE_TAG).expect("a table's id");
+        self.locating.remove(&table);
         match place {
             Ok((Status::Ok, Some(record))) => {
                 self.learn(&record)?;
                 if let Some(place) = self.tables.get(table) {
-                    self.calls.give_up(now, table, place, sink);
+                    self.calls.give_up_moved(now, table, place, sink);
                 }
                 Ok(())
             }
@@ -473,7 +483,7 @@ impl Core {
                 self.tables.forget(table);
                 Ok(())
             }
-            // Whoever asked tries again where it was, and then it is asked again.
+            // The operations try the same server again, and ask again if that fails.
             Ok(_) | Err(_) => {
                 self.tables.keep(table);
                 Ok(())
@@ -481,37 +491,38 @@ impl Core {
         }
     }
 
-    /// Has the driver at a table's server send an echo of `bytes` bytes, past the server itself: of
-    /// transports that bypass the kernel. [`poll`](Self::poll) takes it in.
+    /// Sends an echo request of `bytes` bytes to the driver at a table's server, which answers
+    /// without the server itself: only for transports that bypass the kernel. [`poll`](Self::poll)
+    /// receives the answer, and [`take_pong`](Self::take_pong) returns it.
     ///
     /// # Errors
-    /// [`Error::TableDropped`]; [`Error::Endpoint`] when the driver does not do that.
+    /// [`Error::TableDropped`]; [`Error::Endpoint`] when the driver cannot send one.
     pub fn ping(&mut self, table: u32, number: u32, bytes: usize) -> Result<(), Error> {
-        let Target { port, peer } = self.beginning(table)?;
+        let ServerHandle { port, peer } = self.first_server(table)?;
         self.ports[port].ping(peer.ip(), number, bytes)
     }
 
-    /// Has it noted when the next request to a table's server leaves for the driver, and when its
-    /// answer comes from there.
+    /// Records when the next request to a table's server is handed to the driver, and when its
+    /// answer comes from the driver; [`request_times`](Self::request_times) returns that.
     ///
     /// # Errors
     /// [`Error::TableDropped`].
-    pub fn note_passing(&mut self, table: u32) -> Result<(), Error> {
-        let Target { port, .. } = self.beginning(table)?;
-        self.ports[port].note_passing();
+    pub fn record_request_times(&mut self, table: u32) -> Result<(), Error> {
+        let ServerHandle { port, .. } = self.first_server(table)?;
+        self.ports[port].record_request_times();
         Ok(())
     }
 
-    /// When that was.
+    /// The times that [`record_request_times`](Self::record_request_times) recorded.
     ///
     /// # Errors
     /// [`Error::TableDropped`].
-    pub fn passed(&mut self, table: u32) -> Result<Passed, Error> {
-        let Target { port, .. } = self.beginning(table)?;
-        Ok(self.ports[port].passed())
+    pub fn request_times(&mut self, table: u32) -> Result<RequestTimes, Error> {
+        let ServerHandle { port, .. } = self.first_server(table)?;
+        Ok(self.ports[port].request_times())
     }
 
-    /// The number of a ping that came back.
+    /// Returns the number of a ping that was answered, once.
     pub fn take_pong(&mut self) -> Option<u32> {
         self.ports.iter_mut().find_map(Port::take_pong)
     }
@@ -523,12 +534,12 @@ impl Core {
         ports.unwrap_or(Nanos::NEVER).min(self.calls.next_due())
     }
 
-    /// What the RPC layer has counted, for each transport in use.
+    /// The RPC layer's counters, for each transport in use.
     pub fn rpc_counters(&self) -> impl Iterator<Item = &sprat_rpc::Counters> {
         self.ports.iter().map(Port::counters)
     }
 
-    /// What to sleep on while operations are under way, until the next call: see
+    /// The sources to sleep on while operations are in progress, valid until the next call: see
     /// [`sprat_net::Driver::sources`].
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
@@ -540,7 +551,7 @@ impl Core {
     }
 }
 
-/// What is wrong with a request before anybody is asked.
+/// Checks a request against the limits, before it is sent.
 pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
     if let Some((_, key)) = request.object()
         && key.len() > MAX_KEY

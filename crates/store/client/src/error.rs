@@ -1,27 +1,31 @@
-//! What can go wrong, and what to do about it.
+//! The client's errors.
 
 use sprat_wire::op::{Answer, Status};
-use sprat_wire::value::Uncountable;
+use sprat_wire::value::IncrementError;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why an operation failed. The message says what to do; [`Error::is_retryable`] tells a program.
+/// Why an operation failed. The message says what to do; a program asks
+/// [`is_retryable`](Self::is_retryable) and [`is_indeterminate`](Self::is_indeterminate).
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
     /// The condition did not hold; nothing was changed.
-    #[error("the condition does not hold: {}", match .current { Some(version) => format!("the object has version {version}"), None => "there is no such object".into() })]
+    #[error("the condition does not hold: {}", match .current {
+        Some(version) => format!("the object has version {version}"),
+        None => "there is no such object".into(),
+    })]
     Conflict {
-        /// Version of the object; `None` when there is none.
+        /// The object's version; `None` when there is no object.
         current: Option<u64>,
     },
     /// There is no table of that name.
     #[error(
-        "no table named {0:?}; `sprat table list` shows those there are, `sprat table create {0}` makes it"
+        "no table named {0:?}; `sprat table list` shows those there are, \
+         `sprat table create {0}` makes it"
     )]
     NoSuchTable(String),
-    /// The table was dropped while in use; or this client has never opened it, and knows no table
-    /// by its number.
+    /// The table was dropped while in use, or this client has not opened a table of that number.
     #[error("table {0} is gone: it was dropped (or it was not opened by this client)")]
     TableDropped(u32),
     /// The key is too long.
@@ -30,12 +34,15 @@ pub enum Error {
     /// The value is too long.
     #[error("value of {0} bytes; the longest is {max} bytes (1 MB)", max = sprat_wire::MAX_VALUE)]
     ValueTooLarge(usize),
-    /// Not a table's name.
-    #[error("{0:?} cannot name a table: a name has 1 to {max} bytes", max = sprat_wire::MAX_TABLE_NAME)]
+    /// The name is not valid for a table.
+    #[error(
+        "{0:?} cannot name a table: a name has 1 to {max} bytes",
+        max = sprat_wire::MAX_TABLE_NAME
+    )]
     BadTableName(String),
-    /// The object cannot be incremented so; it was not changed.
+    /// The object cannot be incremented in this way; it was not changed.
     #[error("cannot increment: {0}")]
-    NotANumber(Uncountable),
+    NotANumber(IncrementError),
     /// Live data fills the server's memory; nothing was changed.
     #[error(
         "the server's memory is full of live data; remove objects, or start it with more --memory"
@@ -47,8 +54,8 @@ pub enum Error {
     /// The server can no longer make writes durable; this one may or may not survive a crash.
     #[error("the server takes no more writes until it is restarted: {0}")]
     WritesStopped(String),
-    /// Too few servers take replicas, so that nothing can be acknowledged for now.
-    #[error("{server} cannot acknowledge anything for now: {reason}; {}", if *.perhaps {
+    /// Too few servers take replicas, so the server cannot acknowledge changes for now.
+    #[error("{server} cannot acknowledge anything for now: {reason}; {}", if *.may_take_effect {
         "the operation may take effect once there are enough; read before trying again"
     } else {
         "nothing was changed"
@@ -59,47 +66,52 @@ pub enum Error {
         /// How many servers are needed, and how many there are, in words.
         reason: String,
         /// Whether the operation may take effect later.
-        perhaps: bool,
+        may_take_effect: bool,
     },
     /// No answer in time to an operation that changes something: it may or may not have been
     /// executed.
     #[error(
-        "no answer from {server} within {waited:?}: the operation may or may not have been executed; read before trying again"
+        "no answer from {server} within {waited:?}: the operation may or may not have been \
+         executed; read before trying again"
     )]
     Indeterminate {
-        /// Who did not answer.
+        /// The server that did not answer.
         server: String,
-        /// How long.
+        /// How long the client waited.
         waited: Duration,
     },
-    /// The connection was lost with the operation under way: it may or may not have been executed.
+    /// The connection was lost with the operation in progress: it may or may not have been
+    /// executed.
     #[error(
-        "lost {server} while the operation was under way: it may or may not have been executed; read before trying again"
+        "lost {server} while the operation was under way: it may or may not have been executed; \
+         read before trying again"
     )]
     Lost {
-        /// Who was lost.
+        /// The server that was lost.
         server: String,
     },
-    /// No answer in time; the operation was surely not executed, or changes nothing.
+    /// No answer in time; the operation certainly was not executed, or changes nothing.
     #[error(
-        "no answer from {server} within {waited:?}; is it running, can it be reached, and is our --identity of its cluster? Trying again is safe"
+        "no answer from {server} within {waited:?}; is it running, can it be reached, and is our \
+         --identity of its cluster? Trying again is safe"
     )]
     Timeout {
-        /// Who did not answer.
+        /// The server that did not answer.
         server: String,
-        /// How long.
+        /// How long the client waited.
         waited: Duration,
     },
-    /// The server of this part of the table is gone, and nobody serves it yet. The operation was
-    /// not executed, or changes nothing.
+    /// The server of this part of the table failed, and no other has recovered it yet. The
+    /// operation was not executed, or changes nothing.
     #[error(
-        "table {table}: the server of this part of it is gone, and others have not brought it back within {waited:?}; \
-         `sprat status` says how far they are and what they lack. Trying again is safe"
+        "table {table}: the server of this part of it is gone, and others have not brought it \
+         back within {waited:?}; `sprat status` says how far they are and what they lack. \
+         Trying again is safe"
     )]
     Recovering {
         /// The table's number.
         table: u32,
-        /// How long.
+        /// How long the client waited.
         waited: Duration,
     },
     /// No coordinator listens at any of the addresses given, and none was ever reached. Nothing was
@@ -111,42 +123,44 @@ pub enum Error {
     /// No server has enlisted with the coordinator.
     #[error("the coordinator knows no server yet; start one with `sprat server -C {0}`")]
     NoServer(String),
-    /// The coordinator or server refused, in its own words.
+    /// The coordinator or server refused, for the reason it gave.
     #[error("{server} refused: {reason}")]
     Refused {
-        /// Who.
+        /// The coordinator or server.
         server: String,
-        /// Why.
+        /// The reason it gave.
         reason: String,
     },
-    /// Who we are may not do that.
+    /// The client's identity does not have the rights for this operation.
     #[error(
         "{server} does not let this identity do that; `sprat key show` tells what it is good for"
     )]
     Denied {
-        /// Who refused.
+        /// The server that refused.
         server: String,
     },
     /// An endpoint cannot be opened or reached at all.
     #[error("{0}")]
     Endpoint(String),
-    /// The answer makes no sense: a newer or broken server.
+    /// The answer cannot be parsed: the server is of another version, or broken.
     #[error(
-        "{server} gave an answer that this client does not understand; are both of the same version?"
+        "{server} gave an answer that this client does not understand; \
+         are both of the same version?"
     )]
     Protocol {
-        /// Who.
+        /// The server that answered.
         server: String,
     },
-    /// As many operations are under way as the client takes; take answers first.
+    /// The client has the most operations in progress that it allows; take answers first.
     #[error(
-        "{0} operations are under way, the most this client takes; take answers before submitting more"
+        "{0} operations are under way, the most this client takes; \
+         take answers before submitting more"
     )]
     TooManyPending(usize),
 }
 
 impl Error {
-    /// Whether the same operation may be tried again without looking first.
+    /// Whether the same operation may simply be tried again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -156,7 +170,7 @@ impl Error {
                 | Self::ConnectionRefused(_)
                 | Self::NoServer(_)
                 | Self::TooManyPending(_)
-                | Self::TooFewServers { perhaps: false, .. }
+                | Self::TooFewServers { may_take_effect: false, .. }
         )
     }
 
@@ -168,13 +182,13 @@ impl Error {
             Self::Indeterminate { .. }
                 | Self::Lost { .. }
                 | Self::WritesStopped(_)
-                | Self::TooFewServers { perhaps: true, .. }
+                | Self::TooFewServers { may_take_effect: true, .. }
         )
     }
 
-    /// An answer whose status is `Ok` or `NotFound`; of any other, the error. `server` gave it,
-    /// `table` and `name` are what was asked about.
-    pub(crate) fn judge<'a>(
+    /// Returns the answer if its status is `Ok` or `NotFound`, otherwise an error. `server`,
+    /// `table` and `name` describe the request in that error.
+    pub(crate) fn check_status<'a>(
         answer: &Answer<'a>,
         server: &str,
         table: u32,
@@ -186,7 +200,7 @@ impl Error {
         }
     }
 
-    /// The error for an answer's status other than `Ok` and `NotFound`.
+    /// Returns the error for an answer's status other than `Ok` and `NotFound`.
     fn of_status(
         status: Status,
         number: u64,
@@ -200,14 +214,14 @@ impl Error {
             Status::Conflict => Self::Conflict { current: (number != 0).then_some(number) },
             Status::NoSuchTable => Self::NoSuchTable(name.to_owned()),
             Status::UnknownTable => Self::TableDropped(table),
-            Status::NotANumber => Self::NotANumber(Uncountable::of_code(number)),
+            Status::NotANumber => Self::NotANumber(IncrementError::of_code(number)),
             Status::MemoryFull => Self::MemoryFull,
             Status::DiskFull => Self::DiskFull(reason()),
             Status::WritesStopped => Self::WritesStopped(reason()),
             Status::TooFewServers => Self::TooFewServers {
                 server: server.to_owned(),
                 reason: reason(),
-                perhaps: number != 0,
+                may_take_effect: number != 0,
             },
             Status::Denied => Self::Denied { server: server.to_owned() },
             Status::NoServer => Self::NoServer(server.to_owned()),

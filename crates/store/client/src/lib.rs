@@ -1,10 +1,9 @@
-//! The Rust client of the store: blocking and async, pipelined.
+//! The Rust client of the store: blocking and asynchronous, pipelined.
 //!
 //! - [`Client`]: one call after another on the caller's own thread, which spins while it waits
 //!   (lowest latency); or many at once with [`Client::submit`] and [`Client::wait`].
-//! - [`AsyncClient`]: futures, for any executor; a thread of its own does the waiting.
-//! - [`Core`]: what both are made of, without clock or thread: for load generators and the
-//!   simulator.
+//! - [`AsyncClient`]: futures for any executor; a thread of the client does the waiting.
+//! - [`Core`]: the basis of both, without clock or thread, for load generators and the simulator.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), sprat_client::Error> {
@@ -32,15 +31,15 @@ mod types;
 
 pub use asynchronous::{AsyncClient, Call};
 pub use blocking::{Client, Options, Ticket};
-pub use calls::{ATTEMPT, MAX_PENDING, Sink};
+pub use calls::{ATTEMPT_TIMEOUT, AnswerSink, MAX_PENDING};
 pub use core::{Core, MAX_COORDINATORS, MAX_PORTS};
 pub use error::Error;
 pub use member::credentials;
 pub use places::MAX_KNOWN_TABLES;
-pub use port::Passed;
+pub use port::RequestTimes;
 pub use sprat_key::{FileError, Identity};
 pub use sprat_net::Mode;
 pub use sprat_wire::op::{Condition, ServerRecord, TableRecord};
-pub use sprat_wire::value::{Number, Uncountable, ValueType};
-pub use target::Target;
+pub use sprat_wire::value::{IncrementError, Number, ValueType};
+pub use target::ServerHandle;
 pub use types::{Counter, Object, Page, Row, Table, TableStats};

@@ -1,4 +1,4 @@
-//! Who a client, or a node, is to its cluster.
+//! The identity with which a client, or a node, proves that it is a member of its cluster.
 
 use crate::error::Error;
 use sprat_key::Identity;
@@ -6,15 +6,15 @@ use sprat_rpc::Credentials;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// An identity, and what time it was when its owner's clock began.
+/// An identity, and the time at which its owner's clock began.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub(crate) struct TimedIdentity {
     identity: Arc<Identity>,
     unix: u64,
 }
 
-impl Member {
-    /// Whose clock begins now.
+impl TimedIdentity {
+    /// Takes the current time as the beginning of the owner's clock.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when the identity is not valid now.
@@ -27,17 +27,17 @@ impl Member {
         Ok(Self { identity: Arc::clone(identity), unix })
     }
 
-    /// What an endpoint of the same clock is given.
+    /// Makes the credentials of an endpoint that uses the same clock.
     pub(crate) fn credentials(&self) -> Result<Credentials, Error> {
         let seed = sprat_key::random().map_err(|why| Error::Endpoint(why.to_string()))?;
         Ok(Credentials::new(Arc::clone(&self.identity), &seed, self.unix))
     }
 }
 
-/// What an endpoint is given that is to be that member of a cluster, and whose clock begins now.
+/// Makes the credentials of an endpoint that has this identity and whose clock begins now.
 ///
 /// # Errors
 /// [`Error::Endpoint`] when the identity is not valid now, or the system has no random bytes.
 pub fn credentials(identity: &Arc<Identity>) -> Result<Credentials, Error> {
-    Member::new(identity)?.credentials()
+    TimedIdentity::new(identity)?.credentials()
 }

@@ -1,27 +1,26 @@
-//! Where tables are, as far as a client knows.
+//! A cache of the locations of tablets.
 
-use crate::target::Target;
+use crate::target::ServerHandle;
 use sprat_wire::op::Request;
 
-/// Tables whose servers are remembered.
+/// Most tables whose servers a client remembers.
 pub const MAX_KNOWN_TABLES: usize = 4096;
 
-/// Where the tablets of a table are.
+/// The servers of a table's tablets.
 #[derive(Debug)]
-pub(crate) struct Place {
-    /// Seed of its keys' positions.
+pub(crate) struct TableLocation {
+    /// Seed of the hash that gives keys their positions.
     pub(crate) seed: u64,
-    /// First positions, ascending from zero, and who serves the tablet that begins there; nobody
-    /// for now, for `None`.
-    pub(crate) tablets: Vec<(u64, Option<Target>)>,
-    /// One of those has not answered since this was learned.
+    /// Each tablet's first position, ascending from zero, and its server; `None` while it has none.
+    pub(crate) tablets: Vec<(u64, Option<ServerHandle>)>,
+    /// Whether one of the servers has been silent since this was learned.
     pub(crate) stale: bool,
 }
 
-impl Place {
-    /// Who is to be asked.
+impl TableLocation {
+    /// The server that a request is for.
     #[inline]
-    pub(crate) fn of(&self, request: &Request<'_>) -> Option<Target> {
+    pub(crate) fn of(&self, request: &Request<'_>) -> Option<ServerHandle> {
         if let [(_, whole)] = self.tablets[..] {
             return whole;
         }
@@ -29,9 +28,9 @@ impl Place {
         self.tablets[self.tablets.partition_point(|&(first, _)| first <= position) - 1].1
     }
 
-    /// All who serve something of it, each once; `None` when there is nobody for some of it.
-    pub(crate) fn everybody(&self) -> Option<Vec<Target>> {
-        let mut all: Vec<Target> = Vec::new();
+    /// All servers of the table, each once; `None` while some tablet has no server.
+    pub(crate) fn servers_of(&self) -> Option<Vec<ServerHandle>> {
+        let mut all: Vec<ServerHandle> = Vec::new();
         for &(_, target) in &self.tablets {
             let target = target?;
             if !all.contains(&target) {
@@ -42,28 +41,28 @@ impl Place {
     }
 }
 
-/// All that are known.
+/// The locations of all known tables.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    /// Ascending by the table's id.
-    known: Vec<(u32, Place)>,
-    /// Where the one asked for last is: most clients use one.
+pub(crate) struct LocationCache {
+    /// Ascending by table id.
+    known: Vec<(u32, TableLocation)>,
+    /// Index of the table looked up last: most clients use one.
     last: usize,
 }
 
-impl Places {
-    /// Where a table is, if that is known.
+impl LocationCache {
+    /// The location of a table, if known.
     #[inline]
-    pub(crate) fn get(&mut self, table: u32) -> Option<&Place> {
+    pub(crate) fn get(&mut self, table: u32) -> Option<&TableLocation> {
         if self.known.get(self.last).is_none_or(|&(id, _)| id != table) {
             self.last = self.known.binary_search_by_key(&table, |&(id, _)| id).ok()?;
         }
         Some(&self.known[self.last].1)
     }
 
-    /// From here on it is there. Of more than [`MAX_KNOWN_TABLES`] all others are forgotten, and
-    /// looked up again by whoever uses them.
-    pub(crate) fn learn(&mut self, table: u32, place: Place) {
+    /// Sets the location of a table. When there are [`MAX_KNOWN_TABLES`], forgets all others first;
+    /// the client learns them again when they are used.
+    pub(crate) fn learn(&mut self, table: u32, place: TableLocation) {
         assert!(
             place.tablets.first().is_some_and(|&(first, _)| first == 0),
             "tablets begin at the beginning"
@@ -75,21 +74,21 @@ impl Places {
         }
     }
 
-    /// A server has not answered: what it had others may have by now.
-    pub(crate) fn doubt(&mut self, silent: Target) {
+    /// Marks the tables of a silent server: their tablets may have moved.
+    pub(crate) fn doubt(&mut self, silent: ServerHandle) {
         for (_, place) in &mut self.known {
             place.stale |= place.tablets.iter().any(|&(_, target)| target == Some(silent));
         }
     }
 
-    /// It was asked where a table is, and nobody knew better.
+    /// Keeps a table's location: the coordinator was asked, and did not know a newer one.
     pub(crate) fn keep(&mut self, table: u32) {
         if let Ok(at) = self.known.binary_search_by_key(&table, |&(id, _)| id) {
             self.known[at].1.stale = false;
         }
     }
 
-    /// It is no more.
+    /// Forgets a dropped table.
     pub(crate) fn forget(&mut self, table: u32) {
         self.known.retain(|&(id, _)| id != table);
     }

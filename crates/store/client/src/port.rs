@@ -1,13 +1,13 @@
-//! One transport of a client: a driver, an endpoint on it, and the sessions to servers.
+//! A transport of a client: a driver, an endpoint on it, and the sessions to servers.
 
-use crate::calls::{Calls, Deliver};
+use crate::calls::{AnswerDelivery, Calls};
 use crate::error::Error;
 use crate::session::Session;
-use sprat_net::{AnyDriver, Driver as _, Nanos, Stamped, stamp};
+use sprat_net::{AnyDriver, Driver as _, Nanos, StampedTx, stamp};
 use sprat_rpc::{CallError, Config, Counters, Credentials, Endpoint, MAX_SLOTS};
 use std::net::{IpAddr, SocketAddr};
 
-/// Sessions to one server: as many operations under way as they have slots; more wait.
+/// Most sessions to one server. They bound the operations in progress; further ones wait.
 const MAX_SESSIONS_PER_SERVER: usize = 16;
 
 pub(crate) struct Port {
@@ -16,20 +16,20 @@ pub(crate) struct Port {
     endpoint: Endpoint<()>,
     sessions: Vec<Session>,
     waiting: Vec<u32>,
-    /// Whether a ping is on its way.
+    /// Whether a ping is unanswered.
     pinging: bool,
-    passed: Passed,
+    request_times: RequestTimes,
 }
 
-/// When the latest request and answer passed between the client's code and its driver, as
-/// [`stamp`]s; 0 for not.
+/// When a request and its answer passed between the client and its driver, as [`stamp`]s; 0 if not
+/// yet.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Passed {
+pub struct RequestTimes {
     on: bool,
-    /// The driver took over the request.
-    pub left: u64,
-    /// The driver handed over the answer's last frame.
-    pub came: u64,
+    /// When the driver took over the request.
+    pub sent: u64,
+    /// When the driver handed over the last frame of the answer.
+    pub received: u64,
 }
 
 impl Port {
@@ -51,7 +51,7 @@ impl Port {
             sessions: Vec::new(),
             waiting: Vec::new(),
             pinging: false,
-            passed: Passed::default(),
+            request_times: RequestTimes::default(),
         }
     }
 
@@ -80,7 +80,7 @@ impl Port {
         self.endpoint.next_deadline()
     }
 
-    /// Begins the call of an operation, or has it wait for a slot.
+    /// Begins the call of an operation, or queues it until a slot is free.
     #[inline]
     pub(crate) fn begin(&mut self, now: Nanos, index: u32, calls: &mut Calls) {
         let peer = calls.target(index).peer;
@@ -93,10 +93,11 @@ impl Port {
     fn call(&mut self, now: Nanos, at: usize, index: u32, calls: &mut Calls) {
         let session = &mut self.sessions[at];
         let (request, deadline) = calls.request(now, index);
-        let mut tx = Stamped::new(self.driver.tx(), &mut self.passed.left, self.passed.on);
+        let mut tx =
+            StampedTx::new(self.driver.tx(), &mut self.request_times.sent, self.request_times.on);
         match self.endpoint.call(now, session.id, &[request], deadline, &mut tx) {
             Ok(call) => session.slots[call.slot()] = index,
-            Err(CallError::Late) => calls.retry(now, index), // where its deadline ends it
+            Err(CallError::Late) => calls.retry(now, index), // which ends it at its deadline
             Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(index),
             Err(CallError::TooLong(bytes)) => {
                 unreachable!("operations are within limits, this one has {bytes} bytes")
@@ -122,26 +123,32 @@ impl Port {
         Some(self.sessions.len() - 1)
     }
 
-    /// Takes what has arrived and does what is due.
-    pub(crate) fn turn(
+    /// Receives frames and does what is due.
+    pub(crate) fn poll(
         &mut self,
         now: Nanos,
-        deliver: &mut Deliver<'_, '_>,
+        deliver: &mut AnswerDelivery<'_, '_>,
     ) -> Result<bool, Error> {
-        let Self { driver, endpoint, sessions, passed, .. } = self;
-        let Passed { on, left, came } = passed;
-        let mut handler = deliver.with(sessions);
+        let Self { driver, endpoint, sessions, request_times, .. } = self;
+        let RequestTimes { on, sent, received } = request_times;
+        let mut handler = deliver.handler(sessions);
         let frames = driver
             .receive(&mut |tx, from, frame| {
                 if *on {
-                    *came = stamp();
+                    *received = stamp();
                 }
-                endpoint.receive(now, from, frame, &mut handler, &mut Stamped::new(tx, left, *on));
+                endpoint.receive(
+                    now,
+                    from,
+                    frame,
+                    &mut handler,
+                    &mut StampedTx::new(tx, sent, *on),
+                );
             })
             .map_err(|cause| {
                 Error::Endpoint(format!("the {} driver failed: {cause}", self.transport))
             })?;
-        endpoint.poll(now, &mut handler, &mut Stamped::new(driver.tx(), left, *on));
+        endpoint.poll(now, &mut handler, &mut StampedTx::new(driver.tx(), sent, *on));
         if !self.waiting.is_empty() {
             for index in std::mem::take(&mut self.waiting) {
                 self.begin(now, index, deliver.calls);
@@ -170,26 +177,25 @@ impl Port {
         pong
     }
 
-    /// A peer whose host refuses connections: see [`AnyDriver::take_refusal`].
+    /// Returns a peer whose host refuses connections: see [`AnyDriver::take_refusal`].
     pub(crate) fn take_refusal(&mut self) -> Option<SocketAddr> {
         self.driver.take_refusal()
     }
 
     pub(crate) fn flush(&mut self) {
-        self.endpoint.flush(&mut Stamped::new(
+        self.endpoint.flush(&mut StampedTx::new(
             self.driver.tx(),
-            &mut self.passed.left,
-            self.passed.on,
+            &mut self.request_times.sent,
+            self.request_times.on,
         ));
     }
 
-    /// Has the passing of requests and answers noted from here on, the next request's from the
-    /// start.
-    pub(crate) fn note_passing(&mut self) {
-        self.passed = Passed { on: true, left: 0, came: 0 };
+    /// Records the times of the next request and its answer.
+    pub(crate) fn record_request_times(&mut self) {
+        self.request_times = RequestTimes { on: true, sent: 0, received: 0 };
     }
 
-    pub(crate) fn passed(&self) -> Passed {
-        self.passed
+    pub(crate) fn request_times(&self) -> RequestTimes {
+        self.request_times
     }
 }

@@ -1,9 +1,9 @@
-//! A session to a server, and what is under way in it.
+//! A session to a server.
 
 use sprat_rpc::{MAX_SLOTS, SessionId};
 use std::net::SocketAddr;
 
-/// A session, and which operation is in each of its slots.
+/// A session, and the operation in each of its slots.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) peer: SocketAddr,

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-/// A server as the client reaches it.
+/// A server as a client reaches it: one of its ports, and the server's address. Valid for the
+/// [`Core`](crate::Core) that made it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Target {
+pub struct ServerHandle {
     pub(crate) port: usize,
     pub(crate) peer: SocketAddr,
 }

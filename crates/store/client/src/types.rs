@@ -1,21 +1,21 @@
-//! What operations give.
+//! Results of operations.
 
 use crate::error::Error;
 use sprat_wire::op::{Answer, Items, Records};
 use sprat_wire::value::{Number, ValueType};
 
-/// A table, by the id its name stands for now.
+/// A table's id. A table that is dropped and made again has another one.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Table(pub u32);
 
-/// An object as read.
+/// An object that was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Object {
-    /// Its version: grows with every write of the key, also across removals.
+    /// The version: grows with every write of the key, also across removals.
     pub version: u64,
-    /// Its value.
+    /// The value.
     pub value: Vec<u8>,
-    /// What its value is: a counter's, or just bytes.
+    /// The type of the value: a counter's, or plain bytes.
     pub value_type: ValueType,
 }
 
@@ -26,23 +26,23 @@ impl Object {
         Number::of(self.value_type, &self.value)
     }
 
-    /// The object in the answer to a read that found one.
+    /// Makes the object from the answer to a read that found one.
     pub(crate) fn of(answer: &Answer<'_>) -> Self {
         let value_type = ValueType::of_code(answer.count);
         Self { version: answer.number, value: answer.body.to_vec(), value_type }
     }
 }
 
-/// An object as scanned.
+/// An object in a scan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Row {
-    /// Its key.
+    /// The key.
     pub key: Vec<u8>,
-    /// Its version.
+    /// The version.
     pub version: u64,
-    /// Its value.
+    /// The value.
     pub value: Vec<u8>,
-    /// What its value is: a counter's, or just bytes.
+    /// The type of the value: a counter's, or plain bytes.
     pub value_type: ValueType,
 }
 
@@ -54,35 +54,36 @@ impl Row {
     }
 }
 
-/// Part of a table.
+/// A part of a table, as a scan returns it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Page {
-    /// Objects, in no order that means anything.
+    /// Objects, in no meaningful order.
     pub rows: Vec<Row>,
-    /// Where to go on; `None` at the end. Stays good across restarts of the server.
+    /// Position to pass to the next scan; `None` at the end. Stays valid across restarts of the
+    /// server.
     pub next: Option<u64>,
 }
 
-/// How much a table holds.
+/// The size of a table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TableStats {
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
-    /// Bytes of log that its live objects take, headers and keys included.
+    /// Bytes of the log that the live objects take, headers and keys included.
     pub bytes: u64,
 }
 
 /// One of a server's counters.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Counter {
-    /// Its name, as in the metrics.
+    /// The counter's name, as in the metrics.
     pub name: String,
-    /// Its value.
+    /// The counter's value.
     pub value: u64,
 }
 
 impl Page {
-    /// The page in the answer to a scan.
+    /// Makes the page from the answer to a scan.
     pub(crate) fn of(answer: &Answer<'_>) -> Option<Self> {
         let row = |item: sprat_wire::op::Item<'_>| Row {
             key: item.key.to_vec(),
@@ -97,7 +98,7 @@ impl Page {
     }
 }
 
-/// Reads a body of records of one kind.
+/// Reads all records of an answer's body, which are of one kind.
 pub(crate) fn list<'a, T>(
     answer: &Answer<'a>,
     mut next: impl FnMut(&mut Records<'a>) -> Option<T>,

@@ -1,5 +1,5 @@
-//! What a client does when a server is silent, in virtual time: how long it waits before it asks
-//! who has that server's tables.
+//! A client whose server is silent, in virtual time: how long it waits before it asks the
+//! coordinator for the new servers of that server's tables.
 
 use sprat_client::Core;
 use sprat_net::{AnyDriver, Driver as _, Hub, HubOptions, Locator, Locators, Nanos};
@@ -38,8 +38,8 @@ fn record(table: u32, port: u16) -> TableRecord {
     TableRecord { id: table, name: format!("table {table}"), seed: 1, tablets }
 }
 
-/// Who is asked where tables are, and says that one server has them all; and who has them, and has
-/// no object.
+/// The coordinator, which says that one server has all tables, and that server, which has no
+/// objects.
 struct Answers {
     has_all: Rc<Cell<u16>>,
     body: Vec<u8>,
@@ -81,7 +81,7 @@ struct World {
     /// The coordinator, and the server that answers.
     nodes: Vec<(AnyDriver, Endpoint<()>, Answers)>,
     core: Core,
-    /// Who has all tables, as the coordinator knows.
+    /// The port of the server that has all tables, as the coordinator knows.
     has_all: Rc<Cell<u16>>,
 }
 
@@ -97,8 +97,8 @@ impl World {
         };
         let nodes = [COORDINATOR, LIVELY].map(node).into();
         let coordinators: Locators = locator(COORDINATOR).parse().expect("a locator");
-        let mut core =
-            Core::over(vec![("fast+udp", port(CLIENT))], &coordinators, 7).expect("a client");
+        let mut core = Core::with_drivers(vec![("fast+udp", port(CLIENT))], &coordinators, 7)
+            .expect("a client");
         core.target(&locator(SILENT).parse::<Locator>().expect("a locator"))
             .expect("of that transport");
         (0..TABLES)
@@ -144,7 +144,7 @@ impl World {
 }
 
 #[test]
-fn one_silence_is_waited_for_and_not_one_for_each_table() {
+fn a_silent_server_delays_one_table_and_not_all() {
     let mut world = World::new();
     world.has_all.set(LIVELY);
     let first = world.read(0);
@@ -157,10 +157,10 @@ fn one_silence_is_waited_for_and_not_one_for_each_table() {
 }
 
 #[test]
-fn while_nobody_knows_better_a_silent_server_is_tried_again_and_not_for_long() {
+fn an_unreplaced_silent_server_is_retried_with_short_timeouts() {
     let mut world = World::new();
     let has_all = Rc::clone(&world.has_all);
-    // Who was asked first could not say; then others took over.
+    // At first the coordinator knew no other server; then another took over.
     let request = Request::Read { table: 0, key: b"key" };
     world
         .core
@@ -177,7 +177,7 @@ fn while_nobody_knows_better_a_silent_server_is_tried_again_and_not_for_long() {
 }
 
 #[test]
-fn who_answers_again_is_trusted_again() {
+fn a_server_that_answers_again_is_trusted_again() {
     let mut world = World::new();
     world.has_all.set(LIVELY);
     world.read(0);

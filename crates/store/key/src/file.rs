@@ -1,8 +1,8 @@
-//! The files that roots and identities are in: text, so that they go through whatever text goes
-//! through.
+//! The files of roots and identities: text, so that they can be copied as text.
 //!
-//! A line that says what it is, then the secret parts and the certificate in base64, broken into
-//! lines, with the first bytes of their SHA-256 at the end: what a careless copy lost is noticed.
+//! The first line names the kind of file. The secret parts and the certificate follow in base64,
+//! broken into lines, with the first bytes of their SHA-256 at the end, so that an incomplete copy
+//! is noticed.
 
 use crate::identity::Identity;
 use crate::root::Root;
@@ -16,33 +16,33 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Longest file that is read, bytes.
+/// Longest file accepted, bytes.
 pub const MAX_FILE: usize = 16 << 10;
 
-/// First lines.
+/// First lines of the two kinds of files.
 const ROOT: &str = "sprat root 1";
 const IDENTITY: &str = "sprat identity 1";
 
-/// Bytes of the sum.
+/// Bytes of the checksum.
 const SUM: usize = 8;
 
 /// Characters in a line.
 const LINE: usize = 64;
 
-/// Rights that others than the owner have, of which there are to be none.
+/// Mode bits that give others than the owner access, and must not be set.
 const OTHERS: u32 = 0o077;
 
 const _: () = assert!(3 * KEY_BYTES + MAX_CERTIFICATE + SUM < MAX_FILE / 2);
 
-/// Why a file gives no root or identity, or was not written.
+/// Why a root or identity could not be loaded or saved.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// The system refuses.
+    /// The operating system reported an error.
     #[error("{path}: {cause}")]
     System {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         cause: io::Error,
     },
     /// Others can read it.
@@ -53,7 +53,7 @@ pub enum FileError {
         /// Its mode.
         mode: u32,
     },
-    /// It is something else, or damaged.
+    /// The file is of another kind, or damaged.
     #[error("{path}: {what}")]
     Damaged {
         /// The file.
@@ -64,50 +64,55 @@ pub enum FileError {
 }
 
 impl Root {
-    /// Reads it from a file that nobody else can read.
+    /// Loads a root from a file that only its owner can read.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let bytes = read(path, ROOT)?;
         match bytes.as_chunks::<KEY_BYTES>() {
-            ([seed, door], []) => Ok(Self::of(*seed, *door)),
+            ([seed, door_key], []) => Ok(Self::from_parts(*seed, *door_key)),
             _ => Err(damaged(path, format!("a root of {} bytes", bytes.len()))),
         }
     }
 
-    /// Writes it to a file that was not there, for nobody else to read.
+    /// Saves the root to a new file that only its owner can read.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
-        write(path, ROOT, &[self.seed, self.door].concat())
+        write(path, ROOT, &[self.seed, self.door_key].concat())
     }
 }
 
 impl Identity {
-    /// Reads it from a file that nobody else can read.
+    /// Loads an identity from a file that only its owner can read.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let bytes = read(path, IDENTITY)?;
         let damage = |what: String| damaged(path, what);
-        let (keys, shown) = bytes
+        let (keys, certificate_bytes) = bytes
             .split_at_checked(3 * KEY_BYTES)
             .ok_or_else(|| damage(format!("an identity of {} bytes", bytes.len())))?;
-        let &[secret, door, root] = keys.as_chunks::<KEY_BYTES>().0 else {
+        let &[secret, door_key, root] = keys.as_chunks::<KEY_BYTES>().0 else {
             unreachable!("three keys")
         };
-        Self::of(secret, door, root, shown.to_vec()).map_err(|why| damage(why.to_string()))
+        Self::from_parts(secret, door_key, root, certificate_bytes.to_vec())
+            .map_err(|why| damage(why.to_string()))
     }
 
-    /// Writes it to a file that was not there, for nobody else to read.
+    /// Saves the identity to a new file that only its owner can read.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
-        write(path, IDENTITY, &[&self.secret[..], &self.door, &self.root, &self.shown].concat())
+        write(
+            path,
+            IDENTITY,
+            &[&self.secret[..], &self.door_key, &self.root, &self.certificate_bytes].concat(),
+        )
     }
 }
 

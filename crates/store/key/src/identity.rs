@@ -1,4 +1,4 @@
-//! What a member of a cluster is, and how others are told to be members too.
+//! Identities of members, and the verification of other members' certificates.
 
 use crate::{Certificate, Role};
 use curve25519_dalek::MontgomeryPoint;
@@ -7,38 +7,41 @@ use sprat_wire::certificate::{BadCertificate, CONTEXT, KEY_BYTES};
 use std::fmt;
 use thiserror::Error;
 
-/// A member of a cluster: whoever has this is it.
+/// A member's identity: its secret key, its certificate, the root's public key, and the cluster's
+/// door key. It proves membership to other members, and verifies theirs. Keep it secret: a process
+/// that has it can act as this member.
 #[derive(Clone)]
 pub struct Identity {
     pub(crate) secret: [u8; KEY_BYTES],
-    pub(crate) door: [u8; KEY_BYTES],
+    pub(crate) door_key: [u8; KEY_BYTES],
     pub(crate) root: [u8; KEY_BYTES],
-    /// As others are shown it.
-    pub(crate) shown: Vec<u8>,
+    /// The encoded certificate, with its signature.
+    pub(crate) certificate_bytes: Vec<u8>,
     certificate: Certificate,
 }
 
-/// Why a certificate is not believed.
+/// Why a certificate is not trusted.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Untrusted {
-    /// It is none.
+    /// The bytes are not a certificate.
     #[error(transparent)]
     Malformed(#[from] BadCertificate),
-    /// Another root has signed it, or none.
+    /// The signature is not that of the cluster's root.
     #[error("it is not of this cluster's root")]
     Root,
-    /// It says something of another key.
+    /// It certifies another key.
     #[error("it is of another key")]
     Key,
-    /// It is valid later.
+    /// Its validity has not begun.
     #[error("it is not valid yet: is the clock right?")]
     Early,
-    /// It was valid.
+    /// Its validity has ended.
     #[error("it has expired: have another issued (`sprat key issue`)")]
     Expired,
 }
 
-/// Reads a certificate and finds out whether `root` has signed it.
+/// Parses a certificate and verifies that `root` has signed it. Does not check its period of
+/// validity.
 ///
 /// # Errors
 /// [`Untrusted`]: `Malformed` or `Root`.
@@ -52,33 +55,33 @@ pub fn verify(root: &[u8; KEY_BYTES], bytes: &[u8]) -> Result<Certificate, Untru
 }
 
 impl Identity {
-    /// The member that has these.
+    /// Makes an identity of its parts.
     ///
     /// # Errors
-    /// [`Untrusted`], when they do not belong together.
-    pub(crate) fn of(
+    /// [`Untrusted`] when they do not belong together.
+    pub(crate) fn from_parts(
         secret: [u8; KEY_BYTES],
-        door: [u8; KEY_BYTES],
+        door_key: [u8; KEY_BYTES],
         root: [u8; KEY_BYTES],
-        shown: Vec<u8>,
+        certificate_bytes: Vec<u8>,
     ) -> Result<Self, Untrusted> {
-        let certificate = verify(&root, &shown)?;
+        let certificate = verify(&root, &certificate_bytes)?;
         if MontgomeryPoint::mul_base_clamped(secret).to_bytes() != certificate.key {
             return Err(Untrusted::Key);
         }
-        Ok(Self { secret, door, root, shown, certificate })
+        Ok(Self { secret, door_key, root, certificate_bytes, certificate })
     }
 
-    /// Its secret key (X25519).
+    /// The member's secret key (X25519).
     #[must_use]
     pub fn secret(&self) -> &[u8; KEY_BYTES] {
         &self.secret
     }
 
-    /// The secret that all members of the cluster have.
+    /// The secret that all members of the cluster share.
     #[must_use]
-    pub fn door(&self) -> &[u8; KEY_BYTES] {
-        &self.door
+    pub fn door_key(&self) -> &[u8; KEY_BYTES] {
+        &self.door_key
     }
 
     /// The public key of the cluster's root (Ed25519).
@@ -87,19 +90,19 @@ impl Identity {
         &self.root
     }
 
-    /// What the root says of it.
+    /// The member's certificate.
     #[must_use]
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// The same as bytes, to be shown to others.
+    /// The encoded certificate, to be sent to other members.
     #[must_use]
-    pub fn shown(&self) -> &[u8] {
-        &self.shown
+    pub fn certificate_bytes(&self) -> &[u8] {
+        &self.certificate_bytes
     }
 
-    /// Whether it may be used at that second since 1970.
+    /// Checks that the identity is valid at that second since 1970.
     ///
     /// # Errors
     /// [`Untrusted`]: `Early` or `Expired`.
@@ -107,13 +110,18 @@ impl Identity {
         valid(&self.certificate, unix)
     }
 
-    /// Believes a certificate that was shown by whoever has the secret half of `key`, at that
-    /// second.
+    /// Verifies the certificate of a peer that has proven to have the secret half of `key`, at
+    /// second `unix` since 1970, and returns it.
     ///
     /// # Errors
     /// [`Untrusted`].
-    pub fn believe(&self, shown: &[u8], key: &[u8], unix: u64) -> Result<Certificate, Untrusted> {
-        let certificate = verify(&self.root, shown)?;
+    pub fn verify_peer(
+        &self,
+        certificate_bytes: &[u8],
+        key: &[u8],
+        unix: u64,
+    ) -> Result<Certificate, Untrusted> {
+        let certificate = verify(&self.root, certificate_bytes)?;
         if certificate.key != key {
             return Err(Untrusted::Key);
         }
@@ -121,7 +129,7 @@ impl Identity {
         Ok(certificate)
     }
 
-    /// What it is to the cluster.
+    /// The member's role.
     #[must_use]
     pub fn role(&self) -> Role {
         self.certificate.role
@@ -137,7 +145,7 @@ fn valid(certificate: &Certificate, unix: u64) -> Result<(), Untrusted> {
 }
 
 impl fmt::Debug for Identity {
-    /// Tells nothing that is secret.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("certificate", &self.certificate).finish_non_exhaustive()
     }

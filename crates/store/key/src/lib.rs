@@ -1,11 +1,11 @@
-//! Who may speak in a cluster: roots, certificates, identities, and the files they are in.
+//! The identities of a cluster's members: roots, certificates, identities, and their files.
 //!
-//! A cluster has a [`Root`], which stays with whoever runs it. The root issues [`Identity`]s: to
-//! servers, to clients, to those who administer. An identity is a secret key, the root's
-//! [`Certificate`] of its public half, the root's public key, and the *door key*, a secret that all
-//! members have and that only keeps strangers out.
+//! A cluster has a [`Root`], which its administrator keeps. The root issues [`Identity`]s to
+//! servers, clients and administrators. An identity is a secret key, the root's [`Certificate`] of
+//! its public half, the root's public key, and the *door key*: a secret that all members share, so
+//! that a server can ignore strangers before it does any costly work for them.
 //!
-//! The time is the caller's, in seconds since 1970. Random bytes are the system's.
+//! The caller supplies the time, in seconds since 1970. Random bytes come from the system.
 
 mod file;
 mod identity;
@@ -16,12 +16,12 @@ pub use identity::{Identity, Untrusted, verify};
 pub use root::{IssueError, Root, Terms};
 pub use sprat_wire::certificate::{BadCertificate, Certificate, Grant, Rights, Role};
 
-/// The system has no random bytes.
+/// The operating system returned no random bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the system gives no random bytes")]
 pub struct NoEntropy;
 
-/// Random bytes that nobody can guess.
+/// Returns random bytes that are fit for secrets.
 ///
 /// # Errors
 /// [`NoEntropy`].

@@ -1,4 +1,4 @@
-//! A cluster's root: what makes members of it.
+//! A cluster's root, which issues identities to members.
 
 use crate::identity::Identity;
 use crate::{Certificate, Grant, NoEntropy, Role};
@@ -8,59 +8,59 @@ use sprat_wire::certificate::{BadCertificate, CONTEXT, KEY_BYTES};
 use std::fmt;
 use thiserror::Error;
 
-/// The key of a cluster by which its members are made. Whoever has it can be anybody: it belongs on
-/// no server.
+/// The key of a cluster that signs its members' certificates. With it one can issue any identity,
+/// so it must not be kept on a server.
 pub struct Root {
     pub(crate) seed: [u8; KEY_BYTES],
-    pub(crate) door: [u8; KEY_BYTES],
+    pub(crate) door_key: [u8; KEY_BYTES],
     pair: Ed25519KeyPair,
 }
 
-/// What a member is to be.
+/// The contents of an identity to be issued.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What it is to the cluster.
+    /// The member's role.
     pub role: Role,
-    /// What people call it.
+    /// The member's name, for people.
     pub name: String,
-    /// Tables that it may use; of clients only.
+    /// Tables that it may use; only for clients.
     pub grants: Vec<Grant>,
-    /// Seconds since 1970 from which on it is valid, and the first in which it is not any more.
+    /// The first second of its validity, since 1970, and the first after it.
     pub valid: (u64, u64),
 }
 
 /// Why an identity was not issued.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum IssueError {
-    /// What was asked for cannot be certified.
+    /// The terms are invalid.
     #[error(transparent)]
     Terms(#[from] BadCertificate),
-    /// There are no random bytes.
+    /// The system returned no random bytes.
     #[error(transparent)]
     Entropy(#[from] NoEntropy),
 }
 
 impl Root {
-    /// A root of a cluster that there was not.
+    /// Makes a new root.
     ///
     /// # Errors
     /// [`NoEntropy`].
     pub fn generate() -> Result<Self, NoEntropy> {
-        Ok(Self::of(crate::random()?, crate::random()?))
+        Ok(Self::from_parts(crate::random()?, crate::random()?))
     }
 
-    pub(crate) fn of(seed: [u8; KEY_BYTES], door: [u8; KEY_BYTES]) -> Self {
+    pub(crate) fn from_parts(seed: [u8; KEY_BYTES], door_key: [u8; KEY_BYTES]) -> Self {
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed has 32 bytes");
-        Self { seed, door, pair }
+        Self { seed, door_key, pair }
     }
 
-    /// Its public key, by which members know one another.
+    /// The public key, which verifies members' certificates.
     #[must_use]
     pub fn public(&self) -> [u8; KEY_BYTES] {
         self.pair.public_key().as_ref().try_into().expect("a public key has 32 bytes")
     }
 
-    /// Makes a member.
+    /// Issues an identity, with a new secret key.
     ///
     /// # Errors
     /// [`IssueError`].
@@ -71,12 +71,13 @@ impl Root {
         let mut certificate = Certificate { role, name, key, from, until, grants }.encode()?;
         let signature = self.pair.sign(&[CONTEXT, &certificate].concat());
         certificate.extend_from_slice(signature.as_ref());
-        Ok(Identity::of(secret, self.door, self.public(), certificate).expect("just made"))
+        Ok(Identity::from_parts(secret, self.door_key, self.public(), certificate)
+            .expect("just made"))
     }
 }
 
 impl fmt::Debug for Root {
-    /// Tells nothing that is secret.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Root").field("public", &self.public()).finish_non_exhaustive()
     }

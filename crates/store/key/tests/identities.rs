@@ -1,4 +1,4 @@
-//! Roots, identities and their files: what belongs together is taken, and nothing else.
+//! Roots, identities and their files: parts that belong together are accepted, and nothing else.
 
 use sprat_key::{
     BadCertificate, FileError, Grant, Identity, Rights, Role, Root, Terms, Untrusted, verify,
@@ -13,36 +13,40 @@ fn terms(role: Role, grants: &[(&str, Rights)]) -> Terms {
 }
 
 #[test]
-fn what_a_root_issues_its_members_believe() {
+fn members_trust_identities_of_their_root() {
     let root = Root::generate().unwrap();
     let one = root.issue(&terms(Role::Server, &[])).unwrap();
     let other = root.issue(&terms(Role::Client, &[("a*", Rights::Read)])).unwrap();
-    let believed = one.believe(other.shown(), &other.certificate().key, 1500).unwrap();
-    assert_eq!(&believed, other.certificate());
-    assert_eq!(one.door(), other.door());
+    let verified =
+        one.verify_peer(other.certificate_bytes(), &other.certificate().key, 1500).unwrap();
+    assert_eq!(&verified, other.certificate());
+    assert_eq!(one.door_key(), other.door_key());
     assert_ne!(one.secret(), other.secret());
 }
 
 #[test]
-fn what_is_not_of_the_root_or_the_key_or_the_time_is_not_believed() {
+fn certificates_of_another_root_key_or_time_are_rejected() {
     let (root, stranger) = (Root::generate().unwrap(), Root::generate().unwrap());
     let one = root.issue(&terms(Role::Server, &[])).unwrap();
     let other = stranger.issue(&terms(Role::Admin, &[])).unwrap();
     let key = |identity: &Identity| identity.certificate().key;
-    assert_eq!(one.believe(other.shown(), &key(&other), 1500), Err(Untrusted::Root));
-    assert_eq!(one.believe(one.shown(), &key(&other), 1500), Err(Untrusted::Key));
-    assert_eq!(one.believe(one.shown(), &key(&one), 999), Err(Untrusted::Early));
-    assert_eq!(one.believe(one.shown(), &key(&one), 2000), Err(Untrusted::Expired));
-    for at in 0..one.shown().len() {
-        let mut changed = one.shown().to_vec();
+    assert_eq!(
+        one.verify_peer(other.certificate_bytes(), &key(&other), 1500),
+        Err(Untrusted::Root)
+    );
+    assert_eq!(one.verify_peer(one.certificate_bytes(), &key(&other), 1500), Err(Untrusted::Key));
+    assert_eq!(one.verify_peer(one.certificate_bytes(), &key(&one), 999), Err(Untrusted::Early));
+    assert_eq!(one.verify_peer(one.certificate_bytes(), &key(&one), 2000), Err(Untrusted::Expired));
+    for at in 0..one.certificate_bytes().len() {
+        let mut changed = one.certificate_bytes().to_vec();
         changed[at] ^= 4;
         assert!(verify(one.root(), &changed).is_err(), "byte {at}");
-        assert!(verify(one.root(), &one.shown()[..at]).is_err(), "cut at {at}");
+        assert!(verify(one.root(), &one.certificate_bytes()[..at]).is_err(), "cut at {at}");
     }
 }
 
 #[test]
-fn what_cannot_be_certified_is_refused() {
+fn invalid_terms_are_refused() {
     let root = Root::generate().unwrap();
     let refused = |terms: Terms| root.issue(&terms).unwrap_err().to_string();
     let asked = terms(Role::Admin, &[("a", Rights::Read)]);
@@ -57,7 +61,7 @@ fn what_cannot_be_certified_is_refused() {
 }
 
 #[test]
-fn files_give_back_what_was_written() {
+fn files_round_trip() {
     let dir = tempfile::tempdir().unwrap();
     let (at, root_at) = (dir.path().join("one"), dir.path().join("root"));
     let root = Root::generate().unwrap();
@@ -70,12 +74,12 @@ fn files_give_back_what_was_written() {
     one.save(&at).unwrap();
     let again = Identity::load(&at).unwrap();
     assert_eq!(
-        (again.secret(), again.door(), again.shown()),
-        (one.secret(), one.door(), one.shown())
+        (again.secret(), again.door_key(), again.certificate_bytes()),
+        (one.secret(), one.door_key(), one.certificate_bytes())
     );
     assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(matches!(one.save(&at), Err(FileError::System { .. })), "nothing is overwritten");
-    // One for the other.
+    // A root where an identity is expected, and the reverse.
     assert!(Identity::load(&root_at).unwrap_err().to_string().contains("an identity is wanted"));
     assert!(Root::load(&at).unwrap_err().to_string().contains("a cluster's root is wanted"));
 }

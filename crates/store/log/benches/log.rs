@@ -1,4 +1,4 @@
-//! What the log's operations cost, one core, objects of 30 B + 100 B.
+//! The cost of the log's operations on one core, with objects of 30 B + 100 B.
 #![allow(missing_docs, reason = "criterion writes the main function")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
@@ -41,7 +41,7 @@ fn operations(c: &mut Criterion) {
     drop(log);
     for percent in [50, 75, 90] {
         let (mut log, count) = filled(512 * MB, percent);
-        // Until the cleaner has come to its usual state.
+        // Until the cleaner is in its steady state.
         for _ in 0..3 * count {
             log.put(1, &key(random(&mut state, count)), &[0; 100]).unwrap();
         }

@@ -66,7 +66,7 @@ impl<T> DerefMut for Mapping<T> {
     }
 }
 
-/// Asks the processor to bring the cache line of `item` near.
+/// Asks the processor to load the cache line of `item`.
 #[inline]
 pub(crate) fn prefetch<T>(item: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -79,7 +79,7 @@ pub(crate) fn prefetch<T>(item: &T) {
     let _ = item;
 }
 
-/// The memory under a mapping: of the kernel, or of the heap where the kernel is out of reach
+/// The memory of a mapping: from the kernel, or from the heap where the kernel is out of reach
 /// (Miri).
 #[cfg(not(miri))]
 struct Raw {
@@ -89,10 +89,10 @@ struct Raw {
 
 #[cfg(not(miri))]
 impl Raw {
-    /// Maps `bytes` and returns where in the mapping the first huge page begins.
+    /// Maps `bytes` and returns the address of the first huge page in the mapping.
     fn reserve(bytes: usize) -> std::io::Result<(Self, NonNull<u8>)> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        // One huge page more than asked for, so that an aligned range of the wanted length lies
+        // One huge page more than needed, so that an aligned range of the wanted length lies
         // within.
         let mapped = bytes + HUGE_PAGE_BYTES;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -104,21 +104,21 @@ impl Raw {
         assert!(skip < HUGE_PAGE_BYTES);
         // SAFETY: `skip + bytes` is less than the mapping is long.
         let aligned = unsafe { base.add(skip) };
-        // Huge pages are a wish: a kernel without them does as well, only slower.
-        // SAFETY: the advice concerns this new mapping alone and changes no contents.
+        // Huge pages are optional: without them the log works as well, only slower. SAFETY: the
+        // advice concerns this new mapping alone and changes no contents.
         let _ = unsafe { madvise(aligned.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         Ok((Self { base, bytes: mapped }, aligned))
     }
 
-    /// Gives `range` from `items` on back to the kernel.
+    /// Returns `range`, relative to `items`, to the kernel.
     ///
     /// # Safety
-    /// The range lies within this mapping, nobody borrows it, and zeroes are valid there.
+    /// The range lies within this mapping, no borrow of it exists, and zeros are valid there.
     unsafe fn release(&mut self, items: NonNull<u8>, range: std::ops::Range<usize>) {
         // SAFETY: the caller's promise.
         let start = unsafe { items.add(range.start) };
-        // A refusal leaves the pages resident, which costs memory and nothing else.
-        // SAFETY: private anonymous memory reads as zeros afterwards; the caller allows that.
+        // A refusal leaves the pages resident, which costs memory and nothing else. SAFETY: private
+        // anonymous memory reads as zeros afterwards; the caller allows that.
         let _ = unsafe {
             rustix::mm::madvise(
                 start.as_ptr().cast(),
@@ -159,7 +159,7 @@ impl Raw {
     /// Zeroes `range`, as the kernel would.
     ///
     /// # Safety
-    /// The range lies within this allocation, nobody borrows it, and zeroes are valid there.
+    /// The range lies within this allocation, no borrow of it exists, and zeros are valid there.
     unsafe fn release(&mut self, items: NonNull<u8>, range: std::ops::Range<usize>) {
         // SAFETY: the caller's promise.
         let start = unsafe { items.add(range.start) };

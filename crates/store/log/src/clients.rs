@@ -1,26 +1,26 @@
-//! Whose completions are kept: those of clients that were heard of lately.
+//! The clients whose completions are kept: those heard of lately.
 //!
-//! A completion has no tombstone. Nobody asks for one whose client has long given up, so the
-//! cleaner lets it go, and should it rise again after a restart, its client is as if heard of then,
-//! and it goes the same way.
+//! A completion has no tombstone. When its client has been silent for long, no operation that needs
+//! it can arrive any more, so the cleaner drops it. If a restart brings it back, its client counts
+//! as heard of at the restart, and the completion is dropped again later.
 
 use std::collections::HashMap;
 
-/// Most clients whose completions are kept at once. Of further ones nothing is taken that needs
-/// one.
+/// Most clients whose completions are kept at once. Operations of further clients that need a
+/// completion are refused.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
-/// Clients, and in which generation each was heard of last.
+/// Clients, and the generation when each was last heard of.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     heard: HashMap<u64, u32>,
     generation: u32,
-    /// The client heard of last: most come many times in a row.
+    /// The client heard of last: most send many operations in a row.
     last: Option<u64>,
 }
 
 impl Clients {
-    pub(crate) fn hear(&mut self, client: u64) {
+    pub(crate) fn note_heard(&mut self, client: u64) {
         if self.last != Some(client) {
             self.heard.insert(client, self.generation);
             self.last = Some(client);
@@ -31,7 +31,7 @@ impl Clients {
         self.last == Some(client) || self.heard.contains_key(&client)
     }
 
-    /// Whether a client may come that is not known.
+    /// Whether there is room for a client that is not known.
     pub(crate) fn has_room(&self) -> bool {
         self.heard.len() < MAX_CLIENTS
     }

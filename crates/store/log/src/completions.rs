@@ -1,4 +1,4 @@
-//! Operations that take effect once: what is kept of those that did.
+//! Completions of operations that take effect once.
 
 use crate::log::{Full, Log, Ref};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
@@ -8,23 +8,23 @@ use sprat_wire::once::{
 use sprat_wire::op::Status;
 use sprat_wire::value::ValueType;
 
-/// An operation that is being done, and what it answers beside the object's version.
+/// An operation that is being executed, and the part of its answer beside the object's version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Operation<'a> {
-    /// Which one.
+    /// The operation's id.
     pub id: OperationId,
-    /// Up to [`sprat_wire::once::MAX_RESULT`] bytes.
+    /// The result, up to [`sprat_wire::once::MAX_RESULT`] bytes.
     pub result: &'a [u8],
 }
 
 impl Operation<'_> {
-    /// Bytes of log that its completion takes.
+    /// Bytes that its completion takes in the log.
     #[must_use]
     pub fn len(&self) -> usize {
         HEADER_BYTES + COMPLETION_KEY_BYTES + 7 + self.result.len()
     }
 
-    /// It is never empty.
+    /// Always false.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
@@ -32,51 +32,50 @@ impl Operation<'_> {
 }
 
 impl Log {
-    /// The completion of the last operation of a lane that was done on a table, if that is still
-    /// known: an object whose version is the operation's sequence number and whose value is a
-    /// [`Completion`].
+    /// The completion of the last operation of `id`'s slot on a table, if it is still kept: an
+    /// object whose version is the operation's sequence number and whose value is a [`Completion`].
     #[must_use]
     pub fn completion(&self, table: u32, id: &OperationId) -> Option<Ref> {
         self.find(table | COMPLETIONS, &id.key())
     }
 
-    /// Brings near what [`Log::completion`] will look at first.
+    /// Prefetches the memory that [`Log::completion`] looks at first.
     #[inline]
     pub fn prefetch_completion(&self, table: u32, id: &OperationId) {
         self.prefetch(self.hash(table | COMPLETIONS, &id.key()));
     }
 
-    /// Whether completions of a client can be kept: not of more than [`crate::MAX_CLIENTS`] at
-    /// once.
+    /// Whether completions of a client can be kept: there is room for [`crate::MAX_CLIENTS`]
+    /// clients.
     #[must_use]
     pub fn takes_client(&self, client: u64) -> bool {
         self.clients.has_room() || self.clients.knows(client)
     }
 
-    /// Takes in what another log has of an operation, by table of completions, key and sequence
-    /// number, unless as much is known here; returns whether it was written.
+    /// Adds a completion from another log, given its table of completions, key and sequence number,
+    /// unless this log knows as much of the operation; returns whether it was written.
     ///
     /// # Errors
-    /// [`Full`]; nothing was changed then.
+    /// [`Full`]; then nothing was changed.
     pub fn adopt_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
-        what: &Completion<'_>,
+        completion: &Completion<'_>,
     ) -> Result<bool, Full> {
         let known = self.known(table, key).is_some_and(|(known, is_begun)| {
-            known > sequence || known == sequence && (!is_begun || what.is_begun())
+            known > sequence || known == sequence && (!is_begun || completion.is_begun())
         });
         if known {
             return Ok(false);
         }
-        self.write_completion((table, key, sequence), what).map(|()| true)
+        self.write_completion((table, key, sequence), completion).map(|()| true)
     }
 
-    /// What came of an operation was [adopted](Self::adopt_completion), and turns out not to count:
-    /// of it nothing is known again.
+    /// Revokes a completion that was [adopted](Self::adopt_completion) and turned out not to count:
+    /// from then on the log only knows that the operation was begun.
     ///
     /// # Errors
-    /// [`Full`]; nothing was changed then.
+    /// [`Full`]; then nothing was changed.
     pub fn forget_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
@@ -87,10 +86,10 @@ impl Log {
         self.write_completion((table, key, sequence), &Completion::BEGUN)
     }
 
-    /// Keeps of an operation on a key that it changed nothing, and why.
+    /// Writes the completion of an operation on a key that changed nothing.
     ///
     /// # Errors
-    /// [`Full`]; nothing was changed then.
+    /// [`Full`]; then nothing was changed.
     pub fn complete_alone(
         &mut self,
         (table, key): (u32, &[u8]),
@@ -104,35 +103,35 @@ impl Log {
         self.write_completion((table | COMPLETIONS, &id.key(), id.sequence), &completion)
     }
 
-    /// The last operation of a lane that is known of, and whether no more is known of it than that
-    /// it was begun.
+    /// The sequence number of the last known operation of a slot, and whether nothing but its
+    /// beginning is known.
     fn known(&self, table: u32, key: &[u8]) -> Option<(u64, bool)> {
         let known = self.entry(self.find(table, key)?);
         Some((known.version, Completion::of(&known).is_some_and(|known| known.is_begun())))
     }
 
-    /// Writes a completion with nothing behind it that it would need.
+    /// Writes a completion that counts without an entry behind it.
     fn write_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
-        what: &Completion<'_>,
+        completion: &Completion<'_>,
     ) -> Result<(), Full> {
         let mut value = [0; MAX_COMPLETION];
-        let len = Completion { joined: false, ..*what }.encode(&mut value);
+        let len = Completion { joined: false, ..*completion }.encode(&mut value);
         self.write(table, key, (ValueType::Bytes, &value[..len]), Some(sequence), None)?;
-        self.clients.hear(OperationId::client_of(key));
+        self.clients.note_heard(OperationId::client_of(key));
         Ok(())
     }
 
-    /// Forgets the clients that were not heard of since this was last called; [`Log::clean`] frees
-    /// their completions by and by.
+    /// Forgets the clients that were not heard of since the last call; [`Log::clean`] then frees
+    /// their completions.
     pub fn age_clients(&mut self) {
         if self.clients.age() {
             self.cleaner.purge_from_start();
         }
     }
 
-    /// Writes an operation's completion at `address`, and has it found there.
+    /// Writes an operation's completion at `address`, and adds it to the hash table.
     pub(crate) fn complete(
         &mut self,
         address: usize,
@@ -167,11 +166,11 @@ impl Log {
         }
         self.memory.owner_mut(address).live += len;
         self.account_added(table, len);
-        self.clients.hear(id.client);
+        self.clients.note_heard(id.client);
     }
 
-    /// Whether an object is nobody's any more: of a table or tablet that was dropped, or the
-    /// completion of a client that has gone.
+    /// Whether an object is dead although the hash table points to it: its table or tablet was
+    /// dropped, or it is a completion whose client is gone.
     #[inline]
     pub(crate) fn is_gone(&self, table: u32, key: &[u8], hash: u64) -> bool {
         let forgotten =

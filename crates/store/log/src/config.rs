@@ -1,4 +1,4 @@
-//! How a log is set up.
+//! The configuration of a log.
 
 use crate::table::ADDRESS_BITS;
 use sprat_wire::entry::HEADER_BYTES;
@@ -12,58 +12,59 @@ pub const MIN_MEMORY: usize = 64 * SEGLET_BYTES;
 /// Seglets of the shortest usual segment.
 const MIN_SEGMENT_SEGLETS: usize = 8;
 
-/// Most memory of a log, bytes (256 GB): what the hash table's addresses reach.
+/// Most memory of a log, bytes (256 GB): the limit of the hash table's addresses.
 pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 
 /// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the
 /// head that lists them.
 pub(crate) const CLEANER_SEGMENTS: usize = 6;
 
-/// Segments on disk beside those that writers leave to removals when the disk is full: each has
-/// room for the tombstones of all that may be in the others.
+/// Segments on disk, beside those, that writers leave to removals when the disk is full: each has
+/// room for the tombstones of all objects that may be in the others.
 pub(crate) const REMOVAL_SEGMENTS: usize = 2;
 
-/// Segments that a disk must have room for beyond those in use so that a log on it can be emptied:
+/// Segments that a disk must have room for beyond those in use, so that a log on it can be emptied:
 /// see [`crate::Log::limit_disk`].
 pub const RESERVED_SEGMENTS: usize = CLEANER_SEGMENTS + REMOVAL_SEGMENTS;
 
-/// Whether there is a disk behind the log.
+/// Whether segments are replicated to a disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Durability {
-    /// Every segment has a replica on disk, whose progress the caller reports, see
+    /// Every segment has a replica on disk, and the caller reports its progress, see
     /// [`crate::Log::next_pending`].
     Tracked,
-    /// There is none: whatever is in memory is as durable as it gets, and removals need no
+    /// There is no disk: entries count as durable once they are in memory, and removals need no
     /// tombstones.
     Volatile,
 }
 
-/// How a log is set up.
+/// The configuration of a log. [`Config::new`] gives the usual one for a size of memory.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes for the log; the hash table takes about 11 bytes an object on top.
+    /// Bytes for the log; the hash table takes about 11 bytes an object in addition.
     pub memory: usize,
-    /// Seed of the hash of keys. The same as long as cursors of scans shall stay good, restarts
-    /// included.
+    /// Seed of the hash of keys. It must stay the same, also across restarts, as long as cursors of
+    /// scans are to stay valid.
     pub seed: u64,
     /// Whether there is a disk.
     pub durability: Durability,
     /// Longest segment, bytes, a multiple of a seglet. A segment's header, with eight bytes for
     /// each segment on disk, and any one entry must fit.
     pub segment_bytes: usize,
-    /// Most segments with a replica on disk at any time, those that wait to be freed included.
+    /// Most segments with a replica on disk at any time, including those that wait to be freed.
     pub max_segments_on_disk: usize,
 }
 
-/// Why there can be no such log.
+/// Why a log cannot have this configuration.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// Too little or too much memory.
+    /// The memory is out of range.
     #[error("memory of {0} bytes is not within {MIN_MEMORY} and {MAX_MEMORY}")]
     Memory(usize),
-    /// A segment size that does not work.
+    /// The segment size is invalid.
     #[error(
-        "segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an eighth of the memory, with room for a digest"
+        "segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an \
+         eighth of the memory, with room for a digest"
     )]
     SegmentBytes(usize),
     /// Too few segments on disk to hold what fits in memory.
@@ -74,7 +75,7 @@ pub enum ConfigError {
         /// The least that works.
         needed: usize,
     },
-    /// So many segments on disk that the last, half filled seglet of each would take too much
+    /// With so many segments on disk, the half filled last seglet of each would take too much
     /// memory.
     #[error("{given} segments on disk are too many for the memory, {most} are the most")]
     SegmentsForMemory {
@@ -89,9 +90,9 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The usual set-up for so many bytes of memory: segments of a 32nd of the memory and at most 8
-    /// MB, so that objects of any size fit from 64 MB on; twice as many segments on disk as in
-    /// memory.
+    /// The usual configuration for so many bytes of memory: segments of a 32nd of the memory and at
+    /// most 8 MB, so that objects of any size fit from 64 MB on; twice as many segments on disk as
+    /// in memory.
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
         let seglets = memory / 32 / SEGLET_BYTES;
@@ -102,8 +103,8 @@ impl Config {
         )
     }
 
-    /// The set-up for so many bytes of memory, within [`memory_for`](Self::memory_for), of a log
-    /// that was made with segments of this length for perhaps another memory.
+    /// The configuration for a log that has segments of this length, and may have been made for
+    /// another memory. `memory` must be within [`memory_for`](Self::memory_for).
     #[must_use]
     pub fn with_segments(memory: usize, segment_bytes: usize, durability: Durability) -> Self {
         let memory = memory / SEGLET_BYTES * SEGLET_BYTES;
@@ -116,8 +117,8 @@ impl Config {
         }
     }
 
-    /// The memory that a log with segments of this length can have, bytes: an eighth is a segment
-    /// at most, and the digest of a log that fills it fits into half a segment.
+    /// The range of memory, bytes, for a log with segments of this length: a segment is at most an
+    /// eighth of it, and the digest of a full log fits into half a segment.
     #[must_use]
     pub fn memory_for(segment_bytes: usize) -> RangeInclusive<usize> {
         let listed = (segment_bytes / 2 - 64) / 8;
@@ -125,13 +126,13 @@ impl Config {
         (8 * segment_bytes).max(MIN_MEMORY)..=most.min(MAX_MEMORY)
     }
 
-    /// Fewest segments on disk that hold what fits in memory and leave the cleaner room.
+    /// Fewest segments on disk that hold a full memory and leave the cleaner room.
     #[must_use]
     pub fn least_segments_on_disk(&self) -> usize {
         self.memory / self.segment_bytes * 3 / 2 + 2 * CLEANER_SEGMENTS
     }
 
-    /// Most segments on disk whose half filled seglets leave memory for anything else.
+    /// Most segments on disk whose half filled seglets leave enough memory.
     #[must_use]
     pub fn most_segments_on_disk(&self) -> usize {
         self.seglets() / 2
@@ -142,12 +143,12 @@ impl Config {
         self.memory / SEGLET_BYTES
     }
 
-    /// Seglets that may be lost to the ends of segments: half a one each.
+    /// Seglets that may be lost to the ends of segments: half a one for each.
     pub(crate) fn seglets_lost(&self) -> usize {
         self.max_segments_on_disk / 2
     }
 
-    /// Bytes of a head's header when the disk is as full as it may be.
+    /// Bytes of a head's header when the disk has the most segments.
     pub(crate) fn header_bytes_max(&self) -> usize {
         HEADER_BYTES + 24 + 8 * self.max_segments_on_disk
     }

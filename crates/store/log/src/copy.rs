@@ -1,34 +1,33 @@
-//! Copies of segments that are closed, for replicas that are lost: what counts of them, from
-//! memory.
+//! Copies of closed segments from memory, to replace lost replicas.
 //!
-//! A copy is not what was written once: the cleaner may have slid together what is alive, and
-//! forgotten the rest. It says the same all the same, *once the log is durable up to*
-//! [`SegmentCopy::position`]. For whatever the cleaner took for dead until the copy began is so by
-//! something that was in the log by then: an object by a later version or by a tombstone, a
-//! tombstone by a head that no longer lists what it buried (and that was durable before it was
-//! forgotten). What comes later cannot change it: from the beginning of a copy to its end the
-//! segment is pinned.
+//! A copy does not have the bytes that were written once: the cleaner may have compacted the live
+//! entries and dropped the others. It has the same meaning *once the log is durable up to*
+//! [`SegmentCopy::position`]. For every entry that the cleaner dropped before the copy began is
+//! dead because of something that was in the log by then: an object because of a later version or
+//! of a tombstone, a tombstone because of a head that no longer lists the segments it guards
+//! against (and that was durable before the tombstone was dropped). Later events cannot change the
+//! copy: from its beginning to its end the segment is pinned.
 //!
-//! It begins with a header of its own, a head's without a digest ([`SegmentHeader::is_copy`]): what
-//! it has counts, also a completion that is its last entry.
+//! A copy begins with a header of its own, a head's without a digest ([`SegmentHeader::is_copy`]).
+//! All its entries count, also a completion that is the last one.
 
 use crate::log::Log;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::value::ValueType;
 
-/// A copy under way: to be given back by [`Log::end_copy`], for until then the segment is kept from
-/// the cleaner.
+/// A copy in progress. Return it by [`Log::end_copy`]: until then the cleaner leaves the segment
+/// alone.
 #[derive(Debug)]
 #[must_use = "a copy holds memory until it is given back"]
 pub struct SegmentCopy {
     slot: u32,
     position: u64,
-    /// Where the next entry is: the extent, and how far in it; `None` before the header.
+    /// The next entry: index of the extent, and offset in it; `None` before the header.
     next: Option<(usize, usize)>,
 }
 
 impl SegmentCopy {
-    /// The copy may count when the log is durable up to here.
+    /// The position up to which the log must be durable before the copy may count.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
@@ -36,8 +35,8 @@ impl SegmentCopy {
 }
 
 impl Log {
-    /// Begins to copy a segment; `None` when that is not durable as a whole, or is about to go:
-    /// combined with others, it will be freed.
+    /// Begins to copy a segment; `None` when it is not wholly durable, or is about to be freed
+    /// because it is being combined with others.
     pub fn begin_copy(&mut self, segment: u64) -> Option<SegmentCopy> {
         let slot = *self.memory.by_id.get(&segment)?;
         let combination = self.cleaner.combination.as_ref();
@@ -50,9 +49,9 @@ impl Log {
         Some(SegmentCopy { slot, position: self.position, next: None })
     }
 
-    /// Appends to `out` the entries that are next, until these are `least` bytes or more; false
-    /// when there are no more.
-    pub fn go_on_copying(&self, copy: &mut SegmentCopy, least: usize, out: &mut Vec<u8>) -> bool {
+    /// Appends the next entries to `out`, `least` bytes or more; returns false when there are no
+    /// more.
+    pub fn continue_copy(&self, copy: &mut SegmentCopy, least: usize, out: &mut Vec<u8>) -> bool {
         let segment = self.memory.segment(copy.slot);
         let end = out.len() + least;
         let (mut extent, mut offset) = copy.next.unwrap_or_else(|| {
@@ -74,7 +73,7 @@ impl Log {
             let at = from.start + offset;
             let entry = self.memory.entry(at);
             let len = entry.encoded_len();
-            // The header, and gaps that a compaction has left, which have no checksum.
+            // Skips the header, and gaps that a compaction has left, which have no checksum.
             if entry.kind != Kind::Segment {
                 out.extend_from_slice(&self.memory.bytes[at..at + len]);
             }
@@ -84,15 +83,15 @@ impl Log {
         more
     }
 
-    /// Gives a copy back, whether it was finished or not.
+    /// Ends a copy, finished or not.
     #[expect(clippy::needless_pass_by_value, reason = "a copy is given back once")]
     pub fn end_copy(&mut self, copy: SegmentCopy) {
         self.memory.unpin(copy.slot);
     }
 
-    /// Opens a head before its time if segments that were combined wait for nothing else to go.
-    /// False if there are none.
-    pub fn let_go(&mut self) -> bool {
+    /// Opens a new head early, so that combined segments which wait for nothing else can be freed.
+    /// Returns false if there are none.
+    pub fn release_combined(&mut self) -> bool {
         self.roll_for_batches()
     }
 }

@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::completions::Operation;
 use crate::config::{CLEANER_SEGMENTS, Config, ConfigError, Durability, REMOVAL_SEGMENTS};
 use crate::segment::{Memory, NoRoom, wanted_run};
-use crate::table::{Place, Table};
+use crate::table::{Table, TableSlot};
 use crate::tables::Tables;
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Role, SegmentHeader};
 use sprat_wire::once::COMPLETIONS;
@@ -15,54 +15,54 @@ use sprat_wire::{MAX_KEY, MAX_VALUE, SEGLET_BYTES};
 use std::collections::VecDeque;
 use thiserror::Error;
 
-/// Cache lines of an entry brought near ahead: those of a small object.
+/// Cache lines of an entry to prefetch: those of a small object.
 const PREFETCH_LINES: usize = 3;
 
 /// Slot of no segment.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// Of the memory that is no reserve, the share that objects may fill: the rest is for tombstones,
-/// headers, and dead bytes that the cleaner has not come to.
+/// Share of the memory beyond the reserves that objects may fill: the rest is for tombstones,
+/// headers, and dead bytes that the cleaner has not freed yet.
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
-/// Seglets that writers of objects leave to the cleaner and to removals, at most: a long entry's
-/// run, and some.
+/// Most seglets that writers of objects leave to the cleaner and to removals: a long entry's run,
+/// and some more.
 const RESERVE_MAX: usize = 24;
 
-/// Free seglets above the reserve under which writers pay, at most. Every free seglet is one that
-/// dead entries could lie in for longer, so few are kept: a writer cleans about as much as it
+/// Most free seglets above the reserve below which writers pay for cleaning. Dead entries could
+/// stay longer if fewer seglets were free, so few are kept: a writer cleans about as much as it
 /// writes.
 const LOW_WATER_MAX: usize = 32;
 
 /// Free seglets that only removals may take, for the tombstones and completions of some hundred of
-/// them: a log must be able to be emptied however full it is.
+/// them: it must be possible to empty a log however full it is.
 pub(crate) const REMOVALS: usize = 1;
 
-/// Slices of cleaning that one writer goes through before it is refused, beyond which each seglet
-/// of memory adds [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
+/// Slices of cleaning that one writer runs before it is refused. Each seglet of memory adds
+/// [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
 const FORCED_SLICES: usize = 256;
 
 /// See [`FORCED_SLICES`].
 const FORCED_SLICES_PER_SEGLET: usize = 8;
 
-/// Why nothing was written.
+/// Why an entry was not written.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Full {
-    /// Live data fills the memory, or the entry is longer than a segment: something must be removed
-    /// first.
+    /// Live data fills the memory, or the entry is longer than a segment: some objects must be
+    /// removed first.
     #[error("memory is full of live data")]
     Memory,
-    /// The disk takes no more segments for now ([`Log::limit_disk`]), and there is nothing to be
-    /// cleaned: something must be removed first, or the disk be given room.
+    /// The disk takes no more segments for now ([`Log::limit_disk`]), and nothing can be cleaned:
+    /// some objects must be removed first, or the disk needs more room.
     #[error("the disk is full")]
     Disk,
-    /// There is dead data, but it cannot be cleaned before more of the log is durable or pins are
-    /// given back: try again after that.
+    /// There is dead data, but it can be cleaned only when more of the log is durable or pins are
+    /// ended: try again then.
     #[error("memory waits for the disk or for readers")]
     Replication,
 }
 
-/// Where an entry lies: its address and length. Good until the log is next changed or cleaned; see
+/// A reference to an entry: its address and length. Valid until the log is changed or cleaned; see
 /// [`crate::Pin`] for longer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ref {
@@ -79,7 +79,7 @@ impl Ref {
     }
 }
 
-/// What was written.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Written {
     /// The object's version.
@@ -88,69 +88,78 @@ pub struct Written {
     pub reference: Ref,
 }
 
-/// For whom the head takes memory: what each may take is in [`Log::floor`].
+/// The purpose of appending to the head, which limits the memory it may take: see [`Log::floor`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Taker {
+pub(crate) enum Appender {
     /// Objects.
     Writer,
     /// Tombstones, and the completions of removals.
     Remover,
-    /// Survivors that are to be listed.
+    /// Headers that list survivors.
     Cleaner,
 }
 
-/// A log-structured memory. See the crate's page for what holds at all times.
+/// A log-structured memory: objects by table and key, in segments.
+///
+/// One thread owns a log, and every call returns without waiting. Writes ([`put`](Self::put),
+/// [`remove`](Self::remove)) append to the head and clean as much as they need; call
+/// [`clean`](Self::clean) when idle. With [`Durability::Tracked`] the owner takes bytes from
+/// [`next_pending`](Self::next_pending), replicates them, reports them by
+/// [`mark_submitted`](Self::mark_submitted) and [`mark_durable`](Self::mark_durable), acknowledges
+/// a write once [`durable_position`](Self::durable_position) has reached it, and frees the replicas
+/// of [`take_reclaimable`](Self::take_reclaimable). A log is [restored](crate::Restore) from the
+/// segments that its newest head lists. The crate's documentation states the invariants.
 pub struct Log {
     pub(crate) config: Config,
     pub(crate) memory: Memory,
     pub(crate) table: Table,
     pub(crate) tables: Tables,
     pub(crate) cleaner: Cleaner,
-    /// Whose completions are kept.
+    /// Clients whose completions are kept.
     pub(crate) clients: Clients,
     /// Tombstones by key, while the log is restored.
-    pub(crate) graves: Option<Table>,
+    pub(crate) tombstone_table: Option<Table>,
     /// Segment that writers append to.
     pub(crate) head: u32,
     /// Heads that are not both sealed and durable, oldest first; the last is `head`.
     pub(crate) heads: VecDeque<u32>,
     /// Survivors that are not both sealed and durable.
     pub(crate) survivors: Vec<u32>,
-    /// Segments whose replicas may go.
+    /// Segments whose replicas may be freed.
     pub(crate) reclaimable: Vec<u64>,
     /// Segments ever made reclaimable.
     pub(crate) reclaimed: u64,
     /// Above every version ever removed.
     pub(crate) safe_version: u64,
-    /// What the newest head tells of that.
-    told_version: u64,
+    /// The safe version in the newest head.
+    head_version: u64,
     /// Bytes ever appended to heads.
     pub(crate) position: u64,
     /// Bytes of entries of objects, and of tombstones.
     pub(crate) object_bytes: usize,
     pub(crate) tombstone_bytes: usize,
-    /// Seglets that only the cleaner may take, and removals.
+    /// Seglets that only the cleaner and removals may take.
     pub(crate) reserve: usize,
-    /// Free seglets under which writers pay for cleaning.
+    /// Free seglets below which writers pay for cleaning.
     pub(crate) low_water: usize,
-    /// Free seglets under which idle time is used for cleaning.
+    /// Free seglets below which idle time is used for cleaning.
     pub(crate) idle_water: usize,
-    /// Segments that the disk takes now, where that is less than the configuration says.
+    /// Most segments that the disk takes now, if that is less than the configuration allows.
     pub(crate) disk_limit: usize,
 }
 
 impl Log {
-    /// An empty log.
+    /// Makes an empty log.
     ///
     /// # Errors
-    /// When the configuration does not work out, or the address space cannot be reserved.
+    /// When the configuration is invalid, or the address space cannot be reserved.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let mut log = Self::headless(config)?;
-        log.open_head(Taker::Cleaner).expect("an empty arena has room for a header");
+        log.open_head(Appender::Cleaner).expect("an empty arena has room for a header");
         Ok(log)
     }
 
-    /// An empty log that cannot be written to.
+    /// Makes an empty log without a head, which cannot be written to.
     pub(crate) fn headless(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let seglets = config.seglets();
@@ -161,14 +170,14 @@ impl Log {
             tables: Tables::default(),
             cleaner: Cleaner::default(),
             clients: Clients::default(),
-            graves: None,
+            tombstone_table: None,
             head: NO_SLOT,
             heads: VecDeque::new(),
             survivors: Vec::new(),
             reclaimable: Vec::new(),
             reclaimed: 0,
             safe_version: 1,
-            told_version: 0,
+            head_version: 0,
             position: 0,
             object_bytes: 0,
             tombstone_bytes: 0,
@@ -193,15 +202,15 @@ impl Log {
         hash(self.config.seed, table, key)
     }
 
-    /// Brings near what [`Log::find`] will look at first: worth a call as soon as the hash is
+    /// Prefetches the memory that [`Log::find`] looks at first: call it as soon as the hash is
     /// known.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.table.prefetch(hash);
     }
 
-    /// Brings near the entry that [`Log::find`] will probably find: worth a call once what
-    /// [`Log::prefetch`] asked for has come, some 100 ns later.
+    /// Prefetches the entry that [`Log::find`] will probably find: call it once the memory that
+    /// [`Log::prefetch`] requested has arrived, some 100 ns later.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         if let Some(address) = self.table.peek(hash) {
@@ -228,40 +237,40 @@ impl Log {
         (!self.tables.is_dropped(table)).then_some(reference)
     }
 
-    /// The entry at a reference. Its checksum is not computed: memory is trusted.
+    /// The entry at a reference. Its checksum is not verified: memory is trusted.
     ///
     /// # Panics
-    /// Perhaps, when the reference is out of date.
+    /// Possibly, when the reference is out of date.
     #[inline]
     #[must_use]
     pub fn entry(&self, reference: Ref) -> Entry<'_> {
         self.memory.entry(reference.address)
     }
 
-    /// Writes an object, in place of the one with the same key if there is one.
+    /// Writes an object, replacing the one with the same key if there is one.
     ///
-    /// The version is one more than the present object's, or else above that of every object ever
+    /// Its version is one more than the present object's, otherwise above that of every object ever
     /// removed.
     ///
     /// # Errors
-    /// [`Full`]; nothing was changed then.
+    /// [`Full`]; then nothing was changed.
     ///
     /// # Panics
-    /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check at the
-    /// edge.
+    /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check input
+    /// from outside.
     pub fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<Written, Full> {
         self.put_typed(table, key, (ValueType::Bytes, value), None)
     }
 
-    /// The same for an operation that takes effect once: its completion is written with the object,
-    /// both or neither.
+    /// Like [`put`](Self::put), for an operation that takes effect once: writes its completion with
+    /// the object, both or neither.
     ///
     /// # Errors
-    /// [`Full`]; nothing was changed then.
+    /// [`Full`]; then nothing was changed.
     ///
     /// # Panics
-    /// As [`put`](Self::put); when the operation, or a later one of its lane, has been done: see
-    /// [`Log::completion`].
+    /// As [`put`](Self::put); also when the operation, or a later one of its slot, was done before:
+    /// see [`Log::completion`].
     pub fn put_once(
         &mut self,
         table: u32,
@@ -272,14 +281,14 @@ impl Log {
         self.put_typed(table, key, (ValueType::Bytes, value), Some(operation))
     }
 
-    /// [`put`](Self::put), or [`put_once`](Self::put_once) for an operation, of a value that has a
-    /// type.
+    /// Writes a value that has a type, like [`put`](Self::put), or like
+    /// [`put_once`](Self::put_once) if there is an operation.
     ///
     /// # Errors
-    /// [`Full`]; nothing was changed then.
+    /// [`Full`]; then nothing was changed.
     ///
     /// # Panics
-    /// As [`put_once`](Self::put_once); when a counter's value is not a number's bytes.
+    /// As [`put_once`](Self::put_once); also when a counter's value does not have a number's bytes.
     pub fn put_typed(
         &mut self,
         table: u32,
@@ -290,12 +299,11 @@ impl Log {
         self.write(table, key, value, None, operation)
     }
 
-    /// Writes an object that another log had, with the type and the version it had there, unless
-    /// there is one as new here; returns
-    /// whether it was written. Versions of what is written later are higher.
+    /// Writes an object of another log, with its type and version there, unless this log has one
+    /// that is as new; returns whether it was written. Later writes get higher versions.
     ///
     /// # Errors
-    /// [`Full`]; nothing was changed then.
+    /// [`Full`]; then nothing was changed.
     ///
     /// # Panics
     /// As [`put`](Self::put).
@@ -313,17 +321,16 @@ impl Log {
         self.write(table, key, value, Some(version), None).map(|_| true)
     }
 
-    /// Objects written from now on have this version at least: that of another log whose objects
-    /// are [adopted](Self::adopt). Returns whether some head that was begun tells it to whoever
-    /// brings back this log: that versions here are already above it does not, as they may be
-    /// by what was removed in a part of the log that somebody else brings back.
+    /// Raises the least version of objects written from now on to that of another log whose objects
+    /// are [adopted](Self::adopt). Returns whether a head that was begun already records it for a
+    /// recovery of this log. It does not suffice that versions here are above it already: they may
+    /// be so because of removals in a part of the log that another server recovers.
     pub fn raise_version(&mut self, version: u64) -> bool {
         self.safe_version = self.safe_version.max(version);
-        version <= self.told_version
+        version <= self.head_version
     }
 
-    /// The version that an object gets of whose key there is none: above that of every object ever
-    /// removed.
+    /// The version of an object written to a new key: above that of every object ever removed.
     #[must_use]
     pub fn least_version(&self) -> u64 {
         self.safe_version
@@ -343,9 +350,9 @@ impl Log {
         let len = HEADER_BYTES + key.len() + value.len();
         let before = operation.map_or(0, Operation::len);
         self.admit(hash, table, key, before + len)?;
-        let completion = self.make_room(before + len, Taker::Writer)?;
+        let completion = self.make_room(before + len, Appender::Writer)?;
         let address = completion + before;
-        // From here on nothing fails. The lookup comes after the cleaning, which may have moved the
+        // From here on nothing fails. The lookup comes after the cleaning, which may move the
         // object.
         let known = self.lookup(hash, table, key);
         let (next, successor) = match known {
@@ -376,16 +383,16 @@ impl Log {
         Ok(Written { version, reference: Ref { address, len } })
     }
 
-    /// Removes an object; returns the version it had, or `None` when there was none.
+    /// Removes an object; returns its version, or `None` when there was none.
     ///
     /// # Errors
-    /// [`Full`]: a tombstone takes memory too. Nothing was changed then.
+    /// [`Full`]: a tombstone takes memory too. Then nothing was changed.
     pub fn remove(&mut self, table: u32, key: &[u8]) -> Result<Option<u64>, Full> {
-        self.take_away(table, key, None)
+        self.remove_inner(table, key, None)
     }
 
-    /// The same for an operation that takes effect once: its completion is written with the
-    /// tombstone, both or neither; when there was no object, none is.
+    /// Like [`remove`](Self::remove), for an operation that takes effect once: writes its
+    /// completion with the tombstone, both or neither; when there was no object, writes none.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
@@ -398,10 +405,10 @@ impl Log {
         key: &[u8],
         operation: &Operation<'_>,
     ) -> Result<Option<u64>, Full> {
-        self.take_away(table, key, Some(operation))
+        self.remove_inner(table, key, Some(operation))
     }
 
-    fn take_away(
+    fn remove_inner(
         &mut self,
         table: u32,
         key: &[u8],
@@ -416,14 +423,15 @@ impl Log {
             Durability::Volatile => 0,
             Durability::Tracked => HEADER_BYTES + key.len() + size_of::<u64>(),
         };
-        let room = if before + len > 0 { self.make_room(before + len, Taker::Remover)? } else { 0 };
+        let room =
+            if before + len > 0 { self.make_room(before + len, Appender::Remover)? } else { 0 };
         let tombstone = (len > 0).then_some((room + before, len));
         let (place, old) = self.lookup(hash, table, key).expect("cleaning loses no object");
         let entry = self.memory.entry(old.address);
         let version = entry.version;
         if let Some((address, len)) = tombstone {
-            // A survivor that no digest lists yet may be nothing after a crash, and the object be
-            // back where it came from.
+            // After a crash a survivor that no digest lists yet may not count, and the object may
+            // be found in its source segment.
             let holder = self.memory.segment(self.memory.seglets.owner(old.address));
             let successor = entry.successor || !holder.listed;
             let segment = if successor { self.memory.next_id - 1 } else { holder.id };
@@ -454,27 +462,26 @@ impl Log {
         Ok(Some(version))
     }
 
-    /// Drops a table: its objects are not found any more; [`Log::clean`] frees them by and by.
+    /// Drops a table: its objects are no longer found, and [`Log::clean`] frees them over time.
     ///
-    /// Nothing of this is in the log: at a restart the caller says which tables there are. The id
-    /// must not be used again while [`Log::is_dropped`], nor ever in a log that is restored
-    /// from disk.
+    /// The log does not record this: at a restart the caller states which tables exist. The id must
+    /// not be used again while [`Log::is_dropped`], nor ever in a log that is restored from disk.
     pub fn drop_table(&mut self, table: u32) {
         self.tables.drop_table(table);
         self.tables.drop_table(table | COMPLETIONS);
         self.cleaner.purge_from_start();
     }
 
-    /// Whether a table was dropped here and some of it is not yet gone: nothing of that id can be
-    /// written before.
+    /// Whether a table was dropped here and some of it is not freed yet: until then nothing may be
+    /// written with this id.
     #[must_use]
     pub fn is_dropped(&self, table: u32) -> bool {
         self.tables.is_dropped(table) || self.tables.is_dropped(table | COMPLETIONS)
     }
 
-    /// Drops the objects of a tablet, as [`drop_table`](Self::drop_table) does of a whole table;
-    /// completions stay, as nobody knows for which tablet they are. Until they are gone its
-    /// objects are still found: callers do not look.
+    /// Drops the objects of a tablet, like [`drop_table`](Self::drop_table) those of a whole table.
+    /// Completions stay, as it is unknown for which tablet they are. Objects that are not freed yet
+    /// are still found: callers must not look for them.
     pub fn drop_tablet(&mut self, tablet: Tablet) {
         if tablet.range.is_all() {
             return self.drop_table(tablet.table);
@@ -483,15 +490,15 @@ impl Log {
         self.cleaner.purge_from_start();
     }
 
-    /// Whether a tablet, or something of it, was dropped here and is not yet gone.
+    /// Whether a tablet, or a part of it, was dropped here and is not freed yet.
     #[must_use]
     pub fn is_dropping(&self, tablet: Tablet) -> bool {
         self.is_dropped(tablet.table) || self.tables.is_dropping(tablet)
     }
 
-    /// Looks a key up in the table, dropped tables included.
+    /// Looks a key up in the hash table, also in dropped tables.
     #[inline]
-    pub(crate) fn lookup(&self, hash: u64, table: u32, key: &[u8]) -> Option<(Place, Ref)> {
+    pub(crate) fn lookup(&self, hash: u64, table: u32, key: &[u8]) -> Option<(TableSlot, Ref)> {
         let mut len = 0;
         let (place, address) = self.table.find(hash, |address| {
             let entry = self.memory.entry(address);
@@ -521,11 +528,11 @@ impl Log {
         self.tables.subtract(table, len);
     }
 
-    /// Most bytes of objects that the log takes.
+    /// Most bytes of objects that the log accepts.
     ///
-    /// Objects much shorter than a seglet get as far. Longer ones lose up to a seglet at the end of
-    /// each run of memory, and what is lost depends on how they came; an object of 1 MB may
-    /// lose a seventeenth of itself.
+    /// Objects much shorter than a seglet can fill it. Longer ones lose up to a seglet at the end
+    /// of each run of memory, depending on the order in which they came; an object of 1 MB may lose
+    /// a seventeenth of itself.
     #[must_use]
     pub fn capacity(&self) -> usize {
         (self.config.seglets() - self.reserve - self.config.seglets_lost()) * SEGLET_BYTES
@@ -533,7 +540,7 @@ impl Log {
             * LIVE_SHARE.0
     }
 
-    /// Refuses what could not be kept: beyond this, the cleaner would find ever less to clean.
+    /// Refuses an entry beyond the capacity: the cleaner would find ever less to clean.
     fn admit(&self, hash: u64, table: u32, key: &[u8], len: usize) -> Result<(), Full> {
         if self.object_bytes + len <= self.capacity() {
             return Ok(());
@@ -546,19 +553,19 @@ impl Log {
         }
     }
 
-    /// Takes room for an entry in the head, cleaning as needed: the writer pays.
-    fn make_room(&mut self, len: usize, taker: Taker) -> Result<usize, Full> {
+    /// Takes room for an entry in the head, cleaning as needed: the writer pays for it.
+    fn make_room(&mut self, len: usize, appender: Appender) -> Result<usize, Full> {
         if len + self.config.header_bytes_max() > self.config.segment_bytes {
             return Err(Full::Memory);
         }
         if self.memory.seglets.free() < self.low_water {
-            self.pay(len);
+            self.clean_for_write(len);
         }
         let mut lacks_disk = false;
         let slices = FORCED_SLICES + FORCED_SLICES_PER_SEGLET * self.config.seglets();
         let mut wanted = wanted_run(len);
         for _ in 0..slices {
-            let no_room = match self.append_to_head(len, wanted, taker) {
+            let no_room = match self.append_to_head(len, wanted, appender) {
                 Ok(address) => return Ok(address),
                 Err(no_room) => no_room,
             };
@@ -577,8 +584,9 @@ impl Log {
         }
         let replicating =
             self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
-        // Segments that go once the head which does not list them any more is durable.
-        let leaving = self.heads.iter().any(|&slot| !self.memory.segment(slot).drops.is_empty());
+        // Segments that are freed once a head that no longer lists them is durable.
+        let leaving =
+            self.heads.iter().any(|&slot| !self.memory.segment(slot).freed_segments.is_empty());
         let waiting = replicating || leaving || self.memory.pins > 0;
         Err(match (waiting, lacks_disk) {
             (true, _) => Full::Replication,
@@ -587,9 +595,9 @@ impl Log {
         })
     }
 
-    /// The disk takes no more than so many segments for now, those that there are included; `None`:
-    /// as many as the configuration says. Of these the last are left to removals and to the
-    /// cleaner, so that a log on a full disk can be emptied.
+    /// Limits the segments on disk, existing ones included; `None`: to the number in the
+    /// configuration. The last of them are left to removals and to the cleaner, so that a log on a
+    /// full disk can be emptied.
     pub fn limit_disk(&mut self, segments: Option<usize>) {
         self.disk_limit = segments.unwrap_or(usize::MAX);
     }
@@ -598,37 +606,42 @@ impl Log {
         self.disk_limit < self.config.max_segments_on_disk
     }
 
-    /// Whether writers may open no other segment because the disk is full.
+    /// Whether writers cannot open another segment because the disk is full.
     #[must_use]
     pub fn lacks_disk(&self) -> bool {
-        self.is_disk_limited() && self.disk_room() <= self.segments_left(Taker::Writer)
+        self.is_disk_limited() && self.disk_room() <= self.segments_left(Appender::Writer)
     }
 
-    /// Segments on disk that are left to others when a head is opened.
-    fn segments_left(&self, taker: Taker) -> usize {
-        match taker {
-            Taker::Cleaner => 0,
-            // Beyond what the configuration takes there are always dead entries to be cleaned; on a
-            // full disk all may be alive.
-            Taker::Writer if self.is_disk_limited() => CLEANER_SEGMENTS + REMOVAL_SEGMENTS,
-            Taker::Writer | Taker::Remover => CLEANER_SEGMENTS,
+    /// Segments on disk that must be left to others when a head is opened.
+    fn segments_left(&self, appender: Appender) -> usize {
+        match appender {
+            Appender::Cleaner => 0,
+            // When the configuration is the limit, there are always dead entries to be cleaned; on
+            // a full disk all may be alive.
+            Appender::Writer if self.is_disk_limited() => CLEANER_SEGMENTS + REMOVAL_SEGMENTS,
+            Appender::Writer | Appender::Remover => CLEANER_SEGMENTS,
         }
     }
 
-    /// Free seglets that are left to others in the head.
-    fn floor(&self, taker: Taker) -> usize {
-        if taker == Taker::Writer { self.reserve } else { 0 }
+    /// Free seglets that must be left to others in the head.
+    fn floor(&self, appender: Appender) -> usize {
+        if appender == Appender::Writer { self.reserve } else { 0 }
     }
 
-    fn append_to_head(&mut self, len: usize, run: usize, taker: Taker) -> Result<usize, NoRoom> {
-        if taker == Taker::Writer && self.memory.seglets.free() < REMOVALS {
-            // What is left of the head's memory is for removals.
+    fn append_to_head(
+        &mut self,
+        len: usize,
+        run: usize,
+        appender: Appender,
+    ) -> Result<usize, NoRoom> {
+        if appender == Appender::Writer && self.memory.seglets.free() < REMOVALS {
+            // The rest of the head's memory is for removals.
             return Err(NoRoom::Memory);
         }
-        let (limit, floor) = (self.config.segment_bytes, self.floor(taker));
+        let (limit, floor) = (self.config.segment_bytes, self.floor(appender));
         let address = match self.memory.append(self.head, len, run, limit, floor) {
             Err(NoRoom::Segment) => {
-                self.open_head(taker)?;
+                self.open_head(appender)?;
                 self.memory.append(self.head, len, run, limit, floor)
             }
             other => other,
@@ -637,13 +650,13 @@ impl Log {
         Ok(address)
     }
 
-    /// Seals the head, if there is one, and opens the next, whose digest lists the survivors that
-    /// became durable and no longer what was cleaned into them. The cleaner may take its
-    /// reserves for that, a writer may not.
-    pub(crate) fn open_head(&mut self, taker: Taker) -> Result<(), NoRoom> {
+    /// Seals the head, if there is one, and opens the next. Its digest lists the survivors that
+    /// became durable instead of the segments cleaned into them. The cleaner may take its reserves
+    /// for that, a writer may not.
+    pub(crate) fn open_head(&mut self, appender: Appender) -> Result<(), NoRoom> {
         let tracked = self.config.durability == Durability::Tracked;
-        let segments = self.segments_left(taker);
-        let floor = self.floor(taker);
+        let segments = self.segments_left(appender);
+        let floor = self.floor(appender);
         if self.disk_room() <= segments {
             return Err(NoRoom::Disk);
         }
@@ -656,14 +669,14 @@ impl Log {
             SegmentHeader { id, safe_version: self.safe_version, role: Role::Head, digest };
         match self.append_header(slot, &header, floor) {
             Ok(len) => {
-                // Only now: were they listed by a head that there is no room for, a tombstone in
-                // the present one would name a survivor that a crash leaves
-                // unlisted, and what it buries rise again.
-                let drops = self.list(batches);
+                // Only now: if survivors counted as listed by a head for which there is no room, a
+                // tombstone in the present head would name a survivor that is unlisted after a
+                // crash, and the object that it deletes would return.
+                let freed_segments = self.list(batches);
                 let segment = self.memory.segment_mut(slot);
-                (segment.header_len, segment.drops) = (len, drops);
+                (segment.header_len, segment.freed_segments) = (len, freed_segments);
                 self.position += len as u64;
-                self.told_version = header.safe_version;
+                self.head_version = header.safe_version;
             }
             Err(no_room) => {
                 self.memory.abandon(slot);

@@ -1,13 +1,12 @@
-//! Readers that outlast a call: a response that is gathered straight from the log's memory.
+//! Pins for readers that outlast a call: a response is gathered directly from the log's memory.
 
 use crate::log::{Log, Ref};
 
-/// Holds an entry's bytes where they are. The entry may be overwritten, removed or moved meanwhile;
-/// the bytes stay.
+/// Keeps an entry's bytes in place. The entry may be overwritten, removed or moved meanwhile; the
+/// bytes stay.
 ///
-/// Must be given back by [`Log::unpin`]: until then the whole segment's memory is kept from the
-/// cleaner. Each pin is thus up to 8 MB that cannot be reused, and the caller bounds how many there
-/// are and how long.
+/// Return it by [`Log::unpin`]: until then the cleaner cannot free or compact the whole segment.
+/// Each pin thus blocks up to 8 MB of memory, so the caller must bound their number and duration.
 #[derive(Debug)]
 #[must_use = "a pin holds memory until it is given back"]
 pub struct Pin {
@@ -54,7 +53,7 @@ impl Log {
         &self.memory.bytes[pin.value.clone()]
     }
 
-    /// Gives a pin back.
+    /// Ends a pin.
     #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin(&mut self, pin: Pin) {
         self.memory.unpin(pin.slot);

@@ -1,30 +1,30 @@
-//! What the disk still has to get, and what it may forget.
+//! Replication: the bytes that the disk still has to write, and the segments that it may free.
 //!
-//! The order that makes a crash harmless at any moment, with a disk of the node's own (of replicas
-//! see decision 15): a head's bytes are handed out only once its predecessor is sealed and wholly
-//! durable, and a head's digest leaves out a cleaned segment only if the survivors, which it lists
-//! in its place, were wholly durable when it was opened. So whatever head is the newest on disk,
-//! all that its digest lists is there.
+//! The order ensures that a crash is harmless at any moment, with a disk of the node's own (for
+//! replicas see decision 15): a head's bytes are handed out only once its predecessor is sealed and
+//! wholly durable, and a head's digest leaves out a cleaned segment only if the survivors, which it
+//! lists instead, were wholly durable when it was opened. So all segments that the digest of the
+//! newest head on disk lists are there.
 
-use crate::log::{Log, Taker};
+use crate::log::{Appender, Log};
 use crate::{Durability, Ref};
 use sprat_wire::entry::Role;
 use std::ops::Range;
 
-/// Pieces of memory handed out at once at most.
+/// Most pieces of memory handed out at once.
 pub const PENDING_SLICES: usize = 16;
 
-/// Bytes of a segment that are to be replicated.
+/// Bytes of a segment that are to be replicated. They are borrowed from the log's memory.
 #[derive(Clone, Debug)]
 pub struct Pending<'a> {
     /// Id of the segment.
     pub segment: u64,
-    /// Where in the segment's byte stream the bytes begin.
+    /// Offset of the bytes in the segment's byte stream.
     pub offset: usize,
     /// Bytes in all slices together.
     pub len: usize,
-    /// Whether the segment is sealed and these are its last bytes: none, when it was sealed after
-    /// they were handed out.
+    /// Whether the segment is sealed and these are its last bytes. There may be none, when it was
+    /// sealed after they were handed out.
     pub sealed: bool,
     slices: [&'a [u8]; PENDING_SLICES],
     count: usize,
@@ -33,7 +33,7 @@ pub struct Pending<'a> {
 impl<'a> Pending<'a> {
     /// The bytes, in order, none of the slices empty.
     ///
-    /// They stay where they are and as they are until they were marked durable.
+    /// They do not move or change until they are marked durable.
     #[must_use]
     pub fn slices(&self) -> &[&'a [u8]] {
         &self.slices[..self.count]
@@ -56,8 +56,8 @@ pub struct OpenSegment {
 }
 
 impl Log {
-    /// Bytes ever appended to heads: what is written before now is durable when
-    /// [`Log::durable_position`] gets here.
+    /// Bytes ever appended to heads: entries written before now are durable when
+    /// [`Log::durable_position`] has reached this.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
@@ -75,7 +75,7 @@ impl Log {
         }
     }
 
-    /// Whether an entry would be found after a crash now.
+    /// Whether an entry would be found after a crash at this moment.
     #[must_use]
     pub fn is_durable(&self, reference: Ref) -> bool {
         let segment = self.memory.segment(self.memory.seglets.owner(reference.address));
@@ -83,7 +83,7 @@ impl Log {
             || segment.closed
             || segment.role == Role::Survivor
         {
-            // A survivor's entries lie in the segments they came from until it is durable itself.
+            // Until a survivor is durable, its entries are also in the segments they came from.
             return true;
         }
         let mut offset = 0;
@@ -97,10 +97,10 @@ impl Log {
         unreachable!("the owner of a seglet has an extent there")
     }
 
-    /// The next bytes to replicate, of the oldest head that is not wholly handed out and durable,
-    /// or else of a survivor.
+    /// The next bytes to replicate: of the oldest head that is not wholly handed out and durable,
+    /// otherwise of a survivor.
     ///
-    /// After handing them to the disk, say so with [`Log::mark_submitted`].
+    /// After handing them to the disk, report that with [`Log::mark_submitted`].
     #[must_use]
     pub fn next_pending(&self) -> Option<Pending<'_>> {
         self.heads.iter().take(1).chain(&self.survivors).find_map(|&slot| self.pending_of(slot))
@@ -114,8 +114,8 @@ impl Log {
         Some(self.pending_from(slot, segment.submitted..segment.appended, usize::MAX))
     }
 
-    /// Of a range of a segment's bytes as many as [`PENDING_SLICES`] hold, whole entries of at most
-    /// `most` bytes together.
+    /// The beginning of a range of a segment's bytes, as much as [`PENDING_SLICES`] hold, and whole
+    /// entries of at most `most` bytes together.
     fn pending_from(&self, slot: u32, range: Range<usize>, most: usize) -> Pending<'_> {
         let segment = self.memory.segment(slot);
         let mut slices = [&[][..]; PENDING_SLICES];
@@ -151,7 +151,7 @@ impl Log {
         Pending { segment: segment.id, offset: range.start, len, sealed, slices, count }
     }
 
-    /// Bytes of the entries from an address on that are at most so many together.
+    /// Bytes of the whole entries from an address on, at most `most`.
     fn whole_entries(&self, addresses: Range<usize>, most: usize) -> usize {
         let mut len = 0;
         while addresses.start + len < addresses.end {
@@ -165,7 +165,7 @@ impl Log {
     }
 
     /// Segments that are not yet sealed and wholly durable: heads, oldest first, then survivors.
-    /// For whoever keeps several replicas, each of which has come so far;
+    /// For an owner that keeps several replicas, each with its own progress;
     /// [`next_pending`](Self::next_pending) is for one.
     pub fn open_segments(&self) -> impl Iterator<Item = OpenSegment> + '_ {
         self.heads.iter().chain(&self.survivors).map(|&slot| {
@@ -180,11 +180,11 @@ impl Log {
         })
     }
 
-    /// Bytes of an open segment, of `range` as many whole entries from its beginning as
-    /// [`PENDING_SLICES`] and `most` bytes hold; the range's ends are ends of entries.
+    /// Bytes of an open segment: the whole entries at the beginning of `range`, as many as
+    /// [`PENDING_SLICES`] and `most` bytes hold. Both ends of the range must be ends of entries.
     ///
     /// # Panics
-    /// When the segment is not open or has fewer bytes: a mistake of the caller.
+    /// When the segment is not open or has fewer bytes: an error of the caller.
     #[must_use]
     pub fn bytes_of(&self, segment: u64, range: Range<usize>, most: usize) -> Pending<'_> {
         let slot = self.memory.by_id[&segment];
@@ -193,11 +193,11 @@ impl Log {
         self.pending_from(slot, range, most)
     }
 
-    /// Says that a segment's byte stream was handed to the disk up to `up_to`, and whether its seal
-    /// was.
+    /// Reports that a segment's byte stream was handed to the disk up to `up_to`, and whether its
+    /// seal was.
     ///
     /// # Panics
-    /// When the segment has fewer bytes, or is not one that is replicated: a mistake of the caller.
+    /// When the segment has fewer bytes, or is not replicated: an error of the caller.
     pub fn mark_submitted(&mut self, segment: u64, up_to: usize, sealed: bool) {
         let slot = self.memory.by_id[&segment];
         let segment = self.memory.segment_mut(slot);
@@ -207,12 +207,12 @@ impl Log {
         segment.seal_submitted |= sealed;
     }
 
-    /// Says that a segment's byte stream is durable up to `up_to`, and whether its seal is.
+    /// Reports that a segment's byte stream is durable up to `up_to`, and whether its seal is.
     ///
     /// # Panics
-    /// When those bytes, or the seal, were never submitted: a mistake of the caller.
+    /// When those bytes, or the seal, were never submitted: an error of the caller.
     pub fn mark_durable(&mut self, segment: u64, up_to: usize, sealed: bool) {
-        // What is unknown by now was durable as a whole, and has been cleaned since.
+        // A segment that is unknown by now was wholly durable, and has been cleaned since.
         let Some(&slot) = self.memory.by_id.get(&segment) else { return };
         let segment = self.memory.segment_mut(slot);
         assert!(up_to <= segment.submitted || segment.closed || segment.cleaned);
@@ -220,7 +220,7 @@ impl Log {
         segment.durable = segment.durable.max(up_to);
         segment.seal_durable |= sealed;
         if segment.durable >= segment.header_len {
-            for id in std::mem::take(&mut segment.drops) {
+            for id in std::mem::take(&mut segment.freed_segments) {
                 self.memory.forget(id);
                 self.reclaimable.push(id);
                 self.reclaimed += 1;
@@ -231,7 +231,7 @@ impl Log {
         self.survivors.retain(|&slot| !memory.segment(slot).wholly_durable());
     }
 
-    /// Lets go of the heads that are done with.
+    /// Closes the oldest heads that are wholly durable.
     pub(crate) fn close_durable_heads(&mut self) {
         while let Some(&slot) = self.heads.front()
             && self.memory.segment(slot).wholly_durable()
@@ -241,7 +241,7 @@ impl Log {
         }
     }
 
-    /// Id of the head, and how many of its bytes were not handed out yet.
+    /// Id of the head, and number of its bytes that were not handed out yet.
     #[must_use]
     pub fn head_pending(&self) -> (u64, usize) {
         let head = self.memory.segment(self.head);
@@ -249,18 +249,19 @@ impl Log {
     }
 
     /// Seals the head and opens the next: for when the head's replica is full before the head is.
-    /// False when there is no room for another segment now; the head stays open then.
+    /// Returns false, and leaves the head open, when there is no room for another segment now.
     pub fn roll_head(&mut self) -> bool {
-        self.open_head(Taker::Writer).is_ok()
+        self.open_head(Appender::Writer).is_ok()
     }
 
-    /// The same for a removal, which may go on where a full disk keeps writers from doing so.
+    /// Like [`roll_head`](Self::roll_head), for a removal, which may continue when a full disk
+    /// stops writers.
     pub fn roll_head_to_remove(&mut self) -> bool {
-        self.open_head(Taker::Remover).is_ok()
+        self.open_head(Appender::Remover).is_ok()
     }
 
-    /// Ids of segments whose replicas on disk may be freed: the newest durable head does not list
-    /// them. Each is given once.
+    /// Returns, once, the ids of segments whose replicas on disk may be freed because the newest
+    /// durable head does not list them.
     pub fn take_reclaimable(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.reclaimable)
     }

@@ -1,13 +1,13 @@
-//! Restart: a log is built again from the segments on disk.
+//! Restores a log from the segments on disk.
 //!
-//! Segments come in any order, best in descending order of ids: then the newest version of most
-//! objects comes first and the rest need not be copied. Each becomes a segment in memory with the
-//! same id and only its live entries, as if compacted. An object counts if nothing newer of its key
-//! is known and no tombstone of its version or a later one, whichever came first. While this goes
-//! on, tombstones have a hash table of their own.
+//! Segments may come in any order, best in descending order of ids: then the newest version of most
+//! objects comes first and older ones need not be copied. Each becomes a segment in memory with the
+//! same id and only its live entries, as if compacted. An object counts if neither a newer object
+//! of its key nor a tombstone of its version or a later one is known, whichever came first. During
+//! this time tombstones have a hash table of their own.
 
 use crate::config::{Config, ConfigError};
-use crate::log::{Log, Taker};
+use crate::log::{Appender, Log};
 use crate::segment::NoRoom;
 use crate::table::Table;
 use sprat_wire::entry::{Entry, Kind, Malformed, Role};
@@ -15,19 +15,19 @@ use sprat_wire::once::{COMPLETIONS, Completion, OperationId};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Entries looked at together, so that their cache misses overlap.
+/// Entries processed together, so that their cache misses overlap.
 const BATCH: usize = 16;
 
 /// Seglets kept for the header of the first head.
 const HEAD_SEGLETS: usize = 1;
 
-/// Why a segment could not be taken in.
+/// Why a segment could not be restored.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum RestoreError {
-    /// The digest does not list the segment, or it came before.
+    /// The digest does not list the segment, or it was restored before.
     #[error("segment {0} is not expected")]
     Unexpected(u64),
-    /// Bytes that are no entry.
+    /// Bytes that are not an entry.
     #[error("segment {segment}: {reason}")]
     Malformed {
         /// The segment.
@@ -40,30 +40,32 @@ pub enum RestoreError {
     Full(usize),
 }
 
-/// A log that is being restored.
+/// A log that is being restored. Pass it each [segment](Self::segment) that the newest head lists,
+/// then [finish](Self::finish).
 pub struct Restore {
     log: Log,
-    /// Tables that exist, ascending; others' objects are left out. All do for `None`.
+    /// Tables that exist, ascending; objects of others are left out. `None`: all exist.
     tables: Option<Vec<u32>>,
     /// Objects left out so far, by table.
     left_out: BTreeMap<u32, u64>,
 }
 
 impl Restore {
-    /// Begins with nothing. `digest`: the segments to come, as the newest head on disk lists them.
-    /// `tables`: the tables that exist, if known: objects of others, dropped before, stay
-    /// dropped.
+    /// Begins the restoration of an empty log. `digest`: the segments to come, as the newest head
+    /// on disk lists them. `tables`: the tables that exist, if known; objects of others, which were
+    /// dropped, are left out.
     ///
     /// # Errors
-    /// As [`Log::new`].
+    /// Those of [`Log::new`].
     pub fn new(
         config: Config,
         digest: &[u64],
         tables: Option<&[u32]>,
     ) -> Result<Self, ConfigError> {
         let mut log = Log::headless(config)?;
-        log.graves = Some(Table::new(log.config.memory / sprat_wire::entry::HEADER_BYTES)?);
-        // Ids grow with age: as if each segment before had been full.
+        log.tombstone_table =
+            Some(Table::new(log.config.memory / sprat_wire::entry::HEADER_BYTES)?);
+        // Ids grow with age: positions are set as if each earlier segment had been full.
         for (rank, &id) in (0u64..).zip(digest) {
             log.position = rank * log.config.segment_bytes as u64;
             let slot = log.memory.add(id, Role::Head, log.position);
@@ -77,25 +79,25 @@ impl Restore {
         Ok(Self { log, tables, left_out: BTreeMap::new() })
     }
 
-    /// How many objects were left out so far because their tables do not exist, by table id.
+    /// The number of objects left out so far because their tables do not exist, by table id.
     #[must_use]
     pub fn left_out(&self) -> &BTreeMap<u32, u64> {
         &self.left_out
     }
 
-    /// Hash of a key, to be given with its entry: may be computed anywhere by
+    /// Hash of a key, to be passed with its entry. May also be computed elsewhere, by
     /// [`sprat_wire::tablet::hash`].
     #[must_use]
     pub fn hash(&self, table: u32, key: &[u8]) -> u64 {
         self.log.hash(table, key)
     }
 
-    /// Takes a segment's entries in, headers and checksums checked by the caller, which leaves out
-    /// a last one that [does not count](Completion::is_cut): each with the hash of its key.
-    /// `safe_version` is from the segment's header.
+    /// Restores a segment's entries, each given with the hash of its key. The caller has checked
+    /// headers and checksums, and leaves out a last entry that [does not
+    /// count](Completion::is_cut). `safe_version` is from the segment's header.
     ///
     /// # Errors
-    /// [`RestoreError`]; the restoration cannot go on then.
+    /// [`RestoreError`]; then the restoration cannot continue.
     pub fn segment<'a>(
         &mut self,
         id: u64,
@@ -120,7 +122,7 @@ impl Restore {
             if count == 0 {
                 break;
             }
-            // A second round: what the lines point to, where there is something.
+            // A second round prefetches the entries that the lines point to.
             for &(hash, _) in &batch[..count] {
                 if let Some(address) = self.log.table.peek(hash) {
                     crate::arena::prefetch(&self.log.memory.bytes[address]);
@@ -148,17 +150,17 @@ impl Restore {
     /// the highest of any segment found on disk, listed or not.
     ///
     /// # Errors
-    /// [`RestoreError::Unexpected`] for a segment of the digest that did not come,
+    /// [`RestoreError::Unexpected`] for a segment of the digest that was not restored,
     /// [`RestoreError::Full`] if no memory is left.
     pub fn finish(self, highest_id: u64) -> Result<Log, RestoreError> {
         let mut log = self.log;
         if let Some((_, missing)) = log.memory.segments().find(|(_, segment)| !segment.closed) {
             return Err(RestoreError::Unexpected(missing.id));
         }
-        log.graves = None;
+        log.tombstone_table = None;
         log.position += log.config.segment_bytes as u64;
         log.memory.next_id = log.memory.next_id.max(highest_id + 1);
-        match log.open_head(Taker::Cleaner) {
+        match log.open_head(Appender::Cleaner) {
             Ok(()) => Ok(log),
             Err(_) => Err(RestoreError::Full(log.config.memory)),
         }
@@ -178,10 +180,10 @@ impl Restore {
         let is_completion = Completion::of(entry).is_some();
         let is_nothing = entry.table & COMPLETIONS != 0 && !is_completion;
         if !exists && entry.table & COMPLETIONS == 0 {
-            // As many tables as ids were given out: the map is as small as the coordinator's.
+            // Bounded by the number of table ids that the coordinator assigned.
             *self.left_out.entry(entry.table).or_default() += 1;
         }
-        if !exists || is_nothing || self.buried(hash, entry) {
+        if !exists || is_nothing || self.is_tombstoned(hash, entry) {
             return Ok(());
         }
         let known = self.log.lookup(hash, entry.table, entry.key);
@@ -191,12 +193,12 @@ impl Restore {
         let address = self.room(slot, bytes.len())?;
         let log = &mut self.log;
         if is_completion {
-            log.clients.hear(OperationId::client_of(entry.key));
+            log.clients.note_heard(OperationId::client_of(entry.key));
         }
         log.memory.bytes[address..address + bytes.len()].copy_from_slice(bytes);
         log.memory.segment_mut(slot).live += bytes.len();
         log.account_added(entry.table, bytes.len());
-        // Once more, as the cleaner may have moved it to make room.
+        // Looks it up again, as the cleaner may have moved it to make room.
         match known.and_then(|_| log.lookup(hash, entry.table, entry.key)) {
             Some((place, old)) => {
                 log.table.set(place, hash, address);
@@ -208,17 +210,19 @@ impl Restore {
         Ok(())
     }
 
-    /// Whether a tombstone for this object has come.
-    fn buried(&self, hash: u64, entry: &Entry<'_>) -> bool {
+    /// Whether a tombstone for this object has been restored.
+    fn is_tombstoned(&self, hash: u64, entry: &Entry<'_>) -> bool {
         let memory = &self.log.memory;
-        let Some(graves) = self.log.graves.as_ref().filter(|graves| graves.len() > 0) else {
+        let Some(tombstone_table) =
+            self.log.tombstone_table.as_ref().filter(|tombstone_table| tombstone_table.len() > 0)
+        else {
             return false;
         };
-        let grave = graves.find(hash, |address| {
-            let grave = memory.entry(address);
-            grave.table == entry.table && grave.key == entry.key
+        let tombstone = tombstone_table.find(hash, |address| {
+            let tombstone = memory.entry(address);
+            tombstone.table == entry.table && tombstone.key == entry.key
         });
-        grave.is_some_and(|(_, address)| memory.entry(address).version >= entry.version)
+        tombstone.is_some_and(|(_, address)| memory.entry(address).version >= entry.version)
     }
 
     fn tombstone(
@@ -247,24 +251,28 @@ impl Restore {
             log.account_removed(entry.table, old.len);
         }
         let (memory, seed) = (&log.memory, log.config.seed);
-        let graves = log.graves.as_mut().expect("graves are kept while restoring");
-        let known = graves.find(hash, |address| {
-            let grave = memory.entry(address);
-            grave.table == entry.table && grave.key == entry.key
+        let tombstone_table =
+            log.tombstone_table.as_mut().expect("graves are kept while restoring");
+        let known = tombstone_table.find(hash, |address| {
+            let tombstone = memory.entry(address);
+            tombstone.table == entry.table && tombstone.key == entry.key
         });
         match known {
             Some((place, known)) if memory.entry(known).version < entry.version => {
-                graves.set(place, hash, address)
+                tombstone_table.set(place, hash, address)
             }
             Some(_) => {}
-            None => {
-                graves.insert(hash, address, |at| crate::log::hash_at(memory, seed, at), |_| {})
-            }
+            None => tombstone_table.insert(
+                hash,
+                address,
+                |at| crate::log::hash_at(memory, seed, at),
+                |_| {},
+            ),
         }
         Ok(())
     }
 
-    /// Takes room in a segment's image, compacting others as needed.
+    /// Takes room in a restored segment, compacting others as needed.
     fn room(&mut self, slot: u32, len: usize) -> Result<usize, RestoreError> {
         let log = &mut self.log;
         loop {

@@ -1,24 +1,24 @@
 //! Scans: all objects of a table, in an order that neither growth nor a restart changes.
 //!
-//! Objects come in the order of their hashes with the bits reversed. A chain of the hash table
-//! holds the hashes with the same low bits, which is a range of that order, however far the table
-//! has grown: a split only halves the range.
+//! Objects are returned in the order of their hashes with the bits reversed. A chain of the hash
+//! table holds the hashes with the same low bits, which is a range of that order at any size of the
+//! table: a split only halves the range.
 
 use crate::log::{Log, Ref, hash_at};
 
-/// Chains looked at by one call, some 20 us, so that a small table in a large log does not hold up
-/// others.
+/// Most chains that one call visits, some 20 us, so that a small table in a large log does not
+/// delay other requests.
 pub const SCAN_CHAINS: usize = 128;
 
 impl Log {
     /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for
-    /// `None`) and not above `until`, in order, and returns the cursor to go on from, or `None`
-    /// at the end.
+    /// `None`) and not above `until`, in order, and returns the cursor to go on from, or `None` at
+    /// the end.
     ///
     /// Ends after about `limit_bytes` bytes of entries, `limit_objects` objects, or [`SCAN_CHAINS`]
-    /// chains, so perhaps with nothing found and a cursor. Objects with equal hashes come
-    /// together, beyond the limits if need be. An object that is there from the first call to
-    /// the last is given exactly once.
+    /// chains, so it may return a cursor without any object. Objects with equal hashes are returned
+    /// together, beyond the limits if need be. An object that exists from the first call to the
+    /// last is returned exactly once.
     pub fn scan(
         &self,
         table: u32,
@@ -40,9 +40,9 @@ impl Log {
             let hash = from.reverse_bits();
             let end = (from | u64::MAX >> self.table.depth(hash)).min(until);
             self.table.prefetch(end.wrapping_add(1).reverse_bits());
-            let near = |address: usize| crate::arena::prefetch(&self.memory.bytes[address]);
+            let prefetch = |address: usize| crate::arena::prefetch(&self.memory.bytes[address]);
             chain.clear();
-            self.table.visit(hash, near, |address| {
+            self.table.visit(hash, prefetch, |address| {
                 let entry = self.memory.entry(address);
                 if entry.table == table {
                     let reversed = hash_at(&self.memory, self.config.seed, address).reverse_bits();

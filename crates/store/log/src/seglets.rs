@@ -1,4 +1,4 @@
-//! Which seglets of the arena are free, and whose the others are.
+//! The map of the arena: which seglets are free, and which segments own the others.
 
 use crate::arena::HUGE_PAGE_BYTES;
 use sprat_wire::SEGLET_BYTES;
@@ -6,11 +6,11 @@ use sprat_wire::SEGLET_BYTES;
 /// Seglets in a huge page.
 const BLOCK_SEGLETS: usize = HUGE_PAGE_BYTES / SEGLET_BYTES;
 
-/// Runs looked at for a longer one, once one that is long enough is known.
+/// Runs examined for a longer one, once a long enough one is known.
 const RUNS_SCANNED_MAX: usize = 64;
 
 /// Owner of a seglet that has none.
-pub(crate) const NOBODY: u32 = u32::MAX;
+pub(crate) const NO_OWNER: u32 = u32::MAX;
 
 /// A run of neighbouring seglets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,15 +19,15 @@ pub(crate) struct Run {
     pub(crate) count: usize,
 }
 
-/// The map of the arena. Seglet 0 is never given out, so that address 0 is no entry's.
+/// The map of the arena. Seglet 0 is never used, so that no entry has address 0.
 pub(crate) struct Seglets {
-    /// A bit a seglet: set when it is taken (or lies behind the end).
+    /// A bit for each seglet: set when it is taken (or behind the end).
     taken: Vec<u64>,
     /// Slot of the segment that owns the seglet.
     owner: Vec<u32>,
-    /// For each huge page, whether it was touched since it was last given back to the kernel.
+    /// For each huge page, whether it was used since it was last returned to the kernel.
     touched: Vec<bool>,
-    /// First word of `taken` that may hold a free seglet: low addresses are used first, so that
+    /// First word of `taken` that may have a free seglet: low addresses are used first, so that
     /// memory that was never needed is never touched.
     lowest: usize,
     free: usize,
@@ -43,7 +43,7 @@ impl Seglets {
         }
         Self {
             taken,
-            owner: vec![NOBODY; total + 1],
+            owner: vec![NO_OWNER; total + 1],
             touched: vec![false; (total + 1).div_ceil(BLOCK_SEGLETS)],
             lowest: 0,
             free: total,
@@ -74,7 +74,7 @@ impl Seglets {
         self.taken[seglet / 64] & (1 << (seglet % 64)) == 0
     }
 
-    /// Takes a run of `want` seglets, or else the longest found of at least `min`.
+    /// Takes a run of `want` seglets, otherwise the longest found of at least `min`.
     pub(crate) fn take(&mut self, min: usize, want: usize, owner: u32) -> Option<Run> {
         debug_assert!(0 < min && min <= want);
         while self.taken.get(self.lowest) == Some(&u64::MAX) {
@@ -101,8 +101,8 @@ impl Seglets {
         Some(best)
     }
 
-    /// Takes up to `want` free seglets that begin at seglet `at`, if there are at least `min`;
-    /// returns how many.
+    /// Takes up to `want` free seglets from seglet `at` on, if there are at least `min`; returns
+    /// how many.
     pub(crate) fn take_at(
         &mut self,
         at: usize,
@@ -129,20 +129,20 @@ impl Seglets {
         self.free -= run.count;
     }
 
-    /// Returns a run.
+    /// Frees a run.
     pub(crate) fn give(&mut self, run: Run) {
         for seglet in run.first..run.first + run.count {
             assert!(!self.is_free(seglet) && seglet != 0);
             self.taken[seglet / 64] &= !(1 << (seglet % 64));
-            self.owner[seglet] = NOBODY;
+            self.owner[seglet] = NO_OWNER;
         }
         self.free += run.count;
         self.lowest = self.lowest.min(run.first / 64);
     }
 
-    /// Finds up to `limit` huge pages that were touched and are wholly free now, forgets that they
-    /// were touched and returns their numbers.
-    pub(crate) fn untouch(&mut self, limit: usize) -> Vec<usize> {
+    /// Returns the numbers of up to `limit` huge pages that were touched and are wholly free now,
+    /// and marks them as untouched.
+    pub(crate) fn take_untouched(&mut self, limit: usize) -> Vec<usize> {
         let mut found = Vec::new();
         for block in 0..self.touched.len() {
             if found.len() == limit {
@@ -167,7 +167,7 @@ impl Seglets {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
-    /// Free seglets in a row from `first`, counted up to `limit`.
+    /// Number of free seglets in a row from `first` on, up to `limit`.
     fn run_at(&self, first: usize, limit: usize) -> usize {
         let mut count = 0;
         while count < limit && first + count < self.end() && self.is_free(first + count) {

@@ -1,4 +1,4 @@
-//! Segments, and the memory that their entries lie in.
+//! Segments and their memory.
 
 use crate::arena::Mapping;
 use crate::seglets::{Run, Seglets};
@@ -6,12 +6,12 @@ use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::{Entry, Kind, Role};
 use std::collections::BTreeMap;
 
-/// Entries up to this length, bytes, may be put into extents of any size: what is lost at an
-/// extent's end is little.
+/// Entries up to this length, bytes, may go into extents of any size: they leave little unused at
+/// an extent's end.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// Seglets of an extent for longer entries, or twice what the entry takes, so that what is lost at
-/// its end is little again.
+/// Fewest seglets of an extent for longer entries, or twice the entry's if that is more, so that
+/// little is unused at its end.
 const LONG_RUN: usize = 8;
 
 /// Seglets that a segment takes at a time when memory is plentiful: a huge page.
@@ -33,7 +33,7 @@ impl Extent {
         self.end - self.start
     }
 
-    /// The seglets it owns.
+    /// The seglets of the extent.
     pub(crate) fn run(&self) -> Run {
         let first = self.start / SEGLET_BYTES;
         Run { first, count: self.cap / SEGLET_BYTES - first }
@@ -44,10 +44,10 @@ impl Extent {
 pub(crate) struct Segment {
     pub(crate) id: u64,
     pub(crate) role: Role,
-    /// Its memory, in log order until the segment is closed, in any order thereafter. May be
-    /// empty: then only the replica on disk is left.
+    /// Its memory, in log order until the segment is closed, in any order afterwards. May be empty:
+    /// then only the replica on disk is left.
     pub(crate) extents: Vec<Extent>,
-    /// Bytes ever appended: the length of its byte stream.
+    /// Bytes ever appended: the length of the segment's byte stream.
     pub(crate) appended: usize,
     /// Bytes of the stream handed out for replication.
     pub(crate) submitted: usize,
@@ -55,39 +55,39 @@ pub(crate) struct Segment {
     pub(crate) durable: usize,
     /// Nothing will be appended any more.
     pub(crate) sealed: bool,
-    /// The replica was told so, and has made it durable.
+    /// Whether the seal was handed to the replica, and whether it is durable.
     pub(crate) seal_submitted: bool,
     pub(crate) seal_durable: bool,
-    /// The next head's digest lists it.
+    /// Whether the next head's digest lists it.
     pub(crate) listed: bool,
     /// Sealed, wholly durable and listed: the cleaner may take it.
     pub(crate) closed: bool,
-    /// All live entries were moved elsewhere; waits for its replica's end.
+    /// All live entries were moved elsewhere; it waits until its replica may be freed.
     pub(crate) cleaned: bool,
-    /// Bytes of live entries, tombstones included, the segment's header not.
+    /// Bytes of live entries, including tombstones but not the segment's header.
     pub(crate) live: usize,
-    /// Of these, bytes of tombstones.
+    /// Bytes of tombstones among these.
     pub(crate) tombstones: usize,
-    /// Position of the log when its entries were written, for the cleaner's idea of age.
-    pub(crate) birth: u64,
+    /// Position of the log when its entries were written, from which the cleaner computes its age.
+    pub(crate) written_at: u64,
     /// For a head: position of the log at its first byte.
     pub(crate) base: u64,
-    /// For a head: length of its header, and the segments whose replicas may go when it is
-    /// durable.
+    /// For a head: length of its header, and the segments whose replicas may be freed when the head
+    /// is durable.
     pub(crate) header_len: usize,
-    pub(crate) drops: Vec<u64>,
-    /// Readers of its memory.
+    pub(crate) freed_segments: Vec<u64>,
+    /// Number of readers of its memory.
     pub(crate) pins: u32,
-    /// Memory that is done with but pinned.
+    /// Memory that the segment no longer needs, but that is pinned.
     pub(crate) limbo: Vec<Run>,
-    /// Count of segments ever reclaimed when its tombstones were last looked at.
-    pub(crate) looked: u64,
-    /// Live bytes when compaction last freed nothing, so that it is not tried again at once.
-    pub(crate) futile: usize,
+    /// Number of segments ever reclaimed when its tombstones were last checked.
+    pub(crate) checked_at: u64,
+    /// Live bytes when a compaction last freed nothing, so that it is not tried again at once.
+    pub(crate) futile_live: usize,
 }
 
 impl Segment {
-    /// Seglets it holds, limbo not included.
+    /// Number of its seglets, limbo not included.
     pub(crate) fn seglets(&self) -> usize {
         self.extents.iter().map(|extent| extent.run().count).sum()
     }
@@ -97,20 +97,20 @@ impl Segment {
     }
 }
 
-/// Why an entry found no place.
+/// Why there is no room for an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NoRoom {
     /// The segment would be longer than a segment may be.
     Segment,
-    /// There are as many segments on disk as there may be.
+    /// There are as many segments on disk as allowed.
     Disk,
     /// No free seglets.
     Memory,
-    /// Free seglets, but none in a run of so many.
+    /// There are free seglets, but no run of this length.
     Fragmented { run: usize },
 }
 
-/// The arena, its map and the segments in it.
+/// The arena, its map and its segments.
 pub(crate) struct Memory {
     pub(crate) bytes: Mapping<u8>,
     pub(crate) seglets: Seglets,
@@ -119,7 +119,7 @@ pub(crate) struct Memory {
     /// Every segment whose replica may still be read at a restart.
     pub(crate) by_id: BTreeMap<u64, u32>,
     pub(crate) next_id: u64,
-    /// Readers of all segments.
+    /// Number of readers of all segments.
     pub(crate) pins: usize,
 }
 
@@ -163,7 +163,7 @@ impl Memory {
         (0u32..).zip(&self.slots).filter_map(|(slot, segment)| Some((slot, segment.as_ref()?)))
     }
 
-    /// Slots, used and vacant.
+    /// Number of slots, used and vacant.
     pub(crate) fn slot_count(&self) -> usize {
         self.slots.len()
     }
@@ -175,8 +175,8 @@ impl Memory {
             .expect("memory holds what was checked when it was written")
     }
 
-    /// Adds a segment with no memory.
-    pub(crate) fn add(&mut self, id: u64, role: Role, birth: u64) -> u32 {
+    /// Adds a segment without memory.
+    pub(crate) fn add(&mut self, id: u64, role: Role, written_at: u64) -> u32 {
         let segment = Segment {
             id,
             role,
@@ -190,16 +190,16 @@ impl Memory {
             cleaned: false,
             live: 0,
             tombstones: 0,
-            birth,
-            base: birth,
+            written_at,
+            base: written_at,
             header_len: 0,
-            drops: Vec::new(),
+            freed_segments: Vec::new(),
             pins: 0,
             limbo: Vec::new(),
             seal_submitted: false,
             seal_durable: false,
-            looked: 0,
-            futile: usize::MAX,
+            checked_at: 0,
+            futile_live: usize::MAX,
         };
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -213,7 +213,7 @@ impl Memory {
         slot
     }
 
-    /// Forgets a segment that is cleaned. One that is still pinned lives on, nameless, until it is
+    /// Forgets a cleaned segment. If it is still pinned, its slot stays in use until it is
     /// unpinned.
     pub(crate) fn forget(&mut self, id: u64) {
         let slot = self.by_id.remove(&id).expect("segment is known");
@@ -224,7 +224,7 @@ impl Memory {
         }
     }
 
-    /// Takes back a segment that never got an entry.
+    /// Removes a segment that never got an entry.
     pub(crate) fn abandon(&mut self, slot: u32) {
         let id = self.segment(slot).id;
         self.by_id.remove(&id);
@@ -237,9 +237,9 @@ impl Memory {
         self.vacant.push(slot);
     }
 
-    /// Takes `len` contiguous bytes at the end of a segment that may be `limit` bytes long, leaving
-    /// at least `floor` seglets of the arena free. A new extent has at least `run` seglets (as far
-    /// as the arena is not so full that less must do), and as many as the entry needs anyway.
+    /// Takes `len` contiguous bytes at the end of a segment of at most `limit` bytes, leaving at
+    /// least `floor` seglets of the arena free. A new extent has at least `run` seglets, and as
+    /// many as the entry needs anyway.
     pub(crate) fn append(
         &mut self,
         slot: u32,
@@ -290,7 +290,7 @@ impl Memory {
         Ok(start)
     }
 
-    /// Says that nothing will be appended to a segment any more, and returns its unused seglets.
+    /// Seals a segment: nothing will be appended any more. Frees its unused seglets.
     pub(crate) fn seal(&mut self, slot: u32) {
         let segment = self.slots[slot as usize].as_mut().expect("slot is in use");
         assert!(!segment.sealed);
@@ -301,7 +301,7 @@ impl Memory {
         segment.extents.shrink_to_fit();
     }
 
-    /// Cuts an extent off behind `end`, and returns the seglets behind.
+    /// Truncates an extent at `end`, and frees the seglets behind.
     pub(crate) fn truncate(&mut self, slot: u32, extent: usize, end: usize) {
         let segment = self.slots[slot as usize].as_mut().expect("slot is in use");
         let extent = &mut segment.extents[extent];
@@ -310,13 +310,13 @@ impl Memory {
         trim(extent, &mut self.seglets);
     }
 
-    /// Takes an extent out of a segment and frees it, at once or when the last pin goes.
+    /// Removes an extent from a segment and frees it, at once or when the last pin ends.
     pub(crate) fn drop_extent(&mut self, slot: u32, extent: usize) {
         let run = self.segment_mut(slot).extents.remove(extent).run();
         self.free_run(slot, run);
     }
 
-    /// Frees seglets that a segment has done with, at once or when its last pin goes.
+    /// Frees seglets that a segment no longer needs, at once or when its last pin ends.
     pub(crate) fn free_run(&mut self, slot: u32, run: Run) {
         let segment = self.slots[slot as usize].as_mut().expect("slot is in use");
         if run.count == 0 {
@@ -327,8 +327,8 @@ impl Memory {
         }
     }
 
-    /// Moves the beginning of a segment's first extent up to `address`: what lies before is done
-    /// with.
+    /// Moves the beginning of a segment's first extent up to `address`, and frees the memory before
+    /// it.
     pub(crate) fn advance(&mut self, slot: u32, address: usize) {
         let extent = &mut self.segment_mut(slot).extents[0];
         assert!(extent.start <= address && address <= extent.end);
@@ -346,7 +346,7 @@ impl Memory {
         self.pins += 1;
     }
 
-    /// Drops one reader of a segment.
+    /// Removes a reader of a segment.
     pub(crate) fn unpin(&mut self, slot: u32) {
         self.pins -= 1;
         let segment = self.slots[slot as usize].as_mut().expect("slot is in use");
@@ -363,7 +363,7 @@ impl Memory {
         }
     }
 
-    /// Whether a tombstone still guards against something on disk.
+    /// Whether a tombstone still guards against a segment on disk.
     pub(crate) fn tombstone_lives(&self, tombstone: &Entry<'_>) -> bool {
         debug_assert_eq!(tombstone.kind, Kind::Tombstone);
         let Ok(id) = tombstone.value.try_into().map(u64::from_le_bytes) else { return false };
@@ -375,17 +375,17 @@ impl Memory {
     }
 }
 
-/// Seglets that an extent for an entry should at least have.
+/// Fewest seglets that an extent for an entry of this length should have.
 pub(crate) fn wanted_run(len: usize) -> usize {
     if len <= SMALL_ENTRY { 1 } else { LONG_RUN.max(2 * len.div_ceil(SEGLET_BYTES)) }
 }
 
-/// Seglets to take where `need` are needed and `free` are left.
+/// Number of seglets to take when `need` are needed and `free` are left.
 fn growth(need: usize, free: usize) -> usize {
     (free / 16).clamp(1, EXTENT_GROWTH).max(need)
 }
 
-/// Returns the seglets behind an extent's last entry.
+/// Frees the seglets behind an extent's last entry.
 fn trim(extent: &mut Extent, seglets: &mut Seglets) {
     let cap = extent.end.next_multiple_of(SEGLET_BYTES);
     if cap < extent.cap {

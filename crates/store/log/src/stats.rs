@@ -1,4 +1,4 @@
-//! Counters of the whole, and a check of all of them for tests.
+//! Counters of a log, and a check of its invariants for tests.
 
 use crate::arena::HUGE_PAGE_BYTES;
 use crate::cleaner::CleanerStats;
@@ -10,19 +10,19 @@ use sprat_wire::entry::Kind;
 use sprat_wire::once::COMPLETIONS;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Huge pages given back to the kernel by one call at most: each is a system call.
+/// Most huge pages returned to the kernel by one call: each is a system call.
 const RELEASES_MAX: usize = 16;
 
 /// A log's counters.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
-    /// Objects, those of dropped tables included until they are purged.
+    /// Objects, including those of dropped tables until they are purged.
     pub objects: u64,
     /// Completions of operations that take effect once.
     pub completions: u64,
-    /// Clients that they are of.
+    /// Clients of these completions.
     pub clients: u64,
-    /// Bytes of the entries of both.
+    /// Bytes of the entries of objects and completions.
     pub object_bytes: u64,
     /// Bytes of tombstones not known to be dead.
     pub tombstone_bytes: u64,
@@ -32,18 +32,18 @@ pub struct Stats {
     pub free_bytes: u64,
     /// Segments in memory.
     pub segments: u64,
-    /// Segments with a replica on disk, those that wait to be freed included.
+    /// Segments with a replica on disk, including those that wait to be freed.
     pub segments_on_disk: u64,
     /// Bytes of the hash table.
     pub table_bytes: u64,
     /// Bytes ever appended to heads.
     pub appended_bytes: u64,
-    /// What the cleaner did.
+    /// The cleaner's counters.
     pub cleaner: CleanerStats,
 }
 
 impl Stats {
-    /// Bytes written to memory for each byte that writers appended.
+    /// Bytes written to memory for each byte that writers appended: the cost of cleaning.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio to look at")]
     pub fn write_cost(&self) -> f64 {
@@ -85,22 +85,22 @@ impl Log {
         }
     }
 
-    /// Ids of the tables that hold something, if only completions of what was done on them.
+    /// Ids of the tables that have objects here, or completions of operations on them.
     pub fn tables(&self) -> impl Iterator<Item = u32> {
         let full = self.tables.all().filter(|(_, stats)| stats.objects > 0);
         full.map(|(id, _)| id & !COMPLETIONS).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// What a table holds.
+    /// Number and bytes of a table's objects.
     #[must_use]
     pub fn table_stats(&self, table: u32) -> TableStats {
         self.tables.stats(table)
     }
 
-    /// Gives memory that was used and is wholly free now back to the kernel, up to 32 MB a call:
-    /// for when a log has become much smaller. Returns how many bytes.
+    /// Returns memory that was used and is wholly free now to the kernel, up to 32 MB a call: for
+    /// when a log has become much smaller. Returns how many bytes.
     pub fn release_free_memory(&mut self) -> usize {
-        let blocks = self.memory.seglets.untouch(RELEASES_MAX);
+        let blocks = self.memory.seglets.take_untouched(RELEASES_MAX);
         for &block in &blocks {
             let end = ((block + 1) * HUGE_PAGE_BYTES).min(self.memory.bytes.len());
             self.memory.bytes.release(block * HUGE_PAGE_BYTES..end);
@@ -108,8 +108,8 @@ impl Log {
         blocks.len() * HUGE_PAGE_BYTES
     }
 
-    /// Asserts that every count is exact and every entry where it should be: see the crate's page.
-    /// For tests; reads all memory.
+    /// Asserts the invariants that the crate documents: every count is exact and every entry is
+    /// where it should be. For tests; reads all memory.
     #[doc(hidden)]
     pub fn check_invariants(&self) {
         let seed = self.config.seed;

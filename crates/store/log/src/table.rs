@@ -1,13 +1,13 @@
 //! The hash table: from the hash of a key to the address of its entry.
 //!
 //! A line is one cache line: ten slots and a link. A slot packs an address of [`ADDRESS_BITS`] and
-//! a tag, the top bits of the hash, so that a lookup touches one line and then, nearly always, the
-//! one entry that it seeks. Lines fill from their first slot on and chains from their first line
-//! on, without gaps, which makes the first empty slot the end of the chain.
+//! a tag, the top bits of the hash, so that a lookup touches one line and then, nearly always, only
+//! the entry that it seeks. Lines fill from their first slot on and chains from their first line
+//! on, without gaps, so the first empty slot is the end of the chain.
 //!
-//! The table grows by linear hashing, see [`grow`]: a line is split now and then as entries come,
-//! nothing ever stops for a rehash, and as both ranges of lines are reserved up front nothing is
-//! ever copied to a larger place.
+//! The table grows by linear hashing, see [`grow`]: insertions split a line now and then, so
+//! nothing ever stops for a rehash. As both ranges of lines are reserved up front, nothing is ever
+//! copied to a larger table.
 
 mod grow;
 
@@ -29,7 +29,7 @@ const FILL_PER_100_LINES: usize = 640;
 /// Lines of an empty table.
 const FIRST_LINES: usize = 64;
 
-/// A number of a line at or above this is one of the overflow lines.
+/// Line numbers from here on are those of overflow lines.
 const OVERFLOW: usize = 1 << 40;
 
 /// One cache line of the table.
@@ -70,12 +70,12 @@ impl Line {
         self.set(slot, 0, 0);
     }
 
-    /// Slots in use: they come first.
+    /// Number of slots in use; they come first.
     fn len(&self) -> usize {
         (0..SLOTS).find(|&slot| self.is_empty(slot)).unwrap_or(SLOTS)
     }
 
-    /// A bit for each slot whose tag fits.
+    /// A bit for each slot with this tag.
     #[inline]
     fn candidates(&self, tag: u16) -> u32 {
         let mut found = 0;
@@ -92,31 +92,31 @@ fn tag(hash: u64) -> u16 {
     (hash >> (48 + HIGH_BITS)) as u16
 }
 
-/// Where an entry's address stands; good until the next insertion or removal.
+/// The slot of an entry's address; valid until the next insertion or removal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TableSlot {
     line: usize,
     slot: usize,
 }
 
-/// See the module.
+/// The hash table: see the module.
 pub(crate) struct Table {
     primary: Mapping<Line>,
     overflow: Mapping<Line>,
-    /// Lines are chosen by the low `level` bits of the hash, and by one more where that line
-    /// is below `split`.
+    /// Lines are chosen by the low `level` bits of the hash, and by one more where that line is
+    /// below `split`.
     level: u32,
     split: usize,
-    /// Overflow lines ever used, and the first of those that are free now (plus one; linked).
+    /// Overflow lines ever used, and the first of the free ones (plus one; linked).
     overflow_used: usize,
     overflow_free: u32,
     entries: usize,
-    /// Room to gather a chain while it is split.
+    /// Buffer for the addresses of a chain that is being split.
     scratch: Vec<usize>,
 }
 
 impl Table {
-    /// A table for at most `entries` entries.
+    /// Makes a table for at most `entries` entries.
     ///
     /// # Errors
     /// When the address space is exhausted.
@@ -137,17 +137,17 @@ impl Table {
         })
     }
 
-    /// Entries in the table.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries
     }
 
-    /// Lines that take memory.
+    /// Number of lines that take memory.
     pub(crate) fn lines(&self) -> usize {
         self.buckets() + self.overflow_used
     }
 
-    /// Primary lines, each the head of a chain.
+    /// Number of primary lines, each the head of a chain.
     fn buckets(&self) -> usize {
         (1 << self.level) + self.split
     }
@@ -160,7 +160,7 @@ impl Table {
         if bucket < self.split { hash as usize & (mask << 1 | 1) } else { bucket }
     }
 
-    /// Bits of the hash that a bucket's entries have in common.
+    /// Number of low bits of the hash that a chain's entries have in common.
     pub(crate) fn depth(&self, hash: u64) -> u32 {
         let bucket = self.bucket(hash) & ((1 << self.level) - 1);
         if bucket < self.split { self.level + 1 } else { self.level }
@@ -182,14 +182,14 @@ impl Table {
         (link != 0).then(|| OVERFLOW + link as usize - 1)
     }
 
-    /// Brings the line of a hash near.
+    /// Prefetches the line of a hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         prefetch(&self.primary[self.bucket(hash)]);
     }
 
-    /// The first address with this hash's tag in this hash's line, for a prefetch of what a lookup
-    /// will want.
+    /// The first address with this hash's tag in this hash's line, so that the entry which a lookup
+    /// will probably need can be prefetched.
     #[inline]
     pub(crate) fn peek(&self, hash: u64) -> Option<usize> {
         let line = &self.primary[self.bucket(hash)];
@@ -197,13 +197,13 @@ impl Table {
         (slot < SLOTS).then(|| line.address(slot))
     }
 
-    /// Looks for the entry of this hash that `is_it` knows by its address.
+    /// Finds the entry of this hash whose address `matches_entry` accepts.
     #[inline]
     pub(crate) fn find(
         &self,
         hash: u64,
-        mut is_it: impl FnMut(usize) -> bool,
-    ) -> Option<(Place, usize)> {
+        mut matches_entry: impl FnMut(usize) -> bool,
+    ) -> Option<(TableSlot, usize)> {
         let tag = tag(hash);
         let mut number = self.bucket(hash);
         loop {
@@ -213,35 +213,36 @@ impl Table {
                 let slot = candidates.trailing_zeros() as usize;
                 candidates &= candidates - 1;
                 let address = line.address(slot);
-                if address != 0 && is_it(address) {
-                    return Some((Place { line: number, slot }, address));
+                if address != 0 && matches_entry(address) {
+                    return Some((TableSlot { line: number, slot }, address));
                 }
             }
             number = self.next(number)?;
         }
     }
 
-    /// Lets a place point to where its entry now is.
+    /// Sets the address of an entry that was moved or replaced.
     #[inline]
-    pub(crate) fn set(&mut self, place: Place, hash: u64, address: usize) {
+    pub(crate) fn set(&mut self, place: TableSlot, hash: u64, address: usize) {
         self.line_mut(place.line).set(place.slot, tag(hash), address);
     }
 
-    /// Adds an entry. `hash_of` gives the hash of an entry that is in the table.
+    /// Adds an entry. `hash_of` returns the hash of an entry in the table; `prefetch` loads an
+    /// entry's memory before `hash_of` reads it.
     pub(crate) fn insert(
         &mut self,
         hash: u64,
         address: usize,
         hash_of: impl Fn(usize) -> u64,
-        near: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) {
         self.push(self.bucket(hash), tag(hash), address);
         self.entries += 1;
-        self.grow(hash_of, near);
+        self.grow(hash_of, prefetch);
     }
 
-    /// Removes the entry at `place`: the last one of its chain takes the slot.
-    pub(crate) fn remove(&mut self, hash: u64, place: Place) {
+    /// Removes the entry in `place`: the last one of its chain takes the slot.
+    pub(crate) fn remove(&mut self, hash: u64, place: TableSlot) {
         let mut before = None;
         let mut last = self.bucket(hash);
         while let Some(next) = self.next(last) {
@@ -263,14 +264,14 @@ impl Table {
         self.entries -= 1;
     }
 
-    /// Calls `visit` with each address in the chain of a hash, and brings each near by `near`
-    /// first.
-    pub(crate) fn visit(&self, hash: u64, near: impl Fn(usize), mut visit: impl FnMut(usize)) {
+    /// Calls `visit` with each address in the chain of a hash, after `prefetch` with those of its
+    /// line.
+    pub(crate) fn visit(&self, hash: u64, prefetch: impl Fn(usize), mut visit: impl FnMut(usize)) {
         let mut number = Some(self.bucket(hash));
         while let Some(at) = number {
             let line = self.line(at);
             let len = line.len();
-            (0..len).for_each(|slot| near(line.address(slot)));
+            (0..len).for_each(|slot| prefetch(line.address(slot)));
             (0..len).for_each(|slot| visit(line.address(slot)));
             number = self.next(at);
         }
@@ -305,7 +306,7 @@ impl Table {
         u32::try_from(self.overflow_used).expect("fewer overflow lines than reserved")
     }
 
-    /// Gives back an overflow line, which must be empty.
+    /// Frees an overflow line, which must be empty.
     fn free_line(&mut self, number: usize) {
         let free = self.overflow_free;
         let line = self.line_mut(number);
@@ -314,8 +315,8 @@ impl Table {
         self.overflow_free = u32::try_from(number - OVERFLOW + 1).expect("it came from a link");
     }
 
-    /// Asserts that the table's counts and shapes are right, each address at most once; returns all
-    /// addresses. For tests.
+    /// Asserts that the table's counts and chains are right, and each address occurs at most once;
+    /// returns all addresses. For tests.
     pub(crate) fn check(&self, hash_of: impl Fn(usize) -> u64) -> Vec<usize> {
         let mut all = Vec::new();
         for bucket in 0..self.buckets() {

@@ -1,40 +1,42 @@
-//! What is known of each table: how much it holds, and whether it, or tablets of it, were dropped.
+//! The state of each table: its size, and whether it, or tablets of it, were dropped.
 
 use sprat_wire::tablet::Tablet;
 
-/// What a table holds.
+/// The size of a table in a log.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TableStats {
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
-    /// Bytes of their entries in the log, keys, values and headers.
+    /// Bytes of their entries in the log: headers, keys and values.
     pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct TableState {
     id: u32,
     dropped: bool,
     stats: TableStats,
 }
 
-/// All tables that hold something, by id. The last one asked for is found at once.
+/// All tables that have objects, by id. The one looked up last is found at once.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    known: Vec<Known>,
+    known: Vec<TableState>,
     last: usize,
     dropped: usize,
-    /// Tablets that were dropped, until their objects are gone.
+    /// Tablets that were dropped, until their objects are freed.
     tablets: Vec<Tablet>,
 }
 
 impl Tables {
-    fn at(&mut self, id: u32) -> &mut Known {
+    fn at(&mut self, id: u32) -> &mut TableState {
         if self.known.get(self.last).is_none_or(|known| known.id != id) {
             self.last =
                 self.known.binary_search_by_key(&id, |known| known.id).unwrap_or_else(|at| {
-                    self.known
-                        .insert(at, Known { id, dropped: false, stats: TableStats::default() });
+                    self.known.insert(
+                        at,
+                        TableState { id, dropped: false, stats: TableStats::default() },
+                    );
                     at
                 });
         }
@@ -53,7 +55,7 @@ impl Tables {
         stats.bytes -= bytes as u64;
     }
 
-    /// What a table holds; nothing if it was dropped.
+    /// The size of a table; zero if it was dropped.
     pub(crate) fn stats(&self, id: u32) -> TableStats {
         match self.find(id) {
             Some(known) if !known.dropped => known.stats,
@@ -61,7 +63,7 @@ impl Tables {
         }
     }
 
-    /// All tables with what they hold, dropped ones included.
+    /// All tables with their sizes, including dropped ones.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, TableStats)> {
         self.known.iter().map(|known| (known.id, known.stats))
     }
@@ -84,13 +86,13 @@ impl Tables {
         }
     }
 
-    /// Whether an object of a table, at this position, is of a tablet that was dropped.
+    /// Whether a dropped tablet contains this position of a table.
     #[inline]
     pub(crate) fn is_dropped_at(&self, table: u32, position: u64) -> bool {
         self.tablets.iter().any(|tablet| tablet.table == table && tablet.range.contains(position))
     }
 
-    /// Whether something of a tablet is dropped.
+    /// Whether any part of a tablet is dropped and not yet purged.
     pub(crate) fn is_dropping(&self, tablet: Tablet) -> bool {
         let meets = |other: &Tablet| {
             other.table == tablet.table && other.range.overlap(tablet.range).is_some()
@@ -98,15 +100,15 @@ impl Tables {
         self.tablets.iter().any(meets)
     }
 
-    /// Forgets the dropped tables that hold nothing any more, and dropped tablets: all has been
-    /// gone through.
+    /// Forgets the dropped tablets, and dropped tables without objects: the purge has visited the
+    /// whole hash table.
     pub(crate) fn forget_purged(&mut self) {
         self.tablets.clear();
         self.known.retain(|known| !known.dropped || known.stats.objects > 0);
         self.dropped = self.known.iter().filter(|known| known.dropped).count();
     }
 
-    fn find(&self, id: u32) -> Option<&Known> {
+    fn find(&self, id: u32) -> Option<&TableState> {
         let at = self.known.binary_search_by_key(&id, |known| known.id).ok()?;
         Some(&self.known[at])
     }

@@ -1,4 +1,4 @@
-//! Single properties of the log, one a test.
+//! Properties of the log, one in each test.
 #![allow(unreachable_pub, missing_docs, reason = "a test is no library")]
 
 use crate::common;
@@ -16,7 +16,7 @@ fn volatile(memory: usize) -> Log {
     Log::new(Config::new(memory, Durability::Volatile)).unwrap()
 }
 
-/// With segments that hold seven of the longest values each, for little is lost at their ends then.
+/// With segments that hold seven of the longest values each, so that little is lost at their ends.
 fn volatile_with_long_segments() -> Log {
     let config = Config::new(64 * MB, Durability::Volatile);
     Log::new(Config { segment_bytes: 8 * MB, max_segments_on_disk: 32, ..config }).unwrap()
@@ -155,7 +155,7 @@ fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
         "a scan ends where it is told"
     );
     let tablet = |range| Tablet { table: 1, range };
-    let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
+    let id = OperationId { client: 1, slot: 2, sequence: 3, resent: false };
     log.put_once(1, &stay[0], b"x", &Operation { id, result: &[] }).unwrap();
     log.drop_tablet(tablet(high));
     assert!(
@@ -176,7 +176,7 @@ fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
             .all(|key| log.find(1, &key).is_none())
     );
     assert!(log.completion(1, &id).is_some(), "nobody knows of which tablet it is");
-    // What comes back is not taken for what was dropped.
+    // Objects written again are not taken for dropped ones.
     fill(&mut log, 1, 0..5000, |_| [3; 100].to_vec());
     while !log.clean(1).idle {}
     assert_eq!((log.table_stats(1).objects, log.table_stats(2).objects), (5000, 100));
@@ -320,7 +320,7 @@ fn versions_go_on_after_removal_and_restart() {
 }
 
 #[test]
-fn durability_is_told_entry_by_entry() {
+fn durability_is_reported_entry_by_entry() {
     let mut log = Log::new(Config::new(MIN_MEMORY, Durability::Tracked)).unwrap();
     let a = log.put(1, b"a", b"1").unwrap().reference;
     let after_a = log.position();
@@ -335,16 +335,16 @@ fn durability_is_told_entry_by_entry() {
     assert!(log.position() > after_a);
 }
 
-/// An operation of a client, on its lane of that number.
-fn operation(client: u64, lane: u16) -> Operation<'static> {
-    Operation { id: OperationId { client, lane, sequence: 1, again: false }, result: &[] }
+/// An operation of a client, in that request slot.
+fn operation(client: u64, slot: u16) -> Operation<'static> {
+    Operation { id: OperationId { client, slot, sequence: 1, resent: false }, result: &[] }
 }
 
 #[test]
 fn completions_go_with_clients_that_are_not_heard_of() {
     let mut log = volatile(8 * MB);
-    for lane in 0..1000 {
-        log.put_once(1, &key(usize::from(lane)), b"value", &operation(1, lane)).unwrap();
+    for slot in 0..1000 {
+        log.put_once(1, &key(usize::from(slot)), b"value", &operation(1, slot)).unwrap();
     }
     log.put_once(2, b"key", b"value", &operation(2, 0)).unwrap();
     assert_eq!(
@@ -393,7 +393,7 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
     disk.settle(&mut log);
     let mut log = disk.restore(config.clone(), Some(&[1]));
     assert!(log.completion(1, &id).is_some());
-    // In another log, where it is adopted, too: whatever stood behind it may be elsewhere there.
+    // Also in another log that adopts it: the entry behind it may be elsewhere there.
     log.put_once(1, b"key", b"value", &operation(2, 0)).unwrap();
     let (mut other, mut elsewhere) = (Log::new(config.clone()).unwrap(), Disk::default());
     let joined = log.completion(1, &operation(2, 0).id).map(|found| log.entry(found)).unwrap();
@@ -413,7 +413,7 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
 }
 
 #[test]
-fn a_completion_that_turns_out_not_to_count_is_forgotten_and_what_was_before_is_over() {
+fn a_revoked_completion_is_forgotten_and_earlier_ones_stay_over() {
     let config = Config::new(MIN_MEMORY, Durability::Tracked);
     let (mut log, mut disk) = (Log::new(config.clone()).unwrap(), Disk::default());
     let id = operation(1, 5).id;
@@ -435,7 +435,7 @@ fn a_completion_that_turns_out_not_to_count_is_forgotten_and_what_was_before_is_
     log.forget_completion((table, &key, id.sequence)).unwrap();
     assert_eq!(known(&log), (id.sequence, true));
     disk.settle(&mut log);
-    // It may be done now, and is known then.
+    // The operation may be executed now, and its completion is then known.
     log.put_once(1, b"key", b"value", &operation(1, 5)).unwrap();
     assert_eq!(known(&log), (id.sequence, false));
     let log = disk.restore(config, Some(&[1]));
@@ -443,7 +443,7 @@ fn a_completion_that_turns_out_not_to_count_is_forgotten_and_what_was_before_is_
 }
 
 #[test]
-fn what_claims_to_be_a_completion_and_is_none_is_left_out() {
+fn an_invalid_completion_is_left_out() {
     let config = Config::new(MIN_MEMORY, Durability::Tracked);
     let (mut log, mut disk) = (Log::new(config.clone()).unwrap(), Disk::default());
     log.put(1 | COMPLETIONS, b"short", b"value").unwrap();
@@ -455,7 +455,7 @@ fn what_claims_to_be_a_completion_and_is_none_is_left_out() {
 }
 
 #[test]
-fn tombstones_die_with_what_they_guard_against() {
+fn tombstones_die_with_the_segments_they_guard_against() {
     let mut log = Log::new(Config::new(MIN_MEMORY, Durability::Tracked)).unwrap();
     let mut disk = Disk::default();
     let mut chance = chance(11);
@@ -522,7 +522,7 @@ fn a_restart_copes_with_more_on_disk_than_memory_holds() {
 }
 
 #[test]
-fn restoring_refuses_what_it_did_not_ask_for() {
+fn restoring_refuses_unlisted_segments() {
     let config = Config::new(MIN_MEMORY, Durability::Tracked);
     let mut restore = Restore::new(config.clone(), &[3, 5], None).unwrap();
     restore.segment(4, 1, []).unwrap_err();
@@ -614,10 +614,10 @@ fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64
     (entries, digest)
 }
 
-/// A head may be on disk before the one before it is: where replicas are on other servers it is.
-/// Then what that one has overwritten must still be found.
+/// A head may be on disk before its predecessor is, if replicas are on other servers. Then the
+/// entries that the predecessor has overwritten must still be found.
 #[test]
-fn what_a_head_lists_is_enough_without_the_head_before() {
+fn a_head_does_not_need_the_head_before_it() {
     let mut log =
         Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) })
             .unwrap();
@@ -664,9 +664,9 @@ fn what_a_head_lists_is_enough_without_the_head_before() {
     );
 }
 
-/// A copy of a segment has what counts of it, and says when that is so.
+/// A copy of a segment has the entries that count, from the position on that it states.
 #[test]
-fn a_copy_counts_once_what_it_leaves_out_is_outdated() {
+fn a_copy_counts_once_its_position_is_durable() {
     let mut log =
         Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) })
             .unwrap();
@@ -695,7 +695,7 @@ fn a_copy_counts_once_what_it_leaves_out_is_outdated() {
     assert!(log.durable_position() < copy.position(), "what outdates the rest is in memory only");
     let mut bytes = Vec::new();
     let mut pieces = 1;
-    while log.go_on_copying(&mut copy, 50_000, &mut bytes) {
+    while log.continue_copy(&mut copy, 50_000, &mut bytes) {
         pieces += 1;
     }
     durable(&mut log);

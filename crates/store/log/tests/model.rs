@@ -15,11 +15,11 @@ type Key = (u32, Vec<u8>);
 /// Version, type and value.
 type Object = (u64, ValueType, Vec<u8>);
 
-/// What was done to the log, in order; `state` is all of it together.
+/// The changes of the log, in order; `state` is their result.
 #[derive(Default)]
 struct Model {
-    /// Key, what became of it, and the log's position behind it; what was done together has the
-    /// same.
+    /// Key, its new object if any, and the log's position behind the change; changes made together
+    /// have the same position.
     history: Vec<(Key, Option<Object>, u64)>,
     state: BTreeMap<Key, Object>,
     /// State at the last crash, and the highest version of each key that was durable.
@@ -63,7 +63,8 @@ impl Model {
                 };
                 let versions: Vec<_> = keys.iter().map(|key| versions(key)).collect();
                 panic!(
-                    "the log is as it never was since {durable}: in the end and found, {keys:?} had {versions:?}"
+                    "the log is as it never was since {durable}: in the end and found, {keys:?} \
+                     had {versions:?}"
                 );
             };
             reached = position;
@@ -80,7 +81,7 @@ impl Model {
         for (key, object) in &found {
             versions.insert(key.clone(), object.0);
         }
-        // What was seen before the last crash counts still.
+        // Versions seen before the last crash still count.
         self.versions.retain(|key, _| !versions.contains_key(key) && !state.contains_key(key));
         self.versions.clear();
         self.versions.extend(versions);
@@ -103,7 +104,7 @@ struct Case {
     removes: usize,
     /// Of a hundred changes so many take effect once.
     once: usize,
-    /// The last sequence number of each client's lanes.
+    /// The last sequence number of each client's request slots.
     sequences: HashMap<(u64, u16), u64>,
 }
 
@@ -119,16 +120,16 @@ impl Case {
         (table, format!("key {n:0width$}", width = n % 40).into_bytes())
     }
 
-    /// The next operation of some lane, for a change that takes effect once.
+    /// The next operation of some slot, for a change that takes effect once.
     fn operation(&mut self) -> Option<OperationId> {
         if self.chance.index(100) >= self.once {
             return None;
         }
-        let (client, lane) =
+        let (client, slot) =
             (self.chance.index(3) as u64, u16::try_from(self.chance.index(20)).unwrap());
-        let sequence = self.sequences.entry((client, lane)).or_default();
+        let sequence = self.sequences.entry((client, slot)).or_default();
         *sequence += 1 + self.chance.index(2) as u64;
-        Some(OperationId { client, lane, sequence: *sequence, again: false })
+        Some(OperationId { client, slot, sequence: *sequence, resent: false })
     }
 
     fn value(&mut self) -> (ValueType, Vec<u8>) {
@@ -168,7 +169,7 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
     all
 }
 
-/// An operation is done as the model has it: with its completion.
+/// Checks that an operation was executed as in the model: with its completion.
 fn record(
     model: &mut Model,
     log: &Log,
@@ -197,7 +198,7 @@ fn record(
     model.record(key, object, log.position());
 }
 
-/// Does what a refused writer waits for.
+/// Makes the progress that a refused writer waits for.
 fn make_way(log: &mut Log, pins: &mut Vec<(Pin, Vec<u8>)>, disk: Option<&mut Disk>) {
     for (pin, value) in pins.drain(..) {
         assert_eq!(log.bytes(&pin), value, "a pinned value stays");
@@ -208,7 +209,7 @@ fn make_way(log: &mut Log, pins: &mut Vec<(Pin, Vec<u8>)>, disk: Option<&mut Dis
     }
 }
 
-/// One random thing done to the log and the model. With a disk, `disk` is it.
+/// Applies one random action to the log and the model, and to the disk if there is one.
 fn step(
     log: &mut Log,
     model: &mut Model,
@@ -339,7 +340,7 @@ fn volatile(seed: u64, memory: usize, keys: usize, value_max: usize, removes: us
 fn empty(log: &mut Log, model: &Model) {
     let keys = model.state.keys().filter(|key| key.0 & COMPLETIONS == 0);
     for (sequence, key) in (1..).zip(keys) {
-        let id = OperationId { client: u64::MAX, lane: 0, sequence, again: false };
+        let id = OperationId { client: u64::MAX, slot: 0, sequence, resent: false };
         let removed = log.remove_once(key.0, &key.1, &Operation { id, result: RESULT });
         assert!(matches!(removed, Ok(Some(_))), "{removed:?} at {:?}", log.stats());
     }
@@ -376,7 +377,11 @@ fn durable(seed: u64, keys: usize, value_max: usize, removes: usize, steps: usiz
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 40,
+        max_shrink_iters: 40,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn small_values_without_a_disk(seed: u64, keys in 10usize..6000, removes in 0usize..20) {

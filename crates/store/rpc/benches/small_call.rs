@@ -1,5 +1,5 @@
-//! What one small call costs both endpoints together, open and sealed: no driver, no network, warm.
-//! And what a handshake costs.
+//! The cost of one small call for both endpoints together, open and sealed, without a driver or a
+//! network, with warm caches; and the cost of a handshake.
 
 use std::hint::black_box;
 use std::io::IoSlice;
@@ -122,7 +122,7 @@ fn identity() -> Arc<Identity> {
     Arc::new(Root::generate().unwrap().issue(&terms).unwrap())
 }
 
-/// A client and a server with a session, and when it is.
+/// A client and a server with a session, and the current time.
 fn open(identity: Option<&Arc<Identity>>) -> (Node, Node, SessionId, u64) {
     let (mut client, mut server) = (node(1, identity), node(2, identity));
     let session = client.endpoint.connect(Nanos(0), server.address, &mut client.wire).unwrap();

@@ -1,4 +1,4 @@
-//! Every limit of an endpoint, in one place.
+//! Every limit of an endpoint.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sprat_wire::packet;
 /// Most slots a session can have, and so most calls outstanding on it.
 pub const MAX_SLOTS: usize = packet::MAX_SLOTS;
 
-/// Fewest slots a server grants; as many calls may wait for a session that is still being opened.
+/// Fewest slots a server grants; as many calls may wait while a session is being opened.
 pub const MIN_SLOTS: usize = 8;
 
 /// Sessions a server keeps by default.
@@ -22,49 +22,50 @@ pub const MAX_REASSEMBLY: usize = 64 << 20;
 /// Messages in reassembly at once, for each of the two roles.
 pub const MAX_ASSEMBLIES: usize = 4096;
 
-/// Bytes of a long message that its sender sends unasked.
+/// Bytes of a long message that its sender sends without a grant.
 pub const UNSCHEDULED_BYTES: usize = 64 << 10;
 
 /// Bytes granted to a sender ahead of what has arrived.
 pub const GRANT_WINDOW: usize = 128 << 10;
 
-/// Long messages that are granted at once: all but one are those with least to come, one is the
-/// oldest.
+/// Long messages that a receiver grants at once: all but one are those with the least to come, one
+/// is the oldest.
 pub const GRANTED_MESSAGES: usize = 4;
 
 /// Bytes of long messages sent in one poll, for each of the two roles, so that the loop stays
 /// responsive.
 pub const BURST_BYTES: usize = 256 << 10;
 
-/// Missing ranges asked for again at once, and remembered by a sender at once.
+/// Missing ranges that a receiver asks for at once, and that a sender remembers at once.
 pub const MAX_RESEND_RANGES: usize = 16;
 
-/// Times a server asks in vain for the rest of a request before it drops what it has.
+/// Times a server asks in vain for the rest of a request before it drops the fragments it has.
 pub const MAX_RESEND_TRIES: u32 = 10;
 
-/// Smallest frame a peer must take, bytes.
+/// Smallest frame that every peer must accept, bytes.
 pub const MIN_MTU: usize = 576;
 
-/// Largest frame used, bytes: what a packet's 16-bit payload length can say.
+/// Largest frame used, bytes: the limit of a packet's 16-bit payload length.
 pub const MAX_MTU: usize = packet::HEADER_BYTES + 65_535;
 
-/// Longest frame by which a path is tried before a session uses it, bytes: Ethernet's longest. What
-/// says that it takes more connects processes of one machine.
+/// Longest frame that a client probes a path with before a session uses it, bytes: Ethernet's
+/// longest. A driver that offers longer frames connects processes of one machine.
 pub const PROBE_BYTES: usize = 9000;
 
-/// Times that a session is asked for in the frames this end can do before narrower ones are tried
-/// as well.
+/// Attempts to open a session with this end's largest frames before the client offers
+/// [`NARROW_MTUS`] as well.
 pub const WIDE_TRIES: u32 = 2;
 
-/// The narrower ones, bytes, widest first: what fits UDP over IPv6 in Ethernet's common packets of
-/// 1500 bytes, and in those of 1280 that every link of IPv6's carries (RFC 8200).
+/// Narrower frames that a client offers when wide ones get no answer, bytes, widest first: UDP over
+/// IPv6 in Ethernet's common 1500-byte packets, and in the 1280 bytes that every IPv6 link carries
+/// (RFC 8200).
 pub const NARROW_MTUS: [u32; 2] = [1452, 1232];
 
-/// Bytes of a response that live in the slot itself; a longer one needs a body.
+/// Bytes of a response that the slot itself stores; a longer one needs a body.
 pub const INLINE_BYTES: usize = 64;
 
-/// Packets up to this size are copied into the frame being packed; longer ones are gathered from
-/// where they lie.
+/// Packets up to this size are copied into the frame being packed; the driver gathers longer ones
+/// from their own memory.
 pub const COPY_BYTES: usize = 1024;
 
 /// A call's request buffer is kept for the next call in its slot up to this size.
@@ -73,22 +74,22 @@ pub const KEEP_BUFFER_BYTES: usize = 64 << 10;
 /// Longest wait a `Retry` answer can ask for.
 pub const MAX_RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// The wait that a draining server asks for.
+/// The wait that a draining server asks for, microseconds.
 pub const DRAIN_RETRY_MICROS: u32 = 10_000;
 
-/// How long a server remembers a session over which nothing was ever asked.
+/// How long a server remembers a session on which it received nothing but `Connect`.
 pub const UNUSED_TTL: Duration = Duration::from_secs(3);
 
-/// Silence of a client after which a server drops the responses that it holds for it: those that
-/// are not acknowledged, or of which the rest is to be sent. Whoever waits for an answer asks again
-/// at least every [`MAX_RTO`].
+/// Silence of a client after which a server drops the responses that it holds for it: those not
+/// acknowledged, and those not sent completely. A client that waits for an answer retransmits at
+/// least every [`MAX_RTO`].
 pub const HOLDING_TTL: Duration = Duration::from_secs(5);
 
-/// Silence after which an idle session may give way to one of the same address.
-pub const IDLE_BEFORE_GIVING_WAY: Duration = Duration::from_secs(1);
+/// Silence after which a server may end an idle session for a new one of the same address.
+pub const IDLE_BEFORE_EVICTION: Duration = Duration::from_secs(1);
 
-/// Times that a server has asked for the rest of a request in vain before the memory for it may go
-/// to another.
+/// Times that a server asks for the rest of a request in vain before another request may take its
+/// memory.
 pub const STALLED_TRIES: u32 = 2;
 
 /// Longest time between two retransmissions.
@@ -103,42 +104,43 @@ pub const INITIAL_RTO: Duration = Duration::from_millis(20);
 /// Shortest time after which a packet counts as lost, where only a broken connection loses any.
 pub const RELIABLE_RTO: Duration = Duration::from_millis(250);
 
-/// Handshakes of channels that are answered and not ended, at most; the oldest gives way.
+/// Most handshakes that are answered but not complete; a newer one replaces the oldest.
 pub const MAX_CHANNELS_HALF_OPEN: usize = 256;
 
-/// Handshakes that are answered at once, and how often another one: each takes some 0.2 ms.
+/// Handshakes that an endpoint answers at once. Answering one takes some 0.2 ms.
 pub const HANDSHAKES_AT_ONCE: u32 = 64;
 
-/// See [`HANDSHAKES_AT_ONCE`].
+/// Interval at which an endpoint answers further handshakes, after [`HANDSHAKES_AT_ONCE`].
 pub const HANDSHAKE_EVERY: Duration = Duration::from_millis(1);
 
-/// Silence on a channel after which whoever asks by it finds out whether it is still there.
+/// Silence on a channel after which a client that waits for an answer probes it.
 pub const SUSPECT_AFTER: Duration = Duration::from_millis(50);
 
 /// Times that a message of a handshake is sent.
-pub const SHAKE_TRIES: u32 = 12;
+pub const HANDSHAKE_TRIES: u32 = 12;
 
-/// How often channels that nobody uses are looked for.
+/// Interval at which an endpoint looks for unused channels.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// What an endpoint's owner may choose. `Default` suits a server and a client alike.
+/// The settings of an endpoint. `Default` suits a server and a client alike.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Slots asked for as a client, granted at most as a server; [`MIN_SLOTS`] to [`MAX_SLOTS`].
+    /// Slots that a client asks for and a server grants at most; [`MIN_SLOTS`] to [`MAX_SLOTS`].
     pub slots: usize,
-    /// Sessions kept as a server, at most.
+    /// Most sessions kept as a server.
     pub max_sessions: usize,
-    /// Sessions opened as a client, at most.
+    /// Most sessions opened as a client.
     pub max_client_sessions: usize,
-    /// Bytes of long messages in reassembly, at most, for each of the two roles.
+    /// Most bytes of long messages in reassembly, for each of the two roles.
     pub max_reassembly: usize,
-    /// Largest frame, bytes, whatever the driver carries; [`MIN_MTU`] to [`MAX_MTU`].
+    /// Largest frame used, bytes, also if the driver carries larger ones; [`MIN_MTU`] to
+    /// [`MAX_MTU`].
     pub mtu: usize,
     /// Silence after which a server forgets a session; 3 s to 18 h, whole seconds.
     pub session_ttl: Duration,
-    /// Silence after which a client gives a server up, while it waits for it.
+    /// Silence of a server after which a client fails the calls that wait for it.
     pub unreachable_after: Duration,
-    /// `Retry` answers a call bears before it fails.
+    /// `Retry` answers after which a call fails.
     pub max_retries: u32,
 }
 
@@ -158,6 +160,8 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Checks that every field is in its range.
+    ///
     /// # Panics
     /// When a field is outside its range.
     pub(crate) fn check(&self) {

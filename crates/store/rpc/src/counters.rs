@@ -1,14 +1,14 @@
-//! What an endpoint counts.
+//! Counters of an endpoint.
 
 use sprat_net::Figure;
 
-/// Events since the endpoint was made. All only grow.
+/// Events since the endpoint was made. Counters never decrease.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Counters {
     /// Frames received.
     pub frames_in: u64,
-    /// Packets received, whole ones.
+    /// Whole packets received.
     pub packets_in: u64,
     /// Frames sent.
     pub frames_out: u64,
@@ -25,20 +25,20 @@ pub struct Counters {
     pub retransmissions: u64,
     /// `Retry` answers received.
     pub retries: u64,
-    /// Responses to no outstanding call.
+    /// Responses that matched no outstanding call.
     pub stale_responses: u64,
 
     /// Requests handed to the handler, repeats of re-executable ones included.
     pub requests: u64,
-    /// Requests received again after they were done, and answered from what was retained.
+    /// Requests received again after they were done, and answered with the retained response.
     pub repeats: u64,
-    /// Requests received again while they were being worked on.
+    /// Requests received again while the handler had them.
     pub busy: u64,
-    /// Requests older than the newest of their slot, dropped.
+    /// Requests dropped because their slot had a newer one.
     pub old_requests: u64,
-    /// Answers given to requests that are forgotten, dropped.
+    /// Answers dropped because their request was forgotten.
     pub stale_answers: u64,
-    /// `Retry` answers given.
+    /// `Retry` answers sent.
     pub turned_away: u64,
     /// Sessions opened by clients.
     pub sessions_opened: u64,
@@ -47,36 +47,37 @@ pub struct Counters {
     /// `Refuse` packets sent.
     pub refused: u64,
 
-    /// Fragments received of messages already whole, or received twice.
+    /// Fragments received twice, or of messages already whole.
     pub duplicate_fragments: u64,
     /// Fragments dropped because the reassembly memory was full.
     pub reassembly_full: u64,
     /// Partial requests dropped because their rest never came.
     pub abandoned: u64,
-    /// Partial requests dropped because others, who asked for less, wanted their memory.
+    /// Partial requests dropped to give their memory to requests of sessions that use less.
     pub reassembly_ceded: u64,
-    /// Sessions ended because others wanted their place.
+    /// Sessions ended to make room for new ones.
     pub sessions_ceded: u64,
     /// Responses dropped because their clients were silent.
     pub answers_dropped: u64,
-    /// Ranges asked for again.
+    /// Missing ranges asked for again.
     pub resends: u64,
     /// Grants sent.
     pub grants: u64,
 
     /// Frames that ended within a packet's header.
     pub malformed_short: u64,
-    /// Packets that promised more than their frame had.
+    /// Packets whose header states more payload than the frame contains.
     pub malformed_truncated: u64,
     /// Packets of unknown kind.
     pub malformed_kind: u64,
-    /// Packets of a kind that this side never gets, or with a payload that does not fit the kind.
+    /// Packets of a kind that this role never receives, or with a payload that does not fit the
+    /// kind.
     pub malformed_meaning: u64,
-    /// Fragments whose offset, length or total cannot be.
+    /// Fragments whose offset, length or total is impossible.
     pub malformed_fragment: u64,
-    /// Packets for a slot the session does not have.
+    /// Packets for a slot that the session does not have.
     pub malformed_slot: u64,
-    /// Packets whose session, token or sender is not known here.
+    /// Packets whose session, token or sender is unknown here.
     pub unknown_session: u64,
 
     /// Handshakes answered.
@@ -85,23 +86,24 @@ pub struct Counters {
     pub handshakes_late: u64,
     /// Channels opened, by either end.
     pub channels_opened: u64,
-    /// Channels that expired, or that nobody used.
+    /// Channels that expired or were unused.
     pub channels_ended: u64,
-    /// Messages of handshakes by who has not the keys, or that came to harm.
+    /// Handshake messages that did not decrypt: the sender lacks the keys, or the message was
+    /// damaged.
     pub strangers: u64,
-    /// Certificates not believed: of another root, of another key, expired, or of no server where
-    /// one was called.
+    /// Certificates rejected: signed by another root, for another key, expired, or of a client
+    /// where a server was called.
     pub untrusted: u64,
-    /// Sealed frames that do not open, or are of no channel.
+    /// Sealed frames that did not decrypt, or belong to no channel.
     pub sealed_forged: u64,
-    /// Sealed frames that have come before.
+    /// Sealed frames that arrived before.
     pub sealed_repeated: u64,
-    /// Frames that are not sealed, where all are to be.
+    /// Frames dropped because they were not sealed at an endpoint with credentials.
     pub unsealed: u64,
 }
 
 impl Counters {
-    /// What a server's operator looks for, as figures.
+    /// Appends the counters that a server's operator looks for.
     pub fn figures(&self, figures: &mut Vec<Figure>) {
         let named = [
             ("rpc_requests_total", self.requests),
@@ -134,7 +136,7 @@ impl Counters {
         figures.extend(named.map(|(name, value)| Figure::new(name, value)));
     }
 
-    /// Packets, and frames, that meant nothing.
+    /// Packets and frames that could not be parsed.
     #[must_use]
     pub fn malformed(&self) -> u64 {
         self.malformed_short

@@ -1,43 +1,44 @@
-//! The endpoint: both roles, one door.
+//! The endpoint, which joins the client and the server role.
 
 use std::net::SocketAddr;
 
 use sprat_chance::Chance;
 use sprat_net::{Figure, Nanos, Transmit};
-use sprat_wire::channel::{ANSWER, HELLO, LEAD_BYTES, PROOF, SEALED};
+use sprat_wire::channel::{ANSWER, CHANNEL_HEADER_BYTES, HELLO, PROOF, SEALED};
 use sprat_wire::packet::{self, Malformed};
 
-use crate::channel::{Channels, Credentials, News};
+use crate::channel::{Channels, Credentials, HandshakeEvent};
 use crate::client::Client;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::handler::{CallError, CallId, ConnectError, Handler, Outcome, RequestId, SessionId};
 use crate::link::{Io, Outbox, Peer};
-use crate::scout::Scout;
+use crate::scout::Lookahead;
 use crate::server::Server;
 
-/// One end of any number of sessions, in both roles. `B` is the [`Handler::Body`] of the handler it
-/// is used with.
+/// One end of any number of sessions, in both roles. `B` is the [`Handler::Body`] of the handler
+/// used with it.
 ///
-/// Its owner's loop is: [`receive`](Self::receive) every frame of a batch, begin calls and answer
-/// requests, [`poll`](Self::poll), [`flush`](Self::flush), wait for a frame or for
-/// [`next_deadline`](Self::next_deadline). `now` never goes back; one reading of the clock a batch
-/// is enough.
+/// In a loop, its owner passes every frame of a batch to [`receive`](Self::receive), begins calls
+/// and answers requests, then calls [`poll`](Self::poll) and [`flush`](Self::flush), and waits for
+/// a frame or for [`next_deadline`](Self::next_deadline). `now` must never decrease; one reading of
+/// the clock a batch is enough. The endpoint starts no threads, and keeps neither the handler nor
+/// the driver that methods borrow. Its memory is bounded by the limits in [`Config`].
 #[derive(Debug)]
 pub struct Endpoint<B> {
     client: Client,
     server: Server<B>,
     outbox: Outbox,
     counters: Counters,
-    /// Nonces and tokens, which tell stray packets from wanted ones. An attacker who reads them
-    /// can guess the next.
+    /// Draws nonces and tokens, which distinguish stray packets from wanted ones. An attacker who
+    /// reads them can guess the next.
     random: Chance,
     channels: Option<Box<Channels>>,
 }
 
 impl<B: Copy> Endpoint<B> {
-    /// An endpoint without sessions. `seed` must differ between the runs of a program: session
-    /// tokens are drawn from it.
+    /// Makes an endpoint without sessions. `seed` must differ between the runs of a program: it
+    /// determines the session tokens.
     ///
     /// # Panics
     /// When a field of the configuration is outside its stated range.
@@ -54,8 +55,11 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// The same, that speaks only to members of its cluster, and says nothing that others can read.
-    /// Before it has been used.
+    /// Makes the endpoint speak only through channels, sealed, to members of its cluster. Call it
+    /// before the endpoint is used.
+    ///
+    /// # Panics
+    /// When the endpoint was used before.
     #[must_use]
     pub fn secured(self, config: &Config, credentials: Credentials) -> Self {
         assert!(self.counters == Counters::default(), "an endpoint that has been used");
@@ -74,7 +78,7 @@ impl<B: Copy> Endpoint<B> {
     }
 
     /// Takes a frame from `from`: hands requests and results to the handler, and packs answers for
-    /// `tx`. Whatever the bytes are, this returns; what cannot be used is counted.
+    /// `tx`. `frame` may be any bytes; an invalid packet is counted and dropped.
     pub fn receive<H, T>(
         &mut self,
         now: Nanos,
@@ -93,7 +97,7 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// Takes a frame where there are channels.
+    /// Takes a frame at an endpoint with channels: opens it, or advances a handshake.
     fn receive_sealed<H, T>(
         &mut self,
         now: Nanos,
@@ -108,28 +112,30 @@ impl<B: Copy> Endpoint<B> {
         let Self { channels: Some(channels), counters, .. } = self else { return };
         match frame.first() {
             Some(&SEALED) => {
-                let Some((channel, room)) = channels.open(now, from, frame, counters) else {
+                let Some((channel, buffer)) = channels.open(now, from, frame, counters) else {
                     return;
                 };
                 self.packets(
                     now,
                     Peer { address: from, channel },
-                    &room[LEAD_BYTES..],
+                    &buffer[CHANNEL_HEADER_BYTES..],
                     handler,
                     tx,
                 );
                 if let Some(channels) = &mut self.channels {
-                    channels.give_back(room);
+                    channels.give_back(buffer);
                 }
             }
             Some(&(HELLO | ANSWER | PROOF)) => match channels.shake(now, from, frame, tx, counters)
             {
-                News::None => {}
-                News::Admitted(who, certificate) => handler.admitted(who, &certificate),
-                News::Opened(channel, old) => {
+                HandshakeEvent::None => {}
+                HandshakeEvent::Admitted(requester, certificate) => {
+                    handler.admitted(requester, &certificate)
+                }
+                HandshakeEvent::Opened(channel, old) => {
                     let (mut io, client, _) = self.split(now, tx);
                     if let Some(old) = old {
-                        client.channel_gone(&mut io, handler, old);
+                        client.channel_closed(&mut io, handler, old);
                     }
                     client.channel_opened(&mut io, channel);
                 }
@@ -146,7 +152,7 @@ impl<B: Copy> Endpoint<B> {
     {
         let (mut io, client, server) = self.split(now, tx);
         let mut rest = frame;
-        let mut scout = Scout::new(frame);
+        let mut scout = Lookahead::new(frame);
         while !rest.is_empty() {
             scout.advance(handler);
             let packet = match packet::split(rest) {
@@ -174,8 +180,8 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// Answers a request whose outcome was [`Outcome::Pending`]. If its client has gone, the answer
-    /// is dropped, its body released, and that counted.
+    /// Answers a request whose outcome was [`Outcome::Pending`]. If its client has gone, the
+    /// endpoint drops the answer, releases its body, and counts that.
     pub fn respond<H, T>(
         &mut self,
         now: Nanos,
@@ -191,8 +197,8 @@ impl<B: Copy> Endpoint<B> {
         server.respond(&mut io, handler, id, outcome);
     }
 
-    /// Begins to open a session to `peer`. Calls may be made on it at once, and wait.
-    /// A session lasts until it is closed: when the server loses it, the next call opens it again.
+    /// Begins to open a session to `peer`. Calls may be made on it at once, and wait. A session
+    /// lasts until it is closed: if the server loses it, the next call opens it again.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -206,11 +212,11 @@ impl<B: Copy> Endpoint<B> {
         client.connect(&mut io, peer)
     }
 
-    /// Begins a call whose request is the concatenation of `parts`; they may be reused on return.
-    /// It ends in [`Handler::completed`], at its deadline at the latest.
+    /// Begins a call whose request is the concatenation of `parts`, which the endpoint copies.
+    /// [`Handler::completed`] receives its result, at the deadline at the latest.
     ///
     /// # Errors
-    /// [`CallError`]; nothing was begun then.
+    /// [`CallError`]; then no call was begun.
     #[inline]
     pub fn call<T: Transmit + ?Sized>(
         &mut self,
@@ -224,49 +230,49 @@ impl<B: Copy> Endpoint<B> {
         client.call(&mut io, session, parts, deadline)
     }
 
-    /// Calls that can be begun on a session at once; `None` when it was closed.
+    /// Number of calls that can be begun on a session at once; `None` if it was closed.
     #[must_use]
     pub fn free_slots(&self, session: SessionId) -> Option<u32> {
         self.client.ready(session)
     }
 
-    /// Calls outstanding on a session.
+    /// Number of calls outstanding on a session.
     #[must_use]
     pub fn outstanding(&self, session: SessionId) -> u32 {
         self.client.outstanding(session)
     }
 
-    /// Whether a session is open at the server, as far as known.
+    /// Whether a session is open at the server, as far as this end knows.
     #[must_use]
     pub fn is_open(&self, session: SessionId) -> bool {
         self.client.is_open(session)
     }
 
-    /// Keeps a session open at the server by pings while it has no calls, or stops doing so.
-    /// Without, a session that the server forgot costs the next call one more round trip.
+    /// Sets whether pings keep a session open at the server while it has no calls. Without them, a
+    /// session that the server forgot costs the next call one more round trip.
     pub fn keep_alive(&mut self, session: SessionId, on: bool) {
         self.client.keep_alive(session, on);
     }
 
-    /// Takes no more calls on a session, and tells the server and forgets it once those outstanding
+    /// Closes a session: it accepts no more calls, and ends at both sides once the outstanding ones
     /// have ended.
     pub fn close<T: Transmit + ?Sized>(&mut self, now: Nanos, session: SessionId, tx: &mut T) {
         let (mut io, client, _) = self.split(now, tx);
         client.close(&mut io, session);
     }
 
-    /// Lets the requests at hand end, and turns new sessions and requests away, for good.
+    /// Lets requests in progress end, and refuses new sessions and requests from now on.
     pub fn drain(&mut self) {
         self.server.drain();
     }
 
-    /// Whether no call is outstanding, and no request is being received, worked on, or answered.
+    /// Whether no call is outstanding, and no request is being received, handled or answered.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.client.is_idle() && self.server.is_idle()
     }
 
-    /// Ends every session that clients have here, and tells them.
+    /// Ends every session that clients opened here, and sends each a `Close`.
     pub fn close_clients<H, T>(&mut self, now: Nanos, handler: &mut H, tx: &mut T)
     where
         H: Handler<Body = B>,
@@ -276,8 +282,8 @@ impl<B: Copy> Endpoint<B> {
         server.close(&mut io, handler);
     }
 
-    /// Does what time has made due, and sends what grants allow of long messages, up to
-    /// [`BURST_BYTES`](crate::BURST_BYTES) a role. To be called after each batch of frames, and at
+    /// Runs due timers, and sends what grants allow of long messages, up to
+    /// [`BURST_BYTES`](crate::BURST_BYTES) a role. Call it after each batch of frames, and at
     /// [`next_deadline`](Self::next_deadline).
     pub fn poll<H, T>(&mut self, now: Nanos, handler: &mut H, tx: &mut T)
     where
@@ -288,15 +294,15 @@ impl<B: Copy> Endpoint<B> {
         if let Some(channels) = &mut io.channels {
             let gone = channels.poll(now, io.tx, io.counters, |channel| client.uses(channel));
             for channel in gone {
-                client.channel_gone(&mut io, handler, channel);
-                server.channel_gone(io.counters, handler, channel);
+                client.channel_closed(&mut io, handler, channel);
+                server.channel_closed(io.counters, handler, channel);
             }
         }
         client.poll(&mut io, handler);
         server.poll(&mut io, handler);
     }
 
-    /// When [`poll`](Self::poll) is next due: the past if at once, `None` if never.
+    /// When to call [`poll`](Self::poll) next: a time in the past if at once, `None` if never.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         let channels = self.channels.as_ref().and_then(|channels| channels.next_deadline());
@@ -306,20 +312,20 @@ impl<B: Copy> Endpoint<B> {
             .min()
     }
 
-    /// Hands everything packed to the driver, and has it sent.
+    /// Hands all packed frames to the driver, and flushes it.
     pub fn flush<T: Transmit + ?Sized>(&mut self, tx: &mut T) {
         let (mut io, _, _) = self.split(Nanos(0), tx);
         io.flush();
         tx.flush();
     }
 
-    /// What happened so far.
+    /// The endpoint's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What an operator looks for, as figures: what happened, and how much of each limit is in use.
+    /// Appends the counters that an operator looks for, and how much of each limit is in use.
     pub fn figures(&self, figures: &mut Vec<Figure>) {
         self.counters.figures(figures);
         let (sessions, most) = (self.server.sessions(), self.server.most_sessions());
@@ -334,25 +340,25 @@ impl<B: Copy> Endpoint<B> {
         figures.extend(used.map(|(name, value)| Figure::new(name, value as u64)));
     }
 
-    /// Sessions that clients have here.
+    /// Number of sessions that clients opened here.
     #[must_use]
     pub fn server_sessions(&self) -> usize {
         self.server.sessions()
     }
 
-    /// Channels, whoever began them, half done or open.
+    /// Number of channels that either end began, open or still in their handshake.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.channels.as_ref().map_or(0, |channels| channels.len())
     }
 
-    /// Sessions opened from here.
+    /// Number of sessions opened from here.
     #[must_use]
     pub fn client_sessions(&self) -> usize {
         self.client.sessions()
     }
 
-    /// Bytes set aside for long messages in reassembly.
+    /// Bytes reserved for long messages in reassembly.
     #[must_use]
     pub fn reassembly_bytes(&self) -> usize {
         self.client.reassembly_bytes() + self.server.reassembly_bytes()

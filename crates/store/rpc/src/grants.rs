@@ -1,20 +1,20 @@
-//! Which of the long messages being received may go on.
+//! Chooses the long messages whose senders may go on.
 
 use crate::config::GRANTED_MESSAGES;
 
 /// A message that waits for a grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Candidate {
-    /// Its number.
+    /// The message's number.
     pub(crate) index: u32,
     /// Bytes still to come.
     pub(crate) remaining: usize,
-    /// Its place in the order of beginning.
-    pub(crate) birth: u64,
+    /// Position in the order of beginning.
+    pub(crate) order: u64,
 }
 
-/// The messages to grant: those with the least to come, so that short ones do not wait for long
-/// ones, and the oldest, so that long ones do not wait for ever.
+/// Chooses the messages to grant: those with the least to come, so that short ones do not wait for
+/// long ones, and the oldest, so that long ones do not starve.
 pub(crate) fn choose(
     candidates: impl Iterator<Item = Candidate>,
 ) -> [Option<Candidate>; GRANTED_MESSAGES] {
@@ -22,7 +22,7 @@ pub(crate) fn choose(
     let mut chosen: [Option<Candidate>; GRANTED_MESSAGES] = [None; GRANTED_MESSAGES];
     let mut oldest: Option<Candidate> = None;
     for candidate in candidates {
-        if oldest.is_none_or(|other| candidate.birth < other.birth) {
+        if oldest.is_none_or(|other| candidate.order < other.order) {
             oldest = Some(candidate);
         }
         let mut moving = candidate;
@@ -33,7 +33,7 @@ pub(crate) fn choose(
                     break;
                 }
                 Some(other)
-                    if (moving.remaining, moving.birth) < (other.remaining, other.birth) =>
+                    if (moving.remaining, moving.order) < (other.remaining, other.order) =>
                 {
                     std::mem::swap(other, &mut moving);
                 }
@@ -55,12 +55,16 @@ mod tests {
     proptest! {
         #[test]
         fn shortest_and_oldest(remaining in prop::collection::vec(1usize..50, 0..40)) {
-            let all: Vec<Candidate> =
-                (0u32..).zip(&remaining).map(|(index, &remaining)| Candidate { index, remaining, birth: u64::from(index) }).collect();
-            let chosen: Vec<Candidate> = choose(all.iter().copied()).into_iter().flatten().collect();
+            let all: Vec<Candidate> = (0u32..)
+                .zip(&remaining)
+                .map(|(index, &remaining)| Candidate { index, remaining, order: u64::from(index) })
+                .collect();
+            let chosen: Vec<Candidate> =
+                choose(all.iter().copied()).into_iter().flatten().collect();
             let mut sorted = all.clone();
-            sorted.sort_by_key(|candidate| (candidate.remaining, candidate.birth));
-            prop_assert!(sorted.iter().take(GRANTED_MESSAGES - 1).all(|best| chosen.contains(best)));
+            sorted.sort_by_key(|candidate| (candidate.remaining, candidate.order));
+            let shortest = &sorted[..sorted.len().min(GRANTED_MESSAGES - 1)];
+            prop_assert!(shortest.iter().all(|best| chosen.contains(best)));
             prop_assert!(all.first().is_none_or(|oldest| chosen.contains(oldest)));
             prop_assert!(chosen.len() <= GRANTED_MESSAGES);
         }

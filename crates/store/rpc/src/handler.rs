@@ -1,4 +1,4 @@
-//! What the owner of an endpoint brings, and what it is told.
+//! The interface between an endpoint and its owner: requests, outcomes and results.
 
 use std::ops::Deref;
 
@@ -7,45 +7,49 @@ use sprat_net::Nanos;
 use sprat_wire::packet::Refusal;
 use thiserror::Error;
 
-use crate::channel::Who;
+use crate::channel::Requester;
 use crate::config::INLINE_BYTES;
 
-/// What the owner of an endpoint does with requests and results. It is handed to the endpoint with
-/// every call that may need it, and kept nowhere.
+/// The owner's side of an endpoint: executes requests and takes the results of calls. The owner
+/// passes it to each method of the endpoint that may need it; the endpoint does not keep it.
+///
+/// A response may include a *body*, memory that the owner keeps (an object in the log, say) and
+/// that the endpoint reads by [`gather`](Self::gather) until it calls [`release`](Self::release).
 pub trait Handler {
-    /// A handle to memory that a response is gathered from, such as an object in the log.
+    /// A handle to memory with the bytes of a response, such as an object in the log.
     type Body: Copy;
 
-    /// A request has arrived. The payload lies in the driver's receive buffer, if it came in one
-    /// packet.
+    /// Executes a request, or begins to. `payload` lies in the driver's receive buffer if it came
+    /// in one packet.
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Self::Body>;
 
-    /// A request will come in a moment, from the frame that is being read: whoever keeps much in
-    /// memory may begin to bring near what it will touch. A hint and no more: it may yet turn
-    /// out to be a repetition, or refused.
+    /// Announces a request that follows soon in the frame being read, so that a handler with much
+    /// memory can prefetch what the request will touch. A hint only: the request may turn out to be
+    /// a repetition, or be refused.
     #[inline]
-    fn expect(&mut self, payload: &[u8]) {
+    fn prefetch(&mut self, payload: &[u8]) {
         let _ = payload;
     }
 
-    /// A member of the cluster has proven who it is: what it asks comes with this [`Who`]. Whoever
-    /// had its number before has gone.
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
-        let _ = (who, certificate);
+    /// Reports that a member of the cluster has proven its identity: its requests come with this
+    /// [`Requester`]. The member that had the same [number](Requester::number) before is gone.
+    fn admitted(&mut self, requester: Requester, certificate: &Certificate) {
+        let _ = (requester, certificate);
     }
 
-    /// The memory behind a body. It must be the same bytes until the body is released.
+    /// Returns the memory behind a body. It must be the same bytes until the body is released.
     fn gather(&self, body: Self::Body) -> &[u8];
 
-    /// A body handed over in a [`Reply`] is needed no longer. Called exactly once for each, unless
+    /// Releases a body that was handed over in a [`Reply`]. Called exactly once for each, unless
     /// the endpoint itself is dropped first.
     fn release(&mut self, body: Self::Body);
 
-    /// A call has ended. Called exactly once for each, unless the endpoint itself is dropped first.
+    /// Reports the result of a call. Called exactly once for each, unless the endpoint itself is
+    /// dropped first.
     fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>);
 }
 
-/// The handler of an endpoint that serves nobody and drops results: for tests and for shutting
+/// A handler that answers every request with `Retry` and drops results: for tests and for shutting
 /// down.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHandler;
@@ -66,27 +70,27 @@ impl Handler for NoHandler {
     fn completed(&mut self, _: Nanos, _: CallId, _: Result<Response<'_>, CallFailure>) {}
 }
 
-/// Names a request to the endpoint that received it. Safe to keep for ever: an answer to a request
-/// that is forgotten does nothing.
+/// Names a request to the endpoint that received it. Safe to keep for ever: an answer to a
+/// forgotten request does nothing.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RequestId {
     pub(crate) session: u32,
     pub(crate) token: u32,
     pub(crate) sequence: u32,
     pub(crate) slot: u8,
-    pub(crate) who: Who,
+    pub(crate) requester: Requester,
 }
 
 impl RequestId {
-    /// Who asks.
+    /// The peer that sent the request.
     #[inline]
     #[must_use]
-    pub fn who(self) -> Who {
-        self.who
+    pub fn requester(self) -> Requester {
+        self.requester
     }
 
-    /// The session by which it came: a number that no other session has at the time, small, and
-    /// used again.
+    /// The session that carried the request: a small number, unique among the open sessions, and
+    /// reused after the session ends.
     #[inline]
     #[must_use]
     pub fn session(self) -> u32 {
@@ -94,20 +98,20 @@ impl RequestId {
     }
 }
 
-/// What becomes of a request.
+/// The result of handling a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<B> {
-    /// It is done.
+    /// The request is done.
     Reply(Reply<B>),
-    /// It will be answered by [`Endpoint::respond`](crate::Endpoint::respond).
+    /// The owner will answer later, by [`Endpoint::respond`](crate::Endpoint::respond).
     Pending,
-    /// It was not executed: the client is to ask again after so many microseconds. Nothing is kept
-    /// for it.
+    /// The request was not executed: the client sends it again after so many microseconds. The
+    /// endpoint keeps nothing for it.
     Retry(u32),
 }
 
 impl<B> Outcome<B> {
-    /// The same, with another kind of body.
+    /// Converts the body.
     #[inline]
     #[must_use]
     pub fn map<C>(self, body: impl FnOnce(B) -> C) -> Outcome<C> {
@@ -124,13 +128,14 @@ impl<B> Outcome<B> {
 /// What to do when the same request arrives again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Repeat {
-    /// Answer with the same response, which is kept: the request must not be executed twice.
+    /// Keep the response and answer with it: the request must not be executed twice.
     Retain,
-    /// Hand it to the handler again: executing it twice does no harm, so nothing need be kept.
+    /// Hand the request to the handler again: executing it twice does no harm, so the endpoint
+    /// keeps nothing.
     Reexecute,
 }
 
-/// A response: up to [`INLINE_BYTES`] given by value, followed by the bytes of a body.
+/// A response: a head of up to [`INLINE_BYTES`], given by value, followed by the bytes of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<B> {
     pub(crate) head: Inline,
@@ -139,7 +144,7 @@ pub struct Reply<B> {
 }
 
 impl<B> Reply<B> {
-    /// A response of `head` alone.
+    /// Makes a response of `head` alone.
     ///
     /// # Panics
     /// When `head` is longer than [`INLINE_BYTES`].
@@ -149,7 +154,7 @@ impl<B> Reply<B> {
         Self { head: Inline::new(head), body: None, repeat }
     }
 
-    /// The same response with a body behind its head. Head and body together are at most
+    /// Adds a body behind the head. Head and body together are at most
     /// [`MAX_MESSAGE`](sprat_wire::MAX_MESSAGE) bytes.
     #[inline]
     #[must_use]
@@ -157,7 +162,7 @@ impl<B> Reply<B> {
         Self { body: Some(body), ..self }
     }
 
-    /// Its body, if it has one.
+    /// The body, if there is one.
     #[must_use]
     pub fn body(&self) -> Option<B>
     where
@@ -167,7 +172,7 @@ impl<B> Reply<B> {
     }
 }
 
-/// Up to [`INLINE_BYTES`] by value.
+/// Up to [`INLINE_BYTES`] bytes, stored by value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inline {
     len: u8,
@@ -214,14 +219,15 @@ pub struct SessionId {
 }
 
 impl SessionId {
-    /// A number that no other open session of the endpoint has; small, and used again.
+    /// A small number, unique among the endpoint's open sessions, and reused after the session
+    /// ends.
     #[must_use]
     pub fn index(self) -> usize {
         self.index as usize
     }
 }
 
-/// Names a call.
+/// Names a call to the endpoint that began it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct CallId {
     pub(crate) session: SessionId,
@@ -230,46 +236,46 @@ pub struct CallId {
 }
 
 impl CallId {
-    /// The session it was made on.
+    /// The call's session.
     #[must_use]
     pub fn session(self) -> SessionId {
         self.session
     }
 
-    /// Its slot, below [`MAX_SLOTS`](crate::MAX_SLOTS): no other outstanding call of the session
-    /// has it.
+    /// The call's slot, below [`MAX_SLOTS`](crate::MAX_SLOTS): no other outstanding call of the
+    /// session uses it.
     #[must_use]
     pub fn slot(self) -> usize {
         usize::from(self.slot)
     }
 }
 
-/// A response, either where the driver received it or put together in a buffer.
+/// A response, either in the driver's receive buffer or assembled in a buffer of the endpoint.
 #[derive(Debug)]
-pub struct Response<'a>(Source<'a>);
+pub struct Response<'a>(Storage<'a>);
 
 #[derive(Debug)]
-enum Source<'a> {
+enum Storage<'a> {
     InPlace(&'a [u8]),
     Assembled(&'a mut Vec<u8>),
 }
 
 impl<'a> Response<'a> {
     pub(crate) fn in_place(bytes: &'a [u8]) -> Self {
-        Self(Source::InPlace(bytes))
+        Self(Storage::InPlace(bytes))
     }
 
     pub(crate) fn assembled(buffer: &'a mut Vec<u8>) -> Self {
-        Self(Source::Assembled(buffer))
+        Self(Storage::Assembled(buffer))
     }
 
-    /// The response as a vector: copied if it came in one packet, else the buffer it was put
-    /// together in.
+    /// The response as a vector: a copy if it came in one packet, otherwise the buffer in which it
+    /// was assembled.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
-            Source::InPlace(bytes) => bytes.to_vec(),
-            Source::Assembled(buffer) => std::mem::take(buffer),
+            Storage::InPlace(bytes) => bytes.to_vec(),
+            Storage::Assembled(buffer) => std::mem::take(buffer),
         }
     }
 }
@@ -280,8 +286,8 @@ impl Deref for Response<'_> {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Source::InPlace(bytes) => bytes,
-            Source::Assembled(buffer) => buffer,
+            Storage::InPlace(bytes) => bytes,
+            Storage::Assembled(buffer) => buffer,
         }
     }
 }
@@ -311,36 +317,36 @@ pub enum CallError {
     Late,
 }
 
-/// Why a call failed. `maybe_executed` is false only when the request surely was not executed.
+/// Why a call failed. `maybe_executed` is false only if the request certainly was not executed.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum CallFailure {
-    /// Its deadline passed.
+    /// The call's deadline passed.
     #[error("the deadline passed{}", executed(.maybe_executed))]
     Deadline {
-        /// Whether the server may have executed it, or may yet.
+        /// Whether the server may have executed the request, or may yet execute it.
         maybe_executed: bool,
     },
     /// The server was silent for too long.
     #[error("the server does not answer{}", executed(.maybe_executed))]
     Unreachable {
-        /// Whether the server may have executed it, or may yet.
+        /// Whether the server may have executed the request, or may yet execute it.
         maybe_executed: bool,
     },
     /// The server ended or forgot the session, by a restart for instance. The next call opens it
-    /// anew.
+    /// again.
     #[error("the server lost the session{}", executed(.maybe_executed))]
     Lost {
-        /// Whether the server may have executed it.
+        /// Whether the server may have executed the request.
         maybe_executed: bool,
     },
     /// The server refused the session; the request was not sent.
     #[error("the server refused the session: {0:?}")]
     Refused(Refusal),
-    /// The server is too busy and asked for more patience than the deadline or the retries left
-    /// allow.
+    /// The server is too busy, and asks for a longer wait or more retries than the call's deadline
+    /// or [`Config::max_retries`](crate::Config::max_retries) allow.
     #[error("the server is busy and asks to be asked again in {retry_micros} microseconds")]
     Overloaded {
-        /// What the server asked for.
+        /// The wait that the server asked for.
         retry_micros: u32,
     },
 }

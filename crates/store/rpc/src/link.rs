@@ -1,28 +1,28 @@
-//! The other end of a session, and the way packets go there.
+//! The other end of a session, and how packets are packed and sent to it.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use sprat_chance::Chance;
 use sprat_net::{Nanos, Transmit};
-use sprat_wire::channel::{LEAD_BYTES, NO_CHANNEL, SEAL_BYTES};
+use sprat_wire::channel::{CHANNEL_HEADER_BYTES, NO_CHANNEL, SEAL_BYTES};
 use sprat_wire::packet::{FROM_SERVER, HEADER_BYTES, HELD, Header, Kind, Refusal};
 use zerocopy::IntoBytes;
 
-use crate::channel::{Channels, Who};
+use crate::channel::{Channels, Requester};
 use crate::config::{COPY_BYTES, MAX_MTU, MIN_MTU, PROBE_BYTES};
 use crate::counters::Counters;
 
-/// Where packets come from and go.
+/// The address and channel that packets come from and go to.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    /// The channel to it; [`NO_CHANNEL`] where there are none.
+    /// The channel to the peer; [`NO_CHANNEL`] if the endpoint uses none.
     pub(crate) channel: u32,
 }
 
 impl Peer {
-    /// Where there are no channels.
+    /// A peer of an endpoint without channels.
     pub(crate) fn open(address: SocketAddr) -> Self {
         Self { address, channel: NO_CHANNEL }
     }
@@ -41,7 +41,7 @@ pub(crate) struct Link {
     pub(crate) side: u8,
 }
 
-/// A count of bytes bounded by `MAX_MESSAGE`, as headers have it.
+/// A count of bytes bounded by `MAX_MESSAGE`, in the form that headers use.
 #[inline]
 pub(crate) fn word(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("messages are bounded")
@@ -76,13 +76,13 @@ impl Link {
         }
     }
 
-    /// A header of a packet that concerns the session as a whole.
+    /// Makes the header of a packet that concerns the session as a whole.
     pub(crate) fn control(&self, kind: Kind) -> Header {
         self.header(kind, 0, 0, 0, 0)
     }
 }
 
-/// Packets on their way to becoming a frame.
+/// Packets being packed into a frame.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     peer: Option<Peer>,
@@ -96,49 +96,51 @@ impl Outbox {
     }
 }
 
-/// What an endpoint works with while it is being called.
+/// The parts of an endpoint that both roles work with during a call.
 pub(crate) struct Io<'a, T: ?Sized> {
     pub(crate) now: Nanos,
     pub(crate) tx: &'a mut T,
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) counters: &'a mut Counters,
     pub(crate) random: &'a mut Chance,
-    /// Where there are channels, all that is sent goes by one.
+    /// The endpoint's channels, if it has any; then every frame goes through one.
     pub(crate) channels: Option<&'a mut Channels>,
 }
 
 impl<T: Transmit + ?Sized> Io<'_, T> {
-    /// Largest frame to and from `peer` that this end can do.
+    /// Largest frame that this end can exchange with `peer`.
     pub(crate) fn mtu(&mut self, peer: SocketAddr, cap: usize) -> u32 {
         let sealed = if self.channels.is_some() { SEAL_BYTES } else { 0 };
         word(self.tx.mtu(peer).saturating_sub(sealed).min(cap).clamp(MIN_MTU, MAX_MTU))
     }
 
-    /// The way to an address: its channel, begun if there is none.
-    pub(crate) fn reach(&mut self, address: SocketAddr) -> Peer {
+    /// Returns the route to an address: its channel, which is begun if there is none.
+    pub(crate) fn route_to(&mut self, address: SocketAddr) -> Peer {
         let channel = match &mut self.channels {
-            Some(channels) => channels.reach(self.now, address, self.random, self.tx),
+            Some(channels) => channels.route_to(self.now, address, self.random, self.tx),
             None => NO_CHANNEL,
         };
         Peer { address, channel }
     }
 
-    /// Whether what is sent there leaves: not while a channel is being opened.
-    pub(crate) fn reaches(&self, peer: Peer) -> bool {
+    /// Whether packets to the peer can be sent: not while its channel is being opened.
+    pub(crate) fn is_reachable(&self, peer: Peer) -> bool {
         self.channels.as_ref().is_none_or(|channels| channels.is_open(peer.channel))
     }
 
-    /// What was sent there is not answered.
-    pub(crate) fn doubt(&mut self, peer: Peer) {
+    /// Notes that the peer did not answer, so that a silent channel is probed.
+    pub(crate) fn suspect(&mut self, peer: Peer) {
         if let Some(channels) = &mut self.channels {
-            channels.doubt(self.now, peer.channel, self.random, self.tx);
+            channels.suspect(self.now, peer.channel, self.random, self.tx);
         }
     }
 
-    /// Who is there.
+    /// The member at the other end of the peer's channel.
     #[inline]
-    pub(crate) fn who(&self, peer: Peer) -> Who {
-        self.channels.as_ref().map_or(Who::ANYONE, |channels| channels.who(peer.channel))
+    pub(crate) fn requester(&self, peer: Peer) -> Requester {
+        self.channels
+            .as_ref()
+            .map_or(Requester::ANYONE, |channels| channels.requester(peer.channel))
     }
 
     /// Sends one packet: its header, and a payload in up to two parts.
@@ -150,10 +152,11 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         header.payload = u16::try_from(payload).expect("a packet fits its frame").into();
         self.counters.packets_out += 1;
         let sealed = self.channels.is_some();
-        let lead = if sealed { LEAD_BYTES } else { 0 };
+        let lead = if sealed { CHANNEL_HEADER_BYTES } else { 0 };
         let outbox = &mut *self.outbox;
-        let room = outbox.limit.min(limit + lead);
-        if outbox.peer != Some(link.peer) || outbox.frame.len() + HEADER_BYTES + payload > room {
+        let capacity = outbox.limit.min(limit + lead);
+        if outbox.peer != Some(link.peer) || outbox.frame.len() + HEADER_BYTES + payload > capacity
+        {
             self.flush();
             self.outbox.peer = Some(link.peer);
             self.outbox.limit = limit + lead;
@@ -198,7 +201,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         }
     }
 
-    /// Refuses a packet: `session` and `token` say to its sender which.
+    /// Refuses a packet; `session` and `token` identify it to its sender.
     pub(crate) fn refuse(&mut self, peer: Peer, session: u32, token: u32, why: Refusal) {
         self.counters.refused += 1;
         let link = Link { peer, session, token, mtu: word(MIN_MTU), side: FROM_SERVER };
@@ -207,14 +210,14 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
     }
 }
 
-/// What a control packet of `len` bytes of payload must be followed by to fill a frame of `frame`
+/// Returns zeros that extend a control packet with `len` bytes of payload to a frame of `frame`
 /// bytes.
 pub(crate) fn padding(len: usize, frame: usize) -> &'static [u8] {
     static ZEROES: [u8; PROBE_BYTES] = [0; PROBE_BYTES];
     &ZEROES[..frame.min(PROBE_BYTES).saturating_sub(HEADER_BYTES + len)]
 }
 
-/// The header, with the flag that asks for an acknowledgement.
+/// Returns the header, with the flag that asks for an acknowledgement if `held` is set.
 pub(crate) fn held(mut header: Header, held: bool) -> Header {
     if held {
         header.slot |= HELD;

@@ -1,11 +1,11 @@
-//! How long to wait for an answer before asking again.
+//! Estimates how long to wait for an answer before retransmitting.
 
 use std::time::Duration;
 
 use crate::config::{INITIAL_RTO, MAX_RTO, MIN_RTO, RELIABLE_RTO};
 
-/// Smoothed round-trip time and its variation, as TCP has them (RFC 6298): nanoseconds.
-/// Only answers to requests sent once are counted (Karn).
+/// Smoothed round-trip time and its variation as TCP estimates them (RFC 6298), nanoseconds. Only
+/// answers to requests sent once are samples (Karn's algorithm).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rtt {
     smoothed: u64,
@@ -38,7 +38,7 @@ impl Rtt {
         }
     }
 
-    /// Time to wait for the answer to attempt number `tries`, from 0: doubles with each.
+    /// Time to wait for the answer to attempt `tries`, counted from 0: doubles with each.
     #[inline]
     pub(crate) fn timeout(&self, tries: u32) -> Duration {
         let first = if self.smoothed == 0 {

@@ -1,27 +1,28 @@
-//! Looking ahead in a frame of many requests, so that their memory is near when their turn comes:
-//! where a server keeps gigabytes, each would else wait twice for memory, some 100 ns each time.
+//! Looks ahead in a frame of many requests, so that the handler can prefetch their memory. In a
+//! server with gigabytes of objects each request would otherwise wait twice for a cache miss of
+//! some 100 ns.
 
 use sprat_wire::packet::{self, Kind};
 
 use crate::handler::Handler;
 
-/// Packets of a frame that a handler is told of ahead.
+/// Packets of a frame that are announced to the handler before they are executed.
 const AHEAD: usize = 8;
 
-/// Reads a frame ahead of its execution.
-pub(crate) struct Scout<'a> {
+/// Reads the packets of a frame ahead of their execution.
+pub(crate) struct Lookahead<'a> {
     rest: &'a [u8],
-    /// Packets between the one that is executed and what it has yet to read.
+    /// Packets read ahead of the one being executed.
     lead: usize,
 }
 
-impl<'a> Scout<'a> {
+impl<'a> Lookahead<'a> {
     pub(crate) fn new(frame: &'a [u8]) -> Self {
         Self { rest: frame, lead: 0 }
     }
 
-    /// The next packet is about to be executed: tells the handler of those that come [`AHEAD`]
-    /// behind it.
+    /// Call before executing each packet: announces requests up to [`AHEAD`] packets behind it to
+    /// the handler.
     #[inline]
     pub(crate) fn advance<H: Handler>(&mut self, handler: &mut H) {
         while self.lead <= AHEAD
@@ -30,7 +31,7 @@ impl<'a> Scout<'a> {
             self.rest = behind;
             let whole = packet.header.total.get() as usize == packet.payload.len();
             if self.lead > 0 && packet.kind == Kind::Request && whole {
-                handler.expect(packet.payload);
+                handler.prefetch(packet.payload);
             }
             self.lead += 1;
         }

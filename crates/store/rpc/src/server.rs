@@ -12,7 +12,7 @@ use sprat_wire::packet::{
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::config::{
-    BURST_BYTES, Config, DRAIN_RETRY_MICROS, HOLDING_TTL, IDLE_BEFORE_GIVING_WAY, INITIAL_RTO,
+    BURST_BYTES, Config, DRAIN_RETRY_MICROS, HOLDING_TTL, IDLE_BEFORE_EVICTION, INITIAL_RTO,
     INLINE_BYTES, MAX_RESEND_TRIES, MAX_SLOTS, MIN_MTU, MIN_SLOTS, RELIABLE_RTO, UNUSED_TTL,
 };
 use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
@@ -23,26 +23,26 @@ use crate::message::outgoing::Sender;
 use crate::slab::Slab;
 use crate::timer::Timers;
 
-/// Where the newest request of a slot stands.
+/// The state of a slot's newest request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
-    /// There was none.
+    /// The slot had no request.
     Fresh,
-    /// It was not executed, and nothing of it is kept.
+    /// The request was not executed, and nothing of it is kept.
     Open,
-    /// Fragments of it have arrived: `message` is an assembly.
+    /// Fragments of it have arrived, and are in assembly `message`.
     Receiving,
-    /// The handler has it.
+    /// The handler is executing it.
     Running,
     /// Done; the response, of one packet, is kept in `head` and `body`.
     Retained,
-    /// Done; the response is long, kept in `head` and `body`, and `message` is on its way.
+    /// Done; the response is long, kept in `head` and `body`, and being sent as `message`.
     Sending,
     /// Done; nothing is kept, and it may be executed again.
     Repeatable,
-    /// Done; its client has the response.
+    /// Done; the client has acknowledged the response.
     Acknowledged,
-    /// Done; the response was given up, as its client was silent for long.
+    /// Done; the response was dropped, because the client was silent for long.
     Dropped,
 }
 
@@ -72,12 +72,12 @@ struct Session<B> {
     /// Slots up to the highest ever used.
     slots: Vec<Slot<B>>,
     granted: u8,
-    /// Whether a packet has arrived that knew the token.
+    /// Whether a packet with the session's token has arrived.
     used: bool,
 }
 
 impl<B> Session<B> {
-    /// Whether nothing is received, worked on or sent for its client.
+    /// Whether no request is being received, executed or answered.
     fn is_idle(&self) -> bool {
         !self
             .slots
@@ -85,12 +85,12 @@ impl<B> Session<B> {
             .any(|slot| matches!(slot.phase, Phase::Receiving | Phase::Running | Phase::Sending))
     }
 
-    /// Whether memory of the handler's is held for its client.
+    /// Whether the session holds memory of the handler.
     fn holds(&self) -> bool {
         self.slots.iter().any(|slot| slot.body.is_some())
     }
 
-    /// When it ends if nothing more is heard of its client.
+    /// When the session ends if its client stays silent.
     fn expiry(&self, ttl: Duration) -> Nanos {
         self.last_heard
             + match self.used {
@@ -105,12 +105,12 @@ impl<B> Session<B> {
 #[derive(Debug)]
 pub(crate) struct Server<B> {
     sessions: Slab<Session<B>>,
-    /// Sessions by what their `Connect` said: peer, index at the client, nonce.
+    /// Sessions by the fields of their `Connect`: peer, index at the client, nonce.
     openings: HashMap<(Peer, u32, u32), u32>,
     timers: Timers,
     incoming: Incoming,
     sender: Sender,
-    /// Slots whose request the handler has.
+    /// Number of requests that the handler is executing.
     running: usize,
     draining: bool,
     slots: usize,
@@ -134,7 +134,7 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    /// A packet from a client.
+    /// Takes a packet from a client.
     #[inline]
     pub(crate) fn receive<H, T>(
         &mut self,
@@ -197,7 +197,9 @@ impl<B: Copy> Server<B> {
                             io.send(&session.link, header, [&[], &[]]);
                         }
                     }
-                    (Kind::Busy, Phase::Receiving) => self.incoming.hear(io.now, state.message),
+                    (Kind::Busy, Phase::Receiving) => {
+                        self.incoming.note_heard(io.now, state.message)
+                    }
                     (Kind::Ack, phase) if phase != Phase::Running => {
                         clear(state, &mut self.incoming, &mut self.sender, handler);
                         state.phase = Phase::Acknowledged;
@@ -218,41 +220,41 @@ impl<B: Copy> Server<B> {
             io.counters.malformed_meaning += 1;
             return;
         };
-        let (theirs, nonce) = (connect.session.get(), connect.nonce.get());
-        let opening = (from, theirs, nonce);
+        let (client_index, nonce) = (connect.session.get(), connect.nonce.get());
+        let opening = (from, client_index, nonce);
         if let Some(&index) = self.openings.get(&opening) {
             return self.accept(io, index, padding.len());
         }
         let mtu = io.mtu(from.address, self.mtu).min(connect.mtu.get());
         let asked = usize::from(connect.slots.get());
         if connect.version.get() != PROTOCOL_VERSION {
-            return io.refuse(from, theirs, nonce, Refusal::Version);
+            return io.refuse(from, client_index, nonce, Refusal::Version);
         }
         if asked < MIN_SLOTS || (mtu as usize) < MIN_MTU {
             io.counters.malformed_meaning += 1;
             return;
         }
         if self.draining {
-            return io.refuse(from, theirs, nonce, Refusal::Draining);
+            return io.refuse(from, client_index, nonce, Refusal::Draining);
         }
         if self.sessions.len() == self.sessions.limit() {
-            match self.gives_way(io.now, from.address.ip()) {
+            match self.choose_victim(io.now, from.address.ip()) {
                 Some(index) => {
                     io.counters.sessions_ceded += 1;
                     match self.sessions.get(index).is_some_and(|session| session.used) {
                         true => self.close_one(io, handler, index),
-                        // Perhaps nobody is there who has asked for it.
+                        // The source address of its `Connect` may have been forged.
                         false => self.end(io.counters, handler, index),
                     }
                 }
-                None => return io.refuse(from, theirs, nonce, Refusal::Full),
+                None => return io.refuse(from, client_index, nonce, Refusal::Full),
             }
         }
         let granted = asked.min(self.slots).min(MAX_SLOTS);
         let session = Session {
             link: Link {
                 peer: from,
-                session: theirs,
+                session: client_index,
                 token: io.random.draw_u32(),
                 mtu,
                 side: FROM_SERVER,
@@ -270,15 +272,15 @@ impl<B: Copy> Server<B> {
         self.accept(io, index, padding.len());
     }
 
-    /// The session that gives way to a new one from `address` when there are as many as there may
-    /// be.
+    /// Chooses the session that ends to make room for a new one from `address`, when the table is
+    /// full.
     ///
-    /// One over which nothing was ever asked goes first: there are more of them than there should
-    /// be when someone opens sessions from addresses that are not theirs. Then one of the
-    /// address that has most: the one that was silent for longest of those with nothing
-    /// under way, and if there is none, and the address has more than the new one's, of all of
-    /// them. Its client, if it is still there, opens another.
-    fn gives_way(&self, now: Nanos, address: IpAddr) -> Option<u32> {
+    /// An unused session goes first: there are many of them when an attacker opens sessions from
+    /// forged addresses. Otherwise one of the address with the most sessions: of those without a
+    /// request in progress the one silent for longest, and if there is none, and that address has
+    /// more than `address` would have with the new one, the one silent for longest of all of them.
+    /// A client that loses its session this way opens another.
+    fn choose_victim(&self, now: Nanos, address: IpAddr) -> Option<u32> {
         let longest_silent = |of: &dyn Fn(&Session<B>) -> bool| {
             let candidates = self.sessions.iter().filter(|(_, session)| of(session));
             candidates.min_by_key(|(_, session)| session.last_heard).map(|(index, _)| index)
@@ -292,18 +294,18 @@ impl<B: Copy> Server<B> {
             let (&largest, &count) =
                 counts.iter().max_by_key(|&(&other, &count)| (count, other))?;
             let is_others = count > own;
-            let theirs = |session: &Session<B>| session.link.peer.address.ip() == largest;
-            let rests = |session: &Session<B>| {
-                theirs(session)
+            let of_largest = |session: &Session<B>| session.link.peer.address.ip() == largest;
+            let idle = |session: &Session<B>| {
+                of_largest(session)
                     && session.is_idle()
-                    && (is_others || session.last_heard + IDLE_BEFORE_GIVING_WAY <= now)
+                    && (is_others || session.last_heard + IDLE_BEFORE_EVICTION <= now)
             };
-            longest_silent(&rests).or_else(|| longest_silent(&theirs).filter(|_| is_others))
+            longest_silent(&idle).or_else(|| longest_silent(&of_largest).filter(|_| is_others))
         })
     }
 
-    /// Says that the session is there, in a frame as long as that which asked for it: so the way
-    /// back is tried as well, and nobody gets more than was sent.
+    /// Sends `Accept` in a frame as long as the client's `Connect`: that probes the way back as
+    /// well, and an attacker with a forged address cannot make the server send more than he did.
     fn accept<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, index: u32, padded: usize) {
         let Some(session) = self.sessions.get(index) else { return };
         let accept = Accept {
@@ -350,7 +352,7 @@ impl<B: Copy> Server<B> {
         let newer = slot.phase == Phase::Fresh || (1..1 << 31).contains(&ahead);
         if newer {
             if slot.phase == Phase::Running {
-                // Its client has given the one before up, and must wait for it all the same.
+                // The client has given up the previous request; the new one waits for it to end.
                 return busy(io, &link, owner);
             }
             clear(slot, &mut self.incoming, &mut self.sender, handler);
@@ -365,8 +367,8 @@ impl<B: Copy> Server<B> {
             Phase::Running => return busy(io, &link, owner),
             Phase::Retained | Phase::Sending => {
                 if offset == 0 && io.mtu(link.peer.address, self.mtu) < link.mtu {
-                    // The path has become narrower than the session's frames: it takes another
-                    // session.
+                    // The path has become narrower than the session's frames: the client must open
+                    // another session.
                     self.close_one(io, handler, owner.session);
                 } else if offset == 0 {
                     self.repeat(io, handler, owner);
@@ -377,10 +379,11 @@ impl<B: Copy> Server<B> {
                 io.counters.old_requests += 1;
                 return;
             }
-            // Its client waits for what is no more, and would wait for ever: it is to know.
+            // The client waits for a response that was dropped: without a Close it would wait for
+            // ever.
             Phase::Dropped => return self.close_one(io, handler, owner.session),
-            // Only a first fragment begins such a request anew: a late one of the other fragments
-            // would not end.
+            // Only a first fragment begins such a request again: a late other fragment would start
+            // an assembly that never completes.
             Phase::Repeatable if offset > 0 => return,
             Phase::Fresh | Phase::Open | Phase::Repeatable => {
                 if self.draining {
@@ -420,7 +423,7 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    /// Begins a long request, with the memory of others that have more of it if there is none left.
+    /// Begins a long request. If no memory is left it takes that of others which use more.
     fn begin<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -435,7 +438,7 @@ impl<B: Copy> Server<B> {
             {
                 return Some(message);
             }
-            let (message, loser) = self.incoming.gives_way(owner.session, total)?;
+            let (message, loser) = self.incoming.choose_victim(owner.session, total)?;
             self.incoming.drop(message);
             io.counters.reassembly_ceded += 1;
             let session =
@@ -461,13 +464,13 @@ impl<B: Copy> Server<B> {
             token: session.link.token,
             sequence: owner.sequence,
             slot: u8::try_from(owner.slot).expect("slots are bounded"),
-            who: io.who(session.link.peer),
+            requester: io.requester(session.link.peer),
         };
         let outcome = handler.request(io.now, id, payload);
-        self.settle(io, handler, owner, outcome);
+        self.apply_outcome(io, handler, owner, outcome);
     }
 
-    /// The owner's answer to a request that was pending.
+    /// Answers a request that was pending.
     pub(crate) fn respond<H, T>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -490,12 +493,12 @@ impl<B: Copy> Server<B> {
             }
             return;
         }
-        self.settle(io, handler, owner, outcome);
+        self.apply_outcome(io, handler, owner, outcome);
     }
 
-    /// Does with a running request what its handler says.
+    /// Applies the handler's outcome to a running request.
     #[inline]
-    fn settle<H, T>(
+    fn apply_outcome<H, T>(
         &mut self,
         io: &mut Io<'_, T>,
         handler: &mut H,
@@ -523,7 +526,7 @@ impl<B: Copy> Server<B> {
         let total = reply.head.len() + body.len();
         assert!(total <= MAX_MESSAGE, "a response of {total} bytes");
         if total > link.fragment() || (reply.repeat == Repeat::Retain && total > INLINE_BYTES) {
-            // It may have to go before the session's time is over.
+            // The response may have to be dropped before the session expires.
             self.timers.set(owner.session, io.now + HOLDING_TTL.min(self.ttl));
         }
         if total > link.fragment() {
@@ -555,8 +558,8 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    /// Sends the kept response of a request again, or the first packet of it: its client asks for
-    /// the rest.
+    /// Sends the kept response of a request again, or its first packet: the client asks for the
+    /// rest.
     fn repeat<H, T>(&self, io: &mut Io<'_, T>, handler: &H, owner: Owner)
     where
         H: Handler<Body = B>,
@@ -566,8 +569,8 @@ impl<B: Copy> Server<B> {
         self.send_response(io, handler, owner, 0);
     }
 
-    /// Sends the packet of a kept response that begins at `offset`; returns the bytes of message in
-    /// it.
+    /// Sends the packet of a kept response that begins at `offset`; returns the payload bytes it
+    /// carries.
     fn send_response<H, T>(
         &self,
         io: &mut Io<'_, T>,
@@ -593,7 +596,7 @@ impl<B: Copy> Server<B> {
         end - offset
     }
 
-    /// Timers, grants and long responses.
+    /// Runs due timers, sends grants, and continues long responses.
     pub(crate) fn poll<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H)
     where
         H: Handler<Body = B>,
@@ -661,7 +664,7 @@ impl<B: Copy> Server<B> {
         [self.timers.earliest(), self.incoming.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Ends a session, and says so to its client.
+    /// Ends a session, and sends its client a `Close`.
     fn close_one<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
     where
         H: Handler<Body = B>,
@@ -691,8 +694,8 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    /// A channel is no more, and so no session that came by it.
-    pub(crate) fn channel_gone<H: Handler<Body = B>>(
+    /// Ends the sessions of a channel that is gone.
+    pub(crate) fn channel_closed<H: Handler<Body = B>>(
         &mut self,
         counters: &mut crate::Counters,
         handler: &mut H,
@@ -704,17 +707,17 @@ impl<B: Copy> Server<B> {
         all.into_iter().for_each(|index| self.end(counters, handler, index));
     }
 
-    /// Accepts nothing new from now on.
+    /// Refuses new sessions and requests from now on.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Whether no request is being received, worked on, or answered.
+    /// Whether no request is being received, executed or answered.
     pub(crate) fn is_idle(&self) -> bool {
         self.running == 0 && self.incoming.held().0 == 0 && self.sender.len() == 0
     }
 
-    /// Tells every client that its session is over, and forgets it.
+    /// Ends every session, and sends each client a `Close`.
     pub(crate) fn close<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H)
     where
         H: Handler<Body = B>,
@@ -745,7 +748,7 @@ impl<B: Copy> Server<B> {
     }
 }
 
-/// Drops whatever a slot keeps for its newest request.
+/// Drops all that a slot keeps for its newest request.
 #[inline]
 fn clear<H: Handler>(
     slot: &mut Slot<H::Body>,

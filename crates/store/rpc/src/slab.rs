@@ -1,6 +1,6 @@
-//! A table of numbered entries whose numbers are used again.
+//! A table of numbered entries that reuses numbers.
 
-/// Entries by number, with a bound.
+/// Entries by number, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Option<T>>,
@@ -28,7 +28,7 @@ impl<T> Slab<T> {
         Some(index)
     }
 
-    /// The number that the next entry will have; `None` when the table is full.
+    /// Returns the number that the next entry will have; `None` when the table is full.
     pub(crate) fn vacant(&self) -> Option<u32> {
         match self.free.last() {
             Some(&index) => Some(index),

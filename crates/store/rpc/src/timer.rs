@@ -1,9 +1,8 @@
-//! When to look at what next.
+//! A timer for each of some numbered members.
 //!
-//! A binary heap that knows where each of its members stands, so that a member has one entry,
-//! however often its time changes. Owners are lazy: they move a time only forwards to *now*, and
-//! when it has come find out what is due and set the next. So the path of a call that goes well
-//! touches no heap.
+//! A binary heap that knows the position of each member, so that a member has one entry however
+//! often its time changes. Owners are lazy: when a member's time comes, they find out what is due
+//! and set the next time, so a call without loss touches no heap.
 
 use sprat_net::Nanos;
 
@@ -17,7 +16,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Sets the time of a member, whatever it was before.
+    /// Sets the time of a member, replacing the one it had.
     pub(crate) fn set(&mut self, member: u32, at: Nanos) {
         if self.place.len() <= member as usize {
             self.place.resize(member as usize + 1, NOWHERE);
@@ -34,7 +33,7 @@ impl Timers {
         self.sink(place);
     }
 
-    /// Forgets a member's time, if it has one.
+    /// Removes a member's time, if it has one.
     pub(crate) fn remove(&mut self, member: u32) {
         let Some(&place) = self.place.get(member as usize) else { return };
         if place == NOWHERE {
@@ -53,7 +52,7 @@ impl Timers {
         self.heap.first().map(|&(at, _)| at)
     }
 
-    /// Takes out a member whose time has come.
+    /// Removes and returns a member that is due.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<u32> {
         let &(at, member) = self.heap.first()?;
         if at > now {
@@ -113,7 +112,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_map(steps in prop::collection::vec((0u32..20, prop::option::of(0u64..100)), 0..300)) {
+        fn agrees_with_a_map(
+            steps in prop::collection::vec((0u32..20, prop::option::of(0u64..100)), 0..300)
+        ) {
             let mut timers = Timers::default();
             let mut model = BTreeMap::new();
             for (member, at) in steps {

@@ -60,7 +60,7 @@ fn requests_of_one_frame_are_announced_a_few_ahead() {
     // Each but the first, once, in order: the next eight at the beginning, and then one a request.
     let wanted: Vec<(u64, usize)> =
         (1..20).map(|op| (op, usize::try_from(op).unwrap().saturating_sub(8))).collect();
-    assert_eq!(server.expected, wanted);
+    assert_eq!(server.prefetched, wanted);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn every_length_arrives() {
 }
 
 #[test]
-fn too_long_late_and_too_many_are_told() {
+fn too_long_late_and_too_many_calls_fail() {
     let mut world =
         World::new(1, 2, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
     let session = world.connect(0, 1);
@@ -207,7 +207,7 @@ fn turned_away_requests_are_asked_again() {
 }
 
 #[test]
-fn a_restarted_server_loses_what_was_sent_and_serves_what_comes() {
+fn a_restarted_server_loses_sent_calls_and_serves_later_ones() {
     let mut world = World::new(3, 2, Weather::calm(1500), &Config::default());
     let session = world.connect(0, 1);
     let sent = world.call(0, session, &request(5, Want::Later, 500, 0), LONG);
@@ -327,7 +327,7 @@ fn closing_waits_for_calls() {
 }
 
 #[test]
-fn a_draining_server_ends_what_it_began() {
+fn a_draining_server_finishes_running_requests() {
     let mut world = World::new(3, 2, Weather::calm(1500), &Config::default());
     let session = world.connect(0, 1);
     let begun = world.call(0, session, &request(1, Want::Later, 500, 0), LONG);
@@ -494,7 +494,13 @@ fn histories_over_a_broken_reliable_transport() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn histories_in_any_weather(seed: u64, loss in 0u64..250, repeat in 0u64..300, reorder in 0u64..800, mtu in 576usize..9000) {
+    fn histories_in_any_weather(
+        seed: u64,
+        loss in 0u64..250,
+        repeat in 0u64..300,
+        reorder in 0u64..800,
+        mtu in 576usize..9000,
+    ) {
         history(seed, Weather { loss, repeat, reorder, ..Weather::calm(mtu) }, 12, false);
     }
 }

@@ -1,5 +1,4 @@
-//! Channels: members speak and are understood, whatever the network does; nobody else gets as much
-//! as a byte.
+//! Channels: members can communicate over any network, and strangers get no byte in answer.
 
 use crate::net;
 use net::{BEGINNING, REQUEST_HEADER, Want, Weather, World, address, connect_frame, request};
@@ -59,7 +58,7 @@ fn ask(world: &mut World, session: SessionId, op: u64) -> Result<Vec<u8>, CallFa
 }
 
 #[test]
-fn who_asks_is_known_and_what_is_asked_is_not_seen() {
+fn the_requester_is_known_and_the_payload_is_encrypted() {
     let mut world = world(1, Weather::calm(1500));
     let session = world.connect(0, 1);
     let asked = request(7, Want::Retain, 100, 64);
@@ -70,17 +69,20 @@ fn who_asks_is_known_and_what_is_asked_is_not_seen() {
     assert!(heard.len() >= 6);
     for (_, frame) in heard {
         assert!(frame[0] > 0xc0, "a frame of kind {}", frame[0]);
-        for secret in
-            [&asked[REQUEST_HEADER..], &answer[..], members().2.shown(), members().1.shown()]
-        {
+        for secret in [
+            &asked[REQUEST_HEADER..],
+            &answer[..],
+            members().2.certificate_bytes(),
+            members().1.certificate_bytes(),
+        ] {
             assert!(!frame.windows(8).any(|window| window == &secret[..8]));
         }
     }
     let app = &world.nodes[1].app;
-    let [(who, certificate)] = &app.admitted[..] else { panic!("{:?}", app.admitted) };
+    let [(requester, certificate)] = &app.admitted[..] else { panic!("{:?}", app.admitted) };
     assert_eq!(certificate, members().2.certificate());
-    assert_eq!((app.asked.as_slice(), who.role()), (&[*who][..], Some(Role::Client)));
-    assert!(!who.serves() && !who.administers());
+    assert_eq!((app.asked.as_slice(), requester.role()), (&[*requester][..], Some(Role::Client)));
+    assert!(!requester.serves() && !requester.administers());
     assert!(world.nodes[0].app.admitted.is_empty());
     assert_eq!((counters(&world, 1).channels_opened, counters(&world, 0).channels_opened), (1, 1));
 }
@@ -133,12 +135,12 @@ fn long_and_short_come_through_a_bad_network_once_each() {
 }
 
 #[test]
-fn strangers_hear_nothing() {
+fn strangers_get_no_answer() {
     let (root, server, _) = members();
     let stranger = Root::generate().unwrap();
     let expired = Terms { valid: (1, BEGINNING), ..terms(Role::Client) };
     let early = Terms { valid: (BEGINNING + 100, BEGINNING + LIFE), ..terms(Role::Client) };
-    // Who, and whether as much as a handshake is answered: to those with the door key.
+    // The caller's identity, and whether its Hello is answered: it is to members with the door key.
     let cases = [
         (None, false),
         (Some(issue(&stranger, Role::Admin)), false),
@@ -159,8 +161,8 @@ fn strangers_hear_nothing() {
             Err(CallFailure::Unreachable { maybe_executed: false }),
             "case {number}"
         );
-        let told = world.take_heard().iter().filter(|(to, _)| *to == 0).count();
-        assert_eq!(told > 0, *answered || number == 4, "case {number}: {told} frames");
+        let answers = world.take_heard().iter().filter(|(to, _)| *to == 0).count();
+        assert_eq!(answers > 0, *answered || number == 4, "case {number}: {answers} frames");
         let counted = counters(&world, 1);
         assert_eq!(counted.sessions_opened + counted.channels_opened, 0);
         assert!(
@@ -174,7 +176,7 @@ fn strangers_hear_nothing() {
     }
 }
 
-/// A root of somebody's own, who has come by the door key of the cluster.
+/// An identity of an attacker's own root, with the cluster's door key.
 fn other_root_same_door(root: &Root) -> Arc<Identity> {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
@@ -199,7 +201,7 @@ fn other_root_same_door(root: &Root) -> Arc<Identity> {
 }
 
 #[test]
-fn whoever_is_called_must_be_a_server_and_have_an_identity() {
+fn a_called_peer_must_be_a_server_with_an_identity() {
     let (root, _, client) = members();
     for called in [Some(issue(root, Role::Client)), Some(issue(root, Role::Admin)), None] {
         let mut world = World::new(4, 2, Weather::calm(1500), &Config::default());
@@ -218,7 +220,7 @@ fn whoever_is_called_must_be_a_server_and_have_an_identity() {
 }
 
 #[test]
-fn what_was_overheard_is_of_no_use_again() {
+fn replayed_frames_are_rejected() {
     let mut world = world(5, Weather::calm(1500));
     let session = world.connect(0, 1);
     for op in 0..20 {
@@ -235,12 +237,12 @@ fn what_was_overheard_is_of_no_use_again() {
     assert_eq!((server.channels_opened, server.sessions_opened, server.requests), (1, 1, 20));
     assert_eq!(world.nodes[1].app.admitted.len(), 1);
     assert!(server.sealed_repeated >= 20 && server.sealed_forged >= 20);
-    // After a restart there is no channel at all to which it could belong.
+    // After a restart there are no channels, so the frames belong to none.
     world.restart(1);
     for (to, frame) in &heard {
         world.inject(address(0), *to, frame);
     }
-    world.turn();
+    world.iterate();
     assert_eq!((counters(&world, 1).channels_opened, counters(&world, 1).requests), (0, 0));
 }
 
@@ -254,7 +256,7 @@ fn a_server_that_starts_again_is_found_again() {
     assert_eq!(ask(&mut world, session, 2), Err(CallFailure::Lost { maybe_executed: true }));
     ask(&mut world, session, 3).unwrap();
     assert!(world.now.since(began) < Duration::from_millis(200), "{:?}", world.now.since(began));
-    // The same, found out before anything is sent: after long silence a session is verified first.
+    // After long silence the client verifies the session before it sends, and learns of the loss.
     world.run(Duration::from_secs(1));
     world.now = world.now + Duration::from_secs(40);
     world.restart(1);
@@ -263,7 +265,7 @@ fn a_server_that_starts_again_is_found_again() {
 }
 
 #[test]
-fn a_server_that_only_stood_still_is_not_set_upon() {
+fn a_server_that_only_paused_keeps_its_channel() {
     let mut world = world(7, Weather::calm(1500));
     let session = world.connect(0, 1);
     ask(&mut world, session, 1).unwrap();
@@ -287,7 +289,7 @@ fn a_client_that_starts_again_at_its_address_is_another() {
         world.restart(0);
     }
     assert_eq!(world.nodes[1].endpoint.channels(), 5);
-    // What nobody uses is forgotten.
+    // Unused channels are forgotten.
     world.run(Duration::from_secs(200));
     assert_eq!(
         (world.nodes[1].endpoint.channels(), world.nodes[1].endpoint.server_sessions()),
@@ -308,10 +310,10 @@ fn a_channel_ends_with_the_certificate() {
 }
 
 #[test]
-fn first_messages_from_everywhere_cost_little_and_hold_up_nobody_for_long() {
+fn a_flood_of_hellos_costs_little_and_delays_no_member_for_long() {
     let mut world = world(11, Weather::calm(1500));
     world.connect(0, 1);
-    world.turn();
+    world.iterate();
     world.run(Duration::from_millis(1));
     let heard = world.take_heard();
     let (_, hello) =
@@ -319,7 +321,7 @@ fn first_messages_from_everywhere_cost_little_and_hold_up_nobody_for_long() {
     // Overheard, and sent from a thousand other addresses.
     for node in 100..1100 {
         world.inject(address(node), 1, hello);
-        world.turn();
+        world.iterate();
     }
     let server = counters(&world, 1);
     assert!((60..=70).contains(&server.handshakes), "{}", server.handshakes);
@@ -329,7 +331,7 @@ fn first_messages_from_everywhere_cost_little_and_hold_up_nobody_for_long() {
         for node in 100..1100 {
             world.inject(address(node + 1000 * (round + 1)), 1, hello);
         }
-        world.turn();
+        world.iterate();
     }
     assert!(
         world.nodes[1].endpoint.channels() <= 256 + 1,
@@ -369,11 +371,15 @@ fn grants_reach_the_handler() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Frames of genuine ends, cut, changed, repeated, reordered, from right and wrong addresses, to either end; and rubbish.
+    /// Frames of genuine ends, cut, changed, repeated, reordered, from right and wrong addresses,
+    /// to either end; and random bytes.
     #[test]
-    fn whatever_comes_nothing_is_executed_that_was_not_asked(
+    fn forged_and_damaged_frames_execute_nothing(
         seed in any::<u64>(),
-        steps in proptest::collection::vec((any::<u16>(), 0..6u8, any::<u16>(), any::<u8>()), 1..200),
+        steps in proptest::collection::vec(
+            (any::<u16>(), 0..6u8, any::<u16>(), any::<u8>()),
+            1..200,
+        ),
     ) {
         let mut world = world(seed, Weather::rough(1500));
         let session = world.connect(0, 1);
@@ -385,12 +391,16 @@ proptest! {
                 0 => {
                     op += 1;
                     if world.nodes[0].endpoint.free_slots(session) != Some(0) {
-                        world.call(0, session, &request(op, Want::Retain, usize::from(at) % 3000, usize::from(which) % 3000), PATIENCE);
+                        let response = usize::from(at) % 3000;
+                        let filler = usize::from(which) % 3000;
+                        let request = request(op, Want::Retain, response, filler);
+                        world.call(0, session, &request, PATIENCE);
                     }
                     world.run(Duration::from_micros(u64::from(byte)));
                 }
                 1 => {
-                    let rubbish = [&[byte, 1][..], &which.to_le_bytes(), &[byte; 600][..usize::from(at) % 600]].concat();
+                    let filler = &[byte; 600][..usize::from(at) % 600];
+                    let rubbish = [&[byte, 1][..], &which.to_le_bytes(), filler].concat();
                     world.inject(address(usize::from(byte) % 3), usize::from(which) % 2, &rubbish);
                 }
                 2 => world.inject(address(0), 1, &connect_frame(u32::from(which))),
@@ -408,15 +418,18 @@ proptest! {
                 }
             }
         }
-        // The application asserts what requests are; nothing forged came so far. And all is well in the end.
+        // The application checks every request's bytes, so nothing forged reached it. In the end
+        // calls succeed again.
         world.weather.loss = 0;
         world.settle();
         prop_assert!(world.nodes[1].app.executed.values().all(|&times| times == 1));
-        prop_assert!(world.nodes[1].app.asked.iter().all(|who| who.role() == Some(Role::Client)));
+        let requesters = &world.nodes[1].app.asked;
+        prop_assert!(requesters.iter().all(|peer| peer.role() == Some(Role::Client)));
         while world.nodes[0].endpoint.free_slots(session) == Some(0) {
             world.step();
         }
         prop_assert!(ask(&mut world, session, 1_000_000).is_ok());
-        prop_assert_eq!(counters(&world, 1).malformed_kind, 0, "what is not sealed is not looked at");
+        let parsed = counters(&world, 1).malformed_kind;
+        prop_assert_eq!(parsed, 0, "what is not sealed is not looked at");
     }
 }

@@ -1,5 +1,5 @@
-//! Paths that carry less than their ends: found out when a session opens, and when a router tells
-//! of it later.
+//! Paths that carry shorter frames than their ends: discovered when a session opens, and when a
+//! router reports it later.
 
 use crate::net;
 use std::time::Duration;
@@ -69,9 +69,9 @@ fn a_path_that_narrows_takes_another_session() {
         let first = world.call(0, session, &request(1, Want::Retain, LONG, LONG), PATIENCE);
         world.settle();
         assert!(world.result(0, first).unwrap().is_ok());
-        // From now on frames are lost, and a router has told one end so.
+        // From now on long frames are lost, and a router has reported that to one end.
         world.narrow = vec![1500; 2];
-        world.nodes[side].wire.told = 1452;
+        world.nodes[side].wire.reported_mtu = 1452;
         let sizes = if side == 0 { (LONG, 0) } else { (0, LONG) };
         let lost = world.call(0, session, &request(2, Want::Retain, sizes.1, sizes.0), PATIENCE);
         world.settle();
@@ -87,7 +87,7 @@ fn a_path_that_narrows_takes_another_session() {
 }
 
 #[test]
-fn nobody_is_sent_more_than_they_sent() {
+fn no_answer_is_longer_than_its_cause() {
     let mut world = World::new(4, 1, Weather::calm(8972), &Config::default());
     for padding in [0, 1, 100, 1400, 5000] {
         let mut frame = net::connect_frame(u32::try_from(padding).unwrap() * 10);

@@ -1,5 +1,5 @@
-//! Bytes from outside: stray, forged, torn and flipped. Nothing panics, nothing grows without
-//! bound, nothing is executed that was not asked, and honest calls go on.
+//! Stray, forged, truncated and flipped bytes from outside. Nothing panics, nothing grows without
+//! bound, no forged request is executed, and honest calls go on.
 
 use crate::net;
 use std::time::Duration;
@@ -133,7 +133,7 @@ fn impossible_fragments_and_slots_are_counted() {
 }
 
 #[test]
-fn a_request_whose_rest_never_comes_is_dropped() {
+fn a_partial_request_is_dropped() {
     let (mut world, index, token) = opened();
     let piece = pattern(1, 1476);
     for slot in 0..8 {
@@ -151,10 +151,10 @@ fn a_request_whose_rest_never_comes_is_dropped() {
     assert_eq!(world.nodes[0].endpoint.counters().abandoned, 8);
 }
 
-/// Those who begin long requests and do not go on, in any number of sessions, keep nobody else from
-/// being heard.
+/// Clients that begin long requests and do not continue them, in any number of sessions, do not
+/// keep others from sending theirs.
 #[test]
-fn one_who_begins_long_requests_keeps_nobody_from_sending_one() {
+fn unfinished_long_requests_do_not_block_other_clients() {
     for sessions in [1, 16, 100] {
         let config = Config { slots: 8, max_reassembly: 4 << 20, ..Config::default() };
         let mut world = World::new(1, 2, Weather::calm(1500), &config);
@@ -201,10 +201,10 @@ fn open_session(world: &mut World, node: usize, nonce: u32) -> (u32, u32) {
     (field(24 + 4), field(24 + 8))
 }
 
-/// All sessions are taken by one address: another's is opened all the same, in the place of the one
-/// that was silent for longest; and so is one of the same address once one of its own rests.
+/// One address has all sessions. Another address can still open one, in place of the session silent
+/// for longest; and so can the same address once one of its own sessions is idle.
 #[test]
-fn sessions_of_one_address_keep_nobody_from_opening_one() {
+fn sessions_of_one_address_do_not_block_other_addresses() {
     let config = Config { slots: 8, max_sessions: 20, ..Config::default() };
     let mut world = World::new(1, 2, Weather::calm(1500), &config);
     let body = request(1, Want::Retain, 10, 0);
@@ -241,10 +241,9 @@ fn sessions_of_one_address_keep_nobody_from_opening_one() {
     assert!((1..20).all(|at| ask(&mut world, all[at])));
 }
 
-/// What is kept for a client that is silent is let go after a while, long before its session would
-/// end.
+/// The server drops responses that it holds for a silent client long before the session would end.
 #[test]
-fn answers_that_nobody_takes_are_not_kept_for_long() {
+fn unacknowledged_responses_are_dropped() {
     let mut world =
         World::new(1, 1, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
     let (index, token) = open_session(&mut world, 0, 5);
@@ -261,7 +260,7 @@ fn answers_that_nobody_takes_are_not_kept_for_long() {
     }
     assert_eq!(world.nodes[0].app.bodies.len(), 2);
     world.run(Duration::from_secs(3));
-    // It is heard of: whoever is slow, and says so, is waited for.
+    // A ping shows that the client is only slow, so its responses are kept.
     world.inject(address(9), 0, &packet(Kind::Ping as u8, 0, [index, token, 0, 0, 0], &[]));
     world.run(Duration::from_secs(3));
     assert_eq!(world.nodes[0].app.bodies.len(), 2);
@@ -271,8 +270,8 @@ fn answers_that_nobody_takes_are_not_kept_for_long() {
         (0, 1)
     );
     assert_eq!(world.nodes[0].endpoint.counters().answers_dropped, 2);
-    // The session goes on, unless its client waits for what was dropped: it was done, and cannot be
-    // done again.
+    // The session goes on, unless its client waits for a dropped response: that request was
+    // executed, and must not be executed again.
     let ask = |world: &mut World, slot: u8, sequence: u32| {
         let body = request(7, Want::Retain, 10, 0);
         let total = u32::try_from(body.len()).unwrap();
@@ -289,7 +288,7 @@ fn answers_that_nobody_takes_are_not_kept_for_long() {
 }
 
 #[test]
-fn strays_get_no_more_than_they_give() {
+fn answers_to_stray_packets_are_no_longer_than_those() {
     let mut world = World::new(1, 1, Weather::calm(1500), &Config::default());
     let mut dice = Dice::new(1);
     for kind in 1..=13 {
@@ -334,8 +333,7 @@ fn flipped_bytes_break_nothing() {
                 }
                 let from = address(1 - to);
                 let node = &mut world.nodes[*to];
-                // A request forged to perfection reaches the handler, which is told not to check
-                // it.
+                // A perfect forgery reaches the handler, so the handler must not check it.
                 node.app.forged = true;
                 node.endpoint.receive(world.now, from, &frame, &mut node.app, &mut node.wire);
                 node.app.forged = false;
@@ -352,7 +350,9 @@ fn flipped_bytes_break_nothing() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..50)) {
+    fn any_bytes_are_survived(
+        frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..50)
+    ) {
         let mut world = World::new(1, 1, Weather::calm(1500), &Config::default());
         for frame in &frames {
             let node = &mut world.nodes[0];
@@ -362,10 +362,16 @@ proptest! {
     }
 
     #[test]
-    fn any_fields_are_survived(packets in prop::collection::vec((1u8..=13, any::<u8>(), 0u32..3, any::<u32>(), any::<u32>(), 0usize..1500), 0..60)) {
+    fn any_fields_are_survived(
+        packets in prop::collection::vec(
+            (1u8..=13, any::<u8>(), 0u32..3, any::<u32>(), any::<u32>(), 0usize..1500),
+            0..60,
+        )
+    ) {
         let (mut world, index, token) = opened();
         for (kind, slot, sequence, offset, total, payload) in packets {
-            let bytes = packet(kind, slot, [index, token, sequence, offset, total], &vec![0; payload]);
+            let fields = [index, token, sequence, offset, total];
+            let bytes = packet(kind, slot, fields, &vec![0; payload]);
             let node = &mut world.nodes[0];
             node.app.forged = true;
             node.endpoint.receive(world.now, address(9), &bytes, &mut node.app, &mut node.wire);
@@ -375,7 +381,7 @@ proptest! {
 }
 
 #[test]
-fn an_endpoint_that_serves_nobody_turns_requests_away() {
+fn no_handler_answers_retry() {
     let mut world = World::new(1, 1, Weather::calm(1500), &Config::default());
     let mut endpoint = sprat_rpc::Endpoint::<()>::new(&Config::default(), 7);
     let wire = &mut world.nodes[0].wire;

@@ -1,6 +1,6 @@
 //! A client: the real one, and the work that it is given.
 
-use crate::history::{Action, History, MIN_TEXT, Name, Page, Told, Value};
+use crate::history::{Action, History, MIN_TEXT, ObjectName, Page, Response, Value};
 use crate::random::Random;
 use crate::settings::Settings;
 use crate::trace::Trace;
@@ -12,30 +12,30 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The transport's name in locators; what it is like the hub decides.
+/// The transport's name in locators; the hub decides how it behaves.
 pub const TRANSPORT: &str = "fast+udp";
 
-/// Times that a page of a scan is asked for again, without an answer, before the scan is given up.
+/// How often a page of a scan is requested without an answer before the scan is given up.
 const PAGE_TRIES: u32 = 4;
 
-/// Pages of a scan; one of more than this never ends.
+/// Most pages of a scan; one with more never ends.
 const MAX_PAGES: u32 = 100_000;
 
-/// What all clients share.
-pub struct Shared<'a> {
+/// State that all clients share during an iteration.
+pub struct ClientContext<'a> {
     /// The settings.
     pub settings: &'a Settings,
-    /// What is asked and told.
+    /// Records calls and responses.
     pub history: &'a mut History,
-    /// What happens.
+    /// Records events.
     pub trace: &'a mut Trace,
     /// The table of ballast.
     pub ballast: &'a TableRecord,
-    /// Tables there are besides, and where.
+    /// The other tables, and where they are.
     pub tables: &'a [TableRecord],
-    /// How often that changed.
+    /// How often the tables have changed.
     pub edition: u64,
-    /// Answers that no server gives to such requests.
+    /// The first answer that no server should give.
     pub nonsense: &'a mut Option<String>,
 }
 
@@ -51,28 +51,28 @@ struct Scan {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum Pending {
     Call(usize, Action),
     Page(Scan),
 }
 
-/// Something asked for by the world rather than by chance.
+/// A call that the world orders, rather than chance.
 #[derive(Clone, Copy, Debug)]
 pub enum Errand {
     /// A call.
-    Call(Name, Action),
+    Call(ObjectName, Action),
     /// A scan of a table.
     Scan(u32),
 }
 
 impl Errand {
-    /// Those by which a history ends: a table's objects are read, written once more, and read
+    /// The calls at the end of a history: a table's objects are read, written once more, and read
     /// again.
     pub(crate) fn last(table: u32, keys: u16) -> impl Iterator<Item = Self> {
-        let names = move || (0..keys).map(move |key| Name { table, key });
+        let names = move || (0..keys).map(move |key| ObjectName { table, key });
         let read =
             move || names().map(|name| Self::Call(name, Action::Read)).chain([Self::Scan(table)]);
-        let write = |name: Name| {
+        let write = |name: ObjectName| {
             let id = u64::MAX - (u64::from(name.table) << 16) - u64::from(name.key);
             let value = Value::Text { id, len: MIN_TEXT };
             Self::Call(name, Action::Write { value, condition: Condition::None })
@@ -86,30 +86,30 @@ pub struct Client {
     core: Core,
     index: usize,
     random: Random,
-    asked: BTreeMap<u64, Asked>,
+    pending: BTreeMap<u64, Pending>,
     tag: u64,
-    /// Calls that it is still to make by chance.
-    left: u64,
+    /// Random calls that it has yet to make.
+    remaining: u64,
     next_at: Nanos,
     paused_until: Nanos,
     errands: VecDeque<Errand>,
-    /// How long it is patient with errands.
+    /// The timeout of errands.
     patience: Duration,
-    /// Of which edition it knows where tables are.
+    /// The edition of the table map that it knows.
     learned: Option<u64>,
-    /// Scans to go on with, or to begin.
+    /// Scans to continue or to begin.
     scans: Vec<Scan>,
-    /// Versions last seen, for conditions.
-    seen: BTreeMap<Name, u64>,
-    /// Scans and texts, numbered.
-    made: u64,
+    /// The last known versions, for conditions.
+    last_versions: BTreeMap<ObjectName, u64>,
+    /// Numbers scans and texts.
+    last_number: u64,
 }
 
 impl Client {
-    /// A client at `address`. `life` tells apart those that come after one another there.
+    /// Creates a client at `address`. `life` distinguishes successive clients there.
     ///
     /// # Panics
-    /// When the address is taken: the one before must be gone.
+    /// When the address is still in use by the previous client.
     pub fn new(
         hub: &Hub,
         index: usize,
@@ -120,62 +120,66 @@ impl Client {
     ) -> Self {
         let driver = AnyDriver::from(hub.port(address).expect("the one before is gone"));
         let seed = random.draw();
-        let core = Core::over(vec![(TRANSPORT, driver)], coordinator, seed)
+        let core = Core::with_drivers(vec![(TRANSPORT, driver)], coordinator, seed)
             .expect("the transport is there");
         Self {
             core,
             index,
             random: random.fork(),
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             tag: 0,
-            left: 0,
+            remaining: 0,
             next_at: Nanos(0),
             paused_until: Nanos(0),
             errands: VecDeque::new(),
             patience: Duration::from_secs(5),
             learned: None,
             scans: Vec::new(),
-            seen: BTreeMap::new(),
-            made: (life << 40) + ((index as u64) << 32),
+            last_versions: BTreeMap::new(),
+            last_number: (life << 40) + ((index as u64) << 32),
         }
     }
 
-    /// Has it make `calls` calls by chance, from `from` on.
+    /// Makes it make `calls` random calls, from `from` on.
     pub fn work(&mut self, calls: u64, from: Nanos) {
-        (self.left, self.next_at) = (calls, from);
+        (self.remaining, self.next_at) = (calls, from);
     }
 
-    /// Calls that it has yet to begin.
-    pub fn left(&self) -> u64 {
-        self.left
+    /// Random calls that it has yet to make.
+    pub fn remaining(&self) -> u64 {
+        self.remaining
     }
 
-    /// Has it run errands, one after the other, giving each so long.
+    /// Makes it run errands, one after the other, with this timeout for each.
     pub fn send(&mut self, errands: impl IntoIterator<Item = Errand>, patience: Duration) {
         self.errands.extend(errands);
         self.patience = patience;
     }
 
-    /// Whether it has nothing to do and awaits nothing.
+    /// Whether it has nothing to do and waits for nothing.
     pub fn is_done(&self) -> bool {
-        self.left == 0 && self.asked.is_empty() && self.errands.is_empty() && self.scans.is_empty()
+        self.remaining == 0
+            && self.pending.is_empty()
+            && self.errands.is_empty()
+            && self.scans.is_empty()
     }
 
-    /// Has it do nothing for a while.
+    /// Stops it until then.
     pub fn pause(&mut self, until: Nanos) {
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// Requests sent again so far.
+    /// Number of requests sent again so far.
     pub fn retransmissions(&self) -> u64 {
         self.core.rpc_counters().map(|counters| counters.retransmissions + counters.resends).sum()
     }
 
     /// When it has something to do although nothing arrives.
     pub fn wake(&self, settings: &Settings) -> Nanos {
-        let own = if !self.scans.is_empty() || (!self.errands.is_empty() && self.asked.is_empty()) {
+        let own = if !self.scans.is_empty() || (!self.errands.is_empty() && self.pending.is_empty())
+        {
             Nanos(0)
-        } else if self.left > 0 && self.asked.len() < settings.window {
+        } else if self.remaining > 0 && self.pending.len() < settings.window {
             self.next_at
         } else {
             Nanos::NEVER
@@ -183,41 +187,46 @@ impl Client {
         self.core.next_deadline().min(own).max(self.paused_until)
     }
 
-    /// Takes what has arrived, and asks what is to be asked.
-    pub fn step(&mut self, now: Nanos, shared: &mut Shared<'_>) {
+    /// Handles what has arrived, and makes the calls that are due.
+    pub fn step(&mut self, now: Nanos, shared: &mut ClientContext<'_>) {
         if now < self.paused_until {
             return;
         }
-        let Self { core, asked, scans, seen, index, .. } = self;
+        let Self { core, pending, scans, last_versions, index, .. } = self;
         let polled = core.poll(now, &mut |tag, answer| {
-            let Some(what) = asked.remove(&tag) else {
+            let Some(what) = pending.remove(&tag) else {
                 shared.nonsense.get_or_insert_with(|| format!("client {index} was answered twice"));
                 return;
             };
             match what {
-                Asked::Call(number, action) => told(now, number, action, answer, shared, seen),
-                Asked::Page(scan) => scans.extend(page(now, *index, scan, answer, shared)),
+                Pending::Call(number, action) => {
+                    handle_answer(now, number, action, answer, shared, last_versions)
+                }
+                Pending::Page(scan) => scans.extend(handle_page(now, *index, scan, answer, shared)),
             }
         });
         if let Err(error) = polled {
             shared.nonsense.get_or_insert_with(|| error.to_string());
         }
         for scan in std::mem::take(&mut self.scans) {
-            self.ask_page(now, scan, shared);
+            self.request_page(now, scan, shared);
         }
-        if self.asked.is_empty()
+        if self.pending.is_empty()
             && let Some(errand) = self.errands.pop_front()
         {
             match errand {
-                Errand::Call(name, action) => self.ask(now, name, action, self.patience, shared),
+                Errand::Call(name, action) => self.call(now, name, action, self.patience, shared),
                 Errand::Scan(table) => self.begin_scan(now, table, shared),
             }
         }
-        while self.left > 0 && self.asked.len() < shared.settings.window && now >= self.next_at {
-            self.left -= 1;
+        while self.remaining > 0
+            && self.pending.len() < shared.settings.window
+            && now >= self.next_at
+        {
+            self.remaining -= 1;
             self.begin(now, shared);
             let mean = shared.settings.mean_rest();
-            // In bursts, or calls would seldom meet.
+            // Calls come in bursts; otherwise they would seldom overlap.
             let rest = if self.random.chance(2, 3) {
                 self.random.below(50_000)
             } else {
@@ -228,47 +237,48 @@ impl Client {
         self.core.flush();
     }
 
-    /// Begins something by chance.
-    fn begin(&mut self, now: Nanos, shared: &mut Shared<'_>) {
+    /// Makes a random call.
+    fn begin(&mut self, now: Nanos, shared: &mut ClientContext<'_>) {
         let patience = match self.random.below(10) {
             0..3 => self.random.micros(100, 10_000),
             3..8 => self.random.micros(50_000, 500_000),
             _ => self.random.micros(500_000, 4_000_000),
         };
         if shared.settings.ballast > 0 && self.random.chance(1, 4) {
-            let (name, action) = self.shift_ballast(shared);
-            return self.ask(now, name, action, patience, shared);
+            let (name, action) = self.overwrite_ballast(shared);
+            return self.call(now, name, action, patience, shared);
         }
         let table = self.random.pick(shared.tables).id;
-        // Few are asked for often.
+        // Some keys are used much more often than others.
         let key = self
             .random
             .below(u64::from(shared.settings.keys))
             .min(self.random.below(u64::from(shared.settings.keys)));
-        let name = Name { table, key: u16::try_from(key).expect("few keys") };
+        let name = ObjectName { table, key: u16::try_from(key).expect("few keys") };
         if self.random.chance(1, 16) {
             return self.begin_scan(now, table, shared);
         }
         let action = self.action(name, shared.settings);
         let action = if shared.history.is_tangled(now, name) { Action::Read } else { action };
-        self.ask(now, name, action, patience, shared);
+        self.call(now, name, action, patience, shared);
     }
 
-    /// Replaces a piece of ballast: what was there is dead, and the cleaner's.
-    fn shift_ballast(&mut self, shared: &Shared<'_>) -> (Name, Action) {
+    /// Overwrites a piece of ballast, so that the cleaner has something to free.
+    fn overwrite_ballast(&mut self, shared: &ClientContext<'_>) -> (ObjectName, Action) {
         let key =
             u16::try_from(self.random.below(u64::from(shared.settings.ballast))).expect("few");
-        self.made += 1;
+        self.last_number += 1;
         let len =
             self.random.between(u64::from(MIN_TEXT), u64::from(shared.settings.ballast_bytes));
-        let value = Value::Text { id: self.made, len: u32::try_from(len).expect("at most 1 MB") };
+        let value =
+            Value::Text { id: self.last_number, len: u32::try_from(len).expect("at most 1 MB") };
         (
-            Name { table: shared.ballast.id, key },
+            ObjectName { table: shared.ballast.id, key },
             Action::Write { value, condition: Condition::None },
         )
     }
 
-    fn action(&mut self, name: Name, settings: &Settings) -> Action {
+    fn action(&mut self, name: ObjectName, settings: &Settings) -> Action {
         let number = name.key.is_multiple_of(4);
         match self.random.below(if number { 100 } else { 80 }) {
             0..28 => Action::Read,
@@ -292,24 +302,25 @@ impl Client {
         if number && self.random.chance(7, 8) {
             return Value::Number(i64::from_le_bytes(self.random.draw().to_le_bytes()) >> 8);
         }
-        self.made += 1;
+        self.last_number += 1;
         let longest = match self.random.below(20) {
             0..9 => 200,
             9..19 => settings.usual_value,
             _ => settings.longest_value,
         };
         let len = u64::from(MIN_TEXT) + self.random.below(longest - u64::from(MIN_TEXT) + 1);
-        Value::Text { id: self.made, len: u32::try_from(len).expect("at most 1 MB") }
+        Value::Text { id: self.last_number, len: u32::try_from(len).expect("at most 1 MB") }
     }
 
-    fn condition(&mut self, name: Name) -> Condition {
+    fn condition(&mut self, name: ObjectName) -> Condition {
         match self.random.below(10) {
             0..6 => Condition::None,
             6 => Condition::Absent,
             7 => Condition::Exists,
-            _ => {
-                self.seen.get(&name).map_or(Condition::None, |&version| Condition::Version(version))
-            }
+            _ => self
+                .last_versions
+                .get(&name)
+                .map_or(Condition::None, |&version| Condition::Version(version)),
         }
     }
 
@@ -318,13 +329,13 @@ impl Client {
         self.tag
     }
 
-    fn ask(
+    fn call(
         &mut self,
         now: Nanos,
-        name: Name,
+        name: ObjectName,
         action: Action,
         patience: Duration,
-        shared: &mut Shared<'_>,
+        shared: &mut ClientContext<'_>,
     ) {
         let number = shared.history.invoke(now, self.index, name, action);
         shared
@@ -344,21 +355,22 @@ impl Client {
             Action::Increment { delta } => Request::IncrementI64 { table, key, delta },
         };
         let tag = self.next_tag();
-        self.asked.insert(tag, Asked::Call(number, action));
+        self.pending.insert(tag, Pending::Call(number, action));
         self.learn(shared);
         if let Err(error) = self.core.submit(now, tag, &request, now + patience) {
-            self.asked.remove(&tag);
-            told(now, number, action, Err(error), shared, &mut self.seen);
+            self.pending.remove(&tag);
+            handle_answer(now, number, action, Err(error), shared, &mut self.last_versions);
         }
     }
 
-    fn begin_scan(&mut self, now: Nanos, table: u32, shared: &mut Shared<'_>) {
-        self.made += 1;
-        let scan = Scan { number: self.made, table, after: None, invoked: 0, tries: 0, pages: 0 };
-        self.ask_page(now, scan, shared);
+    fn begin_scan(&mut self, now: Nanos, table: u32, shared: &mut ClientContext<'_>) {
+        self.last_number += 1;
+        let scan =
+            Scan { number: self.last_number, table, after: None, invoked: 0, tries: 0, pages: 0 };
+        self.request_page(now, scan, shared);
     }
 
-    fn ask_page(&mut self, now: Nanos, mut scan: Scan, shared: &mut Shared<'_>) {
+    fn request_page(&mut self, now: Nanos, mut scan: Scan, shared: &mut ClientContext<'_>) {
         if scan.tries == 0 {
             scan.invoked = shared.history.moment();
         }
@@ -376,15 +388,15 @@ impl Client {
             return;
         }
         let tag = self.next_tag();
-        self.asked.insert(tag, Asked::Page(scan));
+        self.pending.insert(tag, Pending::Page(scan));
         self.learn(shared);
         let deadline = now + Duration::from_secs(2);
         if self.core.submit(now, tag, &Request::Scan { table, after }, deadline).is_err() {
-            self.asked.remove(&tag); // dropped meanwhile
+            self.pending.remove(&tag); // dropped meanwhile
         }
     }
 
-    fn learn(&mut self, shared: &Shared<'_>) {
+    fn learn(&mut self, shared: &ClientContext<'_>) {
         if self.learned.replace(shared.edition) == Some(shared.edition) {
             return;
         }
@@ -394,25 +406,25 @@ impl Client {
     }
 }
 
-/// A call is told.
-fn told(
+/// Handles the answer to a call.
+fn handle_answer(
     now: Nanos,
     number: usize,
     action: Action,
     answer: Result<Answer<'_>, Error>,
-    shared: &mut Shared<'_>,
-    seen: &mut BTreeMap<Name, u64>,
+    shared: &mut ClientContext<'_>,
+    last_versions: &mut BTreeMap<ObjectName, u64>,
 ) {
-    let told = match &answer {
-        Ok(answer) => judge(action, answer),
-        Err(error) if error.is_indeterminate() => Some(Told::Unknown),
+    let response = match &answer {
+        Ok(answer) => response_of(action, answer),
+        Err(error) if error.is_indeterminate() => Some(Response::Unknown),
         Err(Error::Timeout { .. } | Error::Recovering { .. } | Error::TableDropped(_)) => {
-            Some(Told::NotDone)
+            Some(Response::NotDone)
         }
         Err(_) => None,
     };
     let name = shared.history.operations[number].name;
-    let Some(told) = told else {
+    let Some(response) = response else {
         let answer = match answer {
             Ok(Answer { status, number, body, .. }) => {
                 format!("{status:?}, number {number}, {} B", body.len())
@@ -424,60 +436,64 @@ fn told(
             .get_or_insert_with(|| format!("#{number} {name} {action} was answered: {answer}"));
         return;
     };
-    match told {
-        Told::Found { version, .. } | Told::Done { version } | Told::Sum { version, .. } => {
-            seen.insert(name, version);
+    match response {
+        Response::Found { version, .. }
+        | Response::Done { version }
+        | Response::Sum { version, .. } => {
+            last_versions.insert(name, version);
         }
         _ => {}
     }
-    shared.history.tell(now, number, told);
+    shared.history.respond(now, number, response);
     match answer.err() {
-        Some(error) => shared.trace.note(now, format_args!("#{number} is told: {told} ({error})")),
-        None => shared.trace.note(now, format_args!("#{number} is told: {told}")),
+        Some(error) => {
+            shared.trace.note(now, format_args!("#{number} is told: {response} ({error})"))
+        }
+        None => shared.trace.note(now, format_args!("#{number} is told: {response}")),
     }
 }
 
-/// What an answer tells; `None` for one that no server should give.
-fn judge(action: Action, answer: &Answer<'_>) -> Option<Told> {
+/// Turns an answer into a response; `None` for an answer that no server should give.
+fn response_of(action: Action, answer: &Answer<'_>) -> Option<Response> {
     let version = answer.number;
     Some(match (answer.status, action) {
         (Status::Ok, Action::Read) => {
             let value = Value::decode(ValueType::of_code(answer.count), answer.body)?;
-            Told::Found { version, value }
+            Response::Found { version, value }
         }
         (Status::Ok, Action::Increment { .. }) => {
-            Told::Sum { sum: i64::from_le_bytes(answer.body.try_into().ok()?), version }
+            Response::Sum { sum: i64::from_le_bytes(answer.body.try_into().ok()?), version }
         }
-        (Status::Ok, _) => Told::Done { version },
-        (Status::NotFound, Action::Read | Action::Remove { .. }) => Told::Absent,
+        (Status::Ok, _) => Response::Done { version },
+        (Status::NotFound, Action::Read | Action::Remove { .. }) => Response::Absent,
         (Status::Conflict, Action::Write { .. } | Action::Remove { .. }) => {
-            Told::Conflict((version != 0).then_some(version))
+            Response::Conflict((version != 0).then_some(version))
         }
-        (Status::NotANumber, Action::Increment { .. }) => Told::NotANumber,
-        (Status::WritesStopped, _) => Told::Unknown,
-        (Status::TooFewServers, _) if answer.number == 0 => Told::NotDone,
-        (Status::TooFewServers, _) => Told::Unknown,
+        (Status::NotANumber, Action::Increment { .. }) => Response::NotANumber,
+        (Status::WritesStopped, _) => Response::Unknown,
+        (Status::TooFewServers, _) if answer.number == 0 => Response::NotDone,
+        (Status::TooFewServers, _) => Response::Unknown,
         (
             Status::MemoryFull | Status::DiskFull,
             Action::Write { .. } | Action::Remove { .. } | Action::Increment { .. },
-        ) => Told::NotDone,
-        (Status::UnknownTable, _) => Told::NotDone,
+        ) => Response::NotDone,
+        (Status::UnknownTable, _) => Response::NotDone,
         _ => return None,
     })
 }
 
-/// A page is told; returns the scan, if it goes on.
-fn page(
+/// Handles a page; returns the scan, if it continues.
+fn handle_page(
     now: Nanos,
     client: usize,
     scan: Scan,
     answer: Result<Answer<'_>, Error>,
-    shared: &mut Shared<'_>,
+    shared: &mut ClientContext<'_>,
 ) -> Option<Scan> {
     let Scan { number, table, after, invoked, .. } = scan;
     let answer = match answer {
         Ok(answer) if answer.status == Status::Ok => answer,
-        // Nothing was promised.
+        // The scan has promised nothing.
         Ok(Answer { status: Status::UnknownTable, .. }) | Err(Error::TableDropped(_)) => {
             return None;
         }

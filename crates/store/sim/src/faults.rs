@@ -1,10 +1,10 @@
-//! What goes wrong, and when.
+//! The faults of a history, and when they happen.
 
 use crate::random::Random;
 use crate::settings::Settings;
 use sprat_chance::mix;
 use sprat_disk::Latency;
-use sprat_net::{Fate, Flight, Nanos};
+use sprat_net::{Delivery, Flight, Nanos};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,51 +14,51 @@ use std::time::Duration;
 /// Something that goes wrong.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The server's power fails, for so long; or only its process ends.
+    /// The server's power fails, or only its process ends.
     Crash {
         /// How long it stays down.
         down: Duration,
-        /// Only the process: the kernel still writes what it has.
+        /// Only the process ends: the kernel still writes what it has.
         process: bool,
-        /// It waits until the disk is at work, so that there is something to tear.
+        /// It waits until the disk is writing, so that there is something to tear.
         at_work: bool,
     },
     /// The server is stopped in order, and started again after a while.
     Stop,
-    /// At the server's next start its disk fails, at the operation so many away.
+    /// At the server's next start its disk fails, after some operations.
     FailStart {
         /// Operations that still work.
         after: u64,
         /// How it fails.
         how: sprat_disk::Fault,
     },
-    /// The disk fails, at the operation so many away.
+    /// The disk fails, after some operations.
     FailDisk {
         /// Operations that still work.
         after: u64,
         /// How it fails.
         how: sprat_disk::Fault,
     },
-    /// The medium holds no more than is in use now.
+    /// The medium holds no more than it does now.
     FillDisk,
-    /// The disk takes so long from now on.
+    /// The disk has this latency from now on.
     Latency(Latency),
-    /// The network is like this from now on.
+    /// The network behaves like this from now on.
     Weather {
-        /// Frames lost, of a million.
+        /// Frames lost, per million.
         loss: u64,
-        /// Frames that come twice, of a million.
+        /// Frames duplicated, per million.
         twice: u64,
-        /// Shortest way, nanoseconds.
+        /// Shortest delay, nanoseconds.
         delay: u64,
-        /// At most this much longer, nanoseconds.
+        /// Most further delay, nanoseconds.
         jitter: u64,
     },
-    /// A client is cut off for so long; all of them for `None`.
+    /// A client is cut off, or all of them for `None`.
     Cut {
-        /// Which.
+        /// The client's index.
         client: Option<usize>,
-        /// How long.
+        /// For how long.
         lasts: Duration,
     },
     /// The server does not run for so long.
@@ -67,31 +67,31 @@ pub enum Fault {
     PauseClient(usize, Duration),
     /// A client ends, and another begins in its place.
     RestartClient(usize),
-    /// A table is dropped, and another made.
+    /// A table is dropped, and another created.
     Recreate(usize),
 }
 
-/// The faults of a history by when they come, earliest first.
+/// Plans the faults of a history, earliest first.
 pub fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Fault)> {
     let span = u64::try_from(settings.span.as_nanos()).expect("seconds");
     let mut faults: Vec<(Nanos, Fault)> = (0..settings.faults)
         .flat_map(|_| {
             let at = Nanos(random.below(span));
             let fault = draw(settings, random);
-            // A start that fails needs a start.
+            // A start that fails needs a crash before it.
             let crash = matches!(fault, Fault::FailStart { .. })
                 .then(|| (at + Duration::from_nanos(1), crash(settings, random)));
             std::iter::once((at, fault)).chain(crash)
         })
         .collect();
-    // Never a history without a crash.
+    // Every history has a crash.
     faults.push((Nanos(random.between(span / 4, span)), crash(settings, random)));
     faults.sort_by_key(|&(at, _)| at);
     faults
 }
 
 fn crash(settings: &Settings, random: &mut Random) -> Fault {
-    // What is buffered survives the process, not a power failure.
+    // What is buffered survives the end of the process, but not a power failure.
     let process = settings.spares_power() || random.chance(1, 4);
     Fault::Crash { down: random.micros(100, 100_000), process, at_work: random.chance(2, 3) }
 }
@@ -141,28 +141,28 @@ fn weather(settings: &Settings, random: &mut Random) -> Fault {
     }
 }
 
-/// The network's whims, shared with the hub's policy.
+/// The network's behaviour, shared with the hub's policy.
 #[derive(Debug)]
-pub struct Weather {
+pub struct NetworkConditions {
     random: Random,
     loss: u64,
     twice: u64,
     delay: u64,
     jitter: u64,
-    /// Clients cut off.
+    /// Clients that are cut off.
     pub cut: BTreeSet<SocketAddr>,
-    /// Ways, from one to another, on which everything is lost.
-    pub ways: BTreeSet<(SocketAddr, SocketAddr)>,
-    /// Frames lost, cut off ones included.
+    /// Pairs of addresses; everything from the first to the second is lost.
+    pub cut_links: BTreeSet<(SocketAddr, SocketAddr)>,
+    /// Frames lost, because of cuts too.
     pub lost: u64,
-    /// Frames.
+    /// Frames sent.
     pub frames: u64,
-    /// A number for all that was sent, and when.
+    /// A hash of all that was sent, and when.
     pub digest: u64,
 }
 
-impl Weather {
-    /// Fair, for now.
+impl NetworkConditions {
+    /// A good network.
     pub fn new(random: &mut Random, reliable: bool) -> Self {
         let mut weather = Self {
             random: random.fork(),
@@ -171,7 +171,7 @@ impl Weather {
             delay: 0,
             jitter: 0,
             cut: BTreeSet::new(),
-            ways: BTreeSet::new(),
+            cut_links: BTreeSet::new(),
             lost: 0,
             frames: 0,
             digest: 0,
@@ -180,14 +180,14 @@ impl Weather {
         weather
     }
 
-    /// Becomes fair.
+    /// Becomes a good network.
     pub fn clear(&mut self, reliable: bool) {
         (self.loss, self.twice, self.delay) = (0, 0, 20_000);
         self.jitter = if reliable { 0 } else { 50_000 };
         self.cut.clear();
     }
 
-    /// Becomes as the fault says.
+    /// Applies a fault.
     pub fn set(&mut self, loss: u64, twice: u64, delay: u64, jitter: u64) {
         (self.loss, self.twice, self.delay, self.jitter) = (loss, twice, delay, jitter);
     }
@@ -203,28 +203,30 @@ impl Weather {
         Duration::from_nanos(self.delay + more + detour)
     }
 
-    /// What becomes of a frame.
-    fn fate(&mut self, flight: &Flight<'_>) -> Fate {
+    /// Decides what happens to a frame.
+    fn decide(&mut self, flight: &Flight<'_>) -> Delivery {
         self.frames += 1;
         self.digest = mix(self.digest ^ flight.now.0 ^ (flight.frame.len() as u64).rotate_left(40));
         let cut = self.cut.contains(&flight.from)
             || self.cut.contains(&flight.to)
-            || self.ways.contains(&(flight.from, flight.to));
+            || self.cut_links.contains(&(flight.from, flight.to));
         if cut || self.random.chance(self.loss, 1_000_000) {
             self.lost += 1;
-            return Fate::Drop;
+            return Delivery::Drop;
         }
         let first = self.delay();
         if self.random.chance(self.twice, 1_000_000) {
-            Fate::Twice(first, self.delay())
+            Delivery::Twice(first, self.delay())
         } else {
-            Fate::Deliver(first)
+            Delivery::Deliver(first)
         }
     }
 }
 
 /// The policy for a hub.
-pub fn policy(weather: &Rc<RefCell<Weather>>) -> impl FnMut(Flight<'_>) -> Fate + use<> {
+pub fn policy(
+    weather: &Rc<RefCell<NetworkConditions>>,
+) -> impl FnMut(Flight<'_>) -> Delivery + use<> {
     let weather = Rc::clone(weather);
-    move |flight| weather.borrow_mut().fate(&flight)
+    move |flight| weather.borrow_mut().decide(&flight)
 }

@@ -1,4 +1,4 @@
-//! What was asked and what was told, in order.
+//! Calls and their responses, in order.
 
 use sprat_chance::mix;
 use sprat_net::Nanos;
@@ -8,21 +8,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Moment of a call that has no end: its outcome is not known, and may come about any time later,
-/// or never.
+/// The moment of a response that is not there: the call's outcome is unknown, and it may take place
+/// any time later, or never.
 pub const OPEN: u64 = u64::MAX;
 
-/// How long after its caller gave up a call may still take place: nothing of it is under way any
-/// more then, and a server that had it before has executed it or is dead. To hold the store to that
-/// is stricter than to let it come at any time, and keeps small what the check has to choose from.
+/// How long after its caller has given up a call may still take place: after that nothing of it is
+/// in flight any more, and a server that received it has executed it or is dead. This bound is
+/// stricter than letting the call take place at any time, and limits the choices of the check.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
-/// Changes of one object at most of which nobody knows yet whether they took place: in what order
-/// some of ten were done can be found out, of fifty it cannot.
+/// Most changes of one object whose outcome is unknown: the check can find an order for some of
+/// ten, but not of fifty.
 pub const MAX_UNSETTLED: usize = 10;
 
-/// What an object holds. Every text is written by one operation only, so that a reader knows whose
-/// it is.
+/// The value of an object. Only one operation writes each text, so that a read shows which.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Value {
     /// Eight bytes that a client wrote, which can be incremented.
@@ -31,18 +30,18 @@ pub enum Value {
     Sum(i64),
     /// A text made for one write; never of eight bytes.
     Text {
-        /// Which.
+        /// The text's number.
         id: u64,
-        /// Bytes.
+        /// Its length in bytes.
         len: u32,
     },
 }
 
-/// Fewest bytes of a text: its id, and one more.
+/// Fewest bytes of a text: its id and one more.
 pub const MIN_TEXT: u32 = 9;
 
 impl Value {
-    /// Its bytes.
+    /// Encodes the value as the bytes that are stored.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         match self {
@@ -63,7 +62,7 @@ impl Value {
         }
     }
 
-    /// What bytes of this type stand for; `None` if no client can have written them.
+    /// Decodes bytes of this type; `None` if no client can have written them.
     #[must_use]
     pub fn decode(value_type: ValueType, bytes: &[u8]) -> Option<Self> {
         let number = bytes.try_into().map(i64::from_le_bytes);
@@ -79,38 +78,38 @@ impl Value {
     }
 }
 
-/// What a client asks of one object.
+/// A client's request for one object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// Its value.
+    /// Read the value.
     Read,
-    /// To have this value.
+    /// Write this value.
     Write {
         /// The value.
         value: Value,
-        /// What must hold first.
+        /// The condition for it.
         condition: Condition,
     },
-    /// To be gone.
+    /// Remove the object.
     Remove {
-        /// What must hold first.
+        /// The condition for it.
         condition: Condition,
     },
-    /// To grow.
+    /// Increment the value.
     Increment {
-        /// By how much.
+        /// By this much.
         delta: i64,
     },
 }
 
-/// What the client was told.
+/// The response to a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Told {
-    /// Nothing yet, or that it may or may not have been done.
+pub enum Response {
+    /// None yet, or one that leaves open whether the call was executed.
     Unknown,
-    /// That it was not done and never will be.
+    /// The call was not executed and never will be.
     NotDone,
-    /// The object, read.
+    /// The object was read.
     Found {
         /// Its version.
         version: u64,
@@ -119,35 +118,35 @@ pub enum Told {
     },
     /// There is no such object.
     Absent,
-    /// Written, and now of this version; or removed, when it had this version.
+    /// The object was written and now has this version; or it was removed and had this version.
     Done {
         /// The version.
         version: u64,
     },
-    /// The condition did not hold: the version there is.
+    /// The condition did not hold; the current version, if the object exists.
     Conflict(Option<u64>),
-    /// Incremented.
+    /// The value was incremented.
     Sum {
-        /// To this.
+        /// The new value.
         sum: i64,
-        /// And of this version.
+        /// The new version.
         version: u64,
     },
-    /// It cannot be incremented.
+    /// The value cannot be incremented.
     NotANumber,
 }
 
-/// An object's name: table and key.
+/// An object's name: its table and key.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Name {
+pub struct ObjectName {
     /// Table id.
     pub table: u32,
-    /// Which of the keys.
+    /// The number of the key.
     pub key: u16,
 }
 
-impl Name {
-    /// The key's bytes: most are short, one is longer than a frame, one has none.
+impl ObjectName {
+    /// The key's bytes: most are short, one is longer than a frame, one is empty.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
         match self.key {
@@ -159,87 +158,92 @@ impl Name {
     }
 }
 
-/// One call on one object.
+/// One call on one object, and its response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Operation {
-    /// Its number among all.
+    /// Its index in the history.
     pub number: usize,
-    /// Who asked.
+    /// The client that made it.
     pub client: usize,
-    /// Of which object.
-    pub name: Name,
-    /// What.
+    /// The object.
+    pub name: ObjectName,
+    /// The action.
     pub action: Action,
-    /// When it was asked: moments are numbered as they pass, no two are the same.
+    /// The moment of the invocation. Moments are numbers in the order of events; each is used once.
     pub invoked: u64,
-    /// When it was told; [`OPEN`] while it may yet be done.
+    /// The moment of the response; [`OPEN`] while the call may yet be executed.
     pub returned: u64,
-    /// When it was asked, in virtual time.
+    /// The virtual time of the invocation.
     pub began: Nanos,
-    /// When it was told, in virtual time.
+    /// The virtual time of the response.
     pub ended: Nanos,
-    /// What was told.
-    pub told: Told,
+    /// The response.
+    pub response: Response,
 }
 
 /// One page of a scan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Page {
-    /// Who asked.
+    /// The client that requested it.
     pub client: usize,
-    /// Of which scan, numbered.
+    /// The number of its scan.
     pub scan: u64,
-    /// Of which table.
+    /// The table's id.
     pub table: u32,
-    /// From behind this cursor.
+    /// The cursor behind which it begins.
     pub after: Option<u64>,
     /// The cursor to go on from; `None` at the end.
     pub next: Option<u64>,
     /// Keys, versions and values.
     pub rows: Vec<(Vec<u8>, u64, Value)>,
-    /// When it was asked.
+    /// The moment of the request.
     pub invoked: u64,
-    /// When it was told.
+    /// The moment of the response.
     pub returned: u64,
-    /// When it was told, in virtual time.
+    /// The virtual time of the response.
     pub ended: Nanos,
 }
 
-/// Everything that was asked and told.
+/// All calls and responses of a run, for [`check`](crate::check::check).
+///
+/// A client calls [`invoke`](Self::invoke) when it sends a call, and [`respond`](Self::respond)
+/// when it has the response; [`turn_page`](Self::turn_page) records a page of a scan. A call whose
+/// response proves nothing stays [`OPEN`]: it may have been executed, may be executed later, or
+/// never.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Calls in the order in which they were asked.
+    /// Calls in the order of their invocations.
     pub operations: Vec<Operation>,
-    /// Pages in the order in which they were told.
+    /// Pages in the order of their responses.
     pub pages: Vec<Page>,
     moments: u64,
-    /// Changes of each object that were not told when it was last looked, by their numbers.
-    unsettled: BTreeMap<Name, Vec<usize>>,
-    /// What was asked before this moment may have been lost again, acknowledged or not.
+    /// For each object, the changes that had no response when they were last checked, by their
+    /// numbers.
+    unsettled: BTreeMap<ObjectName, Vec<usize>>,
+    /// Calls invoked before this moment may have been lost, even if they were acknowledged.
     lost: u64,
 }
 
 impl History {
-    /// The first call, of those from number `first` on, of which nobody knows how it ended, or that
-    /// read nothing.
+    /// The first call from number `first` on whose outcome is unknown, or that read nothing.
     pub fn unanswered(&self, first: usize) -> Option<&Operation> {
-        self.operations[first..].iter().find(|call| match call.told {
-            Told::Unknown => true,
-            Told::NotDone => call.action == Action::Read,
+        self.operations[first..].iter().find(|call| match call.response {
+            Response::Unknown => true,
+            Response::NotDone => call.action == Action::Read,
             _ => false,
         })
     }
 
-    /// Numbers a moment.
+    /// Returns the next moment.
     pub fn moment(&mut self) -> u64 {
         self.moments += 1;
         self.moments
     }
 
-    /// A call is asked; returns its number.
-    pub fn invoke(&mut self, now: Nanos, client: usize, name: Name, action: Action) -> usize {
+    /// Records an invocation; returns the call's number.
+    pub fn invoke(&mut self, now: Nanos, client: usize, name: ObjectName, action: Action) -> usize {
         let (number, invoked) = (self.operations.len(), self.moment());
-        let told = Told::Unknown;
+        let response = Response::Unknown;
         let operation = Operation {
             number,
             client,
@@ -249,7 +253,7 @@ impl History {
             returned: OPEN,
             began: now,
             ended: now,
-            told,
+            response,
         };
         self.operations.push(operation);
         if action != Action::Read {
@@ -258,8 +262,9 @@ impl History {
         number
     }
 
-    /// Whether so many changes of the object are open already that no other should be asked for.
-    pub fn is_tangled(&mut self, now: Nanos, name: Name) -> bool {
+    /// Whether the object has so many changes of unknown outcome that no client should request
+    /// another.
+    pub fn is_tangled(&mut self, now: Nanos, name: ObjectName) -> bool {
         let Self { operations, unsettled, .. } = self;
         let Some(numbers) = unsettled.get_mut(&name) else { return false };
         numbers.retain(|&number| {
@@ -268,47 +273,54 @@ impl History {
         numbers.len() >= MAX_UNSETTLED
     }
 
-    /// Everything asked so far may be lost, or not: whatever was told of it says nothing any more.
+    /// Records that everything invoked so far may be lost: the responses to it prove nothing any
+    /// more.
     pub fn lose(&mut self) {
         self.lost = self.moment();
         for operation in
-            self.operations.iter_mut().filter(|operation| operation.told != Told::NotDone)
+            self.operations.iter_mut().filter(|operation| operation.response != Response::NotDone)
         {
-            (operation.told, operation.returned) = (Told::Unknown, OPEN);
+            (operation.response, operation.returned) = (Response::Unknown, OPEN);
         }
         self.pages.clear();
     }
 
-    /// Of calls with lower numbers than `first`, what was merely seen says nothing: whoever told it
-    /// may not have known what others had done since. What was changed says as much as ever.
+    /// Discards what calls with numbers below `first` have read: the server that answered them may
+    /// not have known what others had done since. Responses to changes remain.
     pub fn forgive(&mut self, first: usize) {
         for operation in &mut self.operations[..first] {
-            match operation.told {
-                Told::Unknown | Told::NotDone | Told::Done { .. } | Told::Sum { .. } => {}
-                Told::Found { .. } | Told::Absent | Told::Conflict(_) | Told::NotANumber => {
-                    operation.told = Told::NotDone
-                }
+            match operation.response {
+                Response::Unknown
+                | Response::NotDone
+                | Response::Done { .. }
+                | Response::Sum { .. } => {}
+                Response::Found { .. }
+                | Response::Absent
+                | Response::Conflict(_)
+                | Response::NotANumber => operation.response = Response::NotDone,
             }
         }
         let since = self.operations.get(first).map_or(u64::MAX, |operation| operation.invoked);
         self.pages.retain(|page| page.invoked > since);
     }
 
-    /// A page of a scan is told.
+    /// Records a page of a scan.
     pub fn turn_page(&mut self, page: Page) {
         if page.invoked > self.lost {
             self.pages.push(page);
         }
     }
 
-    /// A call is told. When that says nothing for certain, the call stays open.
-    pub fn tell(&mut self, now: Nanos, number: usize, told: Told) {
+    /// Records a response. If it proves nothing, the call stays open.
+    pub fn respond(&mut self, now: Nanos, number: usize, response: Response) {
         let moment = self.moment();
         let operation = &mut self.operations[number];
         assert!(operation.returned == OPEN, "told once");
         operation.ended = now;
-        if told == Told::NotDone || (told != Told::Unknown && operation.invoked > self.lost) {
-            (operation.told, operation.returned) = (told, moment);
+        if response == Response::NotDone
+            || (response != Response::Unknown && operation.invoked > self.lost)
+        {
+            (operation.response, operation.returned) = (response, moment);
         }
     }
 }
@@ -323,7 +335,7 @@ impl fmt::Display for Value {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.table, self.key)
     }
@@ -353,7 +365,7 @@ impl fmt::Display for Action {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("perhaps"),
@@ -372,10 +384,10 @@ impl fmt::Display for Told {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |time: Nanos| std::time::Duration::from_nanos(time.0).as_secs_f64();
-        let Self { number, client, name, action, began, ended, told, .. } = self;
+        let Self { number, client, name, action, began, ended, response, .. } = self;
         write!(
             f,
-            "{:.6}..{:.6} #{number} client {client} {name} {action}: {told}",
+            "{:.6}..{:.6} #{number} client {client} {name} {action}: {response}",
             seconds(*began),
             seconds(*ended)
         )

@@ -1,10 +1,10 @@
-//! Chance, from a seed.
+//! Randomness, from a seed.
 
 use sprat_chance::Chance;
 use std::time::Duration;
 
-/// What the simulator draws from a [`Chance`]. Seeds of histories are recorded, so each draw stays
-/// as it is.
+/// Draws the simulator's random values from a [`Chance`]. Seeds of histories are recorded, so each
+/// draw must stay as it is.
 #[derive(Clone, Debug)]
 pub struct Random(Chance);
 
@@ -20,7 +20,7 @@ impl Random {
         self.0.draw()
     }
 
-    /// A sequence of its own, so that what draws from it does not disturb this one.
+    /// A separate sequence: draws from it do not change this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.draw())
@@ -36,7 +36,7 @@ impl Random {
         from + self.below(to - from + 1)
     }
 
-    /// True `of` times in `all`.
+    /// True with probability `of` in `all`.
     pub fn chance(&mut self, of: u64, all: u64) -> bool {
         self.below(all) < of
     }

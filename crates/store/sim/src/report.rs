@@ -1,4 +1,4 @@
-//! What comes out of histories.
+//! The results of histories.
 
 use crate::trace::Trace;
 use std::cell::RefCell;
@@ -8,18 +8,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What happened in some histories.
+/// Totals of some histories.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
-    /// Histories.
+    /// Number of histories.
     pub histories: u64,
     /// Calls on objects.
     pub operations: u64,
-    /// Of those, calls that were told how they ended.
-    pub told: u64,
+    /// Calls with a response.
+    pub answered: u64,
     /// Pages of scans.
     pub pages: u64,
-    /// Crashes of the server, those while it started included.
+    /// Crashes of the server, during starts too.
     pub crashes: u64,
     /// Stops in order.
     pub stops: u64,
@@ -33,27 +33,27 @@ pub struct Summary {
     pub disk_faults: u64,
     /// Frames sent.
     pub frames: u64,
-    /// Of those, lost.
+    /// Frames lost.
     pub frames_lost: u64,
-    /// Requests and ranges sent or asked for again.
+    /// Requests and ranges sent or requested again.
     pub retransmissions: u64,
-    /// Replicas of sealed segments that were made anew.
+    /// Replicas of sealed segments that were created again.
     pub healed: u64,
     /// Tablets that moved while they were served.
     pub moved: u64,
     /// Bits that were flipped in replicas on disk.
     pub flips: u64,
-    /// Racks that went for good at once, of more servers than a log has replicas.
+    /// Losses of a whole rack, for good, with more servers than a log has replicas.
     pub racks_lost: u64,
     /// Segments that the cleaner combined or compacted.
     pub cleaned: u64,
-    /// Tables made in place of dropped ones.
+    /// Tables created in place of dropped ones.
     pub recreated: u64,
-    /// Objects whose calls were too tangled to decide on.
+    /// Objects whose calls overlap too much to decide on.
     pub undecided: u64,
     /// Virtual time.
     pub time: Duration,
-    /// A number for everything that happened.
+    /// A hash of all events.
     pub hash: u64,
 }
 
@@ -61,7 +61,7 @@ impl AddAssign for Summary {
     fn add_assign(&mut self, other: Self) {
         self.histories += other.histories;
         self.operations += other.operations;
-        self.told += other.told;
+        self.answered += other.answered;
         self.pages += other.pages;
         self.crashes += other.crashes;
         self.stops += other.stops;
@@ -80,7 +80,7 @@ impl AddAssign for Summary {
         self.recreated += other.recreated;
         self.undecided += other.undecided;
         self.time += other.time;
-        // In whatever order histories are added up.
+        // The order in which histories are added must not matter.
         self.hash ^= other.hash;
     }
 }
@@ -90,7 +90,7 @@ impl fmt::Display for Summary {
         let Self {
             histories,
             operations,
-            told,
+            answered,
             pages,
             crashes,
             stops,
@@ -116,7 +116,7 @@ impl fmt::Display for Summary {
             "histories       {histories:>12}  in {:.1} s of virtual time",
             self.time.as_secs_f64()
         )?;
-        writeln!(f, "operations      {operations:>12}  {told} with a known end")?;
+        writeln!(f, "operations      {operations:>12}  {answered} with a known end")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
         writeln!(f, "crashes         {crashes:>12}  and {stops} stops in order")?;
         writeln!(f, "takeovers       {takeovers:>12}")?;
@@ -137,9 +137,9 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Runs a history and tells of it. What is asserted within the store is one more check: a panic is
-/// a failure.
-pub(crate) fn of_seed(
+/// Runs a history and reports on it. The store's assertions are a further check: a panic is a
+/// failure.
+pub(crate) fn run_seed(
     seed: u64,
     cluster: bool,
     operations: Option<u64>,
@@ -171,23 +171,23 @@ pub(crate) fn of_seed(
     }
 }
 
-/// A history that cannot be, or that ended badly.
+/// A history that violates the store's promises, or that ended badly.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: String,
-    /// Everything that happened, a line each.
+    /// Its events, a line each.
     pub trace: Vec<String>,
-    /// Whether it is of a cluster.
+    /// Whether it is a cluster's.
     pub cluster: bool,
-    /// How many operations it was to have, if that was not left to the seed.
+    /// Its number of operations, if the seed did not decide it.
     pub operations: Option<u64>,
 }
 
 impl Failure {
-    /// The command that repeats it, and tells what happens.
+    /// The command that repeats it, and shows its events.
     #[must_use]
     pub fn command(&self) -> String {
         let Self { seed, cluster, operations, .. } = self;

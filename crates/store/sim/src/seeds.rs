@@ -1,4 +1,4 @@
-//! Many histories, on several threads.
+//! Runs many histories, on several threads.
 
 use crate::report::{Failure, Summary};
 use crate::trace::Trace;
@@ -9,24 +9,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Failures after which no more histories are begun.
 const ENOUGH_FAILURES: usize = 5;
 
-/// What came out so far.
+/// The results so far.
 #[derive(Default)]
 struct Outcome {
     summary: Summary,
     failures: Vec<Failure>,
 }
 
-/// What comes of the history of a seed.
-pub type Run = Result<(Summary, Trace), Box<Failure>>;
+/// The result of a seed's history.
+pub type SeedResult = Result<(Summary, Trace), Box<Failure>>;
 
-/// Runs the histories of `seeds` by `run` on `threads` threads; after each, `goes_on` is told, by
-/// any of them, how many are done, and of a failure, and says whether to begin more. Returns what
-/// happened, and the failures by seed; after some, it stops early.
+/// Runs the histories of `seeds` with `run` on `threads` threads. After each, one of the threads
+/// calls `goes_on` with the number of histories that are done, and the failure if it was one;
+/// `goes_on` returns whether to begin more. Returns the summary, and the failures by seed; stops
+/// early after some failures.
 ///
 /// # Panics
-/// When `goes_on` does.
+/// When `goes_on` panics.
 pub fn run_seeds(
-    run: impl Fn(u64) -> Run + Sync,
+    run: impl Fn(u64) -> SeedResult + Sync,
     seeds: Range<u64>,
     threads: usize,
     goes_on: impl Fn(u64, Option<&Failure>) -> bool + Sync,

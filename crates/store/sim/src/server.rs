@@ -1,40 +1,40 @@
-//! A server's lives: starting, serving, stopping, crashing, over one disk.
+//! A server that starts, serves, stops and crashes, over one disk.
 
 use crate::settings::Settings;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::Config;
 use sprat_net::{AnyDriver, Hub, Nanos};
 use sprat_store::backup::{Options, ReplayReport};
-use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
+use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
 use sprat_store::node::{Node, Service as _};
 use sprat_store::restart;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Time that a turn of the server's loop takes when there was something to do.
+/// Time that an iteration of the server's loop takes when there was something to do.
 const TURN: Duration = Duration::from_micros(2);
 
 /// Time that a piece of idle work takes.
 const IDLE_WORK: Duration = Duration::from_micros(20);
 
-/// How long requests under way may take to end when the server stops.
+/// How long requests under way may take to finish when the server stops.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// The hash seed of the log: where objects are in scans.
+/// The hash seed of the log, which decides where objects are in scans.
 pub const HASH_SEED: u64 = 0x5eed;
 
 type RealNode = Node<AnyDriver, Master<MemDisk>>;
 
 enum Life {
     Down,
-    /// The log is open; that took time, which has yet to pass.
+    /// The log is open; the time that this took has yet to pass.
     Starting(Box<Master<MemDisk>>, Nanos),
     Up(Box<RealNode>),
-    /// Lets requests end, until then at most.
+    /// Finishes requests, until then at most.
     Stopping(Box<RealNode>, Nanos),
 }
 
-/// How a start went.
+/// The result of a start.
 #[derive(Debug)]
 pub enum Start {
     /// The log is open.
@@ -45,7 +45,7 @@ pub enum Start {
 
 /// A server and its disk.
 pub struct Server {
-    /// The disk's tormentor.
+    /// Controls the disk.
     pub control: MemControl,
     config: Config,
     options: Options,
@@ -55,17 +55,17 @@ pub struct Server {
     outbox: Option<Outbox>,
     wake: Nanos,
     paused_until: Nanos,
-    /// Operations of the disk that are to fail.
+    /// Numbers of the disk operations that are to fail.
     trouble: Vec<u64>,
-    /// The disk was told to fail, or is full.
+    /// Whether the disk was told to fail, or is full.
     ailing: bool,
-    /// The last stop was in order.
+    /// Whether the last stop was in order.
     clean: bool,
     retransmissions: u64,
 }
 
 impl Server {
-    /// A server that never ran, with an empty disk.
+    /// A server that has never run, with an empty disk.
     ///
     /// # Panics
     /// When the settings do not fit together.
@@ -75,8 +75,9 @@ impl Server {
             segment_bytes: settings.segment_bytes,
             ..Config::new(settings.memory, sprat_log::Durability::Tracked)
         };
-        let set_up = restart::set_up(config, settings.disk_bytes, (1, 1), settings.durability);
-        let (config, mut options) = set_up.expect("the settings fit");
+        let configured =
+            restart::configure(config, settings.disk_bytes, (1, 1), settings.durability);
+        let (config, mut options) = configured.expect("the settings fit");
         options.threads = settings.replay_threads;
         let control = MemControl::new(disk_seed);
         control.set_latency(settings.latency);
@@ -112,7 +113,7 @@ impl Server {
         matches!(self.life, Life::Up(_))
     }
 
-    /// The log, while there is one.
+    /// The log, if it is open.
     pub fn log(&self) -> Option<&sprat_log::Log> {
         match &self.life {
             Life::Down => None,
@@ -121,7 +122,7 @@ impl Server {
         }
     }
 
-    /// Why it takes no more writes; `None` while it does, or does not run.
+    /// Why it takes no more writes; `None` while it takes them, or does not run.
     fn stopped(&self) -> Option<&str> {
         match &self.life {
             Life::Up(node) => node.service().stopped(),
@@ -129,21 +130,21 @@ impl Server {
         }
     }
 
-    /// Whether the disk has come to the operation that was to fail.
+    /// Whether the disk has reached an operation that was to fail.
     fn met_trouble(&self) -> bool {
         self.trouble.iter().any(|&number| self.control.operations() > number)
     }
 
-    /// Has the disk fail at the operation so many away.
+    /// Makes the disk fail after so many operations.
     pub fn fail_disk(&mut self, after: u64, how: sprat_disk::Fault) {
         self.control.fail(after, how);
         self.trouble.push(self.control.operations() + after);
         self.ailing = true;
     }
 
-    /// Has the disk fail no more, and have room again.
+    /// Ends the disk's failures, and gives it room again.
     pub fn spare_disk(&mut self) {
-        self.control.spare();
+        self.control.clear_faults();
         self.control.set_capacity(u64::MAX);
         let operations = self.control.operations();
         self.trouble.retain(|&number| number < operations);
@@ -155,12 +156,12 @@ impl Server {
         self.ailing = true;
     }
 
-    /// Whether it must be started again to take writes.
+    /// Whether it must be restarted to take writes.
     pub fn is_sick(&self) -> bool {
         self.stopped().is_some() || self.met_trouble()
     }
 
-    /// Ranges and requests asked for again.
+    /// Requests and ranges that were requested again.
     pub fn retransmissions(&self) -> u64 {
         let living = match &self.life {
             Life::Up(node) | Life::Stopping(node, _) => node.endpoint().counters().resends,
@@ -169,20 +170,21 @@ impl Server {
         self.retransmissions + living
     }
 
-    /// Opens the log, with what is on the disk; it serves when the time that takes has passed.
+    /// Opens the log that is on the disk; the server serves when the time that this takes has
+    /// passed.
     ///
     /// # Errors
-    /// In words, when it cannot be opened though the disk did nothing wrong.
+    /// A message, when the log cannot be opened though the disk did nothing wrong.
     ///
     /// # Panics
-    /// When it runs.
+    /// When it is running.
     pub fn start(&mut self, now: Nanos, version: u64, tables: &[u32]) -> Result<Start, String> {
         assert!(self.is_down());
         self.control.set_now(now.0);
         let disk = self.control.open().expect("whoever had it open is gone");
         let opened =
-            restart::open(disk, &self.config, &self.options, &restart::Tables::served(tables));
-        let (log, backup, report) = match opened {
+            restart::open(disk, &self.config, &self.options, &restart::LogTables::served(tables));
+        let restart::OpenedLog { log, backup, report } = match opened {
             Ok(opened) => opened,
             Err(error) if self.met_trouble() => return Ok(Start::Failed(error.to_string())),
             Err(error) => return Err(format!("the server cannot start again: {error}")),
@@ -193,8 +195,8 @@ impl Server {
         }
         self.clean = false;
         let (outbox, inbox) = inbox();
-        let sent =
-            outbox.send(Command::Assign(Box::new(Assigned::tables(version, tables.to_vec()))));
+        let sent = outbox
+            .send(Command::Assign(Box::new(MasterAssignment::tables(version, tables.to_vec()))));
         assert!(sent, "an inbox begins empty");
         self.outbox = Some(outbox);
         let until = Nanos(self.control.now()).max(now);
@@ -203,21 +205,24 @@ impl Server {
         Ok(Start::Opened(Box::new(report)))
     }
 
-    /// Tells the master which tables there are.
+    /// Assigns tables to the master.
     pub fn assign(&mut self, version: u64, tables: &[u32]) {
         if let Some(outbox) = &self.outbox {
-            let sent =
-                outbox.send(Command::Assign(Box::new(Assigned::tables(version, tables.to_vec()))));
+            let sent = outbox.send(Command::Assign(Box::new(MasterAssignment::tables(
+                version,
+                tables.to_vec(),
+            ))));
             assert!(sent, "few tables are made");
             self.wake = Nanos(0);
         }
     }
 
-    /// Ends it without warning. `process`: the kernel lives on, and writes what it has.
+    /// Ends it without warning. If `process`, only the process ends: the kernel still writes what
+    /// it has.
     pub fn crash(&mut self, process: bool) {
         if process {
             self.control.kill();
-            // What has yet to fail will.
+            // Failures that are still ahead stay.
             let operations = self.control.operations();
             self.trouble.retain(|&number| number >= operations);
         } else {
@@ -243,7 +248,7 @@ impl Server {
         self.wake = now;
     }
 
-    /// Has it do nothing for a while.
+    /// Stops it until then.
     pub fn pause(&mut self, until: Nanos) {
         self.paused_until = self.paused_until.max(until);
     }
@@ -263,9 +268,8 @@ impl Server {
         self.control.next_due().map_or(Nanos::NEVER, Nanos)
     }
 
-    /// One turn, when there is something to do; returns why it went down, when it stopped in order.
-    ///
-    /// `token_seed` is for the sessions of a node that begins.
+    /// Runs an iteration, when there is something to do; returns the result of a stop in order that
+    /// has ended. `token_seed` is for the sessions of a node that begins.
     pub fn step(&mut self, now: Nanos, token_seed: u64) -> Option<Result<(), String>> {
         if now < self.paused_until {
             return None;
@@ -314,8 +318,8 @@ impl Server {
         };
     }
 
-    /// Closes the log. The disk's time runs ahead while that blocks; nobody notices, as the server
-    /// is gone.
+    /// Closes the log. The disk's clock runs ahead while that blocks; nothing depends on it, as the
+    /// server is gone.
     fn close(&mut self, now: Nanos) -> Result<(), String> {
         self.retransmissions = self.retransmissions();
         let Life::Stopping(node, _) = std::mem::replace(&mut self.life, Life::Down) else {

@@ -1,4 +1,4 @@
-//! What a history is like, drawn from its seed.
+//! The parameters of a history, drawn from its seed.
 
 use crate::random::Random;
 use sprat_disk::Latency;
@@ -7,27 +7,27 @@ use sprat_store::backup::Durability;
 use sprat_wire::SEGLET_BYTES;
 use std::time::Duration;
 
-/// The fixed parts of a history.
+/// The parameters of a history.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Operations that a client has under way at most.
+    /// Most operations that a client has under way.
     pub window: usize,
-    /// Operations of all clients, scans' pages not counted.
+    /// Operations of all clients, without scans' pages.
     pub operations: u64,
     /// Time over which operations and faults are spread.
     pub span: Duration,
-    /// Tables at a time.
+    /// Number of tables at a time.
     pub tables: usize,
-    /// Keys of each table.
+    /// Number of keys in each table.
     pub keys: u16,
     /// Longest value of most writes, bytes.
     pub usual_value: u64,
     /// Longest value, bytes.
     pub longest_value: u64,
-    /// Objects that are there from the beginning and stay as they are, so that the log is nearly
-    /// full and the cleaner at work.
+    /// Number of objects that are there from the beginning, so that the log is nearly full and the
+    /// cleaner at work.
     pub ballast: u16,
     /// Bytes of each of them.
     pub ballast_bytes: u32,
@@ -37,23 +37,23 @@ pub struct Settings {
     pub segment_bytes: usize,
     /// Disk space of the server, bytes.
     pub disk_bytes: u64,
-    /// What acknowledged writes survive.
+    /// The failures that acknowledged writes survive.
     pub durability: Durability,
-    /// Power fails although acknowledged writes are only buffered: they may be lost, and the log
-    /// must open all the same.
+    /// Whether the power may fail although acknowledged writes are only buffered: they may be lost
+    /// then, but the log must still open.
     pub reckless: bool,
     /// Threads that replay.
     pub replay_threads: usize,
     /// The network.
     pub network: HubOptions,
-    /// How long the disk takes.
+    /// The disk's latency.
     pub latency: Latency,
-    /// How many faults.
+    /// Number of faults.
     pub faults: u64,
 }
 
 impl Settings {
-    /// Those of a seed.
+    /// Draws the settings of a seed.
     pub fn draw(random: &mut Random) -> Self {
         let large = random.chance(1, 8);
         let heavy = random.chance(1, 2);
@@ -105,14 +105,14 @@ impl Settings {
         }
     }
 
-    /// Time between two operations of a client that spreads its own over the whole span,
+    /// Mean time between two operations of a client that spreads its own over the whole span,
     /// nanoseconds.
     pub fn mean_rest(&self) -> u64 {
         let span = u64::try_from(self.span.as_nanos()).expect("seconds");
         span * self.clients as u64 / self.operations
     }
 
-    /// Whether the server is spared power failures, as they lose what is only buffered.
+    /// Whether the server must be spared power failures, since they lose what is only buffered.
     pub fn spares_power(&self) -> bool {
         self.durability == Durability::Buffered && !self.reckless
     }

@@ -1,10 +1,10 @@
-//! What happened, in order, as text and as one number.
+//! The events of a history, in order, as text and as one hash.
 
 use sprat_chance::mix;
 use sprat_net::Nanos;
 use std::fmt;
 
-/// The diary of a history.
+/// A log of the events of a history.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     lines: Vec<String>,
@@ -12,7 +12,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Writes a line.
+    /// Adds a line.
     pub fn note(&mut self, now: Nanos, what: fmt::Arguments<'_>) {
         let line = format!("{:>12.6} {what}", std::time::Duration::from_nanos(now.0).as_secs_f64());
         for chunk in line.as_bytes().chunks(8) {
@@ -23,7 +23,7 @@ impl Trace {
         self.lines.push(line);
     }
 
-    /// Adds to the number what is too much to write down.
+    /// Adds a number to the hash alone, for what is too much to write down.
     pub fn count(&mut self, word: u64) {
         self.hash = mix(self.hash.rotate_left(5) ^ word);
     }
@@ -34,7 +34,7 @@ impl Trace {
         &self.lines
     }
 
-    /// The number: two histories with the same one are the same.
+    /// The hash: two histories with the same one are the same.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash

@@ -1,11 +1,11 @@
 //! The loop: time, network, server, clients and faults, in a fixed order.
 
 use crate::check;
-use crate::client::{Client, Errand, Shared, TRANSPORT};
-use crate::faults::{self, Fault, Weather};
-use crate::history::{Action, History, Name, Told, Value};
+use crate::client::{Client, ClientContext, Errand, TRANSPORT};
+use crate::faults::{self, Fault, NetworkConditions};
+use crate::history::{Action, History, ObjectName, Response, Value};
 use crate::random::Random;
-use crate::report::{Failure, Summary, of_seed};
+use crate::report::{Failure, Summary, run_seed};
 use crate::server::{self, Server, Start};
 use crate::settings::Settings;
 use crate::trace::Trace;
@@ -17,59 +17,65 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Least time between two turns of the loop: what a turn takes.
+/// Least time that one iteration of the loop takes.
 const STEP: Duration = Duration::from_micros(1);
 
 /// Virtual time after which a history counts as stuck.
 const STUCK: Nanos = Nanos(120_000_000_000);
 
-/// How patient the last, undisturbed calls are.
+/// Timeout of the last, undisturbed calls.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
 
-/// The table of ballast: never dropped.
+/// The table of ballast, which is never dropped.
 const BALLAST: u32 = 1 << 20;
 
-/// How far a history has come.
+/// The phases of a history.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     /// The ballast is written, undisturbed.
     Load,
     /// Work and faults.
     Work,
-    /// The last restart, all faults healed.
+    /// The last restart, after all faults have ended.
     Restart,
-    /// Everything is read, written once more, and read again; from this call on.
+    /// Everything is read, written once more, and read again, from this call on.
     Last(usize),
 }
 
-/// A server, its clients, and what befalls them.
+/// One server, its clients, and the faults that hit them: the whole history of a seed.
+///
+/// [`World::new`] draws the history's settings and faults from the seed, and
+/// [`finish`](World::finish) runs it. Each iteration delivers frames, injects the faults that are
+/// due, then steps the server and the clients in a fixed order, and advances virtual time to the
+/// next event. After the work, all faults end, the server restarts once more, and every object is
+/// read, written and read again; then the checks decide whether the responses are linearizable.
 pub struct World {
     settings: Settings,
     trace: Rc<RefCell<Trace>>,
     random: Random,
     now: Nanos,
     hub: Hub,
-    weather: Rc<RefCell<Weather>>,
+    weather: Rc<RefCell<NetworkConditions>>,
     server: Server,
     /// When the server is to be started again.
     start_at: Option<Nanos>,
-    /// When a sick server is looked after, and how.
+    /// When a server that takes no writes is to be restarted.
     care_at: Option<Nanos>,
     fail_start: Option<(u64, sprat_disk::Fault)>,
-    /// A crash that waits until the disk is at work: how long the server stays down, and whether
-    /// only the process ends.
+    /// A crash that waits until the disk is writing: how long the server stays down, and whether
+    /// only its process ends.
     crash_at_work: Option<(Duration, bool)>,
     clients: Vec<Client>,
     lives: u64,
     coordinator: Locators,
     ballast: TableRecord,
     tables: Vec<TableRecord>,
-    /// How often tables were made and dropped.
+    /// How often tables were created and dropped.
     edition: u64,
     next_table: u32,
     version: u64,
     faults: VecDeque<(Nanos, Fault)>,
-    /// Until when whom is cut off.
+    /// Clients that are cut off, and until when.
     cuts: Vec<(Nanos, Vec<SocketAddr>)>,
     history: History,
     nonsense: Option<String>,
@@ -80,9 +86,9 @@ pub struct World {
 /// Runs the history of a seed and checks it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the history.
 pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
-    of_seed(seed, false, None, |trace| World::new(seed, trace).finish())
+    run_seed(seed, false, None, |trace| World::new(seed, trace).finish())
 }
 
 fn address(host: u64) -> SocketAddr {
@@ -91,16 +97,17 @@ fn address(host: u64) -> SocketAddr {
 }
 
 impl World {
-    /// The world of a seed at its beginning.
+    /// Creates the world of a seed.
     ///
     /// # Panics
-    /// When settings do not fit together.
+    /// When the settings do not fit together.
     #[must_use]
     pub fn new(seed: u64, trace: Rc<RefCell<Trace>>) -> Self {
         let mut random = Random::new(seed);
         let settings = Settings::draw(&mut random);
         trace.borrow_mut().note(Nanos(0), format_args!("seed {seed}: {settings:?}"));
-        let weather = Rc::new(RefCell::new(Weather::new(&mut random, settings.network.reliable)));
+        let weather =
+            Rc::new(RefCell::new(NetworkConditions::new(&mut random, settings.network.reliable)));
         let hub = Hub::new(settings.network);
         hub.set_policy(faults::policy(&weather));
         let server = Server::new(&settings, &hub, address(0), random.draw());
@@ -173,14 +180,14 @@ impl World {
         self.tables.iter().map(|table| table.id).chain([BALLAST]).collect()
     }
 
-    fn ballast(&self) -> impl Iterator<Item = (Name, Value)> + use<> {
+    fn ballast(&self) -> impl Iterator<Item = (ObjectName, Value)> + use<> {
         let len = self.settings.ballast_bytes;
-        let name = |key| Name { table: BALLAST, key };
+        let name = |key| ObjectName { table: BALLAST, key };
         (0..self.settings.ballast)
             .map(move |key| (name(key), Value::Text { id: u64::from(key) + 1, len }))
     }
 
-    /// Work and faults begin.
+    /// Begins the work and the faults.
     fn begin(&mut self) {
         let offset = self.now.since(Nanos(0));
         self.faults.iter_mut().for_each(|(at, _)| *at = *at + offset);
@@ -190,12 +197,12 @@ impl World {
         }
     }
 
-    /// Runs to the end, and checks what was told.
+    /// Runs to the end, and checks the responses.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A message that says what is wrong.
     pub fn finish(mut self) -> Result<Summary, String> {
-        while !self.turn()? {
+        while !self.iterate()? {
             self.advance()?;
         }
         self.count_server();
@@ -203,15 +210,15 @@ impl World {
             .map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
-        let told = self
+        let answered = self
             .history
             .operations
             .iter()
-            .filter(|operation| operation.told != Told::Unknown)
+            .filter(|operation| operation.response != Response::Unknown)
             .count();
         Ok(Summary {
             operations: self.history.operations.len() as u64,
-            told: told as u64,
+            answered: answered as u64,
             pages: self.history.pages.len() as u64,
             frames: weather.frames,
             frames_lost: weather.lost,
@@ -225,16 +232,16 @@ impl World {
     }
 
     /// Does what is due now; returns whether the history is at its end.
-    fn turn(&mut self) -> Result<bool, String> {
+    fn iterate(&mut self) -> Result<bool, String> {
         self.hub.deliver_until(self.now);
         self.server.control.set_now(self.now.0);
         while self.phase == Phase::Work
             && self.faults.front().is_some_and(|&(at, _)| at <= self.now)
         {
             let (_, fault) = self.faults.pop_front().expect("just seen");
-            self.befall(fault);
+            self.inject(fault);
         }
-        self.mend();
+        self.end_expired_faults();
         self.look_after_server()?;
         let token_seed = self.random.draw();
         if let Some(stopped) = self.server.step(self.now, token_seed) {
@@ -251,7 +258,7 @@ impl World {
         }
         let Self { settings, history, ballast, tables, edition, nonsense, now, .. } = self;
         let mut trace = self.trace.borrow_mut();
-        let mut shared = Shared {
+        let mut shared = ClientContext {
             settings,
             history,
             trace: &mut trace,
@@ -272,7 +279,7 @@ impl World {
         }
     }
 
-    /// Moves time on to what is due next.
+    /// Advances time to what is due next.
     fn advance(&mut self) -> Result<(), String> {
         let mut next = self.server.wake();
         for client in &self.clients {
@@ -292,7 +299,7 @@ impl World {
         Ok(())
     }
 
-    /// Starts a server that is down, and restarts one that is sick, when it is time.
+    /// Starts a server that is down, and restarts one that takes no writes, when it is time.
     fn look_after_server(&mut self) -> Result<(), String> {
         if self.server.is_sick() && self.care_at.is_none() {
             self.care_at = Some(self.now + self.random.micros(100, 80_000));
@@ -377,7 +384,7 @@ impl World {
         }
     }
 
-    fn befall(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         self.note(format_args!("{fault:?}"));
         match fault {
             Fault::Crash { down, process, at_work: false } => self.crash(down, process),
@@ -394,7 +401,7 @@ impl World {
                 self.summary.disk_faults += 1;
             }
             Fault::FillDisk => {
-                // A disk that is too small from the start is no server's disk.
+                // A disk that is too small from the start belongs to no server.
                 if self.server.is_up() {
                     self.server.fill_disk();
                     self.summary.disk_faults += 1;
@@ -406,11 +413,12 @@ impl World {
             }
             Fault::Cut { client, lasts } => {
                 let all = 0..self.settings.clients;
-                let who: Vec<_> =
+                let addresses: Vec<_> =
                     all.filter(|&index| client.is_none_or(|client| client == index)).collect();
-                let who: Vec<_> = who.into_iter().map(|index| address(index as u64 + 1)).collect();
-                self.weather.borrow_mut().cut.extend(&who);
-                self.cuts.push((self.now + lasts, who));
+                let addresses: Vec<_> =
+                    addresses.into_iter().map(|index| address(index as u64 + 1)).collect();
+                self.weather.borrow_mut().cut.extend(&addresses);
+                self.cuts.push((self.now + lasts, addresses));
             }
             Fault::PauseServer(pause) => self.server.pause(self.now + pause),
             Fault::PauseClient(client, pause) => self.clients[client].pause(self.now + pause),
@@ -428,7 +436,7 @@ impl World {
     fn restart_client(&mut self, index: usize) {
         let old = self.clients.remove(index);
         self.summary.retransmissions += old.retransmissions();
-        let left = old.left();
+        let left = old.remaining();
         drop(old); // its address is free now
         let mut client = self.make_client(index);
         client.work(left, self.now);
@@ -436,12 +444,12 @@ impl World {
     }
 
     /// Ends the cuts that are over.
-    fn mend(&mut self) {
+    fn end_expired_faults(&mut self) {
         let now = self.now;
         let mut weather = self.weather.borrow_mut();
-        self.cuts.retain(|(until, who)| {
+        self.cuts.retain(|(until, addresses)| {
             if *until <= now {
-                who.iter().for_each(|address| {
+                addresses.iter().for_each(|address| {
                     weather.cut.remove(address);
                 });
             }
@@ -449,7 +457,7 @@ impl World {
         });
     }
 
-    /// Goes on to the next phase when this one is over; returns whether that was the last.
+    /// Enters the next phase when this one is over; returns whether that was the last.
     fn next_phase(&mut self) -> Result<bool, String> {
         match self.phase {
             Phase::Load if self.server.is_up() && self.clients.iter().all(Client::is_done) => {
@@ -473,7 +481,8 @@ impl World {
                     self.crash(Duration::from_millis(1), process);
                 }
             }
-            Phase::Restart if self.server.is_up() && self.server.is_sick() => {} /* restarted once more */
+            // It is restarted once more.
+            Phase::Restart if self.server.is_up() && self.server.is_sick() => {}
             Phase::Restart if self.server.is_up() => {
                 self.phase = Phase::Last(self.history.operations.len());
                 for index in 0..self.clients.len() {
@@ -494,7 +503,7 @@ impl World {
         Ok(false)
     }
 
-    /// Reads everything, writes everything once more, and reads it again.
+    /// Calls that read everything, write everything once more, and read it again.
     fn last_errands(&self) -> Vec<Errand> {
         let mut errands: Vec<_> =
             self.ballast().map(|(name, _)| Errand::Call(name, Action::Read)).collect();
@@ -505,7 +514,7 @@ impl World {
     }
 }
 
-/// A table as the coordinator tells of it, in one piece at the only server.
+/// A table's record, as a coordinator would give it, in one piece at the only server.
 fn record(id: u32, locator: String) -> TableRecord {
     let tablets = vec![TabletRecord { first: 0, server: 1, locator }];
     TableRecord { id, name: format!("table {id}"), seed: server::HASH_SEED, tablets }

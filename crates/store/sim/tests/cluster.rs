@@ -2,23 +2,23 @@
 
 use sprat_sim::{cluster, run_seeds};
 
-/// Histories that every test run goes through, if SPRAT_SIM_SEEDS does not say how many; `sprat sim
-/// --cluster` goes through more.
+/// Histories in every test run, if SPRAT_SIM_SEEDS does not say how many; `sprat sim --cluster`
+/// runs more.
 const SEEDS: u64 = 100;
 
-/// Seeds that found something once; what they say changes when the simulator does.
+/// Seeds that once found a fault; when the simulator changes, they become other histories.
 const KEPT: [u64; 4] = [12, 36, 78, 106];
 
-/// Those that did so after minutes: seed and operations.
+/// Seeds that found a fault after minutes, with their number of operations.
 const KEPT_LONG: [(u64, u64); 3] = [(2023, 10_000), (45, 3_000), (1_795_418_265_043, 10_000)];
 
 fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// As long as each seed says, or of SPRAT_SIM_OPERATIONS.
+/// The histories have as many operations as each seed says, or SPRAT_SIM_OPERATIONS.
 #[test]
-fn histories_of_clusters_can_be() {
+fn cluster_histories_are_linearizable() {
     let seeds = given("SPRAT_SIM_SEEDS").unwrap_or(SEEDS);
     let operations = given("SPRAT_SIM_OPERATIONS");
     let run = |seed| {
@@ -26,18 +26,18 @@ fn histories_of_clusters_can_be() {
             .map_or_else(|| cluster::run(seed), |operations| cluster::run_long(seed, operations))
     };
     let (summary, failures) = run_seeds(run, 0..seeds, 2, |_, _| true);
-    let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    let failed: Vec<String> = failures.iter().map(ToString::to_string).collect();
     assert!(
         failures.is_empty(),
         "{} of {seeds} seeds failed:\n{}",
         failures.len(),
-        told.join("\n")
+        failed.join("\n")
     );
     if seeds < SEEDS {
         return;
     }
     // A simulator that does nothing finds nothing.
-    assert!(summary.told * 3 > summary.operations * 2, "most calls end");
+    assert!(summary.answered * 3 > summary.operations * 2, "most calls end");
     assert!(summary.crashes > 2 * SEEDS && summary.frames_lost > SEEDS, "{summary}");
     assert!(summary.stops > SEEDS / 4, "servers are declared dead and live: {summary}");
     assert!(summary.takeovers > SEEDS / 2, "coordinators take each other's place: {summary}");
@@ -47,7 +47,7 @@ fn histories_of_clusters_can_be() {
 }
 
 #[test]
-fn a_seed_is_a_history() {
+fn seeds_determine_histories() {
     for seed in 0..3 {
         let (first, diary) = cluster::run(seed).unwrap();
         let (second, again) = cluster::run(seed).unwrap();
@@ -57,11 +57,11 @@ fn a_seed_is_a_history() {
     }
 }
 
-/// Two tasks of one server were taken for one; what had been brought back was said to begin later
-/// than it did; replicas of a server that is gone were waited for; a roll was never told to the
-/// coordinator. Sessions of recoveries were never closed, until there was no place for any more;
-/// deaths divided a table into more tablets than it may have; what was in memory of the versions of
-/// removed objects was taken for told by a head.
+/// The faults that these seeds found: two tasks of one server were confused; what had been
+/// recovered was said to begin later than it did; replicas of a lost server were waited for; a new
+/// head was never reported to the coordinator; sessions of recoveries were never closed, until
+/// there was no room for more; crashes divided a table into more tablets than it may have; versions
+/// of removed objects that were only in memory were taken for versions in a head.
 #[test]
 fn seeds_that_found_something() {
     for seed in KEPT {

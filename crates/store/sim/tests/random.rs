@@ -1,4 +1,4 @@
-//! What is drawn from a seed.
+//! The values that are drawn from a seed.
 
 use sprat_sim::random::Random;
 

@@ -1,22 +1,22 @@
-//! The search for an order beside the plainest one there is, on small histories made by chance.
+//! Compares the search for an order with a plain one, on small random histories.
 
 use sprat_net::Nanos;
 use sprat_sim::check::linear::{self, Verdict};
 use sprat_sim::check::model::State;
-use sprat_sim::history::{Action, Name, OPEN, Operation, SETTLED, Told, Value};
+use sprat_sim::history::{Action, OPEN, ObjectName, Operation, Response, SETTLED, Value};
 use sprat_sim::random::Random;
 use sprat_wire::op::Condition;
 
-/// Histories.
+/// Number of histories.
 const HISTORIES: u64 = 40_000;
 
-/// Nanoseconds of a step of time: what is never told settles within a few calls.
+/// Nanoseconds of a step of time: an unanswered call settles within a few calls.
 const TICK: u64 = 100_000_000;
 
-/// Most calls of one; the plain search tries all orders.
+/// Most calls in a history; the plain search tries all orders.
 const CALLS: u64 = 8;
 
-/// Whether some order fits, by trying each.
+/// Whether there is an order, by trying each.
 fn fits(calls: &[Operation], done: u32, state: State) -> bool {
     let open = |index: &usize| done >> index & 1 == 0;
     let rest = || (0..calls.len()).filter(open);
@@ -24,8 +24,8 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
         return true;
     }
     let first = rest().map(|index| (calls[index].returned, calls[index].invoked)).min().unwrap();
-    // When all those told before the first had been asked: what had settled by then took place
-    // before, or never.
+    // The latest invocation of those with a response before the first: a call that had settled by
+    // then took place before, or never.
     let before =
         calls.iter().filter(|call| (call.returned, call.invoked) < first).map(|call| call.began);
     let begun = before.max().unwrap_or(Nanos(0));
@@ -34,16 +34,18 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
         call.invoked < first.0 && lasts
     };
     rest().filter(|&index| may(&calls[index])).any(|index| {
-        let after = state.after(calls[index].action, calls[index].told);
+        let after = state.after(calls[index].action, calls[index].response);
         after.is_some_and(|after| fits(calls, done | 1 << index, after))
     })
 }
 
-/// Whether somebody read the text that this call wrote: then that tells when it took place, and not
-/// when it had to settle.
+/// Whether a read saw the text that this call wrote: then the read shows when it took place, not
+/// the time by which it had to settle.
 fn was_read(calls: &[Operation], call: &Operation) -> bool {
     let Action::Write { value: text @ Value::Text { .. }, .. } = call.action else { return false };
-    calls.iter().any(|other| matches!(other.told, Told::Found { value, .. } if value == text))
+    calls
+        .iter()
+        .any(|other| matches!(other.response, Response::Found { value, .. } if value == text))
 }
 
 fn condition(random: &mut Random) -> Condition {
@@ -55,7 +57,7 @@ fn condition(random: &mut Random) -> Condition {
     }
 }
 
-/// What an object does that keeps the promises; versions of new ones skip some.
+/// An object that keeps the store's promises; versions of new objects skip some.
 #[derive(Default)]
 struct Object {
     value: Option<Value>,
@@ -63,21 +65,25 @@ struct Object {
 }
 
 impl Object {
-    fn tell(&mut self, random: &mut Random, action: Action) -> Told {
+    fn respond(&mut self, random: &mut Random, action: Action) -> Response {
         let current = self.value.map(|_| self.version);
         match action {
             Action::Read => self
                 .value
-                .map_or(Told::Absent, |value| Told::Found { version: self.version, value }),
-            Action::Write { condition, .. } if !condition.holds(current) => Told::Conflict(current),
-            Action::Write { value, .. } => Told::Done { version: self.put(random, value) },
-            Action::Remove { condition } if !condition.holds(current) => Told::Conflict(current),
+                .map_or(Response::Absent, |value| Response::Found { version: self.version, value }),
+            Action::Write { condition, .. } if !condition.holds(current) => {
+                Response::Conflict(current)
+            }
+            Action::Write { value, .. } => Response::Done { version: self.put(random, value) },
+            Action::Remove { condition } if !condition.holds(current) => {
+                Response::Conflict(current)
+            }
             Action::Remove { .. } => match self.value.take() {
-                Some(_) => Told::Done { version: self.version },
-                None => Told::Absent,
+                Some(_) => Response::Done { version: self.version },
+                None => Response::Absent,
             },
             Action::Increment { delta } => match self.value {
-                Some(Value::Text { .. }) => Told::NotANumber,
+                Some(Value::Text { .. }) => Response::NotANumber,
                 Some(Value::Number(number) | Value::Sum(number)) => {
                     self.sum(random, number + delta)
                 }
@@ -86,8 +92,8 @@ impl Object {
         }
     }
 
-    fn sum(&mut self, random: &mut Random, sum: i64) -> Told {
-        Told::Sum { sum, version: self.put(random, Value::Sum(sum)) }
+    fn sum(&mut self, random: &mut Random, sum: i64) -> Response {
+        Response::Sum { sum, version: self.put(random, Value::Sum(sum)) }
     }
 
     fn put(&mut self, random: &mut Random, value: Value) -> u64 {
@@ -97,7 +103,7 @@ impl Object {
     }
 }
 
-/// A history that can be, of calls that overlap; some are never told, and of those some never take
+/// A valid history of calls that overlap; some have no response, and some of these never take
 /// place.
 fn history(random: &mut Random) -> Vec<Operation> {
     let count = random.between(2, CALLS);
@@ -114,14 +120,19 @@ fn history(random: &mut Random) -> Vec<Operation> {
             7 => Action::Remove { condition: condition(random) },
             _ => Action::Increment { delta: 1 + i64::try_from(random.below(2)).unwrap() },
         };
-        // It takes place at its own moment; it is asked before that, and told after.
+        // A call takes place at its own moment, is invoked before it, and has its response after
+        // it.
         moment += if random.chance(1, 4) { 200 } else { 20 };
         let (invoked, returned) = (moment - random.below(50), moment + 1 + random.below(50));
         let lost = random.chance(1, 4);
-        let told =
-            if lost && random.chance(1, 2) { Told::Unknown } else { object.tell(random, action) };
-        let (told, returned) = if lost { (Told::Unknown, OPEN) } else { (told, returned) };
-        let (number, name) = (usize::try_from(number).unwrap(), Name { table: 1, key: 1 });
+        let response = if lost && random.chance(1, 2) {
+            Response::Unknown
+        } else {
+            object.respond(random, action)
+        };
+        let (response, returned) =
+            if lost { (Response::Unknown, OPEN) } else { (response, returned) };
+        let (number, name) = (usize::try_from(number).unwrap(), ObjectName { table: 1, key: 1 });
         calls.push(Operation {
             number,
             client: 0,
@@ -131,35 +142,37 @@ fn history(random: &mut Random) -> Vec<Operation> {
             returned: if returned == OPEN { OPEN } else { returned * 100 + number as u64 },
             began: Nanos(invoked * TICK),
             ended: Nanos(returned.min(moment + 1) * TICK),
-            told,
+            response,
         });
     }
     calls
 }
 
-/// Bends what one call was told, so that it may not fit any more.
+/// Changes one response, so that it may not fit any more.
 fn bend(random: &mut Random, calls: &mut [Operation]) {
     let index = usize::try_from(random.below(calls.len() as u64)).unwrap();
     let other = calls[usize::try_from(random.below(calls.len() as u64)).unwrap()].action;
-    match &mut calls[index].told {
-        Told::Found { value, .. } if random.chance(1, 2) => {
+    match &mut calls[index].response {
+        Response::Found { value, .. } if random.chance(1, 2) => {
             if let Action::Write { value: written, .. } = other {
                 *value = written;
             }
         }
-        Told::Found { version, .. } | Told::Done { version } | Told::Sum { version, .. } => {
+        Response::Found { version, .. }
+        | Response::Done { version }
+        | Response::Sum { version, .. } => {
             *version = version.saturating_sub(1) + random.below(3);
         }
-        told @ Told::Absent => *told = Told::Done { version: 1 + random.below(4) },
-        told @ Told::Conflict(_) => {
-            *told = Told::Conflict(random.chance(1, 2).then(|| 1 + random.below(4)))
+        response @ Response::Absent => *response = Response::Done { version: 1 + random.below(4) },
+        response @ Response::Conflict(_) => {
+            *response = Response::Conflict(random.chance(1, 2).then(|| 1 + random.below(4)))
         }
         _ => {}
     }
 }
 
 #[test]
-fn it_finds_an_order_where_there_is_one_and_only_there() {
+fn search_agrees_with_trying_all_orders() {
     let mut verdicts = [0; 2];
     for seed in 0..HISTORIES {
         let random = &mut Random::new(seed);
@@ -170,7 +183,7 @@ fn it_finds_an_order_where_there_is_one_and_only_there() {
         let plain = fits(&calls, 0, State::NEVER);
         let found = linear::check(&calls);
         assert_ne!(found, Verdict::Undecided);
-        let told: Vec<String> = calls
+        let lines: Vec<String> = calls
             .iter()
             .map(|call| format!("{}..{} {call}", call.invoked, call.returned))
             .collect();
@@ -178,7 +191,7 @@ fn it_finds_an_order_where_there_is_one_and_only_there() {
             found == Verdict::Linearizable,
             plain,
             "seed {seed}: {found:?}\n{}",
-            told.join("\n")
+            lines.join("\n")
         );
         verdicts[usize::from(plain)] += 1;
     }

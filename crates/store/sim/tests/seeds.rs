@@ -1,27 +1,27 @@
-//! Histories of the real store, faults included.
+//! Histories of the real store, with faults.
 
 use sprat_sim::{run, run_seeds};
 
-/// Histories that every test run goes through.
+/// Histories in every test run.
 const SEEDS: u64 = 1000;
 
-/// Seeds that found something once; what they say changes when the simulator does.
+/// Seeds that once found a fault; when the simulator changes, they become other histories.
 const SEALED_TOO_EARLY: u64 = 358;
 const EXECUTED_LATER: u64 = 144;
 
 #[test]
-fn a_thousand_histories_can_be() {
+fn histories_are_linearizable() {
     let (summary, failures) = run_seeds(run, 0..SEEDS, 2, |_, _| true);
-    let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    let failed: Vec<String> = failures.iter().map(ToString::to_string).collect();
     assert!(
         failures.is_empty(),
         "{} of {SEEDS} seeds failed:\n{}",
         failures.len(),
-        told.join("\n")
+        failed.join("\n")
     );
     assert_eq!(summary.histories, SEEDS);
     // A simulator that does nothing finds nothing.
-    assert!(summary.told * 2 > summary.operations, "most calls end");
+    assert!(summary.answered * 2 > summary.operations, "most calls end");
     assert!(summary.crashes > SEEDS && summary.replays > SEEDS && summary.cuts > 0, "{summary}");
     assert!(summary.cleaned > SEEDS && summary.retransmissions > SEEDS, "{summary}");
     // The search gives up on an object now and then: 4 in 10,000 histories.
@@ -29,7 +29,7 @@ fn a_thousand_histories_can_be() {
 }
 
 #[test]
-fn a_seed_is_a_history() {
+fn seeds_determine_histories() {
     for seed in 0..8 {
         let (first, diary) = run(seed).unwrap();
         let (second, again) = run(seed).unwrap();
@@ -45,15 +45,16 @@ fn seeds_differ() {
     assert_ne!(one.hash(), other.hash());
 }
 
-/// A start sealed the log in the name of bytes that only the kernel had, and the power failed
-/// before the sync.
+/// A start sealed the log behind bytes that only the kernel had, and the power failed before the
+/// sync.
 #[test]
-fn a_seal_vouches_only_for_what_is_on_the_medium() {
+fn seals_vouch_only_for_bytes_on_the_medium() {
     run(SEALED_TOO_EARLY).unwrap();
 }
 
-/// A write was told that its table is not served, and a copy of it was executed when it was.
+/// A write was answered "table not served here", and a copy of it was executed when the table was
+/// served.
 #[test]
-fn what_was_not_executed_never_is() {
+fn rejected_writes_are_never_executed() {
     run(EXECUTED_LATER).unwrap();
 }

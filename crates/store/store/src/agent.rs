@@ -1,54 +1,57 @@
-//! What speaks to the coordinator for a node: enlists, renews the lease, leaves assignments with
-//! the master, and tells the coordinator what the master wants known. Without clock, thread or
-//! network: whoever owns those asks what [`Agent::next`] says, one request at a time, and hands the
-//! answer to [`Agent::answered`].
+//! The session of a node with its coordinator: enlists, renews the lease, passes assignments to the
+//! master, and reports the master's results. It has no clock, thread or network: the caller sends
+//! what [`CoordinatorSession::next_request`] returns, one request at a time, and passes the answer
+//! to [`CoordinatorSession::answered`].
 
 use crate::coordinator::{DRIFT, RENEWAL};
-use crate::master::{Assigned, Command, Outbox};
-use crate::replication::Member;
+use crate::master::{Command, MasterAssignment, Outbox};
+use crate::replication::BackupServer;
 use sprat_net::{Locator, Nanos};
-use sprat_wire::op::{Answer, Assignment, BroughtBack, Load, Records, Request, Seen, Status};
+use sprat_wire::op::{
+    Answer, Assignment, ClusterSeen, Load, Records, RecoveredPart, Request, Status,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How long a coordinator may take to answer.
+/// How long a single coordinator may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long it may take where there are others, one of which may have taken its place; what is
-/// asked then may be asked twice. A question stays unanswered for [`RENEWAL`].
+/// How long one of several coordinators may take, since another may have taken over. The request
+/// may then be sent twice. A coordinator leaves a request for assignments unanswered for
+/// [`RENEWAL`].
 const PATIENCE: Duration = RENEWAL.saturating_mul(2);
 
-/// How long a server with a lease goes without asking for a copy of the catalog again: a copy is
+/// How long a server with a lease waits before it asks for another copy of the catalog: a copy is
 /// long, and tablets can move hundreds of times a second.
 const COPY_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a server is in its cluster.
+/// The identity that a server has in its cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Enlisted {
-    /// Its id; zero before it has one.
+    /// The server's id; zero before it has one.
     pub server: u32,
-    /// The cluster's; zero before it is known.
+    /// The cluster's id; zero before it is known.
     pub cluster: u64,
 }
 
-/// Why there is nothing more to ask.
+/// Why the session has ended: the coordinator does not want this server any more.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub enum Gone {
+pub enum SessionEnd {
     /// The coordinator has declared this server dead.
     #[error("the coordinator has declared server {0} dead, and others have what it had")]
     Dead(u32),
-    /// The coordinator does not want it.
+    /// The coordinator refuses the server, and says why.
     #[error("the coordinator refuses: {0}")]
     Refused(String),
-    /// An answer that is none.
+    /// The coordinator's answer cannot be parsed.
     #[error("the coordinator's answer makes no sense")]
     Nonsense,
 }
 
-/// What the last request was.
+/// The kind of the last request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Asked {
+enum LastRequest {
     Nothing,
     Enlist,
     Assignments,
@@ -58,52 +61,62 @@ enum Asked {
     Copy,
 }
 
-/// A copy of the catalog, to be kept.
+/// A copy of the coordinator's catalog, to be kept in the data directory.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CatalogCopy {
-    /// What [`Catalog::of_copy`](crate::coordinator::Catalog::of_copy) reads.
+    /// The encoded catalog, which [`Catalog::of_copy`](crate::coordinator::Catalog::of_copy) reads.
     pub bytes: Vec<u8>,
 }
 
-/// The agent of a node.
-pub struct Agent {
+/// A node's session with its coordinator.
+///
+/// The caller owns time and the network, and sends one request at a time: it takes
+/// [`next_request`](Self::next_request), sends it with the timeout [`patience`](Self::patience),
+/// and passes the answer, or `None` after a timeout, to [`answered`](Self::answered). The first
+/// request enlists the server; from then on most ask for assignments, which also renews the lease.
+/// A coordinator leaves such a request unanswered until there is news or the lease must be renewed,
+/// so the caller can ask again at once. In between, the session reports what the master has left in
+/// its [`Outbox`], and fetches copies of the catalog if it [keeps one](Self::keeping_copies). A
+/// [`SessionEnd`] error is final: the server must stop.
+pub struct CoordinatorSession {
     enlisted: Enlisted,
     copies: u8,
     locator: String,
     rack: String,
-    /// Whether the coordinator that is there now knows this server.
-    known_there: bool,
-    /// Version of the assignments that the master was given.
-    given: u64,
-    /// The highest version that a coordinator has told of. One that tells of less was deposed, and
-    /// has yet to hear of it: nothing of what it says counts, a lease least of all.
+    /// Whether the current coordinator knows this server.
+    is_enlisted: bool,
+    /// Version of the last assignment that was sent to the master.
+    assigned_version: u64,
+    /// The highest catalog version that a coordinator has shown. A coordinator with a lower one was
+    /// deposed and does not know it yet: nothing that it says counts, least of all a lease.
     seen: u64,
-    /// The cluster and `seen`, as the last request reports them to the coordinator.
-    reported: Seen,
-    /// Why the coordinator that answers is not this server's.
-    foreign: Option<String>,
-    /// Version of the copy of the catalog that this server keeps, if it is to keep one; the next,
-    /// and from when to ask.
+    /// Cluster and version as the last request reported them.
+    reported: ClusterSeen,
+    /// Why the coordinator that answered belongs to another cluster.
+    wrong_cluster: Option<String>,
+    /// Version of the catalog copy that this server keeps, if it keeps one; then the next copy, and
+    /// from when to ask for one.
     copied: Option<u64>,
     copy: Option<CatalogCopy>,
     copy_from: Nanos,
-    strayed: bool,
-    asked: Asked,
-    asked_at: Nanos,
-    /// What the master wants told; the coordinator has noted the first so far.
+    deposed: bool,
+    last_request: LastRequest,
+    requested_at: Nanos,
+    /// The segment that the coordinator has recorded for the master: open replicas of heads below
+    /// it are void.
     voided: u64,
-    report: Option<crate::master::Recovered>,
-    /// The same as it is told.
-    brought: BroughtBack,
-    /// What the master's tablets are to it, to be told behind an answer to the question that
-    /// renews the lease, which must not wait.
+    result: Option<crate::master::RecoveryResult>,
+    /// The part of `result` that is in the request.
+    brought_back: RecoveredPart,
+    /// The loads of the master's tablets. They are sent after an answer to the request that renews
+    /// the lease, since that one must not wait.
     loads: Option<(u64, Vec<Load>)>,
-    may_tell_loads: bool,
+    may_report_loads: bool,
 }
 
-impl Agent {
-    /// The agent of a node that others reach at `locator`, and that keeps `copies` replicas of its
-    /// log on others.
+impl CoordinatorSession {
+    /// Creates the session of a node that others reach at `locator`, and that keeps `copies`
+    /// replicas of its log on other servers.
     #[must_use]
     pub fn new(enlisted: Enlisted, copies: u8, locator: String) -> Self {
         Self {
@@ -111,29 +124,29 @@ impl Agent {
             copies,
             locator,
             rack: String::new(),
-            known_there: false,
-            given: 0,
+            is_enlisted: false,
+            assigned_version: 0,
             seen: 0,
-            reported: Seen::default(),
-            foreign: None,
+            reported: ClusterSeen::default(),
+            wrong_cluster: None,
             copied: None,
             copy: None,
             copy_from: Nanos(0),
-            strayed: false,
-            asked: Asked::Nothing,
-            asked_at: Nanos(0),
+            deposed: false,
+            last_request: LastRequest::Nothing,
+            requested_at: Nanos(0),
             voided: 0,
-            report: None,
-            brought: BroughtBack { order: 0.into(), since: 0.into() },
+            result: None,
+            brought_back: RecoveredPart { order: 0.into(), since: 0.into() },
             loads: None,
-            may_tell_loads: false,
+            may_report_loads: false,
         }
     }
 
-    /// The same, of a node in a rack; an empty name is none.
+    /// Sets the node's rack; an empty name means none.
     ///
     /// # Panics
-    /// When the name is none of a rack's.
+    /// When the name is not valid for a rack.
     #[must_use]
     pub fn in_rack(self, rack: &str) -> Self {
         assert!(
@@ -143,192 +156,213 @@ impl Agent {
         Self { rack: rack.to_owned(), ..self }
     }
 
-    /// An agent that asks for copies of the catalog, and whose server has one of version `copied`,
-    /// or, with zero, none: coordinators with older metadata are refused.
+    /// Fetches copies of the catalog from now on. The server has one of version `copied`, or none
+    /// if that is zero; coordinators with older metadata are refused.
     #[must_use]
     pub fn keeping_copies(self, copied: u64) -> Self {
         Self { seen: self.seen.max(copied), copied: Some(copied), ..self }
     }
 
-    /// The copy of the catalog that has come, to be kept.
+    /// Takes a copy of the catalog that has arrived, to be kept.
     pub fn take_copy(&mut self) -> Option<CatalogCopy> {
         self.copy.take()
     }
 
-    /// Why the coordinator that answered last is not this server's, if it is not.
-    pub fn take_foreign(&mut self) -> Option<String> {
-        self.foreign.take()
+    /// Takes the reason if the coordinator that answered last belongs to another cluster.
+    pub fn take_wrong_cluster(&mut self) -> Option<String> {
+        self.wrong_cluster.take()
     }
 
-    /// What it knows of its cluster.
+    /// The cluster and the newest catalog version that the server has seen.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        Seen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }
+    pub fn seen(&self) -> ClusterSeen {
+        ClusterSeen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }
     }
 
-    /// What it is.
+    /// The server's identity in the cluster.
     #[must_use]
     pub fn enlisted(&self) -> Enlisted {
         self.enlisted
     }
 
-    /// Whether it has enlisted in this life.
+    /// Whether it has enlisted since the process started.
     #[must_use]
     pub fn has_enlisted(&self) -> bool {
-        self.known_there
+        self.is_enlisted
     }
 
-    /// Version of the assignments that the master was given.
+    /// Version of the last assignment that was sent to the master.
     #[must_use]
-    pub fn given(&self) -> u64 {
-        self.given
+    pub fn assigned_version(&self) -> u64 {
+        self.assigned_version
     }
 
-    /// Others reach the node there, as is known now that it listens.
+    /// Sets the address at which others reach the node, once it listens; if it differs, the server
+    /// enlists again.
     ///
     /// # Panics
-    /// When its log is kept by others, which reach it where it enlisted.
-    pub fn moved(&mut self, locator: &str) {
+    /// When the log is kept on other servers, which reach the node where it enlisted.
+    pub fn set_locator(&mut self, locator: &str) {
         if self.locator != locator {
             assert!(self.copies == 0, "a server with copies stays where it enlisted");
             locator.clone_into(&mut self.locator);
-            self.known_there = false;
+            self.is_enlisted = false;
         }
     }
 
-    /// How long to wait for the answer to what was asked last, of one of so many coordinators.
+    /// How long to wait for the answer to the last request, if there are so many coordinators.
     #[must_use]
     pub fn patience(&self, coordinators: usize) -> Duration {
-        // Whoever enlists twice has two ids.
-        if coordinators > 1 && self.asked != Asked::Enlist { PATIENCE } else { TIMEOUT }
+        // Not so for enlisting: a server that enlists twice gets two ids.
+        if coordinators > 1 && self.last_request != LastRequest::Enlist {
+            PATIENCE
+        } else {
+            TIMEOUT
+        }
     }
 
-    /// Whether the last answer came from a coordinator that leads no more, so that another is to be
-    /// asked.
+    /// Returns whether the last answer came from a coordinator that leads no more, so that the
+    /// caller must turn to another one. Resets it.
     #[must_use]
-    pub fn take_strayed(&mut self) -> bool {
-        std::mem::take(&mut self.strayed)
+    pub fn take_deposed(&mut self) -> bool {
+        std::mem::take(&mut self.deposed)
     }
 
-    /// What to ask now.
-    pub fn next(&mut self, now: Nanos, outbox: &Outbox) -> Request<'_> {
+    /// Returns the request to send now.
+    pub fn next_request(&mut self, now: Nanos, outbox: &Outbox) -> Request<'_> {
         self.reported = self.seen();
         let Self { enlisted: Enlisted { server, cluster }, copies, locator, rack, .. } = self;
         let (server, cluster) = (*server, *cluster);
-        self.asked_at = now;
-        if !self.known_there {
-            self.asked = Asked::Enlist;
+        self.requested_at = now;
+        if !self.is_enlisted {
+            self.last_request = LastRequest::Enlist;
             return Request::Enlist { server, cluster, copies: *copies, locator, rack };
         }
         if outbox.min_open() > self.voided {
             let segment = outbox.min_open();
-            self.asked = Asked::Void(segment);
+            self.last_request = LastRequest::Void(segment);
             return Request::Void { server, segment };
         }
-        if self.report.is_none() {
-            self.report = outbox.take_recovered();
+        if self.result.is_none() {
+            self.result = outbox.take_recovery_result();
         }
-        if let Some(report) = &self.report {
-            self.asked = Asked::Recovered;
-            self.brought = BroughtBack { order: report.order.into(), since: report.since.into() };
-            return Request::Recovered { server, what: &self.brought, failure: &report.failure };
+        if let Some(result) = &self.result {
+            self.last_request = LastRequest::Recovered;
+            self.brought_back =
+                RecoveredPart { order: result.order.into(), since: result.since.into() };
+            return Request::Recovered {
+                server,
+                part: &self.brought_back,
+                failure: &result.failure,
+            };
         }
         self.loads = outbox.take_loads().or(self.loads.take());
-        if self.may_tell_loads
+        if self.may_report_loads
             && let Some((capacity, loads)) = &self.loads
         {
-            self.asked = Asked::Loads;
+            self.last_request = LastRequest::Loads;
             return Request::Loads { server, capacity: *capacity, loads };
         }
-        if self.may_tell_loads
+        if self.may_report_loads
             && self.copied.is_some_and(|copied| copied < self.seen)
             && now >= self.copy_from
         {
-            self.asked = Asked::Copy;
+            self.last_request = LastRequest::Copy;
             return Request::CopyCatalog { server, seen: &self.reported };
         }
-        self.asked = Asked::Assignments;
-        // What the master has not taken yet is not known to be served.
+        self.last_request = LastRequest::Assignments;
+        // An assignment that the master has not applied yet does not count as known.
         Request::Assignments {
             server,
-            known: outbox.applied().min(self.given),
+            known: outbox.applied().min(self.assigned_version),
             seen: &self.reported,
         }
     }
 
-    /// The coordinator has answered, or, with `None`, has not. Returns whether there is something
-    /// for the master to look at.
+    /// Handles the coordinator's answer, or its absence (`None`). Returns whether a command was
+    /// left for the master, so that the caller must ring its bell.
     ///
     /// # Errors
-    /// [`Gone`].
-    pub fn answered(&mut self, answer: Option<&Answer<'_>>, outbox: &Outbox) -> Result<bool, Gone> {
-        self.may_tell_loads = self.asked == Asked::Assignments && answer.is_some();
+    /// [`SessionEnd`].
+    pub fn answered(
+        &mut self,
+        answer: Option<&Answer<'_>>,
+        outbox: &Outbox,
+    ) -> Result<bool, SessionEnd> {
+        self.may_report_loads = self.last_request == LastRequest::Assignments && answer.is_some();
         let Some(answer) = answer else { return Ok(false) };
         let server = self.enlisted.server;
-        let told_version = match (self.asked, answer.status) {
-            (Asked::Assignments, Status::Ok | Status::NotFound) | (_, Status::Fenced) => {
+        let answered_version = match (self.last_request, answer.status) {
+            (LastRequest::Assignments, Status::Ok | Status::NotFound) | (_, Status::Fenced) => {
                 answer.number
             }
             _ => u64::MAX,
         };
-        if told_version < self.seen {
-            self.strayed = true;
+        if answered_version < self.seen {
+            self.deposed = true;
             return Ok(false);
         }
-        match (self.asked, answer.status) {
-            (Asked::Nothing, _) => Err(Gone::Nonsense),
-            (Asked::Enlist, Status::Ok) => {
+        match (self.last_request, answer.status) {
+            (LastRequest::Nothing, _) => Err(SessionEnd::Nonsense),
+            (LastRequest::Enlist, Status::Ok) => {
                 let mut records = Records::new(answer.body);
-                let cluster = records.named("cluster").ok_or(Gone::Nonsense)?;
-                self.seen = self.seen.max(records.named("version").ok_or(Gone::Nonsense)?);
-                let server = u32::try_from(answer.number).map_err(|_| Gone::Nonsense)?;
+                let cluster = records.named("cluster").ok_or(SessionEnd::Nonsense)?;
+                self.seen = self.seen.max(records.named("version").ok_or(SessionEnd::Nonsense)?);
+                let server = u32::try_from(answer.number).map_err(|_| SessionEnd::Nonsense)?;
                 self.enlisted = Enlisted { server, cluster };
-                (self.known_there, self.given) = (true, 0);
+                (self.is_enlisted, self.assigned_version) = (true, 0);
                 Ok(false)
             }
-            (Asked::Assignments, Status::Ok) => {
-                let assignment = Assignment::parse(answer.body).ok_or(Gone::Nonsense)?;
+            (LastRequest::Assignments, Status::Ok) => {
+                let assignment = Assignment::parse(answer.body).ok_or(SessionEnd::Nonsense)?;
                 self.assign(answer.number, assignment, outbox)
             }
-            // A coordinator that has started again knows nothing of servers without a lease.
-            (Asked::Assignments, Status::NotFound) if self.copies == 0 => {
-                self.known_there = false;
+            // A coordinator that has started again does not know servers without a lease.
+            (LastRequest::Assignments, Status::NotFound) if self.copies == 0 => {
+                self.is_enlisted = false;
                 Ok(false)
             }
-            (Asked::Assignments, Status::NotFound) | (_, Status::Fenced) => Err(Gone::Dead(server)),
-            (Asked::Loads, Status::Ok) => {
+            (LastRequest::Assignments, Status::NotFound) | (_, Status::Fenced) => {
+                Err(SessionEnd::Dead(server))
+            }
+            (LastRequest::Loads, Status::Ok) => {
                 self.loads = None;
                 Ok(false)
             }
-            (Asked::Copy, Status::Ok) => {
+            (LastRequest::Copy, Status::Ok) => {
                 if self.copies > 0 {
-                    self.copy_from = self.asked_at + COPY_PAUSE;
+                    self.copy_from = self.requested_at + COPY_PAUSE;
                 }
                 self.copied = Some(answer.number);
                 self.copy = Some(CatalogCopy { bytes: answer.body.to_vec() });
                 Ok(false)
             }
-            // It may be put right while this server runs: it asks again, and a lease ends
-            // meanwhile.
-            (Asked::Assignments | Asked::Copy, Status::WrongCluster) => {
-                self.foreign = Some(String::from_utf8_lossy(answer.body).into_owned());
+            // The operator may correct it while this server runs: the session asks again, and
+            // meanwhile the lease ends.
+            (LastRequest::Assignments | LastRequest::Copy, Status::WrongCluster) => {
+                self.wrong_cluster = Some(String::from_utf8_lossy(answer.body).into_owned());
                 Ok(false)
             }
-            (Asked::Void(segment), Status::Ok) => {
-                self.voided = segment;
-                Ok(outbox.send(Command::Voided(segment)))
+            (LastRequest::Void(segment), Status::Ok) => {
+                // The master acknowledges nothing until it has this. If its inbox is full, the
+                // session asks again, which changes nothing at the coordinator.
+                let sent = outbox.send(Command::Voided(segment));
+                if sent {
+                    self.voided = segment;
+                }
+                Ok(sent)
             }
-            (Asked::Recovered, _) => {
-                // If it was refused, it was somebody else's by then; if not, the next assignment
-                // says so.
-                self.report = None;
+            (LastRequest::Recovered, _) => {
+                // If it was refused, another server has the task by then; if not, the next
+                // assignment shows it.
+                self.result = None;
                 Ok(false)
             }
-            // There is none yet that leads: it is asked again.
+            // No coordinator leads yet: the request is repeated.
             (_, Status::NotLeading) => Ok(false),
             (_, status) => {
                 let words = String::from_utf8_lossy(answer.body);
-                Err(Gone::Refused(if words.is_empty() {
+                Err(SessionEnd::Refused(if words.is_empty() {
                     status.to_string()
                 } else {
                     words.into_owned()
@@ -342,38 +376,43 @@ impl Agent {
         version: u64,
         assignment: Assignment,
         outbox: &Outbox,
-    ) -> Result<bool, Gone> {
+    ) -> Result<bool, SessionEnd> {
         assert!(version >= self.seen, "older ones are not taken");
         self.seen = version;
         let lease = match assignment.lease_micros {
             0 => Nanos::NEVER,
             micros => {
                 let lease = Duration::from_micros(micros);
-                self.asked_at + (lease - lease / DRIFT)
+                self.requested_at + (lease - lease / DRIFT)
             }
         };
         outbox.set_lease(lease);
-        // What was to be told of what is under way may have been lost: it is done again.
+        // While tasks are under way, their results may have been lost: the master gets them again
+        // and repeats its report.
         let is_idle = assignment.orders.is_empty() && assignment.moves.is_empty();
-        let unchanged = version == self.given && is_idle && outbox.applied() == version;
+        let unchanged = version == self.assigned_version && is_idle && outbox.applied() == version;
         if unchanged || assignment.next_server == 0 {
             return Ok(false);
         }
-        // Numbers in place of names; those without a name have a number too, that of all of them.
+        // Racks become numbers, in the order of their names; the servers without a rack share one.
         let racks: BTreeSet<&str> =
             assignment.members.iter().map(|member| member.rack.as_str()).collect();
         let member = |member: &sprat_wire::op::ServerRecord| {
             let locator: Locator = member.locator.parse().ok()?;
             let rack = u32::try_from(racks.range(..member.rack.as_str()).count())
                 .expect("fewer than servers");
-            Some(Member { server: member.id, address: *locator.resolve().ok()?.first()?, rack })
+            Some(BackupServer {
+                server: member.id,
+                address: *locator.resolve().ok()?.first()?,
+                rack,
+            })
         };
         let members = assignment.members.iter().filter_map(member).collect();
         let Assignment { tablets, masters, next_server, orders, names, moves, .. } = assignment;
         let (leaving, moves): (Vec<_>, Vec<_>) =
             moves.into_iter().partition(|order| order.from == self.enlisted.server);
         let arriving = moves.into_iter().filter(|order| order.to == self.enlisted.server).collect();
-        let assigned = Assigned {
+        let assigned = MasterAssignment {
             version,
             tablets,
             members,
@@ -386,8 +425,48 @@ impl Agent {
         };
         let sent = outbox.send(Command::Assign(Box::new(assigned)));
         if sent {
-            self.given = version;
+            self.assigned_version = version;
         }
         Ok(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::master::inbox;
+    use sprat_wire::op::{encode_answer, push_counter};
+    use zerocopy::IntoBytes as _;
+
+    fn answered(session: &mut CoordinatorSession, outbox: &Outbox, number: u64) -> bool {
+        let header = answer(number);
+        let answer = Answer::parse(&header);
+        session.answered(answer.as_ref(), outbox).expect("an answer that is expected")
+    }
+
+    fn answer(number: u64) -> Vec<u8> {
+        let mut bytes = encode_answer(Status::Ok, false, 0, number).as_bytes().to_vec();
+        push_counter(&mut bytes, "cluster", 5);
+        bytes
+    }
+
+    #[test]
+    fn a_full_inbox_does_not_lose_the_confirmation_that_the_master_waits_for() {
+        let (outbox, mut inbox) = inbox();
+        let mut session =
+            CoordinatorSession::new(Enlisted::default(), 2, "tcp:host=10.0.0.2,port=9".into());
+        let _ = session.next_request(Nanos(0), &outbox);
+        answered(&mut session, &outbox, 3);
+        inbox.wants_min_open(8);
+        while outbox.send(Command::Voided(1)) {}
+        for _ in 0..2 {
+            let request = session.next_request(Nanos(0), &outbox);
+            assert!(matches!(request, Request::Void { segment: 8, .. }), "{request:?}");
+            assert!(!answered(&mut session, &outbox, 8));
+        }
+        while inbox.take().is_some() {}
+        assert!(matches!(session.next_request(Nanos(0), &outbox), Request::Void { .. }));
+        assert!(answered(&mut session, &outbox, 8));
+        assert!(!matches!(session.next_request(Nanos(0), &outbox), Request::Void { .. }));
     }
 }

@@ -1,11 +1,11 @@
-//! Answers as replies of the RPC layer.
+//! Builds answers as replies of the RPC layer.
 
-use crate::bodies::Bodies;
+use crate::bodies::ResponseBuffers;
 use sprat_rpc::{Outcome, Repeat, Reply};
 use sprat_wire::op::{Status, encode_answer};
 use zerocopy::IntoBytes;
 
-/// An answer of a header alone.
+/// An answer that has only a header.
 #[inline]
 pub(crate) fn answer<B>(
     status: Status,
@@ -17,19 +17,19 @@ pub(crate) fn answer<B>(
     Reply::new(encode_answer(status, more, count, number).as_bytes(), repeat)
 }
 
-/// Who asks may not.
+/// The answer to a request that the peer has no right to make.
 pub(crate) fn denied<B>() -> Outcome<B> {
     Outcome::Reply(answer(Status::Denied, false, 0, 0, Repeat::Reexecute))
 }
 
-/// An answer that says why in words; without them when there is no buffer left.
+/// An answer with an explanation, or without it when no buffer is left.
 pub(crate) fn answer_text<B: From<u32>>(
-    bodies: &mut Bodies,
+    bodies: &mut ResponseBuffers,
     status: Status,
     text: &str,
 ) -> Outcome<B> {
     let reply = answer(status, false, 0, 0, Repeat::Retain);
-    let body = if text.is_empty() { None } else { bodies.explain(text) };
+    let body = if text.is_empty() { None } else { bodies.make_text(text) };
     Outcome::Reply(match body {
         Some(body) => reply.with_body(B::from(body)),
         None => reply,

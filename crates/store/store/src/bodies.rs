@@ -1,44 +1,46 @@
-//! Responses that are made, not found: buffers a reply's body is gathered from.
+//! Buffers for the bodies of responses that are composed rather than found in the log.
 
 use crate::shares::Shares;
 use sprat_wire::op::REPLICA_BYTES;
 
-/// Bodies in flight that sessions have [shares](Shares) of, beside one each; a service that needs
-/// more answers "retry".
-pub(crate) const MAX_BODIES: usize = 4096;
+/// Buffers in flight that sessions [share](Shares), beside one that each has to itself; a service
+/// that needs more asks the client to retry.
+pub(crate) const MAX_BUFFERS: usize = 4096;
 
-/// Most words of explanation in flight beside them; answers beyond do without.
-const MAX_WORDS: usize = 4096;
+/// Most explanations in flight beside them; replies beyond go without.
+const MAX_TEXTS: usize = 4096;
 
-/// Largest buffer kept where it is for use again, bytes.
+/// Capacity up to which a released buffer keeps its memory, bytes.
 const KEEP_BYTES: usize = 128 << 10;
 
-/// Longer ones kept for [`Bodies::make_long`], and the longest of them: a piece of a segment.
+/// How many longer ones are kept for [`ResponseBuffers::make_long`], and their largest size: a
+/// piece of a segment.
 const SPARE_BUFFERS: usize = 8;
 const SPARE_BYTES: usize = REPLICA_BYTES + 1024;
 
-/// Buffers by number.
+/// Buffers by number. A service fills one for a reply, the RPC layer reads it by its number while
+/// it sends the reply, and then releases it.
 #[derive(Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct ResponseBuffers {
     buffers: Vec<Vec<u8>>,
-    /// Whose each is; nobody's is one of words.
+    /// The session that each is charged to; `None` for an explanation.
     owners: Vec<Option<u32>>,
     free: Vec<u32>,
     spare: Vec<Vec<u8>>,
     shares: Shares,
-    words: usize,
+    texts: usize,
 }
 
-impl Default for Bodies {
+impl Default for ResponseBuffers {
     fn default() -> Self {
         let (buffers, owners, free, spare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { buffers, owners, free, spare, shares: Shares::new(MAX_BODIES), words: 0 }
+        Self { buffers, owners, free, spare, shares: Shares::new(MAX_BUFFERS), texts: 0 }
     }
 }
 
-impl Bodies {
-    /// Fills a buffer for a session by `fill` and returns its number; `None`, and nothing filled,
-    /// when the session has its share.
+impl ResponseBuffers {
+    /// Fills a buffer for a session with `fill` and returns its number. `None`, and nothing is
+    /// filled, when the session has used up its share.
     pub(crate) fn make(&mut self, session: u32, fill: impl FnOnce(&mut Vec<u8>)) -> Option<u32> {
         if !self.shares.admits(session) {
             return None;
@@ -47,8 +49,8 @@ impl Bodies {
         Some(self.fill(Some(session), fill))
     }
 
-    /// The same with a buffer that has held much before, if there is one: its memory need not be
-    /// had anew.
+    /// Like [`make`](Self::make), but prefers a buffer that was long before, so that its memory
+    /// need not be allocated again.
     pub(crate) fn make_long(
         &mut self,
         session: u32,
@@ -63,13 +65,13 @@ impl Bodies {
         })
     }
 
-    /// A buffer with an explanation; `None` when there are too many.
-    pub(crate) fn explain(&mut self, words: &str) -> Option<u32> {
-        if self.words >= MAX_WORDS {
+    /// Fills a buffer with an explanation; `None` when there are too many.
+    pub(crate) fn make_text(&mut self, texts: &str) -> Option<u32> {
+        if self.texts >= MAX_TEXTS {
             return None;
         }
-        self.words += 1;
-        Some(self.fill(None, |out| out.extend_from_slice(words.as_bytes())))
+        self.texts += 1;
+        Some(self.fill(None, |out| out.extend_from_slice(texts.as_bytes())))
     }
 
     fn fill(&mut self, owner: Option<u32>, fill: impl FnOnce(&mut Vec<u8>)) -> u32 {
@@ -85,7 +87,7 @@ impl Bodies {
         index
     }
 
-    /// What sessions have of them.
+    /// The sessions' shares of the buffers.
     pub(crate) fn shares(&self) -> &Shares {
         &self.shares
     }
@@ -109,7 +111,7 @@ impl Bodies {
         debug_assert!(!self.free.contains(&index), "released twice");
         match self.owners[index as usize].take() {
             Some(session) => self.shares.give(session),
-            None => self.words -= 1,
+            None => self.texts -= 1,
         }
         self.free.push(index);
     }

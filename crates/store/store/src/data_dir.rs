@@ -1,22 +1,25 @@
-//! A server's data directory: who it belongs to, and which files lie in it.
+//! A server's data directory: which server it belongs to, and which files are in it.
 //!
 //! ```text
-//! identity.toml      format, cluster, server id, hash seed, how many nodes share the directory if not one, the ages
-//!                    of the files below, and a checksum of these lines
-//! identity.toml.new  the identity before: what is written next takes its place on the disk, also when that is full
-//! coordinator.redb   the coordinator's metadata, when this process is one; coordinator.redb.new while it is made
+//! identity.toml      format, cluster, server id, hash seed, how many nodes share the directory if
+//!                    not one, the ages of the files below, and a checksum of these lines
+//! identity.toml.new  the previous identity: the next one overwrites its blocks, so that it can be
+//!                    written on a full disk
+//! coordinator.redb   the coordinator's metadata, if this process is one; coordinator.redb.new
+//!                    while they are created
 //! catalog.sprat      a copy of them, as the coordinator gave it to this server
 //! log.sprat          the log: a frame for every segment
-//! replicas.sprat     what this node keeps of other servers' logs
-//! node-2, node-3 ..  the same, but for the coordinator, of the second node of the process, the third ..
+//! replicas.sprat     the replicas of other servers' segments that this node keeps
+//! node-2, node-3 ..  the directories of the second node of the process, the third ..; without
+//!                    the coordinator's files
 //! ```
 //!
-//! A file that somebody put back from an older copy is intact, and a server that starts from it
+//! An older copy of a file that an operator put back is intact, and a server that starts from it
 //! would serve what was true then. So the identity holds the age of each file: the incarnation in
-//! the header of the log and of the replicas, which grows whenever one is opened, has grown and is
-//! closed. A file that is younger than the identity says is used, as the identity is written last;
-//! one that is older, empty or missing is refused. The catalog's age is the version of the tablet
-//! map in it, and the coordinator's metadata must not be older than that.
+//! the header of the log and of the replicas, which grows whenever the file is opened, has grown or
+//! is closed. A file that is younger than the identity says is used, since the identity is written
+//! last; one that is older, empty or missing is refused. The catalog's age is the version of the
+//! tablet map in it, and the coordinator's metadata must not be older than that.
 
 use crate::agent::CatalogCopy;
 use crate::coordinator::{Catalog, MetadataMemory};
@@ -31,38 +34,39 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use thiserror::Error;
 
-/// Version of the directory's layout that this program writes. It reads format 1 too, which had no
+/// Version of the directory's layout that this program writes. It also reads format 1, which had no
 /// ages and no checksum.
 pub const FORMAT: u32 = 2;
 
-/// What a data directory knows of itself.
+/// The contents of a data directory's `identity.toml`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// [`FORMAT`] it was written in.
+    /// The [`FORMAT`] that it was written in.
     pub format: u32,
     /// The cluster whose objects it holds; 0 until the server has enlisted.
     pub cluster: u64,
     /// The server's id in that cluster; 0 until it has enlisted.
     pub server: u32,
-    /// Seed of the key hash: scan cursors stay good as long as it stays the same.
+    /// Seed of the key hash: scan cursors stay valid as long as it stays the same.
     pub seed: u64,
-    /// Nodes whose objects lie in the directory and those within it. 1 in the directories within.
+    /// Number of nodes whose objects lie in the directory and those within it; 1 in the directories
+    /// within.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub nodes: u32,
-    /// The cluster whose coordinator's metadata lie here; 0 if none's do.
+    /// The cluster whose coordinator's metadata lie here; 0 if there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub coordinator: u64,
-    /// Incarnation that the log had at least; 0 before it was first opened.
+    /// Lowest incarnation that the log can have; 0 before it was first opened.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub log: u64,
-    /// Incarnation that the file of replicas had at least; 0 before it was first opened.
+    /// Lowest incarnation that the file of replicas can have; 0 before it was first opened.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replicas: u64,
 }
 
 impl Identity {
-    /// That of a directory that has just been made.
+    /// The identity of a new directory.
     fn new(seed: u64) -> Self {
         Self {
             format: FORMAT,
@@ -82,7 +86,7 @@ impl Identity {
     }
 }
 
-/// What the last line of an identity begins with; the CRC32C of the lines above it follows.
+/// Begins the last line of an identity; the CRC32C of the lines above it follows.
 const CHECKSUM: &str = "checksum = ";
 
 fn one() -> u32 {
@@ -99,7 +103,7 @@ fn is_one(nodes: &u32) -> bool {
     *nodes == 1
 }
 
-/// Only the field that every version has.
+/// The only field that every version has.
 #[derive(Deserialize)]
 struct FormatOnly {
     format: u32,
@@ -111,21 +115,23 @@ pub enum DataDirError {
     /// The operating system refused.
     #[error("{path}: cannot {what}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// Its answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another process has it.
+    /// Another process uses it.
     #[error(
-        "{0}: another sprat server is running with this data directory; stop it, or give another --data"
+        "{0}: another sprat server is running with this data directory; stop it, or give another \
+         --data"
     )]
     InUse(PathBuf),
     /// A newer program wrote it.
     #[error(
-        "{path}: written in format {found}, this sprat reads up to {FORMAT}; use a newer sprat (nothing was changed)"
+        "{path}: written in format {found}, this sprat reads up to {FORMAT}; use a newer sprat \
+         (nothing was changed)"
     )]
     Newer {
         /// The identity file.
@@ -133,63 +139,75 @@ pub enum DataDirError {
         /// Its format.
         found: u32,
     },
-    /// What is in it is kept in another way.
+    /// Its data is kept in another way than the options say.
     #[error("{path}: holds {kind} (nothing was changed)")]
     Other {
         /// The directory.
         path: PathBuf,
-        /// What it holds, and how to start.
+        /// Its contents, and how to start with them.
         kind: &'static str,
     },
-    /// It was made for another number of nodes.
+    /// It was created for another number of nodes.
     #[error(
-        "{path}: holds the objects of {found} nodes, not {asked}; start the server with --nodes {found}"
+        "{path}: holds the objects of {found} nodes, not {asked}; start the server with --nodes \
+         {found}"
     )]
     OtherNodes {
         /// The directory.
         path: PathBuf,
-        /// How many it was made for.
+        /// How many nodes it was created for.
         found: u32,
-        /// How many there are to be.
+        /// How many the options ask for.
         asked: u32,
     },
-    /// A file that has data is gone, or empty.
+    /// A file that had data is missing or empty.
     #[error(
-        "{path}: {is}, and with it {what}; put it back, or remove the directory to start with an empty store"
+        "{path}: {is}, and with it {what}; put it back, or remove the directory to start with an \
+         empty store"
     )]
     Lost {
         /// The file.
         path: PathBuf,
         /// Missing, or empty.
         is: &'static str,
-        /// What was in it.
+        /// Its contents, which are lost.
         what: &'static str,
     },
     /// A file is an older copy of itself.
     #[error(
-        "{path}: an older copy: its incarnation is {found}, and this server has had {had} of it; what was written since \
+        "{path}: an older copy: its incarnation is {found}, and this server has had {had} of it; \
+         what was written since \
          is not in it: put back the current one (nothing was changed)"
     )]
     Older {
         /// The file.
         path: PathBuf,
-        /// The incarnation that its header has.
+        /// The incarnation in its header.
         found: u64,
-        /// The incarnation that it had at least.
+        /// The lowest incarnation that it can have.
         had: u64,
     },
-    /// A file is damaged, or another one's.
+    /// A file is damaged, or belongs to another cluster.
     #[error("{path}: {cause} (nothing was changed)")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The fault, and a remedy.
         cause: String,
     },
 }
 
-/// A data directory, held by this process alone. Clones share the lock on it, which ends with the
-/// last of them.
+/// A data directory that this process has locked. Clones share the lock, which ends with the last
+/// of them.
+///
+/// A server that starts calls [`open`](Self::open) or [`open_nodes`](Self::open_nodes), which
+/// refuse files that are missing or older than the identity says, then
+/// [`check_kind`](Self::check_kind). Once the coordinator has given it an id, it records that with
+/// [`set_identity`](Self::set_identity), and then opens the log or the replicas itself, by their
+/// paths. [`note_ages`](Self::note_ages) records the files' ages after they are opened and after
+/// they are closed; a crash in between leaves files that are younger than the identity says, which
+/// is allowed. Every write in the directory is durable on return, and overwrites blocks that the
+/// directory has already, so that it succeeds on a full disk.
 #[derive(Clone)]
 pub struct DataDir {
     path: PathBuf,
@@ -199,7 +217,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens the directory, or makes it with `new_seed` as its hash seed.
+    /// Opens the directory, or creates it with `new_seed` as its hash seed.
     ///
     /// # Errors
     /// [`DataDirError`]; nothing in an existing directory has changed then.
@@ -210,8 +228,8 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// As [`open`](Self::open), without a look at the files that the identity speaks of: for a
-    /// directory that is to be mended, or salvaged.
+    /// Like [`open`](Self::open), but does not check the files against the identity: for a
+    /// directory that is to be repaired or salvaged.
     ///
     /// # Errors
     /// [`DataDirError`]; nothing in an existing directory has changed then.
@@ -221,7 +239,7 @@ impl DataDir {
             move |source| DataDirError::Io { what, path, source }
         };
         fs::create_dir_all(path).map_err(io("make the data directory", path))?;
-        // The lock is on the directory itself, so that it leaves no file behind.
+        // The directory itself is locked, so that no lock file is left behind.
         let lock = File::open(path).map_err(io("open the data directory", path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -234,7 +252,7 @@ impl DataDir {
         match fs::read(&file) {
             Ok(text) => Ok(dir(parse(&file, &text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // An identity lost from among other files would let old objects into new tables.
+                // Without the identity, objects from those files could enter new tables.
                 if let Some(beside) = [LOG, REPLICAS, COORDINATOR, CATALOG]
                     .iter()
                     .find(|name| path.join(name).exists())
@@ -269,14 +287,14 @@ impl DataDir {
                 Age::Incarnation(found) if found < had => {
                     return Err(DataDirError::Older { path, found, had });
                 }
-                // Damage is reported, with its place, by whoever opens the file.
+                // Opening the file reports damage, with its place.
                 Age::Incarnation(_) | Age::Damaged => {}
             }
         }
         if cluster != 0 && !self.log().exists() {
             return lost(self.log(), "missing", "every object");
         }
-        // Before there were ages, an enlisted server whose files are empty may have lost them.
+        // Format 1 had no ages: an enlisted server whose files are empty may have lost them.
         if format == 1
             && cluster != 0
             && age(&self.log()) == Age::Empty
@@ -290,12 +308,12 @@ impl DataDir {
         Ok(())
     }
 
-    /// Opens the directories of `nodes` nodes: this one, which is the first's, and those within it.
-    /// All are there before any of them has a server id, so that one that is missing later is a
-    /// loss, and is told as one.
+    /// Opens the directories of `nodes` nodes: this one, which is the first node's, and those
+    /// within it. All of them are created before any has a server id, so that a later missing one
+    /// is known to be lost.
     ///
     /// # Errors
-    /// As [`open`](Self::open); and when it was made for another number of nodes.
+    /// As [`open`](Self::open); and when the directory was created for another number of nodes.
     pub fn open_nodes(
         path: &Path,
         nodes: u32,
@@ -329,13 +347,13 @@ impl DataDir {
         Ok(dirs)
     }
 
-    /// What it knows of itself.
+    /// The directory's identity.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Changes the identity; durable on return. With the first that names a cluster the log file
-    /// begins, empty: from then on one without the other is a loss.
+    /// Replaces the identity; durable on return. The first identity that names a cluster also
+    /// creates the log file, empty: from then on one without the other is a loss.
     ///
     /// # Errors
     /// [`DataDirError::Io`]; the old identity stands then.
@@ -351,8 +369,8 @@ impl DataDir {
         Ok(())
     }
 
-    /// Notes how old the files are by now: when they have been opened, and when they have been
-    /// closed. If that fails, it logs a warning.
+    /// Records the current ages of the files, after they have been opened or closed. If that fails,
+    /// it logs a warning.
     pub fn note_ages(&mut self) {
         let of = |path: &Path, had: u64| {
             if let Age::Incarnation(now) = age(path) { now.max(had) } else { had }
@@ -366,10 +384,10 @@ impl DataDir {
         }
     }
 
-    /// The copy of the catalog that this server keeps.
+    /// Reads the copy of the catalog that this server keeps.
     ///
     /// # Errors
-    /// [`DataDirError`]: it is damaged, or another cluster's.
+    /// [`DataDirError`]: the copy is damaged, or another cluster's.
     pub fn catalog(&self) -> Result<Option<Catalog<MetadataMemory>>, DataDirError> {
         let path = self.path.join(CATALOG);
         let bytes = match fs::read(&path) {
@@ -385,28 +403,28 @@ impl DataDir {
             }
             Err(source) => return Err(DataDirError::Io { what: "read", path, source }),
         };
-        let cause = match Catalog::<MetadataMemory>::of_copy(&bytes) {
+        let cause = match Catalog::<MetadataMemory>::from_copy(&bytes) {
             Ok(catalog) if [0, catalog.cluster()].contains(&self.identity.cluster) => {
                 return Ok(Some(catalog));
             }
             Ok(_) => "the copy of another cluster's catalog".to_owned(),
             Err(cause) => cause,
         };
-        let remedy = "if the coordinator's metadata are current, remove this file: it is written again from them";
+        let remedy = "if the coordinator's metadata are current, remove this file: it is written \
+                      again from them";
         Err(DataDirError::Damaged { path, cause: format!("{cause}; {remedy}") })
     }
 
-    /// Keeps a copy of the catalog; durable on return.
+    /// Writes a copy of the catalog; durable on return.
     ///
     /// # Errors
-    /// [`DataDirError::Io`]; the copy before stands then.
+    /// [`DataDirError::Io`]; the copy before remains then.
     pub fn keep_catalog(&self, copy: &CatalogCopy) -> Result<(), DataDirError> {
         self.replace(CATALOG, &copy.bytes)
     }
 
-    /// Puts a file in the place of the one of its name, whole or not at all; durable on return. The
-    /// one before stays beside it, and its blocks are those of the next: it can be written on a
-    /// full disk.
+    /// Replaces a file, whole or not at all; durable on return. The previous version stays beside
+    /// it, and the next one overwrites that one's blocks, so that it can be written on a full disk.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), DataDirError> {
         let _writes = lock(&self.lock);
         let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
@@ -418,8 +436,8 @@ impl DataDir {
         write().map_err(|source| DataDirError::Io { what: "write", path: file.clone(), source })
     }
 
-    /// Sees to it that the next identity has its place on the disk: a member that starts gets
-    /// another one, and its disk may be full by then, of replicas that nobody else has.
+    /// Reserves disk space for the next identity. A cluster's node that starts again gets a new id,
+    /// and by then its disk may be full of replicas that no other server has.
     fn reserve(&self) {
         let new = self.path.join(NEXT_IDENTITY);
         if new.exists() {
@@ -437,13 +455,13 @@ impl DataDir {
         self.path.join(LOG)
     }
 
-    /// The file of what is kept for other servers.
+    /// The file of replicas that are kept for other servers.
     pub fn replicas(&self) -> PathBuf {
         self.path.join(REPLICAS)
     }
 
-    /// Refuses a directory whose data is kept in another way than `copies` says: its own log, or
-    /// replicas of others'.
+    /// Refuses a directory whose data is kept in another way than `copies` says: in a log of its
+    /// own, or as replicas of other servers' logs.
     ///
     /// # Errors
     /// [`DataDirError::Other`].
@@ -467,13 +485,13 @@ impl DataDir {
     }
 }
 
-/// Whether there is something in a file.
+/// Whether a file has any bytes.
 fn has_bytes(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
-/// Writes a file, durably, where it is: one that has been written before takes no other blocks of
-/// the disk.
+/// Overwrites a file in place, durably: a file that was written before takes no new blocks of the
+/// disk.
 fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut out = File::options().write(true).create(true).truncate(false).open(path)?;
     out.write_all(bytes)?;
@@ -481,8 +499,8 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     out.sync_all()
 }
 
-/// Has two files change names, so that neither gives its blocks back; where there is but one, or
-/// that cannot be done, the new one takes the other's name.
+/// Exchanges the names of two files, so that neither frees its blocks. Where one of them is
+/// missing, or the file system cannot do that, renames the new one.
 fn exchange(new: &Path, file: &Path) -> io::Result<()> {
     match renameat_with(CWD, new, CWD, file, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
@@ -497,11 +515,11 @@ const REPLICAS: &str = "replicas.sprat";
 const COORDINATOR: &str = "coordinator.redb";
 const CATALOG: &str = "catalog.sprat";
 
-/// How old a log, or a file of replicas, is.
+/// The age of a log, or of a file of replicas.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Age {
     Missing,
-    /// Without a header: nothing was ever written, or that is gone.
+    /// Without a header: nothing was ever written, or it is gone.
     Empty,
     Damaged,
     Incarnation(u64),
@@ -513,7 +531,7 @@ impl Age {
     }
 }
 
-/// Reads how old a file is from its headers.
+/// Reads a file's age from its headers.
 fn age(path: &Path) -> Age {
     let mut headers = Vec::new();
     let read = File::open(path)

@@ -1,23 +1,23 @@
-//! Objects that will be asked for in a moment: where the log will look for them is brought near, so
+//! Prefetches what the log needs to look up objects of requests that are about to be executed, so
 //! that cache misses overlap.
 
 use sprat_log::Log;
 
-/// Hashes of the keys expected last. Of each the line of the hash table is brought near at once,
-/// and what that points to `NEARER` keys later.
-pub(crate) struct Expected<const NEARER: usize> {
+/// Hashes of the last keys expected. The hash table line of a key is prefetched at once, and the
+/// entry that the line points to `NEARER` keys later.
+pub(crate) struct PrefetchQueue<const NEARER: usize> {
     hashes: [u64; NEARER],
     next: usize,
 }
 
-impl<const NEARER: usize> Default for Expected<NEARER> {
+impl<const NEARER: usize> Default for PrefetchQueue<NEARER> {
     fn default() -> Self {
         Self { hashes: [0; NEARER], next: 0 }
     }
 }
 
-impl<const NEARER: usize> Expected<NEARER> {
-    /// A key will be looked for.
+impl<const NEARER: usize> PrefetchQueue<NEARER> {
+    /// Prefetches for a key that will be looked up.
     #[inline]
     pub(crate) fn expect(&mut self, log: &Log, table: u32, key: &[u8]) {
         let hash = log.hash(table, key);

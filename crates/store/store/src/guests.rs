@@ -1,66 +1,70 @@
-//! Members of the cluster that ask a node, and which tables they may use.
+//! Which tables each client of a node may use.
 
-use sprat_rpc::Who;
+use sprat_rpc::Requester;
 use sprat_wire::certificate::{Certificate, Rights, Role};
 use std::collections::HashMap;
 
-/// A client, as it has proven to be.
-struct Guest {
+/// A client that has proven its identity.
+struct AdmittedClient {
     certificate: Certificate,
-    /// The table that it used last, and what it may do with it.
+    /// The table that it used last, and its rights there.
     last: Option<(u32, Option<Rights>)>,
 }
 
-/// Who has been admitted, by the numbers that their requests come with; and what tables are called.
+/// The admitted clients, by the numbers that their requests carry, and the names of the tables. A
+/// client's certificate grants rights by table name; admins, servers, and peers of a cluster
+/// without identities may do everything.
 #[derive(Default)]
-pub(crate) struct Guests {
-    /// As many as an endpoint has channels, at most.
-    all: Vec<Option<Box<Guest>>>,
+pub(crate) struct AccessRules {
+    /// At most as many as an endpoint has channels.
+    clients: Vec<Option<Box<AdmittedClient>>>,
     names: HashMap<u32, String>,
 }
 
-impl Guests {
-    /// A member has proven who it is.
-    pub(crate) fn admit(&mut self, who: Who, certificate: &Certificate) {
-        let number = who.number();
-        if self.all.len() <= number {
-            self.all.resize_with(number + 1, || None);
+impl AccessRules {
+    /// Records a peer whose certificate was verified.
+    pub(crate) fn admit(&mut self, peer: Requester, certificate: &Certificate) {
+        let number = peer.number();
+        if self.clients.len() <= number {
+            self.clients.resize_with(number + 1, || None);
         }
-        // Only of clients is there anything to look up.
-        let guest = || Box::new(Guest { certificate: certificate.clone(), last: None });
-        self.all[number] = (certificate.role == Role::Client).then(guest);
+        // Only clients have rights to look up.
+        let client = || Box::new(AdmittedClient { certificate: certificate.clone(), last: None });
+        self.clients[number] = (certificate.role == Role::Client).then(client);
     }
 
-    /// These are the tables here.
-    pub(crate) fn name_tables(&mut self, names: Vec<(u32, String)>) {
+    /// Sets the names of the tables that are here.
+    pub(crate) fn set_table_names(&mut self, names: Vec<(u32, String)>) {
         self.names = names.into_iter().collect();
-        self.all.iter_mut().flatten().for_each(|guest| guest.last = None);
+        self.clients.iter_mut().flatten().for_each(|client| client.last = None);
     }
 
-    /// What somebody may do with the table of that name.
-    pub(crate) fn rights_by_name(&self, who: Who, name: &str) -> Option<Rights> {
-        match who.role() {
-            Some(Role::Client) => self.all.get(who.number())?.as_ref()?.certificate.rights(name),
+    /// The peer's rights to the table with that name; `None` for none.
+    pub(crate) fn rights_by_name(&self, peer: Requester, name: &str) -> Option<Rights> {
+        match peer.role() {
+            Some(Role::Client) => {
+                self.clients.get(peer.number())?.as_ref()?.certificate.rights(name)
+            }
             None | Some(Role::Admin | Role::Server) => Some(Rights::Write),
         }
     }
 
-    /// What somebody may do with a table that is here.
+    /// The peer's rights to a table that is here; `None` for none.
     #[inline]
-    pub(crate) fn rights(&mut self, who: Who, table: u32) -> Option<Rights> {
-        if who.role() != Some(Role::Client) {
+    pub(crate) fn rights(&mut self, peer: Requester, table: u32) -> Option<Rights> {
+        if peer.role() != Some(Role::Client) {
             return Some(Rights::Write);
         }
-        let guest = self.all.get_mut(who.number())?.as_mut()?;
-        if let Some((last, rights)) = guest.last
+        let client = self.clients.get_mut(peer.number())?.as_mut()?;
+        if let Some((last, rights)) = client.last
             && last == table
         {
             return rights;
         }
-        // One that has no name here can only be among those that a pattern for all names allows.
+        // A table without a name here is allowed only by a pattern that matches every name.
         let name = self.names.get(&table).map_or("", String::as_str);
-        let rights = guest.certificate.rights(name);
-        guest.last = Some((table, rights));
+        let rights = client.certificate.rights(name);
+        client.last = Some((table, rights));
         rights
     }
 }

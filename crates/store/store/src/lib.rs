@@ -1,18 +1,18 @@
-//! The store: coordinator, master, backup and the node loop they live on.
+//! The store: coordinator, master, backup, and the node loop that drives them.
 //!
-//! - [`node`]: one thread, one network port, one service: the loop that everything else is fed by.
-//! - [`master`]: keeps objects, over a [`sprat_log::Log`], and answers for them.
-//! - [`member`]: a master, and what it keeps for others, behind one port.
+//! - [`node`]: one thread, one network port, one service: the loop that drives everything else.
+//! - [`master`]: keeps objects in a [`sprat_log::Log`], and executes clients' requests.
+//! - [`member`]: a master, and the replicas it keeps for others, behind one port.
 //! - [`backup`]: makes the log durable on a local disk, and replays it.
-//! - [`replicas`]: keeps segments for masters elsewhere, over a backup, and gives them to who
-//!   recovers them.
-//! - [`restart`]: log and backup opened together.
-//! - [`salvage`]: what is whole in the files of a stopped server that will not open.
+//! - [`replicas`]: keeps segments for other masters, over a backup, and returns them for a
+//!   recovery.
+//! - [`restart`]: opens a log and its backup together.
+//! - [`salvage`]: reads what is whole in the files of a stopped server that cannot start.
 //! - [`replication`]: makes the log durable on other servers.
-//! - `moving`: has a tablet go to another server while both serve.
-//! - [`recovery`]: brings back the log of a server that is gone.
-//! - [`agent`]: speaks to the coordinator for a node.
-//! - [`coordinator`]: names tables and says who serves them.
+//! - `moving`: moves a tablet to another server while both serve.
+//! - [`recovery`]: recovers the log of a crashed server.
+//! - [`agent`]: a node's session with its coordinator.
+//! - [`coordinator`]: names tables and decides which server serves them.
 //! - [`server`]: the threads of a real process around all this.
 
 pub mod agent;

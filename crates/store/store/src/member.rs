@@ -1,43 +1,46 @@
-//! The service of a cluster's node: a master, and what it keeps for other masters, behind one port.
+//! The service of a cluster's node: a master, and the replicas it keeps for other masters, behind
+//! one port.
 
 use crate::answers::denied;
-use crate::master::{self, Master, Needed};
+use crate::master::{self, Master, NeededReplicas};
 use crate::node::{Caller, Service};
 use sprat_disk::Disk;
 use sprat_net::{Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::op::BackupRequest;
 use std::os::fd::BorrowedFd;
 
-/// Keeps replicas for masters: see [`crate::replication`] for who asks it what.
-pub trait Keeper: Service<Body = u32> {
-    /// Frees the replicas of servers that are not needed any more.
-    fn keep(&mut self, needed: &Needed);
+/// Keeps replicas for other masters. [`crate::replication`] describes the masters' side.
+pub trait ReplicaStore: Service<Body = u32> {
+    /// Frees the replicas of masters that are not needed any more.
+    fn free_unneeded(&mut self, needed: &NeededReplicas);
 
-    /// Its counters.
-    fn counted(&self) -> Vec<Figure>;
+    /// Returns its counters.
+    fn report_figures(&self) -> Vec<Figure>;
 }
 
-/// Memory that an answer is gathered from.
+/// Where a response's body lies.
 #[derive(Clone, Copy, Debug)]
-pub enum Body {
-    /// The master's.
-    Master(master::Body),
-    /// Of what is kept for others.
-    Kept(u32),
+pub enum NodeBody {
+    /// With the master.
+    Master(master::MasterBody),
+    /// In a buffer of the replica store.
+    Replicas(u32),
 }
 
-/// A master and a keeper of replicas.
-pub struct Member<D: Disk, K> {
+/// A master and a replica store behind one port, as one [`Service`]: it dispatches backup requests,
+/// which only servers may make, to the store, and all others to the master. The node's calls to
+/// other servers are the master's.
+pub struct ClusterNode<D: Disk, R> {
     master: Master<D>,
-    keeper: K,
+    replicas: R,
 }
 
-impl<D: Disk, K: Keeper> Member<D, K> {
-    /// Both, behind one port.
-    pub fn new(master: Master<D>, keeper: K) -> Self {
-        Self { master, keeper }
+impl<D: Disk, R: ReplicaStore> ClusterNode<D, R> {
+    /// Combines both.
+    pub fn new(master: Master<D>, replicas: R) -> Self {
+        Self { master, replicas }
     }
 
     /// The master.
@@ -45,56 +48,56 @@ impl<D: Disk, K: Keeper> Member<D, K> {
         &self.master
     }
 
-    /// What is kept for others.
-    pub fn keeper(&self) -> &K {
-        &self.keeper
+    /// The replicas that are kept for others.
+    pub fn replicas(&self) -> &R {
+        &self.replicas
     }
 
-    /// Both, of a node that has ended.
-    pub fn into_parts(self) -> (Master<D>, K) {
-        (self.master, self.keeper)
+    /// Takes the service of a node that has ended apart.
+    pub fn into_parts(self) -> (Master<D>, R) {
+        (self.master, self.replicas)
     }
 }
 
-impl<D: Disk, K: Keeper> Handler for Member<D, K> {
-    type Body = Body;
+impl<D: Disk, R: ReplicaStore> Handler for ClusterNode<D, R> {
+    type Body = NodeBody;
 
     #[inline]
-    fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Body> {
+    fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<NodeBody> {
         if BackupRequest::begins(payload) {
-            if !id.who().serves() {
+            if !id.requester().serves() {
                 return denied();
             }
-            self.keeper.request(now, id, payload).map(Body::Kept)
+            self.replicas.request(now, id, payload).map(NodeBody::Replicas)
         } else {
-            self.master.request(now, id, payload).map(Body::Master)
+            self.master.request(now, id, payload).map(NodeBody::Master)
         }
     }
 
     #[inline]
-    fn expect(&mut self, payload: &[u8]) {
+    fn prefetch(&mut self, payload: &[u8]) {
         if !BackupRequest::begins(payload) {
-            self.master.expect(payload);
+            self.master.prefetch(payload);
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
         self.master.admitted(who, certificate);
     }
 
     #[inline]
-    fn gather(&self, body: Body) -> &[u8] {
+    fn gather(&self, body: NodeBody) -> &[u8] {
         match body {
-            Body::Master(body) => self.master.gather(body),
-            Body::Kept(body) => self.keeper.gather(body),
+            NodeBody::Master(body) => self.master.gather(body),
+            NodeBody::Replicas(body) => self.replicas.gather(body),
         }
     }
 
     #[inline]
-    fn release(&mut self, body: Body) {
+    fn release(&mut self, body: NodeBody) {
         match body {
-            Body::Master(body) => self.master.release(body),
-            Body::Kept(body) => self.keeper.release(body),
+            NodeBody::Master(body) => self.master.release(body),
+            NodeBody::Replicas(body) => self.replicas.release(body),
         }
     }
 
@@ -103,21 +106,21 @@ impl<D: Disk, K: Keeper> Handler for Member<D, K> {
     }
 }
 
-impl<D: Disk, K: Keeper> Service for Member<D, K> {
+impl<D: Disk, R: ReplicaStore> Service for ClusterNode<D, R> {
     fn poll(&mut self, now: Nanos) -> bool {
         let worked = self.master.poll(now);
-        if let Some(needed) = self.master.take_needed() {
-            self.keeper.keep(&needed);
+        if let Some(needed) = self.master.take_needed_replicas() {
+            self.replicas.free_unneeded(&needed);
         }
-        self.keeper.poll(now) || worked
+        self.replicas.poll(now) || worked
     }
 
-    fn take_ready(&mut self) -> Option<(RequestId, Outcome<Body>)> {
+    fn take_ready(&mut self) -> Option<(RequestId, Outcome<NodeBody>)> {
         if let Some((id, outcome)) = self.master.take_ready() {
-            return Some((id, outcome.map(Body::Master)));
+            return Some((id, outcome.map(NodeBody::Master)));
         }
-        let (id, outcome) = self.keeper.take_ready()?;
-        Some((id, outcome.map(Body::Kept)))
+        let (id, outcome) = self.replicas.take_ready()?;
+        Some((id, outcome.map(NodeBody::Replicas)))
     }
 
     #[inline]
@@ -126,11 +129,11 @@ impl<D: Disk, K: Keeper> Service for Member<D, K> {
     }
 
     fn next_deadline(&self) -> Option<Nanos> {
-        [self.master.next_deadline(), self.keeper.next_deadline()].into_iter().flatten().min()
+        [self.master.next_deadline(), self.replicas.next_deadline()].into_iter().flatten().min()
     }
 
     fn work_idle(&mut self) -> bool {
-        self.master.work_idle() || self.keeper.work_idle()
+        self.master.work_idle() || self.replicas.work_idle()
     }
 
     #[inline]
@@ -138,26 +141,26 @@ impl<D: Disk, K: Keeper> Service for Member<D, K> {
         self.master.is_timed()
     }
 
-    fn lap(&mut self, came: u64, left: u64) {
-        self.master.lap(came, left);
+    fn request_timed(&mut self, arrived: u64, departed: u64) {
+        self.master.request_timed(arrived, departed);
     }
 
-    fn went_round(&mut self, ticks: u64) {
-        self.master.went_round(ticks);
+    fn loop_iteration(&mut self, ticks: u64) {
+        self.master.loop_iteration(ticks);
     }
 
     #[inline]
-    fn asks_for_network(&self) -> bool {
-        self.master.asks_for_network()
+    fn wants_network_figures(&self) -> bool {
+        self.master.wants_network_figures()
     }
 
-    fn network(&mut self, mut network: Vec<Figure>) {
-        network.extend(self.keeper.counted());
-        self.master.network(network);
+    fn network_figures(&mut self, mut network: Vec<Figure>) {
+        network.extend(self.replicas.report_figures());
+        self.master.network_figures(network);
     }
 
-    /// The keeper's disk: a master whose log others keep has none.
+    /// The replica store's disk: a master whose log is on other servers has none.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.keeper.poll_fd()
+        self.replicas.poll_fd()
     }
 }

@@ -1,10 +1,9 @@
-//! A node: one thread, one network port, one service, and the loop that feeds it.
+//! A node: one thread, one network port, one service, and the loop that drives them.
 //!
-//! The node owns time and the network; the service below it sees only what it is handed. So the
-//! same service runs on a kernel driver with the real clock, and in the simulator with a virtual
-//! one.
+//! The node owns time and the network; the service sees only what it is handed. So the same service
+//! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
 
-use sprat_net::{Driver, Figure, Nanos, Stamped, Transmit, stamp};
+use sprat_net::{Driver, Figure, Nanos, StampedTx, Transmit, stamp};
 use sprat_rpc::{
     CallError, CallId, Config, ConnectError, Credentials, Endpoint, Handler, Outcome, RequestId,
     SessionId,
@@ -13,66 +12,74 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// What lives on a node.
+/// The service of a node: a [`Handler`] of requests that also has work of its own.
+///
+/// In each loop iteration the node delivers the requests that have arrived, then calls
+/// [`poll`](Self::poll), [`take_ready`](Self::take_ready) until it returns `None`, and
+/// [`call`](Self::call). When nothing was done, it may call [`work_idle`](Self::work_idle), and
+/// then sleep until a packet arrives, [`poll_fd`](Self::poll_fd) becomes readable, or
+/// [`next_deadline`](Self::next_deadline) has passed. No method may block, except that a
+/// coordinator waits, for a bounded time, for its metadata.
 pub trait Service: Handler {
-    /// Does what is due and no packet asked for; returns whether there was anything.
+    /// Does what is due apart from requests; returns whether there was anything to do.
     fn poll(&mut self, now: Nanos) -> bool;
 
-    /// The next answer to a request that was left pending.
+    /// Returns the next reply to a request that was left pending.
     fn take_ready(&mut self) -> Option<(RequestId, Outcome<Self::Body>)>;
 
-    /// Begins what calls to other nodes there are to make. How they end comes to
+    /// Makes the calls to other nodes that are due. Their results arrive at
     /// [`completed`](Handler::completed).
     #[inline]
     fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
         let _ = (now, caller);
     }
 
-    /// When [`poll`](Self::poll) has something to do although nothing arrives; [`Nanos::NEVER`] or
-    /// `None` for not.
+    /// When [`poll`](Self::poll) has something to do although nothing arrives; `None` or
+    /// [`Nanos::NEVER`] if it has not.
     fn next_deadline(&self) -> Option<Nanos>;
 
-    /// A bounded piece of work that can wait until nothing else is to be done; returns whether
+    /// Does a bounded piece of work that can wait until nothing else is to be done; returns whether
     /// there was any.
     fn work_idle(&mut self) -> bool {
         false
     }
 
-    /// Whether requests are to be timed: how long each was the server's, from the driver that
-    /// brought it to the driver that takes its answer. Each time goes to [`lap`](Self::lap).
+    /// Whether to time requests, from the driver that received each to the driver that sends its
+    /// reply. Each time goes to [`request_timed`](Self::request_timed).
     fn is_timed(&self) -> bool {
         false
     }
 
-    /// A frame, most often a request, was the server's between these two [`stamp`]s.
-    fn lap(&mut self, came: u64, left: u64) {
-        let _ = (came, left);
+    /// Reports a received frame, usually a request, by the [`stamp`]s of its arrival and of the
+    /// departure of its reply.
+    fn request_timed(&mut self, arrived: u64, departed: u64) {
+        let _ = (arrived, departed);
     }
 
-    /// A round of the node's loop took so many [`ticks`](sprat_net::ticks), from one to the next:
-    /// more than its work when the thread was held up. Told while requests are timed.
-    fn went_round(&mut self, ticks: u64) {
+    /// Reports the [`ticks`](sprat_net::ticks) between the starts of two loop iterations, which is
+    /// more than the work of one if the thread was held up. Called only while requests are timed.
+    fn loop_iteration(&mut self, ticks: u64) {
         let _ = ticks;
     }
 
-    /// Whether somebody has asked what the network has carried and lost. Then the node
-    /// [tells](Self::network) in this turn.
-    fn asks_for_network(&self) -> bool {
+    /// Whether the node shall pass the network's counters to
+    /// [`network_figures`](Self::network_figures) in this iteration.
+    fn wants_network_figures(&self) -> bool {
         false
     }
 
-    /// What driver and endpoint have counted.
-    fn network(&mut self, figures: Vec<Figure>) {
+    /// Receives the counters of the driver and the endpoint.
+    fn network_figures(&mut self, figures: Vec<Figure>) {
         let _ = figures;
     }
 
-    /// A descriptor that polls readable when [`poll`](Self::poll) has something to do.
+    /// A descriptor that becomes readable when [`poll`](Self::poll) has something to do.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// By what a service calls other nodes: the calling role of its node's endpoint, lent for a moment.
+/// Lets a service call other nodes through its node's endpoint during one loop iteration.
 pub trait Caller {
     /// See [`Endpoint::connect`].
     ///
@@ -83,7 +90,7 @@ pub trait Caller {
     /// See [`Endpoint::call`].
     ///
     /// # Errors
-    /// [`CallError`]; nothing was begun then.
+    /// [`CallError`]; no call was begun then.
     fn call(
         &mut self,
         session: SessionId,
@@ -95,14 +102,14 @@ pub trait Caller {
     fn close(&mut self, session: SessionId);
 }
 
-/// An endpoint and what it sends by, now.
-struct Calls<'a, B, T: ?Sized> {
+/// The endpoint, and the driver's transmitter for this iteration.
+struct EndpointCaller<'a, B, T: ?Sized> {
     endpoint: &'a mut Endpoint<B>,
     tx: &'a mut T,
     now: Nanos,
 }
 
-impl<B: Copy, T: Transmit + ?Sized> Caller for Calls<'_, B, T> {
+impl<B: Copy, T: Transmit + ?Sized> Caller for EndpointCaller<'_, B, T> {
     fn connect(&mut self, peer: SocketAddr) -> Result<SessionId, ConnectError> {
         self.endpoint.connect(self.now, peer, self.tx)
     }
@@ -122,6 +129,12 @@ impl<B: Copy, T: Transmit + ?Sized> Caller for Calls<'_, B, T> {
 }
 
 /// A service on a driver.
+///
+/// Whoever owns the node owns time: it calls [`turn`](Self::turn) again and again with a clock that
+/// never goes back, and between two calls waits no longer than
+/// [`next_deadline`](Self::next_deadline). To stop, call [`drain`](Self::drain), go on until
+/// [`is_idle`](Self::is_idle), then [`close_clients`](Self::close_clients) and
+/// [`into_service`](Self::into_service).
 pub struct Node<D, S: Handler> {
     driver: D,
     endpoint: Endpoint<S::Body>,
@@ -129,20 +142,20 @@ pub struct Node<D, S: Handler> {
 }
 
 impl<D: Driver, S: Service> Node<D, S> {
-    /// A node; `seed` is for session tokens and must be hard to guess where strangers can reach the
-    /// node.
+    /// Creates a node. `seed` generates session tokens, so it must be hard to guess where strangers
+    /// can reach the node.
     pub fn new(driver: D, service: S, config: &Config, seed: u64) -> Self {
         Self { driver, endpoint: Endpoint::new(config, seed), service }
     }
 
-    /// The same, that speaks only to members of its cluster.
+    /// Lets the node speak only to members of its cluster.
     #[must_use]
     pub fn secured(self, config: &Config, credentials: Credentials) -> Self {
         Self { endpoint: self.endpoint.secured(config, credentials), ..self }
     }
 
-    /// One turn of the loop: takes what has arrived, does what is due, sends what is ready.
-    /// Returns whether there was anything to do.
+    /// Runs one iteration of the loop: takes what has arrived, does what is due, sends what is
+    /// ready. Returns whether there was anything to do.
     ///
     /// # Errors
     /// When the driver can no longer receive.
@@ -150,40 +163,46 @@ impl<D: Driver, S: Service> Node<D, S> {
     pub fn turn(&mut self, now: Nanos) -> io::Result<bool> {
         let Self { driver, endpoint, service } = self;
         let timed = service.is_timed();
-        let (mut came, mut left) = (0, 0);
+        let (mut arrived, mut departed) = (0, 0);
         let frames = driver.receive(&mut |tx, from, frame| {
             if timed {
-                (came, left) = (stamp(), 0);
+                (arrived, departed) = (stamp(), 0);
             }
-            endpoint.receive(now, from, frame, service, &mut Stamped::new(tx, &mut left, timed));
+            endpoint.receive(
+                now,
+                from,
+                frame,
+                service,
+                &mut StampedTx::new(tx, &mut departed, timed),
+            );
         })?;
         if frames > 0 {
-            // What could be answered at once does not wait for the rest of the turn.
-            endpoint.flush(&mut Stamped::new(driver.tx(), &mut left, timed));
+            // Replies that are ready at once do not wait for the rest of the iteration.
+            endpoint.flush(&mut StampedTx::new(driver.tx(), &mut departed, timed));
         }
-        let answered = left != 0;
+        let answered = departed != 0;
         if answered {
-            service.lap(came, left);
+            service.request_timed(arrived, departed);
         }
-        // Long answers begin to leave only below.
+        // The first part of a long reply leaves only below.
         let waits = timed && frames > 0 && !answered;
         let mut worked = service.poll(now) || frames > 0;
-        if service.asks_for_network() {
+        if service.wants_network_figures() {
             let mut figures = Vec::new();
             driver.figures(&mut figures);
             endpoint.figures(&mut figures);
-            service.network(figures);
+            service.network_figures(figures);
         }
-        let tx = &mut Stamped::new(driver.tx(), &mut left, waits);
+        let tx = &mut StampedTx::new(driver.tx(), &mut departed, waits);
         while let Some((id, outcome)) = service.take_ready() {
             endpoint.respond(now, id, outcome, service, tx);
             worked = true;
         }
-        service.call(now, &mut Calls { endpoint, tx, now });
+        service.call(now, &mut EndpointCaller { endpoint, tx, now });
         endpoint.poll(now, service, tx);
         endpoint.flush(tx);
-        if waits && left != 0 {
-            service.lap(came, left);
+        if waits && departed != 0 {
+            service.request_timed(arrived, departed);
         }
         Ok(worked)
     }
@@ -224,13 +243,13 @@ impl<D: Driver, S: Service> Node<D, S> {
         self.endpoint.is_idle()
     }
 
-    /// Ends every session that clients have here, and tells them.
+    /// Ends every session of a client with this node, and notifies the clients.
     pub fn close_clients(&mut self, now: Nanos) {
         self.endpoint.close_clients(now, &mut self.service, self.driver.tx());
         self.endpoint.flush(self.driver.tx());
     }
 
-    /// The service, of a node that has ended.
+    /// Returns the service of a node that has ended.
     pub fn into_service(self) -> S {
         self.service
     }

@@ -1,4 +1,4 @@
-//! Opening a log: from an empty disk, or from what an earlier life left there.
+//! Opens a log: on an empty disk, or with what an earlier process left there.
 
 use crate::backup::{self, Backup, OpenError, Options, ReplayReport};
 use crate::coordinator::REMEDY;
@@ -15,51 +15,52 @@ use thiserror::Error;
 /// Why a log cannot be opened. Nothing on the disk was changed.
 #[derive(Debug, Error)]
 pub enum RestartError {
-    /// The log cannot be set up that way.
+    /// The log's configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What is on disk cannot be read, or is not what it should be.
+    /// The disk cannot be read, or what is on it is damaged.
     #[error(transparent)]
     Disk(#[from] OpenError),
-    /// What is on disk does not fit.
+    /// The log does not fit into the memory.
     #[error("{0}; start the server with more --memory (nothing was changed)")]
     Full(RestoreError),
-    /// What is on disk makes no sense.
+    /// The log is inconsistent.
     #[error("cannot replay the log: {0} (nothing was changed)")]
     Replay(RestoreError),
-    /// It has objects of tables that cannot have been dropped.
+    /// The log has objects of tables that cannot have been dropped.
     #[error(
-        "{log} has objects that no table claims: {tables}. The coordinator's metadata do not fit this log: {REMEDY} \
+        "{log} has objects that no table claims: {tables}. The coordinator's metadata do not fit \
+         this log: {REMEDY} \
          (nothing was changed)"
     )]
     Unclaimed {
-        /// The log.
+        /// The log's file.
         log: String,
         /// Which tables, and how many objects of each.
         tables: String,
     },
 }
 
-/// What the coordinator says of the tables whose objects may be in a log.
+/// The tables whose objects may be in a log, as the coordinator knows them.
 #[derive(Clone, Debug, Default)]
-pub struct Tables {
-    /// Ids of those that this server serves: their objects count.
+pub struct LogTables {
+    /// Ids of the tables that this server serves: their objects count.
     pub served: Vec<u32>,
-    /// Ids from here on were never given to a table; `None` if that is not known.
+    /// Ids from this one on were never given to a table; `None` if that is not known.
     pub next: Option<u32>,
-    /// Those that are served elsewhere, with their names.
+    /// The tables that other servers serve, with their names.
     pub elsewhere: BTreeMap<u32, String>,
 }
 
-impl Tables {
-    /// Tables with these ids, and nothing is known of others: their objects count as dropped.
+impl LogTables {
+    /// These tables are served, and nothing is known of others, whose objects count as dropped.
     #[must_use]
     pub fn served(ids: &[u32]) -> Self {
         Self { served: ids.to_vec(), ..Self::default() }
     }
 
-    /// Which of the objects that are left out belong to tables that were not dropped, in words;
-    /// empty if none does.
+    /// Describes the objects that are left out although their tables were not dropped; empty if
+    /// there are none.
     fn unclaimed(&self, left_out: &BTreeMap<u32, u64>) -> String {
         let describe = |(&id, count): (&u32, &u64)| match self.elsewhere.get(&id) {
             Some(name) => Some(format!(
@@ -74,11 +75,22 @@ impl Tables {
     }
 }
 
-/// Opens the log on `disk`. Objects of tables that are not served are left out, and counted in the
-/// report: those tables were dropped. If they cannot have been, the log is not opened.
+/// An open log, with the backup that makes it durable.
+pub struct OpenedLog<D: Disk> {
+    /// The log.
+    pub log: Log,
+    /// The backup on the log's disk.
+    pub backup: Backup<D>,
+    /// The results of the replay; empty for a new log.
+    pub report: ReplayReport,
+}
+
+/// Opens the log on `disk`. Leaves out the objects of tables that are not served, which were
+/// dropped, and counts them in the report. If such a table cannot have been dropped, the log is not
+/// opened.
 ///
-/// Reading, checking and hashing go on in [`Options::threads`] threads, while this one puts what
-/// they find in its place.
+/// [`Options::threads`] threads read, check and hash, while the calling one puts what they find in
+/// its place.
 ///
 /// # Errors
 /// [`RestartError`].
@@ -86,8 +98,8 @@ pub fn open<D: Disk>(
     disk: D,
     config: &Config,
     options: &Options,
-    tables: &Tables,
-) -> Result<(Log, Backup<D>, ReplayReport), RestartError> {
+    tables: &LogTables,
+) -> Result<OpenedLog<D>, RestartError> {
     let mut restore: Option<Restore> = None;
     let mut failure: Option<RestartError> = None;
     let seed = config.seed;
@@ -97,7 +109,7 @@ pub fn open<D: Disk>(
     let opened = Backup::open(disk, options, hash, |segment| {
         let begun = match &mut restore {
             Some(begun) => begun,
-            // The first is the newest head, and its digest names the rest.
+            // The first segment is the newest head, and its digest names the rest.
             None => {
                 match Restore::new(config.clone(), &segment.header.digest, Some(&tables.served)) {
                     Ok(begun) => {
@@ -117,7 +129,7 @@ pub fn open<D: Disk>(
             Ok(()) => {
                 segments += 1;
                 let unclaimed = tables.unclaimed(begun.left_out());
-                // After the last segment all of them are counted, and nothing is changed yet.
+                // Not until after the last segment are all of them counted; nothing is changed yet.
                 if segments < listed || unclaimed.is_empty() {
                     return ControlFlow::Continue(());
                 }
@@ -144,14 +156,14 @@ pub fn open<D: Disk>(
                 }
                 None => Log::new(config.clone())?,
             };
-            Ok((log, backup, report))
+            Ok(OpenedLog { log, backup, report })
         }
     }
 }
 
-/// Bytes of a segment of the log at `path`; `None` when there is no log yet, or none whose header
-/// is whole, which opening it will name. A log keeps the segments that it was made with, whatever
-/// memory it has later.
+/// The segment size of the log at `path`, in bytes; `None` when there is no log yet, or when its
+/// header is damaged, which opening it will report. A log keeps the segments that it was created
+/// with, whatever memory it has later.
 #[must_use]
 pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     let mut file = File::open(path).ok()?;
@@ -162,12 +174,12 @@ pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     usize::try_from(header.segment_bytes).ok()
 }
 
-/// How the log and its backup are set up together: the same segments, and as many on disk as there
-/// is room for.
+/// Makes the configurations of a log and its backup agree: the same segments, and as many on disk
+/// as there is room for.
 ///
 /// # Errors
-/// When the disk space is too small for the memory, in words.
-pub fn set_up(
+/// A message, when the disk space is too small for the memory.
+pub fn configure(
     mut config: Config,
     disk_bytes: u64,
     identity: (u64, u32),
@@ -182,7 +194,7 @@ pub fn set_up(
     let frame = full / sprat_wire::SEGMENT_BYTES as u64;
     options.frame_bytes = u32::try_from(frame.next_multiple_of(4096)).expect("at most 9 MB");
     let frames = disk_bytes / u64::from(options.frame_bytes);
-    // Frames that are freed and not yet to be written again, and those being prepared.
+    // Frames that are freed but cannot be written again yet, and those being prepared.
     let slack = backup::SPARE_FRAMES as u64 + 4;
     let segments = frames.saturating_sub(slack);
     let least = config.least_segments_on_disk() as u64;
@@ -190,12 +202,13 @@ pub fn set_up(
         let needed = (least + slack) * u64::from(options.frame_bytes);
         let (needed, given) = (needed.div_ceil(1 << 20), disk_bytes >> 20);
         return Err(format!(
-            "{given} MB of disk are too few for this memory: give --disk {needed}M, or less --memory"
+            "{given} MB of disk are too few for this memory: give --disk {needed}M, or less \
+             --memory"
         ));
     }
-    // A head's digest lists every segment, within half of one.
+    // A head's digest lists every segment, and may take half of the head.
     let digest = (config.segment_bytes as u64 / 2 - 64) / 8;
-    // With more disk than the memory has use for, the rest stays unused.
+    // If there is more disk than the memory can use, the rest stays unused.
     let most = digest.min(config.most_segments_on_disk() as u64);
     config.max_segments_on_disk = usize::try_from(segments.min(most)).expect("64-bit");
     options.max_frames = u32::try_from(frames).unwrap_or(u32::MAX);

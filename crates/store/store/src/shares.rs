@@ -1,20 +1,20 @@
-//! Shares of what all sessions have together.
+//! Shares of a resource that all sessions use.
 
-/// Places that sessions take and give back: one for each session, which no other can have, and a
-/// number for all.
+/// Units of a resource that sessions take and give back: each session may always have one, and they
+/// share a number beyond.
 ///
-/// Of the latter a session may take one more as long as it has fewer than are free: one alone gets
-/// half of them, and the more there are that want all they can get, the less each has (Choudhury
-/// and Hahne, "Dynamic queue length thresholds", 1998). So nobody keeps others out, however much it
-/// takes and however long it keeps it.
+/// Of the shared units a session may take one more as long as it holds fewer than are free: a
+/// single session gets half of them, and the more sessions want all that they can get, the less
+/// each has (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). So no session locks
+/// others out, however much it takes and however long it holds it.
 #[derive(Debug)]
 pub(crate) struct Shares {
     places: usize,
-    /// Places taken of those for all.
+    /// Shared units that are taken.
     common: usize,
-    /// All that are taken.
+    /// All units that are taken.
     taken: usize,
-    /// By session.
+    /// Units by session.
     held: Vec<u32>,
     /// How often a session was refused.
     refused: u64,
@@ -25,7 +25,7 @@ impl Shares {
         Self { places, common: 0, taken: 0, held: Vec::new(), refused: 0 }
     }
 
-    /// Whether a session may take one more; counted if not.
+    /// Whether a session may take one more; counts a refusal.
     #[inline]
     pub(crate) fn admits(&mut self, session: u32) -> bool {
         let held = self.held.get(session as usize).copied().unwrap_or(0);
@@ -34,7 +34,7 @@ impl Shares {
         admits
     }
 
-    /// A session takes one, which it must be [admitted](Self::admits) to.
+    /// Gives a session one more, which it must be [admitted](Self::admits) to.
     #[inline]
     pub(crate) fn take(&mut self, session: u32) {
         let at = session as usize;
@@ -46,7 +46,7 @@ impl Shares {
         self.taken += 1;
     }
 
-    /// A session gives one back.
+    /// Takes one back from a session.
     #[inline]
     pub(crate) fn give(&mut self, session: u32) {
         let held = &mut self.held[session as usize];
@@ -65,7 +65,7 @@ impl Shares {
         self.refused
     }
 
-    /// Whether so few are free that sessions are held to their shares.
+    /// Whether so few are free that sessions may be held to their shares.
     pub(crate) fn are_scarce(&self) -> bool {
         self.places - self.common < sprat_rpc::MAX_SLOTS
     }
@@ -77,9 +77,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However many sessions take all that they are given, in whatever order: there is one for a session that has none.
+        /// However many sessions take all that they are given, in whatever order, a session that
+        /// has none gets one.
         #[test]
-        fn a_newcomer_finds_a_place(places in 8usize..200, greedy in 1u32..300, order: u64, in_turn: bool) {
+        fn a_newcomer_finds_a_place(
+            places in 8usize..200, greedy in 1u32..300, order: u64, in_turn: bool,
+        ) {
             let mut shares = Shares::new(places);
             let mut turn = order | 1;
             for round in 0..2000 {

@@ -1,9 +1,9 @@
-//! What a coordinator knows survives it, and its ids are never used twice.
+//! The catalog survives restarts, and its ids are never used twice.
 
 use proptest::prelude::*;
 use sprat_store::coordinator::{
-    Catalog, Loads, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory, Owned,
-    Refusal,
+    Catalog, LoadReports, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory,
+    OwnedTablet, Refusal,
 };
 use sprat_wire::op::{TableRecord, push_counter};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 const HERE: &str = "tcp:host=127.0.0.1,port=1";
 
-/// Metadata that outlive the catalog, and fail when told to.
+/// Metadata that outlive the catalog, and fail on demand.
 #[derive(Clone, Default)]
 struct Shared {
     memory: Rc<RefCell<MetadataMemory>>,
@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn a_catalog_is_what_was_done_to_it(steps in prop::collection::vec(step(), 1..60)) {
+    fn a_catalog_matches_its_model(steps in prop::collection::vec(step(), 1..60)) {
         let shared = Shared::default();
         let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
         let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
@@ -68,23 +68,34 @@ proptest! {
                 Step::Create(name) => {
                     let name = format!("table {name}");
                     match catalog.create(&name, 1, &[server]) {
-                        Ok(table) if model.contains_key(&name) => prop_assert_eq!(table.id, model[&name]),
+                        Ok(table) if model.contains_key(&name) => {
+                            prop_assert_eq!(table.id, model[&name])
+                        }
                         Ok(table) => {
-                            prop_assert!(!failing && used.insert(table.id), "id {} is used again", table.id);
+                            prop_assert!(
+                                !failing && used.insert(table.id),
+                                "id {} is used again",
+                                table.id
+                            );
                             model.insert(name, table.id);
                         }
-                        Err(refusal) => prop_assert!(failing && matches!(refusal, Refusal::Metadata(_))),
+                        Err(refusal) => {
+                            prop_assert!(failing && matches!(refusal, Refusal::Metadata(_)))
+                        }
                     }
                 }
                 Step::Drop(name) => {
                     let name = format!("table {name}");
                     match catalog.drop_table(&name) {
-                        Ok(dropped) => prop_assert_eq!(dropped.map(drop), model.remove(&name).map(drop)),
+                        Ok(dropped) => {
+                            prop_assert_eq!(dropped.map(drop), model.remove(&name).map(drop))
+                        }
                         Err(_) => prop_assert!(failing),
                     }
                 }
                 Step::Enlist(port) => {
-                    let enlisted = catalog.enlist(server, (&format!("tcp:host=127.0.0.1,port={port}"), ""), 0);
+                    let enlisted =
+                        catalog.enlist(server, (&format!("tcp:host=127.0.0.1,port={port}"), ""), 0);
                     prop_assert!(failing || enlisted == Ok(server));
                 }
                 Step::Reopen => {
@@ -92,7 +103,7 @@ proptest! {
                         prop_assert!(failing);
                         continue;
                     };
-                    prop_assert!(again.begun() > catalog.version());
+                    prop_assert!(again.incarnation() > catalog.version());
                     prop_assert_eq!(again.cluster(), 7);
                     catalog = again;
                 }
@@ -100,14 +111,15 @@ proptest! {
             }
             prop_assert!(catalog.version() >= version);
             version = catalog.version();
-            let known: BTreeMap<String, u32> = catalog.tables().map(|table| (table.name, table.id)).collect();
+            let known: BTreeMap<String, u32> =
+                catalog.tables().map(|table| (table.name, table.id)).collect();
             prop_assert_eq!(&known, &model);
         }
     }
 }
 
 #[test]
-fn a_table_needs_a_server_and_there_is_a_limit() {
+fn a_table_needs_a_server_and_the_number_is_limited() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
     assert_eq!(catalog.create("a", 1, &[]), Err(Refusal::NoServer));
     for number in 0..MAX_TABLES {
@@ -117,7 +129,7 @@ fn a_table_needs_a_server_and_there_is_a_limit() {
 }
 
 #[test]
-fn tables_go_to_whom_serves_the_fewest() {
+fn tables_go_to_the_server_with_the_fewest() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
     let create = |n| catalog.create(&format!("table {n}"), 1, &[1, 2]).unwrap().tablets[0].server;
     let served: Vec<u32> = (0..4).map(create).collect();
@@ -125,7 +137,7 @@ fn tables_go_to_whom_serves_the_fewest() {
 }
 
 #[test]
-fn a_table_is_spread_over_servers_whose_log_others_keep() {
+fn a_table_is_spread_over_servers_with_replicated_logs() {
     let mut catalog = Catalog::open(MetadataMemory::default(), 1).unwrap();
     let enlist = |catalog: &mut Catalog<_>, copies| catalog.enlist(0, (HERE, ""), copies).unwrap();
     let alone = enlist(&mut catalog, 0);
@@ -144,25 +156,34 @@ fn a_table_is_spread_over_servers_whose_log_others_keep() {
 }
 
 proptest! {
-    /// By samples of positions: each is with whoever took it last, as long as it was taken from whoever had it.
+    /// Checks samples of positions: each belongs to the server that took it last from its owner.
     #[test]
-    fn tablets_are_with_whom_took_them(
+    fn take_over_moves_ranges_to_the_new_owner(
         count in 1_usize..9,
-        steps in prop::collection::vec((2_u32..6, 2_u32..6, prop::collection::vec((any::<u64>(), any::<u64>()), 0..4)), 0..20),
+        steps in prop::collection::vec(
+            (2_u32..6, 2_u32..6, prop::collection::vec((any::<u64>(), any::<u64>()), 0..4)),
+            0..20,
+        ),
     ) {
         let shared = Shared::default();
         let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
         let servers: Vec<u32> = (0..5).map(|_| catalog.enlist(0, (HERE, ""), 1).unwrap()).collect();
         let table = catalog.create("t", count, &servers).unwrap();
-        // Of nobody who takes or is taken from, so that no server is forgotten.
+        // A table for each server, so that none loses all its tablets and is removed.
         for &server in &servers {
             catalog.create(&format!("of {server}"), 1, &[server]).unwrap();
         }
         let samples: Vec<u64> = Range::ALL.parts(97).iter().map(|range| range.last).collect();
-        let mut model: Vec<(u32, u64)> = samples.iter().map(|&at| (table.at(at).server, 0)).collect();
+        let mut model: Vec<(u32, u64)> =
+            samples.iter().map(|&at| (table.at(at).server, 0)).collect();
         for (since, (gone, by, edges)) in (1_u64..).zip(steps) {
-            let range = |(one, other): (u64, u64)| Range { first: one.min(other), last: one.max(other) };
-            let taken: Vec<Tablet> = edges.into_iter().map(range).map(|range| Tablet { table: table.id, range }).collect();
+            let range =
+                |(one, other): (u64, u64)| Range { first: one.min(other), last: one.max(other) };
+            let taken: Vec<Tablet> = edges
+                .into_iter()
+                .map(range)
+                .map(|range| Tablet { table: table.id, range })
+                .collect();
             catalog.take_over(gone, &taken, by, since).unwrap();
             for (&at, owner) in samples.iter().zip(&mut model) {
                 if owner.0 == gone && taken.iter().any(|tablet| tablet.range.contains(at)) {
@@ -172,9 +193,12 @@ proptest! {
             if since % 3 == 0 {
                 catalog = Catalog::open(shared.clone(), 7).unwrap();
             }
-            let all: Vec<_> = servers.iter().flat_map(|&server| catalog.tablets_of(server)).collect();
+            let all: Vec<_> =
+                servers.iter().flat_map(|&server| catalog.tablets_of(server)).collect();
             let owner = |at| {
-                let mut has = all.iter().filter(|owned| owned.tablet.table == table.id && owned.tablet.range.contains(at));
+                let mut has = all.iter().filter(|owned| {
+                    owned.tablet.table == table.id && owned.tablet.range.contains(at)
+                });
                 let owned = has.next().expect("somebody has it");
                 assert!(has.next().is_none(), "two have it");
                 (owned.server, owned.since)
@@ -185,7 +209,7 @@ proptest! {
     }
 }
 
-/// The row of counters as it was before rows had checksums.
+/// The row of counters in the format from before rows had checksums.
 fn old_counters() -> (String, Option<Vec<u8>>) {
     let mut row = Vec::new();
     for (name, number) in [("cluster", 42), ("next_table", 4), ("next_server", 10), ("version", 17)]
@@ -195,7 +219,7 @@ fn old_counters() -> (String, Option<Vec<u8>>) {
     ("counters".into(), Some(row))
 }
 
-/// A table's row as it was before there were tablets, with and without `since`.
+/// Reads a table's row from before there were tablets, with and without `since`.
 #[test]
 fn rows_from_before_there_were_tablets_are_read() {
     let row = |since: Option<u64>| {
@@ -209,15 +233,19 @@ fn rows_from_before_there_were_tablets_are_read() {
         let catalog = Catalog::open(metadata, 1).unwrap();
         assert_eq!((catalog.cluster(), catalog.next_table()), (42, 4));
         let owned = catalog.tablets_of(9);
-        assert_eq!(owned, [Owned { tablet: Tablet::whole(3), server: 9, since }]);
-        assert_eq!(catalog.find("users").unwrap().tablets.len(), 1);
-        let copy = Catalog::<MetadataMemory>::of_copy(&catalog.copy()).unwrap();
-        assert_eq!(copy.find("users"), catalog.find("users"), "a copy has rows as they are now");
+        assert_eq!(owned, [OwnedTablet { tablet: Tablet::whole(3), server: 9, since }]);
+        assert_eq!(catalog.find_table("users").unwrap().tablets.len(), 1);
+        let copy = Catalog::<MetadataMemory>::from_copy(&catalog.copy()).unwrap();
+        assert_eq!(
+            copy.find_table("users"),
+            catalog.find_table("users"),
+            "a copy has rows as they are now"
+        );
     }
 }
 
 #[test]
-fn a_file_keeps_it_and_takes_one_owner() {
+fn a_metadata_file_is_durable_and_has_one_owner() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("coordinator.redb");
     let mut catalog = Catalog::open(MetadataFile::open(&path).unwrap(), 3).unwrap();
@@ -227,11 +255,11 @@ fn a_file_keeps_it_and_takes_one_owner() {
     assert!(refused.contains("another sprat is running"), "{refused}");
     drop(catalog);
     let catalog = Catalog::open(MetadataFile::open(&path).unwrap(), 4).unwrap();
-    assert_eq!(catalog.find("users"), Some(table));
+    assert_eq!(catalog.find_table("users"), Some(table));
     assert_eq!(catalog.cluster(), 3);
 }
 
-/// A process was killed while it made the file: the next start makes it again.
+/// A process was killed while it created the file: the next start creates it again.
 #[test]
 fn a_file_has_its_name_only_when_it_is_whole() {
     let dir = tempfile::tempdir().unwrap();
@@ -251,7 +279,7 @@ fn rows_of_a_newer_program_are_refused() {
     assert!(error.contains("tablet/1"), "{error}");
 }
 
-/// Rows of a catalog with two tables, on two servers, and what its tables are.
+/// The rows of a catalog with two tables, and the tables.
 fn some_rows() -> (MetadataMemory, Vec<TableRecord>) {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
@@ -283,7 +311,7 @@ fn every_bit_of_every_row_is_checked() {
 }
 
 #[test]
-fn rows_that_are_missing_older_or_renamed_are_noticed() {
+fn missing_outdated_and_renamed_rows_are_detected() {
     let (metadata, _) = some_rows();
     let rows = metadata.load().unwrap();
     let (older, _) = {
@@ -318,7 +346,7 @@ fn rows_from_before_there_were_checksums_are_sealed_by_the_next_change() {
     let shared = Shared::default();
     let table = ("table/users".to_owned(), Some(row));
     shared.memory.borrow_mut().apply(&[old_counters(), table.clone()]).unwrap();
-    let catalog = Catalog::open_alone(shared.clone(), 1, 1).unwrap();
+    let catalog = Catalog::open_standalone(shared.clone(), 1, 1).unwrap();
     let before: Vec<TableRecord> = catalog.tables().collect();
     assert_eq!(
         shared.memory.borrow().load().unwrap()["table/users"],
@@ -337,19 +365,19 @@ fn rows_from_before_there_were_checksums_are_sealed_by_the_next_change() {
 }
 
 #[test]
-fn a_catalog_is_made_again_from_a_copy() {
+fn a_catalog_is_rebuilt_from_a_copy() {
     let (metadata, tables) = some_rows();
     let catalog = Catalog::open(metadata, 1).unwrap();
     let bytes = catalog.copy();
-    let copy = Catalog::<MetadataMemory>::of_copy(&bytes).unwrap();
+    let copy = Catalog::<MetadataMemory>::from_copy(&bytes).unwrap();
     assert_eq!((copy.version(), copy.cluster()), (catalog.version(), catalog.cluster()));
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(Catalog::<MetadataMemory>::of_copy(&damaged).is_err(), "bit {bit}");
+        assert!(Catalog::<MetadataMemory>::from_copy(&damaged).is_err(), "bit {bit}");
     }
     for len in 0..bytes.len() {
-        assert!(Catalog::<MetadataMemory>::of_copy(&bytes[..len]).is_err(), "{len} bytes");
+        assert!(Catalog::<MetadataMemory>::from_copy(&bytes[..len]).is_err(), "{len} bytes");
     }
     let mut again = copy.rebuild(MetadataMemory::default()).unwrap();
     assert_eq!(again.tables().collect::<Vec<_>>(), tables);
@@ -367,7 +395,7 @@ fn a_catalog_is_made_again_from_a_copy() {
     assert!(copy.rebuild(rows).is_err(), "metadata that have rows are left alone");
 }
 
-/// A catalog of three servers, and a table in four tablets, with ids 1, 2, 3, 1 of who has them.
+/// A catalog of three servers, and a table with four tablets, on servers 1, 2, 3 and 1.
 fn three_servers(shared: &Shared) -> (Catalog<Shared>, u32) {
     let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
     for _ in 0..3 {
@@ -378,11 +406,11 @@ fn three_servers(shared: &Shared) -> (Catalog<Shared>, u32) {
 }
 
 fn servers(catalog: &Catalog<Shared>) -> Vec<u32> {
-    catalog.find("table").unwrap().tablets.iter().map(|tablet| tablet.server).collect()
+    catalog.find_table("table").unwrap().tablets.iter().map(|tablet| tablet.server).collect()
 }
 
 #[test]
-fn a_tablet_that_moves_is_with_who_had_it_until_it_is_handed_over() {
+fn a_moving_tablet_keeps_its_owner_until_it_is_handed_over() {
     let shared = Shared::default();
     let (mut catalog, table) = three_servers(&shared);
     assert_eq!(servers(&catalog), [1, 2, 3, 1]);
@@ -395,7 +423,7 @@ fn a_tablet_that_moves_is_with_who_had_it_until_it_is_handed_over() {
     let two = Range { first: first.first, last: second.last };
     assert!(catalog.begin_move(Tablet { table, range: two }, 3).is_err(), "of two servers");
     assert_eq!(servers(&catalog), [1, 2, 3, 1]);
-    // Whoever reads the catalog next goes on with it.
+    // The next leader continues the move.
     drop(catalog);
     let mut catalog = Catalog::open(shared.clone(), 8).unwrap();
     let order = catalog.find_move(id).unwrap();
@@ -406,7 +434,7 @@ fn a_tablet_that_moves_is_with_who_had_it_until_it_is_handed_over() {
     *shared.failing.borrow_mut() = false;
     catalog.hand_over(id, 5).unwrap();
     assert_eq!(servers(&catalog), [2, 2, 3, 1]);
-    assert!(catalog.tablets_of(2).contains(&Owned { tablet, server: 2, since: 5 }));
+    assert!(catalog.tablets_of(2).contains(&OwnedTablet { tablet, server: 2, since: 5 }));
     // A part of a tablet becomes one.
     let middle = Range { first: second.first + 10, last: second.last - 10 };
     let part = catalog.begin_move(Tablet { table, range: middle }, 3).unwrap();
@@ -417,7 +445,7 @@ fn a_tablet_that_moves_is_with_who_had_it_until_it_is_handed_over() {
     assert_eq!(catalog.moves().count(), 0);
 }
 
-/// Who brings back what a server had must not meet a move of it.
+/// A recovery must not meet a move of a tablet that it recovers.
 #[test]
 fn a_move_ends_with_either_server_or_its_table() {
     for ended_by in ["the giver", "the taker", "a new life", "the table", "itself"] {
@@ -425,8 +453,8 @@ fn a_move_ends_with_either_server_or_its_table() {
         let (mut catalog, table) = three_servers(&shared);
         let id = catalog.begin_move(Tablet { table, range: Range::ALL.parts(4)[0] }, 2).unwrap();
         match ended_by {
-            "the giver" => catalog.bury(1).unwrap(),
-            "the taker" => catalog.bury(2).unwrap(),
+            "the giver" => catalog.mark_dead(1).unwrap(),
+            "the taker" => catalog.mark_dead(2).unwrap(),
             "a new life" => drop(catalog.enlist(2, (HERE, ""), 2).unwrap()),
             "the table" => drop(catalog.drop_table("table").unwrap()),
             _ => catalog.end_move(id).unwrap(),
@@ -436,21 +464,22 @@ fn a_move_ends_with_either_server_or_its_table() {
     }
 }
 
-/// Has done what is next, until nothing is.
+/// Carries out moves until there is none left; returns their number.
 fn settle(catalog: &mut Catalog<Shared>, alive: &[u32]) -> usize {
     for moves in 0..100 {
-        let loads = Loads::default();
-        let balanced = || catalog.next_balanced(alive, &loads).map(|(tablet, to, _)| (tablet, to));
+        let loads = LoadReports::default();
+        let balanced =
+            || catalog.next_balanced(alive, &loads).map(|planned| (planned.tablet, planned.to));
         let next = catalog.next_drained(alive).or_else(balanced);
         let Some((tablet, to)) = next else { return moves };
         let id = catalog.begin_move(tablet, to).unwrap();
         catalog.hand_over(id, 1).unwrap();
     }
-    panic!("it never ends: {:?}", catalog.find("table"));
+    panic!("it never ends: {:?}", catalog.find_table("table"));
 }
 
 #[test]
-fn a_server_that_is_drained_is_emptied_and_given_nothing() {
+fn a_drained_server_is_emptied_and_gets_no_tablets() {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
     catalog.drain(1, true).unwrap();
@@ -463,8 +492,8 @@ fn a_server_that_is_drained_is_emptied_and_given_nothing() {
     catalog.drain(1, false).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3]), 2);
     assert_eq!(catalog.tablets_of(1).len(), 2);
-    for (who, why) in [(9, "there is none"), (0, "nor this one")] {
-        assert!(catalog.drain(who, true).is_err(), "{why}");
+    for (server, why) in [(9, "there is none"), (0, "nor this one")] {
+        assert!(catalog.drain(server, true).is_err(), "{why}");
     }
     let own_log = catalog.enlist(0, (HERE, ""), 0).unwrap();
     assert!(catalog.drain(own_log, true).is_err(), "its tables cannot be elsewhere");
@@ -473,17 +502,17 @@ fn a_server_that_is_drained_is_emptied_and_given_nothing() {
 }
 
 #[test]
-fn a_new_server_is_given_some() {
+fn a_new_server_gets_tablets() {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
     assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "as even as can be");
     let fourth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth]), 1);
     assert_eq!(catalog.tablets_of(fourth).len(), 1);
-    // When nobody has two, one is divided; but never that of a table that was to be whole.
+    // If no server has two tablets, one is divided, unless its table was created with one tablet.
     let fifth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth, fifth]), 1);
-    assert_eq!(catalog.tablets(), 5);
+    assert_eq!(catalog.tablet_count(), 5);
     let shared = Shared::default();
     let mut catalog = Catalog::open(shared, 7).unwrap();
     let pair =

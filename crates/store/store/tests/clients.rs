@@ -1,4 +1,5 @@
-//! Clients of a real server: futures, servers that go away and come back, a coordinator elsewhere.
+//! Clients of a real server: futures, servers that stop and come back, a coordinator in another
+//! process.
 
 use sprat_client::{AsyncClient, Client, Condition, Error, Options};
 use sprat_store::server::{Guard, Server, ServerOptions};
@@ -59,7 +60,7 @@ fn a_client_outlives_its_server() {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(dir.path(), &format!("{transport}:host=127.0.0.1,port=0"));
         let server = Server::start(&options).unwrap();
-        // The same ports again, as after a restart of the machine.
+        // Use the same ports again, as after a restart of the machine.
         options.coordinator = server.coordinator.to_string();
         options.listen = vec![server.nodes[0].listen.to_string()];
         let mut client =
@@ -72,7 +73,7 @@ fn a_client_outlives_its_server() {
         for coordinator in
             [options.coordinator.clone(), format!("{},{}", options.coordinator, options.listen[0])]
         {
-            // Longer than this test may take: the refusal is known at once.
+            // Longer than this test may take: the refusal must come at once.
             let timeout = Duration::from_secs(3600);
             let mut hasty =
                 Client::connect(&Options { coordinator, timeout, ..reach_at(&options) }).unwrap();
@@ -129,7 +130,7 @@ fn a_coordinator_may_run_elsewhere_and_come_back() {
     let mut client = Client::connect(&reach(&coordinator)).unwrap();
     let table = client.create_table("late").unwrap();
     client.put(table, b"key", b"value").unwrap();
-    let asked = client.get(table, b"key");
+    let before = client.get(table, b"key");
     assert!(matches!(client.server_stats(&at), Ok(counters) if !counters.is_empty()));
     let wrong = client
         .submit(&sprat_wire::op::Request::Enlist {
@@ -145,9 +146,9 @@ fn a_coordinator_may_run_elsewhere_and_come_back() {
         "another cluster's server"
     );
 
-    // Objects are served while the coordinator is away, and tables can be made when it is back.
+    // Objects are served while the coordinator is away; tables can be created when it is back.
     coordinator.stop().unwrap();
-    assert_eq!(client.get(table, b"key"), asked);
+    assert_eq!(client.get(table, b"key"), before);
     let coordinator = Server::start_coordinator(&at, home.path(), &Guard::default()).unwrap();
     let second = loop {
         match client.create_table("later") {

@@ -1,17 +1,19 @@
-//! Coordinators that lead, stand by and are deposed, in virtual time: what they grant, what they
-//! refuse, and whom they bury when.
+//! Coordinators that lead, stand by and are deposed, in virtual time: the leases they grant, the
+//! requests they refuse, and when they declare servers dead.
 
-use sprat_client::{Core, Target};
+use sprat_client::{Core, ServerHandle};
 use sprat_net::{AnyDriver, Hub, HubOptions, Locators, Nanos};
-use sprat_store::agent::{Agent, Enlisted, Gone};
-use sprat_store::coordinator::election::{BURIAL_WAIT, VALID};
+use sprat_store::agent::{CoordinatorSession, Enlisted, SessionEnd};
+use sprat_store::coordinator::election::{LEADER_LEASE, TAKEOVER_GRACE};
 use sprat_store::coordinator::{
-    Catalog, Coordinator, DRIFT, FIRST_QUESTION, LEASE, Metadata, MetadataError, MetadataMemory,
-    Office, RENEWAL, Reign, Valid,
+    Catalog, Coordinator, DRIFT, FIRST_POLL_TIMEOUT, LEASE, LeaderLease, LeaderMailbox, LeaderTerm,
+    Metadata, MetadataError, MetadataMemory, RENEWAL,
 };
 use sprat_store::master::inbox;
 use sprat_store::node::Node;
-use sprat_wire::op::{Answer, Assignment, Request, Seen, Status, encode_answer, push_counter};
+use sprat_wire::op::{
+    Answer, Assignment, ClusterSeen, Request, Status, encode_answer, push_counter,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,19 +23,19 @@ use zerocopy::IntoBytes;
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// How a change ends.
+/// How changes of the metadata end.
 #[derive(Clone, Copy, Default)]
-enum Way {
+enum Availability {
     #[default]
     Open,
     Unavailable,
     Unknown,
 }
 
-/// Rows that whoever has the newest term may change.
+/// Rows that only the coordinator with the latest term may change.
 #[derive(Clone)]
 struct Rows {
-    shared: Rc<RefCell<(u64, MetadataMemory, Way)>>,
+    shared: Rc<RefCell<(u64, MetadataMemory, Availability)>>,
     term: u64,
 }
 
@@ -43,13 +45,15 @@ impl Metadata for Rows {
     }
 
     fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {
-        let (term, rows, way) = &mut *self.shared.borrow_mut();
+        let (term, rows, availability) = &mut *self.shared.borrow_mut();
         let place = String::new();
-        match way {
+        match availability {
             _ if *term != self.term => Err(MetadataError::Fenced { place }),
-            Way::Open => rows.apply(changes),
-            Way::Unavailable => Err(MetadataError::Unavailable { place, cause: String::new() }),
-            Way::Unknown => Err(MetadataError::Unknown { place, cause: String::new() }),
+            Availability::Open => rows.apply(changes),
+            Availability::Unavailable => {
+                Err(MetadataError::Unavailable { place, cause: String::new() })
+            }
+            Availability::Unknown => Err(MetadataError::Unknown { place, cause: String::new() }),
         }
     }
 }
@@ -59,11 +63,11 @@ struct World {
     hub: Hub,
     rows: Rows,
     nodes: Vec<Node<AnyDriver, Coordinator<Rows>>>,
-    offices: Vec<Office<Rows>>,
-    valid: Vec<Valid>,
+    mailboxes: Vec<LeaderMailbox<Rows>>,
+    valid: Vec<LeaderLease>,
     core: Core,
-    targets: Vec<Target>,
-    /// Those that stand still.
+    targets: Vec<ServerHandle>,
+    /// Coordinators that are suspended.
     paused: Vec<bool>,
 }
 
@@ -82,10 +86,10 @@ impl World {
     fn new(count: usize) -> Self {
         let hub = Hub::new(HubOptions::default());
         let port = |host| AnyDriver::from(hub.port(address(host)).unwrap());
-        let offices: Vec<_> = (0..count).map(|_| Office::default()).collect();
+        let mailboxes: Vec<_> = (0..count).map(|_| LeaderMailbox::default()).collect();
         let node = |index: usize| {
             let place = locators(count).parse::<Locators>().unwrap()[index].to_string();
-            let coordinator = Coordinator::standby(offices[index].clone(), place);
+            let coordinator = Coordinator::standby(mailboxes[index].clone(), place);
             Node::new(
                 port(u16::try_from(index + 1).unwrap()),
                 coordinator,
@@ -95,14 +99,14 @@ impl World {
         };
         let nodes = (0..count).map(node).collect();
         let all: Locators = locators(count).parse().unwrap();
-        let mut core = Core::over(vec![("fast+udp", port(100))], &all, 7).unwrap();
+        let mut core = Core::with_drivers(vec![("fast+udp", port(100))], &all, 7).unwrap();
         let targets = all.iter().map(|one| core.target(one).unwrap()).collect();
         let rows = Rows { shared: Rc::default(), term: 0 };
-        let (valid, paused) = (vec![Valid::default(); count], vec![false; count]);
-        Self { now: Nanos(0), hub, rows, nodes, offices, valid, core, targets, paused }
+        let (valid, paused) = (vec![LeaderLease::default(); count], vec![false; count]);
+        Self { now: Nanos(0), hub, rows, nodes, mailboxes, valid, core, targets, paused }
     }
 
-    /// A world with one coordinator that does not share its metadata with others.
+    /// A world with one coordinator, which has no others beside it.
     fn alone() -> Self {
         let mut world = Self::new(1);
         let coordinator = Coordinator::new(Catalog::open(world.rows.clone(), 5).unwrap());
@@ -114,15 +118,15 @@ impl World {
         world
     }
 
-    /// Has a coordinator lead in the next term.
+    /// Makes a coordinator the leader of the next term.
     fn appoint(&mut self, index: usize) {
         self.rows.shared.borrow_mut().0 += 1;
         let term = self.rows.shared.borrow().0;
         let catalog = Catalog::open(Rows { term, ..self.rows.clone() }, 5).unwrap();
-        let valid = Valid::default();
-        valid.set(self.now + VALID);
+        let valid = LeaderLease::default();
+        valid.set(self.now + LEADER_LEASE);
         self.valid[index] = valid.clone();
-        self.offices[index].appoint(Reign { term, taken: self.now, catalog, valid });
+        self.mailboxes[index].appoint(LeaderTerm { term, taken: self.now, catalog, valid });
         self.run(STEP);
     }
 
@@ -142,7 +146,7 @@ impl World {
         }
     }
 
-    /// Asks a coordinator; `None` when there is no answer within `patience`.
+    /// Sends a request to a coordinator; `None` if no reply comes within `patience`.
     fn ask(
         &mut self,
         index: usize,
@@ -174,12 +178,12 @@ impl World {
         u32::try_from(id).unwrap()
     }
 
-    /// A server that serves version `known` asks; returns the version that it is told, and whether
-    /// it got a lease.
-    fn question(&mut self, index: usize, server: u32, known: u64) -> (Status, u64, bool) {
+    /// Polls as a server that has version `known`. Returns the version in the reply, and whether
+    /// the server got a lease.
+    fn poll(&mut self, index: usize, server: u32, known: u64) -> (Status, u64, bool) {
         let answer = self.ask(
             index,
-            &Request::Assignments { server, known, seen: &Seen::default() },
+            &Request::Assignments { server, known, seen: &ClusterSeen::default() },
             Duration::from_secs(1),
         );
         let (status, version, body) = answer.expect("an answer");
@@ -194,30 +198,30 @@ impl World {
         self.nodes[index].service().catalog().server(server).is_some_and(|known| !known.dead)
     }
 
-    /// Time until a server is taken for dead.
-    fn burial(&mut self, index: usize, server: u32) -> Duration {
+    /// Runs until a server is declared dead, and returns how long that took.
+    fn time_to_death(&mut self, index: usize, server: u32) -> Duration {
         let begun = self.now;
         while self.is_alive(index, server) {
-            self.valid[index].set(self.now + VALID);
+            self.valid[index].set(self.now + LEADER_LEASE);
             self.step();
-            assert!(self.now.since(begun) < FIRST_QUESTION * 2, "it is never buried");
+            assert!(self.now.since(begun) < FIRST_POLL_TIMEOUT * 2, "it is never buried");
         }
         self.now.since(begun)
     }
 }
 
 #[test]
-fn whoever_stands_by_says_so_and_no_more() {
+fn a_standby_answers_only_who_leads() {
     let mut world = World::new(2);
     world.appoint(0);
-    world.offices[1].depose(Some((1, "tcp:host=10.9.9.9,port=1".into())));
+    world.mailboxes[1].depose(Some((1, "tcp:host=10.9.9.9,port=1".into())));
     world.run(STEP);
     let leader = (Status::NotLeading, 1, b"tcp:host=10.9.9.9,port=1".to_vec());
     for request in [
         Request::ListTables,
         Request::FindTable { name: "x" },
         Request::CreateTable { name: "x", tablets: 0 },
-        Request::Assignments { server: 1, known: 1, seen: &Seen::default() },
+        Request::Assignments { server: 1, known: 1, seen: &ClusterSeen::default() },
         Request::Enlist {
             server: 0,
             cluster: 0,
@@ -227,46 +231,46 @@ fn whoever_stands_by_says_so_and_no_more() {
         },
         Request::WhoLeads,
     ] {
-        assert_eq!(world.ask(1, &request, VALID), Some(leader.clone()), "{request:?}");
+        assert_eq!(world.ask(1, &request, LEADER_LEASE), Some(leader.clone()), "{request:?}");
     }
-    let (status, term, place) = world.ask(0, &Request::WhoLeads, VALID).unwrap();
+    let (status, term, place) = world.ask(0, &Request::WhoLeads, LEADER_LEASE).unwrap();
     assert_eq!((status, term, place), (Status::Ok, 1, b"fast+udp:host=10.0.0.1,port=1".to_vec()));
 }
 
 #[test]
-fn a_leader_grants_nothing_when_it_may_not_lead_any_more() {
+fn an_expired_leader_grants_no_leases() {
     let mut world = World::new(1);
     world.appoint(0);
     let server = world.enlist(0);
-    let (status, version, lease) = world.question(0, server, 0);
+    let (status, version, lease) = world.poll(0, server, 0);
     assert_eq!((status, lease), (Status::Ok, true));
-    // What waits when the time is over is turned away, not answered.
+    // A poll that waits when the leader's lease ends gets `NotLeading`.
     world.valid[0].set(world.now + RENEWAL / 2);
-    assert_eq!(world.question(0, server, version).0, Status::NotLeading);
-    assert_eq!(world.ask(0, &Request::WhoLeads, VALID).unwrap().0, Status::NotLeading);
-    // Nor does it bury anybody whose lease it could not renew, when it may lead again.
+    assert_eq!(world.poll(0, server, version).0, Status::NotLeading);
+    assert_eq!(world.ask(0, &Request::WhoLeads, LEADER_LEASE).unwrap().0, Status::NotLeading);
+    // When it may lead again, it does not declare servers dead whose leases it could not renew.
     world.run(LEASE * 3);
-    world.valid[0].set(world.now + VALID);
+    world.valid[0].set(world.now + LEADER_LEASE);
     world.run(STEP * 10);
     assert!(world.is_alive(0, server));
-    assert!(world.question(0, server, version).2);
-    let took = world.burial(0, server);
+    assert!(world.poll(0, server, version).2);
+    let took = world.time_to_death(0, server);
     assert!(took >= LEASE && took < LEASE + Duration::from_millis(20), "{took:?}");
 }
 
-/// A coordinator with an older copy declared the servers dead that it refused. With that change its
-/// version was theirs, and the older copy was taken for the current one.
+/// Once, a coordinator with an older copy declared the servers dead that it refused. That change
+/// raised its version to theirs, and the older copy was taken for the current one.
 #[test]
-fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
+fn metadata_shown_to_be_an_older_copy_stay_refused() {
     let mut world = World::alone();
     let server = world.enlist(0);
-    let (_, version, lease) = world.question(0, server, 0);
+    let (_, version, lease) = world.poll(0, server, 0);
     assert!(lease);
     let cluster = world.nodes[0].service().catalog().cluster();
-    let seen = Seen { cluster: cluster.into(), version: (version + 1).into() };
-    let question = Request::Assignments { server, known: version, seen: &seen };
-    assert_eq!(world.ask(0, &question, VALID).unwrap().0, Status::WrongCluster);
-    world.run(FIRST_QUESTION * 2);
+    let seen = ClusterSeen { cluster: cluster.into(), version: (version + 1).into() };
+    let poll = Request::Assignments { server, known: version, seen: &seen };
+    assert_eq!(world.ask(0, &poll, LEADER_LEASE).unwrap().0, Status::WrongCluster);
+    world.run(FIRST_POLL_TIMEOUT * 2);
     assert!(world.is_alive(0, server), "it is refused, not dead");
     let locator = "fast+udp:host=10.0.0.3,port=9";
     for (request, status) in [
@@ -274,15 +278,18 @@ fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
             Request::Enlist { server: 0, cluster: 0, copies: 2, locator, rack: "" },
             Status::WrongCluster,
         ),
-        (Request::Assignments { server, known: 0, seen: &Seen::default() }, Status::WrongCluster),
-        (Request::CopyCatalog { server, seen: &Seen::default() }, Status::WrongCluster),
+        (
+            Request::Assignments { server, known: 0, seen: &ClusterSeen::default() },
+            Status::WrongCluster,
+        ),
+        (Request::CopyCatalog { server, seen: &ClusterSeen::default() }, Status::WrongCluster),
         (Request::CreateTable { name: "x", tablets: 0 }, Status::Refused),
         (Request::FindTable { name: "x" }, Status::Refused),
         (Request::ListTables, Status::Refused),
-        // It would end a server that runs, if it were refused.
+        // A refusal would stop a running server.
         (Request::Void { server, segment: 1 }, Status::NotLeading),
     ] {
-        let (found, _, words) = world.ask(0, &request, VALID).unwrap();
+        let (found, _, words) = world.ask(0, &request, LEADER_LEASE).unwrap();
         assert_eq!(found, status, "{request:?}");
         let words = String::from_utf8_lossy(&words).into_owned();
         assert!(
@@ -294,32 +301,32 @@ fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
 }
 
 #[test]
-fn who_stood_still_buries_nobody_for_it() {
+fn a_suspended_leader_does_not_declare_servers_dead() {
     let mut world = World::new(1);
     world.appoint(0);
     let server = world.enlist(0);
-    let (_, version, _) = world.question(0, server, 0);
-    assert!(world.question(0, server, version).2);
+    let (_, version, _) = world.poll(0, server, 0);
+    assert!(world.poll(0, server, version).2);
     world.paused[0] = true;
     world.run(LEASE * 3);
     world.paused[0] = false;
     world.run(STEP * 10);
     assert!(world.is_alive(0, server), "the coordinator was away, not the server");
-    assert!(world.question(0, server, version).2);
-    assert!(world.burial(0, server) >= LEASE);
+    assert!(world.poll(0, server, version).2);
+    assert!(world.time_to_death(0, server) >= LEASE);
 }
 
 #[test]
-fn a_question_is_not_answered_by_a_clock_older_than_itself() {
+fn a_poll_is_not_answered_by_a_clock_older_than_itself() {
     let mut world = World::new(1);
     world.appoint(0);
     let server = world.enlist(0);
-    // The node looks at its clock, stands still, and then takes in what has come meanwhile: long
-    // after, in truth.
+    // The node reads its clock, is suspended, and then handles a poll that has arrived meanwhile,
+    // long after.
     let stale = world.now;
     world.paused[0] = true;
-    let question = Request::Assignments { server, known: 0, seen: &Seen::default() };
-    world.core.submit_to(stale, 1, world.targets[0], &question, Nanos::NEVER).unwrap();
+    let poll = Request::Assignments { server, known: 0, seen: &ClusterSeen::default() };
+    world.core.submit_to(stale, 1, world.targets[0], &poll, Nanos::NEVER).unwrap();
     world.core.flush();
     let connect = |world: &mut World, now: Nanos, granted: &mut bool| {
         world.hub.deliver_until(world.now);
@@ -332,83 +339,83 @@ fn a_question_is_not_answered_by_a_clock_older_than_itself() {
     };
     let mut granted = false;
     world.valid[0].set(stale + STEP);
-    // However many turns its frames take.
+    // Enough iterations of the node's loop for all frames of the handshake.
     (0..20).for_each(|_| connect(&mut world, stale, &mut granted));
     assert!(!granted, "a lease from a time that may be long gone");
-    (0..20).for_each(|_| connect(&mut world, stale + VALID, &mut granted));
+    (0..20).for_each(|_| connect(&mut world, stale + LEADER_LEASE, &mut granted));
     assert!(!granted, "it may not lead any more");
 }
 
 #[test]
-fn a_new_leader_buries_nobody_who_may_have_a_lease_of_the_one_before() {
+fn a_new_leader_waits_for_leases_of_its_predecessor() {
     let mut world = World::new(2);
     world.appoint(0);
     let server = world.enlist(0);
-    let (_, version, _) = world.question(0, server, 0);
+    let (_, version, _) = world.poll(0, server, 0);
     let taken = world.now;
     world.appoint(1);
-    // It asks the new leader, whose answer is lost to it, and has its lease from the old one, which
-    // is still valid.
-    assert!(world.question(1, server, version).2);
-    assert!(world.valid[0].at(world.now) && world.question(0, server, version).2);
-    let took = world.burial(1, server);
+    // The server polls the new leader, but loses the reply, and gets its lease from the old leader,
+    // whose own is still valid.
+    assert!(world.poll(1, server, version).2);
+    assert!(world.valid[0].is_valid(world.now) && world.poll(0, server, version).2);
+    let took = world.time_to_death(1, server);
     let since = world.now.since(taken);
     assert!(
-        since >= BURIAL_WAIT && since >= VALID + LEASE + (VALID + LEASE) / DRIFT,
+        since >= TAKEOVER_GRACE && since >= LEADER_LEASE + LEASE + (LEADER_LEASE + LEASE) / DRIFT,
         "{took:?}, {since:?} after the takeover"
     );
 }
 
 #[test]
-fn a_new_leader_buries_who_has_heard_of_it_as_soon_as_any() {
+fn a_server_that_knows_the_new_leader_is_declared_dead_as_usual() {
     let mut world = World::new(2);
     world.appoint(0);
     let server = world.enlist(0);
-    let (_, version, _) = world.question(0, server, 0);
+    let (_, version, _) = world.poll(0, server, 0);
     world.appoint(1);
-    let (_, new, lease) = world.question(1, server, version);
+    let (_, new, lease) = world.poll(1, server, version);
     assert!(lease && new > version);
-    // It serves what the new leader told: of the old one it takes nothing more.
-    assert!(world.question(1, server, new).2);
-    let took = world.burial(1, server);
+    // It has applied the new leader's version: it accepts nothing from the old leader any more.
+    assert!(world.poll(1, server, new).2);
+    let took = world.time_to_death(1, server);
     assert!(took >= LEASE && took < LEASE * 2, "{took:?}");
 }
 
 #[test]
-fn a_deposed_leader_steps_down_when_it_would_change_anything() {
+fn a_deposed_leader_steps_down_at_its_first_change() {
     let mut world = World::new(2);
     world.appoint(0);
     let server = world.enlist(0);
-    assert!(world.question(0, server, 0).2);
+    assert!(world.poll(0, server, 0).2);
     world.appoint(1);
     assert_eq!(
-        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, VALID).unwrap().0,
+        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, LEADER_LEASE).unwrap().0,
         Status::NotLeading
     );
-    assert_eq!(world.offices[0].take_resigned(), Some(1));
-    assert_eq!(world.question(0, server, 0).0, Status::NotLeading);
+    assert_eq!(world.mailboxes[0].take_resigned(), Some(1));
+    assert_eq!(world.poll(0, server, 0).0, Status::NotLeading);
 }
 
 #[test]
-fn a_change_of_unknown_end_makes_it_step_down_and_one_that_cannot_be_made_waits() {
+fn a_change_with_unknown_outcome_ends_the_term_and_an_unavailable_one_waits() {
     let mut world = World::new(1);
     world.appoint(0);
     let server = world.enlist(0);
-    let (_, version, _) = world.question(0, server, 0);
-    world.rows.shared.borrow_mut().2 = Way::Unavailable;
+    let (_, version, _) = world.poll(0, server, 0);
+    world.rows.shared.borrow_mut().2 = Availability::Unavailable;
     let answer =
         world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, Duration::from_millis(300));
     assert_eq!(answer, None, "it is asked again until the client has no more patience");
-    assert!(world.question(0, server, version).2, "and leases go on");
-    world.rows.shared.borrow_mut().2 = Way::Unknown;
+    assert!(world.poll(0, server, version).2, "and leases go on");
+    world.rows.shared.borrow_mut().2 = Availability::Unknown;
     assert_eq!(
-        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, VALID).unwrap().0,
+        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, LEADER_LEASE).unwrap().0,
         Status::NotLeading
     );
-    assert_eq!(world.offices[0].take_resigned(), Some(1));
-    world.rows.shared.borrow_mut().2 = Way::Open;
+    assert_eq!(world.mailboxes[0].take_resigned(), Some(1));
+    world.rows.shared.borrow_mut().2 = Availability::Open;
     world.appoint(0);
-    assert!(world.question(0, server, version).2, "it leads again, in another term");
+    assert!(world.poll(0, server, version).2, "it leads again, in another term");
 }
 
 fn assignment(version: u64) -> Vec<u8> {
@@ -418,13 +425,14 @@ fn assignment(version: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_server_takes_nothing_from_a_leader_of_before() {
+fn a_server_accepts_nothing_from_an_earlier_leader() {
     let (outbox, _inbox) = inbox();
-    let mut agent = Agent::new(Enlisted::default(), 2, "tcp:host=10.0.0.2,port=9".into());
-    let tell = |agent: &mut Agent, now: u64, answer: &[u8]| {
-        let _ = agent.next(Nanos(now), &outbox);
+    let mut agent =
+        CoordinatorSession::new(Enlisted::default(), 2, "tcp:host=10.0.0.2,port=9".into());
+    let tell = |agent: &mut CoordinatorSession, now: u64, answer: &[u8]| {
+        let _ = agent.next_request(Nanos(now), &outbox);
         let told = agent.answered(Answer::parse(answer).as_ref(), &outbox);
-        (told, agent.take_strayed())
+        (told, agent.take_deposed())
     };
     let mut body = Vec::new();
     push_counter(&mut body, "cluster", 5);
@@ -432,16 +440,16 @@ fn a_server_takes_nothing_from_a_leader_of_before() {
     let enlisted = [encode_answer(Status::Ok, false, 0, 3).as_bytes(), &body].concat();
     assert_eq!(tell(&mut agent, 0, &enlisted), (Ok(false), false));
     let unknown = |version| encode_answer(Status::NotFound, false, 0, version).as_bytes().to_vec();
-    // One of before does not know it yet, which is not its death.
+    // An earlier leader does not know the server yet: that does not mean that it was declared dead.
     assert_eq!(tell(&mut agent, 0, &unknown(6)), (Ok(false), true));
     assert_eq!(tell(&mut agent, 1_000, &assignment(9)), (Ok(true), false));
-    assert_eq!(agent.given(), 9);
+    assert_eq!(agent.assigned_version(), 9);
     assert_eq!(
         tell(&mut agent, 2_000, &assignment(8)),
         (Ok(false), true),
         "no table, no order, no lease"
     );
-    assert_eq!(agent.given(), 9);
+    assert_eq!(agent.assigned_version(), 9);
     assert_eq!(tell(&mut agent, 3_000, &assignment(9)).0, Ok(true));
-    assert_eq!(tell(&mut agent, 4_000, &unknown(9)).0, Err(Gone::Dead(3)));
+    assert_eq!(tell(&mut agent, 4_000, &unknown(9)).0, Err(SessionEnd::Dead(3)));
 }

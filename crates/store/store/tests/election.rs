@@ -1,39 +1,41 @@
-//! Elections in virtual time: several coordinators over one register, which is a few lines here.
+//! Elections in virtual time: several coordinators over one register, modelled in a few lines.
 
 use sprat_net::Nanos;
 use sprat_store::coordinator::election::{
-    BURIAL_WAIT, Duty, Election, HEARTBEAT, Holder, PING, Pong, SETTLE, SILENCE, VALID,
+    Election, ElectionAction, HEARTBEAT, LEADER_LEASE, LeaderRecord, PING, PingReply, SETTLE,
+    SILENCE, TAKEOVER_GRACE,
 };
 use sprat_store::coordinator::{DRIFT, LEASE};
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// What etcd has.
+/// Models etcd.
 #[derive(Default)]
 struct Register {
     revision: u64,
-    holder: Option<Holder>,
+    leader: Option<LeaderRecord>,
 }
 
-struct One {
+struct Candidate {
     election: Election,
     down: bool,
     paused: bool,
-    /// Cut off from the register, or from the others.
+    /// It cannot reach the register.
     blind: bool,
+    /// It cannot reach the others.
     deaf: bool,
 }
 
 struct World {
     now: Nanos,
     register: Register,
-    all: Vec<One>,
+    all: Vec<Candidate>,
 }
 
 impl World {
     fn new(count: usize) -> Self {
-        let one = |index: usize| One {
+        let one = |index: usize| Candidate {
             election: Election::new(index as u64 + 1, format!("tcp:host=10.0.0.{index},port=1")),
             down: false,
             paused: false,
@@ -47,7 +49,7 @@ impl World {
         self.now < self.all[index].election.valid_until()
     }
 
-    /// Those who act as leaders now.
+    /// The coordinators that may act as leaders now.
     fn leaders(&self) -> Vec<usize> {
         (0..self.all.len()).filter(|&index| !self.all[index].down && self.valid(index)).collect()
     }
@@ -59,25 +61,25 @@ impl World {
         let now = self.now;
         let blind = self.all[index].blind;
         match self.all[index].election.next(now) {
-            Duty::Read => {
-                let found = (!blind).then(|| self.register.holder.clone());
+            ElectionAction::Read => {
+                let found = (!blind).then(|| self.register.leader.clone());
                 self.all[index].election.read(now, now, found);
             }
-            Duty::Claim { over } => {
+            ElectionAction::Claim { over } => {
                 let (life, locator) = self.all[index].election.identity();
                 let (life, locator) = (life, locator.to_owned());
-                let fits = self.register.holder.as_ref().map_or(0, |holder| holder.term) == over;
+                let fits = self.register.leader.as_ref().map_or(0, |leader| leader.term) == over;
                 let outcome = (!blind).then(|| {
                     fits.then(|| {
                         self.register.revision += 1;
                         let term = self.register.revision;
-                        self.register.holder = Some(Holder { term, life, locator });
+                        self.register.leader = Some(LeaderRecord { term, life, locator });
                         term
                     })
                 });
                 self.all[index].election.claimed(now, now, outcome);
             }
-            Duty::Ping { locator } => {
+            ElectionAction::Ping { locator } => {
                 let at =
                     self.all.iter().position(|one| one.election.identity().1 == locator).unwrap();
                 let heard = !self.all[at].down
@@ -85,14 +87,15 @@ impl World {
                     && !self.all[at].deaf
                     && !self.all[index].deaf;
                 let term = self.all[at].election.term().filter(|_| self.valid(at));
-                let pong = heard.then(|| Pong { leads: term.is_some(), term: term.unwrap_or(0) });
-                self.all[index].election.pinged(now, pong);
+                let reply =
+                    heard.then(|| PingReply { leads: term.is_some(), term: term.unwrap_or(0) });
+                self.all[index].election.pinged(now, reply);
             }
-            Duty::Rest(until) => assert!(until > now, "a rest that is none"),
+            ElectionAction::WaitUntil(until) => assert!(until > now, "a rest that is none"),
         }
     }
 
-    /// Lets time pass; each does at most one thing a millisecond.
+    /// Lets time pass. Each coordinator takes at most one action a millisecond.
     fn run(&mut self, lasts: Duration) {
         let until = self.now + lasts;
         while self.now < until {
@@ -103,7 +106,7 @@ impl World {
 }
 
 #[test]
-fn one_leads_and_stays() {
+fn one_leader_is_elected_and_stays() {
     let mut world = World::new(3);
     world.run(Duration::from_millis(10));
     assert_eq!(world.leaders(), [0]);
@@ -120,7 +123,7 @@ fn a_silent_leader_is_replaced_within_a_fraction_of_a_lease() {
     world.run(SILENCE + PING + 3 * STEP);
     assert_eq!((world.leaders(), world.register.revision), (vec![1], 2), "one of them, and once");
     assert!(SILENCE + PING + 3 * STEP < LEASE / 3);
-    // It comes back, and follows.
+    // The old leader restarts, and follows.
     world.all[0].down = false;
     world.all[0].election = Election::new(9, "tcp:host=10.0.0.0,port=1".into());
     world.run(Duration::from_secs(20));
@@ -128,13 +131,13 @@ fn a_silent_leader_is_replaced_within_a_fraction_of_a_lease() {
 }
 
 #[test]
-fn a_leader_that_stood_still_learns_that_it_was_deposed() {
+fn a_suspended_leader_learns_that_it_was_deposed() {
     let mut world = World::new(2);
     world.run(Duration::from_secs(1));
     world.all[0].paused = true;
     world.run(Duration::from_millis(300));
     assert_eq!(world.register.revision, 2);
-    // For a while it takes itself for the leader: that is what servers' burial waits for.
+    // For a while both may act as leaders: TAKEOVER_GRACE covers that time.
     assert!(world.valid(0) && world.valid(1));
     world.all[0].paused = false;
     world.run(HEARTBEAT + STEP);
@@ -144,7 +147,7 @@ fn a_leader_that_stood_still_learns_that_it_was_deposed() {
 }
 
 #[test]
-fn nobody_is_valid_longer_than_burials_wait() {
+fn takeover_grace_outlasts_the_leases_of_the_deposed_leader() {
     let mut world = World::new(2);
     world.run(Duration::from_secs(1));
     (world.all[0].blind, world.all[0].deaf) = (true, true);
@@ -159,19 +162,20 @@ fn nobody_is_valid_longer_than_burials_wait() {
     }
     let last = world.now.since(taken);
     assert!(
-        last > VALID - HEARTBEAT - Duration::from_millis(200),
+        last > LEADER_LEASE - HEARTBEAT - Duration::from_millis(200),
         "it was valid for long: {last:?}"
     );
-    // The lease that it granted last ends before anybody is buried, though clocks run apart.
-    assert!(last + LEASE + (last + LEASE) / DRIFT < BURIAL_WAIT);
+    // The last lease that it can grant ends before the new leader declares any server dead, even if
+    // their clocks run apart.
+    assert!(last + LEASE + (last + LEASE) / DRIFT < TAKEOVER_GRACE);
 }
 
 #[test]
-fn a_leader_without_the_register_goes_on_for_a_while_and_then_waits() {
+fn a_leader_without_the_register_leads_until_its_lease_ends() {
     let mut world = World::new(2);
     world.run(Duration::from_secs(1));
     world.all.iter_mut().for_each(|one| one.blind = true);
-    world.run(VALID - HEARTBEAT - Duration::from_millis(200));
+    world.run(LEADER_LEASE - HEARTBEAT - Duration::from_millis(200));
     assert_eq!(world.leaders(), [0], "a short silence of etcd's is not noticed");
     world.run(Duration::from_secs(5));
     assert!(world.leaders().is_empty(), "nobody can know");
@@ -185,25 +189,25 @@ fn a_leader_that_alone_lost_the_register_is_replaced() {
     let mut world = World::new(2);
     world.run(Duration::from_secs(1));
     world.all[0].blind = true;
-    world.run(VALID + SILENCE + Duration::from_millis(100));
+    world.run(LEADER_LEASE + SILENCE + Duration::from_millis(100));
     assert_eq!(world.leaders(), [1], "it says itself that it does not lead any more");
 }
 
 #[test]
-fn one_that_reads_the_metadata_is_not_replaced_and_one_that_never_ends_is() {
+fn a_leader_that_reads_metadata_is_replaced_only_after_settle() {
     let mut world = World::new(2);
     world.run(Duration::from_secs(1));
     let mut follower = Election::new(7, "tcp:host=10.0.0.7,port=1".into());
-    let pong = |leads| Some(Pong { leads, term: if leads { 1 } else { 0 } });
+    let reply = |leads| Some(PingReply { leads, term: if leads { 1 } else { 0 } });
     let mut now = world.now;
-    follower.read(now, now, Some(world.register.holder.clone()));
+    follower.read(now, now, Some(world.register.leader.clone()));
     let begun = now;
     let replaced = loop {
         match follower.next(now) {
-            Duty::Ping { .. } => follower.pinged(now, pong(false)),
-            Duty::Claim { over } => break (over, now.since(begun)),
-            Duty::Rest(_) => {}
-            Duty::Read => panic!("it was read"),
+            ElectionAction::Ping { .. } => follower.pinged(now, reply(false)),
+            ElectionAction::Claim { over } => break (over, now.since(begun)),
+            ElectionAction::WaitUntil(_) => {}
+            ElectionAction::Read => panic!("it was read"),
         }
         now = now + STEP;
     };
@@ -212,7 +216,7 @@ fn one_that_reads_the_metadata_is_not_replaced_and_one_that_never_ends_is() {
 }
 
 #[test]
-fn whoever_was_away_has_heard_no_silence() {
+fn a_suspended_follower_does_not_take_over() {
     let mut world = World::new(2);
     world.run(Duration::from_secs(1));
     world.all[1].paused = true;
@@ -223,7 +227,7 @@ fn whoever_was_away_has_heard_no_silence() {
 }
 
 #[test]
-fn two_that_do_not_hear_each_other_lose_the_taste_for_it() {
+fn takeovers_become_rarer_when_pings_are_lost() {
     let mut world = World::new(2);
     world.run(Duration::from_secs(1));
     world.all[1].deaf = true;
@@ -240,49 +244,52 @@ fn two_that_do_not_hear_each_other_lose_the_taste_for_it() {
 }
 
 #[test]
-fn a_claim_of_unknown_end_is_claimed_anew() {
+fn a_claim_with_unknown_outcome_is_repeated() {
     let mut election = Election::new(5, "tcp:host=10.0.0.5,port=1".into());
     let mut now = Nanos(0);
-    assert_eq!(election.next(now), Duty::Read);
+    assert_eq!(election.next(now), ElectionAction::Read);
     election.read(now, now, Some(None));
-    assert_eq!(election.next(now), Duty::Claim { over: 0 });
+    assert_eq!(election.next(now), ElectionAction::Claim { over: 0 });
     election.claimed(now, now, None);
-    assert!(matches!(election.next(now), Duty::Rest(_)) && election.valid_until() == Nanos(0));
+    assert!(
+        matches!(election.next(now), ElectionAction::WaitUntil(_))
+            && election.valid_until() == Nanos(0)
+    );
     now = now + Duration::from_secs(1);
-    assert_eq!(election.next(now), Duty::Read);
-    // It had been executed. What else was under way then is fenced by a new term.
-    let holder = Holder { term: 4, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
-    election.read(now, now, Some(Some(holder)));
-    assert_eq!((election.term(), election.next(now)), (None, Duty::Claim { over: 4 }));
+    assert_eq!(election.next(now), ElectionAction::Read);
+    // The claim had been executed. A new term fences changes that were under way in this one.
+    let leader = LeaderRecord { term: 4, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
+    election.read(now, now, Some(Some(leader)));
+    assert_eq!((election.term(), election.next(now)), (None, ElectionAction::Claim { over: 4 }));
     election.claimed(now, now, Some(Some(6)));
     assert_eq!(election.term(), Some(6));
     election.resigned(now, 5);
     assert_eq!(election.term(), Some(6), "that was another term");
     election.resigned(now, 6);
-    assert_eq!((election.term(), election.next(now)), (None, Duty::Read));
+    assert_eq!((election.term(), election.next(now)), (None, ElectionAction::Read));
 }
 
 #[test]
-fn a_leader_is_valid_from_when_it_asked() {
+fn a_lease_counts_from_when_the_read_was_sent() {
     let mut election = Election::new(5, "tcp:host=10.0.0.5,port=1".into());
     let (sent, answered) = (Nanos(0), Nanos(0) + Duration::from_millis(900));
     election.read(sent, sent, Some(None));
     election.claimed(sent, answered, Some(Some(1)));
-    assert_eq!(election.valid_until(), sent + (VALID - VALID / DRIFT));
-    let holder = Holder { term: 1, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
+    assert_eq!(election.valid_until(), sent + (LEADER_LEASE - LEADER_LEASE / DRIFT));
+    let leader = LeaderRecord { term: 1, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
     let (asked, later) = (answered + HEARTBEAT, answered + HEARTBEAT + Duration::from_millis(900));
-    assert_eq!(election.next(asked), Duty::Read);
-    election.read(asked, later, Some(Some(holder)));
-    assert_eq!(election.valid_until(), asked + (VALID - VALID / DRIFT));
+    assert_eq!(election.next(asked), ElectionAction::Read);
+    election.read(asked, later, Some(Some(leader)));
+    assert_eq!(election.valid_until(), asked + (LEADER_LEASE - LEADER_LEASE / DRIFT));
 }
 
 #[test]
-fn what_is_written_is_read() {
-    let value = Holder::encode(0xfeed, "tcp:host=::1,port=2");
-    let holder = Holder { term: 3, life: 0xfeed, locator: "tcp:host=::1,port=2".into() };
-    assert_eq!(Holder::parse(3, &value), Some(holder));
+fn a_leader_record_round_trips() {
+    let value = LeaderRecord::encode(0xfeed, "tcp:host=::1,port=2");
+    let leader = LeaderRecord { term: 3, life: 0xfeed, locator: "tcp:host=::1,port=2".into() };
+    assert_eq!(LeaderRecord::parse(3, &value), Some(leader));
     for nonsense in [&b""[..], b"feed", b"nobody here", b"\xff\xff 1"] {
-        assert_eq!(Holder::parse(3, nonsense), None);
+        assert_eq!(LeaderRecord::parse(3, nonsense), None);
     }
-    assert_eq!(Holder::parse(0, &value), None, "what was never written has no term");
+    assert_eq!(LeaderRecord::parse(0, &value), None, "what was never written has no term");
 }

@@ -15,7 +15,7 @@ fn client(server: &Server) -> Client {
 }
 
 #[test]
-fn a_log_that_the_kernel_still_holds_is_waited_for() {
+fn start_waits_for_a_log_locked_by_the_kernel() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&ServerOptions::alone(dir.path())).unwrap();
     let mut before = client(&server);
@@ -23,7 +23,7 @@ fn a_log_that_the_kernel_still_holds_is_waited_for() {
     before.put(table, b"k", b"v").unwrap();
     server.stop().unwrap();
 
-    // As after a kill with writes under way: the file is locked, the directory is not.
+    // As after a kill during writes: the file is locked, the directory is not.
     let held = FileDisk::open(&dir.path().join("log.sprat"), Access::Cached).unwrap();
     let released = AtomicBool::new(false);
     let server = thread::scope(|scope| {
@@ -89,7 +89,7 @@ fn the_least_disk_that_is_asked_for_is_enough() {
 }
 
 #[test]
-fn a_log_that_is_gone_is_not_begun_anew() {
+fn a_missing_log_is_not_created_again() {
     let dir = tempfile::tempdir().unwrap();
     Server::start(&ServerOptions::alone(dir.path())).unwrap().stop().unwrap();
     let log = dir.path().join("log.sprat");
@@ -107,7 +107,7 @@ fn silence_ends_every_operation_in_time() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let coordinator =
         format!("fast+udp:host=127.0.0.1,port={}", silent.local_addr().unwrap().port());
-    let (told, ended) = std::sync::mpsc::channel();
+    let (results, ended) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let timeout = Duration::from_millis(200);
         for waiting in [Mode::Sleep, Mode::Adaptive] {
@@ -118,12 +118,12 @@ fn silence_ends_every_operation_in_time() {
                 ..Options::default()
             })
             .unwrap();
-            told.send(client.table("t").map(drop)).unwrap();
-            told.send(client.drop_table("t")).unwrap();
+            results.send(client.table("t").map(drop)).unwrap();
+            results.send(client.drop_table("t")).unwrap();
             let tickets: Vec<_> =
                 (0..20).map(|_| client.submit(&Request::ListTables).unwrap()).collect();
             for ticket in tickets {
-                told.send(client.wait(ticket, |_| ())).unwrap();
+                results.send(client.wait(ticket, |_| ())).unwrap();
             }
         }
     });

@@ -1,11 +1,11 @@
-//! A master answers only while its lease lasts: after that others may serve its tables.
+//! A master answers only while its lease lasts: after that other servers may serve its tables.
 
 use crate::common::world;
 use sprat_disk::MemDisk;
 use sprat_log::{Config as LogConfig, Durability, Log};
 use sprat_net::{Hub, HubOptions, Nanos};
 use sprat_rpc::{CallFailure, CallId, Config, Endpoint};
-use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
+use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
 use sprat_store::node::Node;
 use sprat_wire::op::{Answer, Condition, Request, Status};
 use std::time::Duration;
@@ -15,20 +15,20 @@ use world::{NODE, World, address};
 const LEASE: Duration = Duration::from_millis(400);
 const TABLE: u32 = 1;
 
-/// A master with a table, and who says how long its lease is.
+/// A master with a table, and the outbox that sets its lease.
 fn world() -> (World<Master<MemDisk>>, Outbox) {
     let hub = Hub::new(HubOptions::default());
     let config = Config::default();
     let log = Log::new(LogConfig::new(8 << 20, Durability::Volatile)).unwrap();
     let (outbox, inbox) = inbox();
-    assert!(outbox.send(Command::Assign(Box::new(Assigned::tables(1, vec![TABLE])))));
+    assert!(outbox.send(Command::Assign(Box::new(MasterAssignment::tables(1, vec![TABLE])))));
     let node =
         Node::new(hub.port(address(NODE)).unwrap(), Master::new(log, None, inbox), &config, 1);
     (World::of(hub, node, Endpoint::new(&config, 2)), outbox)
 }
 
-/// Whether a call is answered until then, rather than turned away; the answer is one that says that
-/// all is well.
+/// Whether a call is answered before `until`, rather than retried later. Panics if the answer is an
+/// error.
 fn is_answered_until(world: &mut World<Master<MemDisk>>, until: Nanos, call: CallId) -> bool {
     while world.now < until {
         world.step();
@@ -46,7 +46,7 @@ fn is_answered_until(world: &mut World<Master<MemDisk>>, until: Nanos, call: Cal
 }
 
 #[test]
-fn whose_lease_is_over_answers_nothing_until_it_has_another() {
+fn lease_expiry_stops_answers() {
     let write =
         Request::Write { table: TABLE, key: b"key", condition: Condition::None, value: b"value" };
     let read = Request::Read { table: TABLE, key: b"key" };

@@ -1,6 +1,6 @@
-//! All integration tests of the crate, as one program: each program is linked with all that the
-//! crate stands on.
-//! `cargo test -p sprat-store --test store NAME::` runs those of one file.
+//! All integration tests of the crate, as one program, since each program is linked with everything
+//! that the crate depends on. `cargo test -p sprat-store --test store NAME::` runs those of one
+//! file.
 
 mod backup;
 mod balance;

@@ -1,4 +1,4 @@
-//! A tablet that moves from one master to another while somebody works on it, in virtual time.
+//! A tablet that moves from one master to another while a client works on it, in virtual time.
 
 use crate::common::ended;
 use proptest::prelude::*;
@@ -7,14 +7,14 @@ use sprat_log::Config as LogConfig;
 use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{Config, Endpoint, SessionId};
 use sprat_store::backup::Durability;
-use sprat_store::master::{Assigned, Command, Master, Outbox, Recovered, inbox};
+use sprat_store::master::{Command, Master, MasterAssignment, Outbox, RecoveryResult, inbox};
 use sprat_store::node::{Node, Service as _};
-use sprat_store::replication::Member;
-use sprat_store::restart::{Tables, open, set_up};
+use sprat_store::replication::BackupServer;
+use sprat_store::restart::{LogTables, OpenedLog, configure, open};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
-use sprat_wire::value::{NUMBER_BYTES, Uncountable};
+use sprat_wire::value::{IncrementError, NUMBER_BYTES};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const SEED: u64 = 77;
 const STEP: Duration = Duration::from_micros(50);
 const MANY_TURNS: usize = 40_000;
 
-/// Keys, and how many of them there are before anything moves.
+/// Number of keys that exist before anything moves.
 const KEYS: u16 = 600;
 const VALUE: usize = 300;
 
@@ -42,9 +42,9 @@ struct Server {
     session: SessionId,
 }
 
-type Told = (Status, u64, Vec<u8>);
+type Reply = (Status, u64, Vec<u8>);
 
-/// Two servers, and who works with them.
+/// Two servers, and a client of both.
 struct World {
     hub: Hub,
     servers: [Server; 2],
@@ -64,10 +64,10 @@ impl World {
             let config =
                 LogConfig { seed: SEED, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
             let (config, options) =
-                set_up(config, 64 << 20, (1, 1), Durability::Buffered).expect("enough disk");
+                configure(config, 64 << 20, (1, 1), Durability::Buffered).expect("enough disk");
             let disk = MemControl::new(last.into());
-            let (log, backup, _) =
-                open(disk.open().expect("a disk"), &config, &options, &Tables::served(&[TABLE]))
+            let OpenedLog { log, backup, .. } =
+                open(disk.open().expect("a disk"), &config, &options, &LogTables::served(&[TABLE]))
                     .expect("it is new");
             let (outbox, inbox) = inbox();
             let master = Master::new(log, Some(backup), inbox);
@@ -84,17 +84,26 @@ impl World {
         Self { hub, servers, driver, endpoint, ended: Ended::default(), now: Nanos(0), version: 0 }
     }
 
-    /// Tells both what they have now, and what moves from the first to the second.
+    /// Assigns tablets to both servers, and moves from the first to the second.
     fn assign(&mut self, tablets: [Vec<Tablet>; 2], moves: &[MoveOrder]) {
         self.version += 1;
-        let members =
-            [1, 2].map(|last| Member { server: last.into(), address: address(last), rack: 0 });
+        let members = [1, 2].map(|last| BackupServer {
+            server: last.into(),
+            address: address(last),
+            rack: 0,
+        });
         for (at, tablets) in tablets.into_iter().enumerate() {
             let of = |is: bool| if is { moves.to_vec() } else { Vec::new() };
             let (leaving, arriving) = (of(at == 0), of(at == 1));
             let (version, members) = (self.version, members.to_vec());
-            let assigned =
-                Assigned { version, tablets, members, leaving, arriving, ..Assigned::default() };
+            let assigned = MasterAssignment {
+                version,
+                tablets,
+                members,
+                leaving,
+                arriving,
+                ..MasterAssignment::default()
+            };
             assert!(self.servers[at].outbox.send(Command::Assign(Box::new(assigned))));
         }
     }
@@ -117,15 +126,15 @@ impl World {
         endpoint.flush(driver.tx());
     }
 
-    /// Asks a server, and waits as long as it takes; what it is to do meanwhile is done when a
-    /// server puts it off.
+    /// Sends a request to a server, and waits as long as it takes; calls `meanwhile` after each
+    /// iteration.
     fn ask(
         &mut self,
         server: usize,
         request: &Request<'_>,
         id: Option<OperationId>,
         mut meanwhile: impl FnMut(&mut Self),
-    ) -> Told {
+    ) -> Reply {
         let (header, key, value) = request.parts();
         let header = if id.is_some() { header.with_id() } else { header };
         let id = id.map(|id| id.bytes().to_vec()).unwrap_or_default();
@@ -153,13 +162,13 @@ impl World {
     }
 }
 
-/// What is asked of a key.
+/// An operation on a key, or a pause.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Write(u16, u8),
     Remove(u16),
     Add(u16),
-    /// Time passes.
+    /// Loop iterations without an operation.
     Turns(u8),
 }
 
@@ -172,36 +181,36 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What somebody who works knows.
-struct Work {
+/// The client's state: what it has written, and what it was answered.
+struct Client {
     world: World,
-    /// Keys and their values; versions that were told, of what is gone too.
+    /// Keys and their values.
     objects: BTreeMap<Vec<u8>, Vec<u8>>,
     versions: BTreeMap<Vec<u8>, u64>,
-    /// Operations that have an id, and what was answered.
-    done: Vec<(Step, OperationId, Told)>,
+    /// Operations with ids, and their answers.
+    done: Vec<(Step, OperationId, Reply)>,
     order: MoveOrder,
-    /// What the second server has told.
-    told: Option<Recovered>,
-    /// It was handed over.
+    /// The result that the second server has reported.
+    result: Option<RecoveryResult>,
+    /// Whether the tablet was handed over.
     is_over: bool,
 }
 
-impl Work {
-    /// The server that has a key now.
+impl Client {
+    /// The index of the server that has a key now.
     fn at(&self, key: &[u8]) -> usize {
         usize::from(self.is_over && self.order.tablet.range.contains(position(SEED, TABLE, key)))
     }
 
-    /// Does as the coordinator would.
+    /// Does the coordinator's part: hands the tablet over when the second server has reported it.
     fn coordinate(
         world: &mut World,
-        told: &mut Option<Recovered>,
+        result: &mut Option<RecoveryResult>,
         is_over: &mut bool,
         order: MoveOrder,
     ) {
-        *told = told.take().or_else(|| world.servers[1].outbox.take_recovered());
-        if told.is_some() && !*is_over {
+        *result = result.take().or_else(|| world.servers[1].outbox.take_recovery_result());
+        if result.is_some() && !*is_over {
             *is_over = true;
             let left = Range::ALL
                 .without([order.tablet.range])
@@ -211,7 +220,7 @@ impl Work {
         }
     }
 
-    fn ask(&mut self, step: Step, id: Option<OperationId>) -> Told {
+    fn ask(&mut self, step: Step, id: Option<OperationId>) -> Reply {
         let (key, value) = match step {
             Step::Write(key, value) => (key, vec![value; VALUE]),
             Step::Remove(key) | Step::Add(key) => (key, Vec::new()),
@@ -232,11 +241,11 @@ impl Work {
         };
         loop {
             let at = self.at(&key);
-            let Self { world, told, is_over, order, .. } = self;
+            let Self { world, result, is_over, order, .. } = self;
             let order = *order;
-            let answer =
-                world.ask(at, &request, id, |world| Self::coordinate(world, told, is_over, order));
-            // It went elsewhere while this one waited.
+            let answer = world
+                .ask(at, &request, id, |world| Self::coordinate(world, result, is_over, order));
+            // The tablet was handed over while this request waited.
             if answer.0 != Status::UnknownTable || self.at(&key) == at {
                 return answer;
             }
@@ -247,16 +256,16 @@ impl Work {
         if let Step::Turns(turns) = step {
             for _ in 0..turns {
                 self.world.turn();
-                let Self { world, told, is_over, order, .. } = self;
-                Self::coordinate(world, told, is_over, *order);
+                let Self { world, result, is_over, order, .. } = self;
+                Self::coordinate(world, result, is_over, *order);
             }
             return;
         }
         let id = OperationId {
             client: 5,
-            lane: u16::try_from(self.done.len()).expect("few"),
+            slot: u16::try_from(self.done.len()).expect("few"),
             sequence: 1,
-            again: false,
+            resent: false,
         };
         let answer = self.ask(step, Some(id));
         self.done.push((step, id, answer.clone()));
@@ -294,10 +303,15 @@ impl Work {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        max_shrink_iters: 60,
+        ..ProptestConfig::default()
+    })]
     #[test]
-    fn nobody_notices_that_a_tablet_moves(
-        before in prop::collection::vec(step(), 0..40), during in prop::collection::vec(step(), 60..160),
+    fn moving_tablets_are_invisible_to_clients(
+        before in prop::collection::vec(step(), 0..40),
+        during in prop::collection::vec(step(), 60..160),
         parts in 1..4_u64, part in 0..4_usize,
     ) {
         let mut world = World::new();
@@ -306,67 +320,84 @@ proptest! {
         let tablet = Tablet { table: TABLE, range: ranges[part % ranges.len()] };
         let order = MoveOrder { id: 3, tablet, from: 1, to: 2 };
         let (objects, versions) = (BTreeMap::new(), BTreeMap::new());
-        let mut work = Work { world, objects, versions, done: Vec::new(), order, told: None, is_over: false };
+        let mut client = Client {
+            world,
+            objects,
+            versions,
+            done: Vec::new(),
+            order,
+            result: None,
+            is_over: false,
+        };
         for key in 0..KEYS {
             let key = key.to_le_bytes();
-            let request = Request::Write { table: TABLE, key: &key, value: &[1; VALUE], condition: Condition::None };
-            let (status, version, _) = work.world.ask(0, &request, None, |_| {});
+            let request = Request::Write {
+                table: TABLE,
+                key: &key,
+                value: &[1; VALUE],
+                condition: Condition::None,
+            };
+            let (status, version, _) = client.world.ask(0, &request, None, |_| {});
             prop_assert_eq!(status, Status::Ok);
-            work.objects.insert(key.to_vec(), vec![1; VALUE]);
-            work.versions.insert(key.to_vec(), version);
+            client.objects.insert(key.to_vec(), vec![1; VALUE]);
+            client.versions.insert(key.to_vec(), version);
         }
-        before.into_iter().for_each(|step| work.step(step));
-        // One of which only the versions to come tell that it was ever there.
-        (0..9).for_each(|value| work.step(Step::Write(7, value)));
-        work.step(Step::Remove(7));
-        work.world.assign([vec![Tablet::whole(TABLE)], Vec::new()], &[order]);
+        before.into_iter().for_each(|step| client.step(step));
+        // A removed key: only later versions show that it ever existed.
+        (0..9).for_each(|value| client.step(Step::Write(7, value)));
+        client.step(Step::Remove(7));
+        client.world.assign([vec![Tablet::whole(TABLE)], Vec::new()], &[order]);
         let all = during.len();
         let mut while_moving = 0;
         for step in during {
-            while_moving += usize::from(!work.is_over);
-            work.step(step);
+            while_moving += usize::from(!client.is_over);
+            client.step(step);
         }
         prop_assert!(while_moving > 5, "{while_moving} of {all} while it moved");
         for _ in 0..MANY_TURNS {
-            if work.is_over {
+            if client.is_over {
                 break;
             }
-            work.step(Step::Turns(1));
+            client.step(Step::Turns(1));
         }
-        prop_assert!(work.is_over, "{}", work.world.describe(1));
-        let told = work.told.clone().expect("it is over");
-        prop_assert_eq!((told.order, told.failure.as_str()), (3, ""));
-        work.step(Step::Turns(20));
-        // Whatever was done is known where it went, and not done again. (Of what changed nothing nothing is kept.)
-        for (step, id, answer) in work.done.clone() {
+        prop_assert!(client.is_over, "{}", client.world.describe(1));
+        let result = client.result.clone().expect("it is over");
+        prop_assert_eq!((result.order, result.failure.as_str()), (3, ""));
+        client.step(Step::Turns(20));
+        // Everything that was done is known at the new server, and is not done again. (Operations
+        // that changed nothing leave nothing.)
+        for (step, id, answer) in client.done.clone() {
             if answer.0 != Status::Ok {
                 continue;
             }
-            prop_assert_eq!(work.ask(step, Some(OperationId { again: true, ..id })), answer, "{:?} {:?}", step, id);
+            let resent = client.ask(step, Some(OperationId { resent: true, ..id }));
+            prop_assert_eq!(resent, answer, "{:?} {:?}", step, id);
         }
         for key in 0..KEYS + 40 {
             let key = key.to_le_bytes();
             let request = Request::Read { table: TABLE, key: &key };
-            let (status, _, value) = work.world.ask(work.at(&key), &request, None, |_| {});
+            let (status, _, value) = client.world.ask(client.at(&key), &request, None, |_| {});
             let found = (status == Status::Ok).then_some(value);
-            prop_assert_eq!(found.as_ref(), work.objects.get(&key[..]), "{:?}", key);
-            let other = work.world.ask(1 - work.at(&key), &request, None, |_| {});
+            prop_assert_eq!(found.as_ref(), client.objects.get(&key[..]), "{:?}", key);
+            let other = client.world.ask(1 - client.at(&key), &request, None, |_| {});
             prop_assert_eq!(other.0, Status::UnknownTable, "one of them has it");
-            if work.objects.get(&key[..]).is_some_and(|value| value.len() == NUMBER_BYTES) {
+            if client.objects.get(&key[..]).is_some_and(|value| value.len() == NUMBER_BYTES) {
                 let double = Request::IncrementF64 { table: TABLE, key: &key, delta: 1.0 };
-                let (status, why, _) = work.world.ask(work.at(&key), &double, None, |_| {});
-                let refused = (status, Uncountable::of_code(why));
-                prop_assert_eq!(refused, (Status::NotANumber, Uncountable::IsInteger), "its type came along");
+                let (status, why, _) = client.world.ask(client.at(&key), &double, None, |_| {});
+                let refused = (status, IncrementError::of_code(why));
+                let expected = (Status::NotANumber, IncrementError::IsInteger);
+                prop_assert_eq!(refused, expected, "its type came along");
             }
         }
-        // Each counts what it has, also without the table's beginning. What has left may not yet be
-        // freed.
-        let here = work.objects.keys().filter(|key| work.at(key) == 1).count() as u64;
-        let (status, objects, _) = work.world.ask(1, &Request::TableStats { table: TABLE }, None, |_| {});
+        // Each server counts its own objects, also without the table's beginning. Objects that have
+        // moved away may not be freed yet.
+        let here = client.objects.keys().filter(|key| client.at(key) == 1).count() as u64;
+        let request = Request::TableStats { table: TABLE };
+        let (status, objects, _) = client.world.ask(1, &request, None, |_| {});
         prop_assert_eq!((status, objects), (Status::Ok, here));
-        // Versions go on behind what is gone.
+        // New versions are above those of removed objects.
         for key in 0..KEYS {
-            work.step(Step::Write(key, 9));
+            client.step(Step::Write(key, 9));
         }
     }
 }

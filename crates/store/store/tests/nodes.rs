@@ -1,5 +1,4 @@
-//! Several nodes in one process: what they share, which is next to nothing, and what of it a
-//! restart finds again.
+//! Several nodes in one process: they share next to nothing, and a restart finds all their data.
 
 use sprat_client::{Client, Options, Table};
 use sprat_store::server::{Server, ServerOptions};
@@ -27,12 +26,12 @@ fn client(server: &Server) -> Client {
         .unwrap()
 }
 
-/// What stops a server from starting.
+/// The error with which a server refuses to start.
 fn refusal(options: &ServerOptions) -> String {
     Server::start(options).err().expect("it is refused").to_string()
 }
 
-/// How many of the tables each locator serves.
+/// The number of tables that each locator serves.
 fn spread(client: &mut Client) -> BTreeMap<String, usize> {
     let mut served = BTreeMap::new();
     for table in client.list_tables().unwrap() {
@@ -41,7 +40,7 @@ fn spread(client: &mut Client) -> BTreeMap<String, usize> {
     served
 }
 
-/// Makes the tables, with an object in each.
+/// Creates the tables, with an object in each.
 fn fill(client: &mut Client) {
     for name in TABLES {
         let table = client.create_table(name).unwrap();
@@ -105,7 +104,7 @@ fn a_directory_of_another_number_of_nodes_is_refused_and_untouched() {
 }
 
 #[test]
-fn a_node_whose_directory_is_gone_is_not_begun_anew() {
+fn a_node_without_its_directory_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path(), 2);
     let server = Server::start(&options).unwrap();
@@ -122,14 +121,14 @@ fn a_node_whose_directory_is_gone_is_not_begun_anew() {
 }
 
 #[test]
-fn too_little_for_each_is_told_as_such() {
+fn too_small_a_disk_per_node_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let error = refusal(&ServerOptions { disk: 1 << 20, ..options(dir.path(), 2) });
     assert!(error.contains("give --disk") && error.contains("each of 2 nodes"), "{error}");
 }
 
 #[test]
-fn metrics_tell_nodes_apart() {
+fn metrics_are_labelled_by_node() {
     let dir = tempfile::tempdir().unwrap();
     let metrics = Some("127.0.0.1:0".parse().unwrap());
     let server = Server::start(&ServerOptions { metrics, ..options(dir.path(), 2) }).unwrap();
@@ -146,11 +145,11 @@ fn metrics_tell_nodes_apart() {
 }
 
 #[test]
-fn a_first_start_that_was_cut_short_is_finished_by_the_next() {
+fn an_interrupted_first_start_is_completed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path(), 2);
     Server::start(&options).unwrap().stop().unwrap();
-    // As it is when the process was killed between the first node's enlisting and the second's.
+    // The state after the process was killed when the first node had enlisted, and the second not.
     let second = dir.path().join("node-2");
     fs::remove_file(second.join("log.sprat")).unwrap();
     fs::write(second.join("identity.toml"), "format = 1\ncluster = 0\nserver = 0\nseed = 7\n")

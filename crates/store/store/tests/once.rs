@@ -1,8 +1,8 @@
-//! Operations that take effect once, sent by hand to a real server: the same again, late, and after
-//! a restart.
+//! Operations that take effect once, sent by hand to a real server: repeated, late, and after a
+//! restart.
 
 use sprat_client::{Client, Options};
-use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role};
+use sprat_net::{AnyDriver, Driver as _, DriverRole, Locator, Nanos};
 use sprat_rpc::{
     CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId,
 };
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// A client that says of its operations what it is told to.
+/// A client that sends operations with given ids.
 struct ByHand {
     driver: AnyDriver,
     endpoint: Endpoint<()>,
@@ -21,13 +21,13 @@ struct ByHand {
     begun: Instant,
 }
 
-/// What an answer says.
-type Told = (Status, u64, Vec<u8>);
+/// The parts of an answer.
+type Reply = (Status, u64, Vec<u8>);
 
 #[derive(Default)]
-struct Heard(Option<Told>);
+struct ReplyHandler(Option<Reply>);
 
-impl Handler for Heard {
+impl Handler for ReplyHandler {
     type Body = ();
 
     fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
@@ -50,14 +50,14 @@ impl Handler for Heard {
 impl ByHand {
     fn new(server: &Server) -> Self {
         let locator: Locator = server.nodes[0].listen.to_string().parse().unwrap();
-        let mut driver = AnyDriver::open(&locator, Role::Connect(None)).unwrap();
+        let mut driver = AnyDriver::open(&locator, DriverRole::Connect(None)).unwrap();
         let mut endpoint = Endpoint::new(&Config::default(), 7);
         let peer = locator.resolve().unwrap()[0];
         let session = endpoint.connect(Nanos(0), peer, driver.tx()).unwrap();
         Self { driver, endpoint, session, begun: Instant::now() }
     }
 
-    fn send(&mut self, request: &Request<'_>, id: Option<OperationId>) -> Told {
+    fn send(&mut self, request: &Request<'_>, id: Option<OperationId>) -> Reply {
         let (header, key, value) = request.parts();
         let header = if id.is_some() { header.with_id() } else { header };
         let id = id.map(|id| id.bytes().to_vec()).unwrap_or_default();
@@ -66,23 +66,23 @@ impl ByHand {
         let deadline = now(self.begun) + Duration::from_secs(10);
         let tx = self.driver.tx();
         self.endpoint.call(now(self.begun), self.session, &parts, deadline, tx).unwrap();
-        let mut heard = Heard::default();
-        while heard.0.is_none() {
+        let mut reply = ReplyHandler::default();
+        while reply.0.is_none() {
             self.endpoint.flush(self.driver.tx());
             let Self { driver, endpoint, begun, .. } = self;
             driver
                 .receive(&mut |tx, from, frame| {
-                    endpoint.receive(now(*begun), from, frame, &mut heard, tx)
+                    endpoint.receive(now(*begun), from, frame, &mut reply, tx)
                 })
                 .unwrap();
-            self.endpoint.poll(now(self.begun), &mut heard, self.driver.tx());
+            self.endpoint.poll(now(self.begun), &mut reply, self.driver.tx());
         }
-        heard.0.expect("the loop ends with it")
+        reply.0.expect("the loop ends with it")
     }
 }
 
-fn id(lane: u16, sequence: u64) -> OperationId {
-    OperationId { client: 0xC11E, lane, sequence, again: false }
+fn id(slot: u16, sequence: u64) -> OperationId {
+    OperationId { client: 0xC11E, slot, sequence, resent: false }
 }
 
 fn start(dir: &Path) -> (Server, ByHand, u32) {
@@ -106,16 +106,16 @@ fn an_operation_is_done_once_also_across_a_restart() {
         None,
     );
     let operations = [(add, id(0, 1)), (write, id(1, 1)), (remove, id(2, 9))];
-    let first: Vec<Told> =
+    let first: Vec<Reply> =
         operations.iter().map(|(request, id)| client.send(request, Some(*id))).collect();
-    assert!(first.iter().all(|told| told.0 == Status::Ok), "{first:?}");
+    assert!(first.iter().all(|reply| reply.0 == Status::Ok), "{first:?}");
     assert_eq!(first[0].2, 5i64.to_le_bytes());
     let read = |client: &mut ByHand| client.send(&Request::Read { table, key: b"sum" }, None);
     assert_eq!(read(&mut client).2, 5i64.to_le_bytes());
-    for again in [false, true] {
+    for resent in [false, true] {
         let sent = operations
             .iter()
-            .map(|(request, id)| client.send(request, Some(OperationId { again, ..*id })));
+            .map(|(request, id)| client.send(request, Some(OperationId { resent, ..*id })));
         assert_eq!(sent.collect::<Vec<_>>(), first);
     }
     server.stop().unwrap();
@@ -123,11 +123,12 @@ fn an_operation_is_done_once_also_across_a_restart() {
     let sent = operations.iter().map(|(request, id)| client.send(request, Some(*id)));
     assert_eq!(sent.collect::<Vec<_>>(), first, "as before the restart");
     assert_eq!(read(&mut client).2, 5i64.to_le_bytes());
-    // The next of the lane is another operation; and shows that nobody awaits the one before.
+    // The next operation of a slot is another one, and shows that no client waits for the previous
+    // one.
     assert_eq!(client.send(&add, Some(id(0, 2))).2, 10i64.to_le_bytes());
     assert_eq!(client.send(&add, Some(id(0, 1))).0, Status::Refused);
     assert_eq!(read(&mut client).2, 10i64.to_le_bytes());
-    // Lanes, clients and tables have numbers of their own.
+    // Request slots, clients and tables are numbered separately.
     assert_eq!(client.send(&add, Some(id(3, 1))).2, 15i64.to_le_bytes());
     assert_eq!(
         client.send(&add, Some(OperationId { client: 1, ..id(0, 1) })).2,
@@ -137,12 +138,12 @@ fn an_operation_is_done_once_also_across_a_restart() {
 }
 
 #[test]
-fn what_was_refused_stays_refused_if_it_was_sent_before() {
+fn refusals_of_repeated_operations_are_final() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client, table) = start(dir.path());
     let write =
         Request::Write { table, key: b"key", value: b"value", condition: Condition::Exists };
-    let (first, sent_again) = (id(0, 1), OperationId { again: true, ..id(0, 1) });
+    let (first, sent_again) = (id(0, 1), OperationId { resent: true, ..id(0, 1) });
     let refused = client.send(&write, Some(sent_again));
     assert_eq!(refused.0, Status::Conflict);
     client.send(
@@ -150,7 +151,8 @@ fn what_was_refused_stays_refused_if_it_was_sent_before() {
         None,
     );
     assert_eq!(client.send(&write, Some(first)), refused, "what was sent first comes late");
-    // One that was sent once is what it is when it is executed, and nobody was told otherwise.
+    // An operation that was sent only once is decided when it is executed; no refusal of it was
+    // recorded.
     let write =
         Request::Write { table, key: b"new", value: b"value", condition: Condition::Exists };
     assert_eq!(client.send(&write, Some(id(1, 1))).0, Status::Conflict);
@@ -165,7 +167,7 @@ fn what_was_refused_stays_refused_if_it_was_sent_before() {
         (Request::Remove { table, key: b"nothing", condition: Condition::None }, Status::NotFound),
         (Request::IncrementI64 { table, key: b"key", delta: 1 }, Status::NotANumber),
     ] {
-        let id = OperationId { again: true, ..id(2, u64::from(status as u8)) };
+        let id = OperationId { resent: true, ..id(2, u64::from(status as u8)) };
         assert_eq!(client.send(&request, Some(id)).0, status);
     }
     client.send(

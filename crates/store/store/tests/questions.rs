@@ -1,11 +1,11 @@
-//! A server asks its coordinator again before it has an answer.
+//! A server repeats its request to the coordinator before it has an answer.
 
 use crate::common::ended;
 use sprat_net::{Driver as _, Hub, HubOptions, Nanos};
 use sprat_rpc::{Config, Endpoint};
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
 use sprat_store::node::Node;
-use sprat_wire::op::{Answer, Request, Seen, Status};
+use sprat_wire::op::{Answer, ClusterSeen, Request, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
@@ -14,12 +14,12 @@ use ended::Ended;
 
 const STEP: Duration = Duration::from_micros(50);
 
-/// Questions that are each asked while the one before is not answered: many more than a session has
-/// places.
+/// Requests that are each sent while the previous one is unanswered: many more than a session has
+/// slots.
 const QUESTIONS: usize = 100;
 
-/// Each is answered, also those that nobody awaits any more: else its place in the session would be
-/// lost for ever, and after some pauses of the coordinator its servers could ask nothing more.
+/// Each is answered, also those that a newer one replaces: otherwise its slot in the session would
+/// be lost for ever, and after some pauses of the coordinator its servers could send nothing more.
 #[test]
 fn a_question_that_a_newer_one_replaces_is_answered() {
     let hub = Hub::new(HubOptions::default());
@@ -45,9 +45,9 @@ fn a_question_that_a_newer_one_replaces_is_answered() {
             .unwrap();
         endpoint.poll(now, &mut ended, driver.tx());
         if turn % 100 == 0 && calls.len() <= QUESTIONS {
-            // It knows all, and is answered after a while.
+            // The request knows the current version, so its answer comes after a while.
             let known = node.service().catalog().version();
-            let question = Request::Assignments { server: 1, known, seen: &Seen::default() };
+            let question = Request::Assignments { server: 1, known, seen: &ClusterSeen::default() };
             let (header, key, value) = if calls.is_empty() { &enlist } else { &question }.parts();
             let parts = [header.as_bytes(), key, value];
             calls.extend(endpoint.call(

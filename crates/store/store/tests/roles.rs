@@ -1,4 +1,4 @@
-//! Who may do what: every request, by every role, to a coordinator and to a node that keeps objects
+//! Access by role: every request, by every role, to a coordinator and to a node that keeps objects
 //! and replicas.
 
 use crate::common::world;
@@ -10,20 +10,21 @@ use sprat_rpc::{
     Response,
 };
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
-use sprat_store::master::{Assigned, Command, Master, Needed, inbox};
-use sprat_store::member::{Keeper, Member};
+use sprat_store::master::{Command, Master, MasterAssignment, NeededReplicas, inbox};
+use sprat_store::member::{ClusterNode, ReplicaStore};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
-    Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Seen, Status,
-    encode_answer,
+    Answer, BackupRequest, ClusterSeen, Condition, Records, RecoveredPart, ReplicaId, Request,
+    Status, encode_answer,
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
 
 use world::{NODE, World, address};
 
-/// Who asks: without any identity, by role, and a client that may read `seen` and write `mine`.
-const EVERYBODY: [Option<Role>; 4] =
+/// The senders: one without an identity, and one of each role. The client may read the table `seen`
+/// and write `mine`.
+const SENDERS: [Option<Role>; 4] =
     [None, Some(Role::Admin), Some(Role::Server), Some(Role::Client)];
 
 fn identities() -> &'static [Arc<Identity>; 3] {
@@ -50,10 +51,10 @@ fn credentials(role: Role, seed: u8) -> Credentials {
     Credentials::new(Arc::clone(identity), &[seed; 32], 1000)
 }
 
-/// A node, and somebody with a role who asks it.
-struct Asked<S: Service>(World<S>);
+/// A node, and a caller with a role.
+struct Caller<S: Service>(World<S>);
 
-impl<S: Service> Asked<S> {
+impl<S: Service> Caller<S> {
     fn new(service: S, who: Option<Role>) -> Self {
         let hub = Hub::new(HubOptions { mtu: 9000, reliable: true });
         let config = Config::default();
@@ -66,7 +67,7 @@ impl<S: Service> Asked<S> {
         Self(World::of(hub, node, endpoint))
     }
 
-    /// The answer's status and body; `None` when there is none within a second.
+    /// Returns the reply's status and body; `None` if none comes within a second.
     fn ask(&mut self, request: &Request<'_>) -> Option<(Status, Vec<u8>)> {
         let call = self.0.call(request);
         for _ in 0..20_000 {
@@ -85,7 +86,7 @@ impl<S: Service> Asked<S> {
     }
 }
 
-/// Whether everybody may, by the order of [`EVERYBODY`].
+/// Whether each of [`SENDERS`] may send a request.
 type May = [bool; 4];
 
 const ALL: May = [true; 4];
@@ -94,10 +95,10 @@ const SERVER: May = [true, false, true, false];
 const NO_CLIENT: May = [true, true, true, false];
 
 #[test]
-fn a_coordinator_asks_who_wants_what() {
-    let what = ReplicaId { master: 1, segment: 1 };
-    let replica = BackupRequest::Free { replica: what };
-    let brought = BroughtBack { order: 1.into(), since: 1.into() };
+fn a_coordinator_checks_roles() {
+    let replica = ReplicaId { master: 1, segment: 1 };
+    let replica = BackupRequest::Free { replica };
+    let brought = RecoveredPart { order: 1.into(), since: 1.into() };
     let cases = [
         (Request::CreateTable { name: "more", tablets: 0 }, ADMIN),
         (Request::DropTable { name: "mine" }, ADMIN),
@@ -119,19 +120,19 @@ fn a_coordinator_asks_who_wants_what() {
             },
             SERVER,
         ),
-        (Request::Assignments { server: 1, known: 0, seen: &Seen::default() }, SERVER),
-        (Request::CopyCatalog { server: 1, seen: &Seen::default() }, SERVER),
+        (Request::Assignments { server: 1, known: 0, seen: &ClusterSeen::default() }, SERVER),
+        (Request::CopyCatalog { server: 1, seen: &ClusterSeen::default() }, SERVER),
         (Request::Void { server: 1, segment: 1 }, SERVER),
-        (Request::Recovered { server: 1, what: &brought, failure: "" }, SERVER),
+        (Request::Recovered { server: 1, part: &brought, failure: "" }, SERVER),
         (Request::Loads { server: 1, capacity: 1, loads: &[] }, SERVER),
         (Request::Backup(replica), SERVER),
     ];
-    for (at, who) in EVERYBODY.into_iter().enumerate() {
+    for (at, who) in SENDERS.into_iter().enumerate() {
         let mut catalog = Catalog::open(MetadataMemory::default(), 7).unwrap();
         let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
         let ids =
             ["seen", "mine", "other"].map(|name| catalog.create(name, 1, &[server]).unwrap().id);
-        let mut world = Asked::new(Coordinator::new(catalog), who);
+        let mut world = Caller::new(Coordinator::new(catalog), who);
         for (request, may) in cases {
             let status = world.status(&request);
             assert_eq!(
@@ -140,8 +141,8 @@ fn a_coordinator_asks_who_wants_what() {
                 "{request:?} by {who:?}: {status:?}"
             );
         }
-        // By its number a table that may not be seen is not there.
-        let located = |world: &mut Asked<_>, table| world.status(&Request::LocateTable { table });
+        // Located by its id, a table that the sender may not see is reported as missing.
+        let located = |world: &mut Caller<_>, table| world.status(&Request::LocateTable { table });
         let other = if may_see_all(who) { Status::Ok } else { Status::NoSuchTable };
         assert_eq!(located(&mut world, ids[0]), Some(Status::Ok));
         assert_eq!(located(&mut world, ids[2]), Some(other), "{who:?}");
@@ -163,7 +164,7 @@ fn may_see_all(who: Option<Role>) -> bool {
     who != Some(Role::Client)
 }
 
-/// Keeps nothing, and says that all is well.
+/// Keeps nothing, and answers `Ok` to everything.
 struct Agreeable;
 
 impl Handler for Agreeable {
@@ -199,35 +200,36 @@ impl Service for Agreeable {
     }
 }
 
-impl Keeper for Agreeable {
-    fn keep(&mut self, _: &Needed) {}
+impl ReplicaStore for Agreeable {
+    fn free_unneeded(&mut self, _: &NeededReplicas) {}
 
-    fn counted(&self) -> Vec<Figure> {
+    fn report_figures(&self) -> Vec<Figure> {
         Vec::new()
     }
 }
 
 #[test]
-fn a_node_asks_who_wants_what() {
+fn a_node_checks_roles() {
     let replica = ReplicaId { master: 1, segment: 1 };
     let (seen, mine, other) = (1, 2, 3);
-    for who in EVERYBODY {
+    for who in SENDERS {
         let log = Log::new(LogConfig::new(8 << 20, Durability::Volatile)).unwrap();
         let (outbox, inbox) = inbox();
         let names = [(seen, "seen"), (mine, "mine"), (other, "other")]
             .map(|(id, name)| (id, name.to_owned()));
-        let assigned =
-            Assigned { names: names.into(), ..Assigned::tables(1, vec![seen, mine, other]) };
+        let assigned = MasterAssignment {
+            names: names.into(),
+            ..MasterAssignment::tables(1, vec![seen, mine, other])
+        };
         assert!(outbox.send(Command::Assign(Box::new(assigned))));
         let master: Master<sprat_disk::MemDisk> = Master::new(log, None, inbox);
-        let mut world = Asked::new(Member::new(master, Agreeable), who);
+        let mut world = Caller::new(ClusterNode::new(master, Agreeable), who);
         let client = who == Some(Role::Client);
         let or = |denied, fine| if client { denied } else { fine };
         for (table, reads, writes) in [
             (seen, Status::Ok, or(Status::Denied, Status::Ok)),
             (mine, Status::Ok, Status::Ok),
-            // One that there is and one that there is not look alike to whoever may not see the
-            // first.
+            // To a client without rights to it, an existing table looks like a missing one.
             (other, or(Status::UnknownTable, Status::Ok), or(Status::UnknownTable, Status::Ok)),
             (77, Status::UnknownTable, Status::UnknownTable),
         ] {
@@ -254,7 +256,7 @@ fn a_node_asks_who_wants_what() {
                 replica,
                 offset: 0,
                 sealed: false,
-                anew: false,
+                replacement: false,
                 edition: 0,
                 bytes: b"x",
             },

@@ -1,10 +1,10 @@
-//! Bytes as text: as they are where they are UTF-8, base64 where not.
+//! Bytes as text: unchanged if they are UTF-8, otherwise base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 
-/// `bytes` as text, and whether that text is base64.
+/// Returns `bytes` as text, and whether that text is base64.
 pub(super) fn encode(bytes: &[u8]) -> (Cow<'_, str>, bool) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Cow::Borrowed(text), false),
@@ -12,7 +12,7 @@ pub(super) fn encode(bytes: &[u8]) -> (Cow<'_, str>, bool) {
     }
 }
 
-/// Appends the bytes that base64 `text` stands for; `None` when it is not base64.
+/// Decodes base64 `text` and appends the bytes to `out`; `None` when it is not base64.
 pub(super) fn decode_into(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     STANDARD.decode_vec(text, out).ok()
 }

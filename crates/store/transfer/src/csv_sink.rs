@@ -2,15 +2,15 @@
 
 use super::base64_text::encode;
 use super::quoting::is_one_row;
-use super::{Error, Item, Omitted, Sink, Why, display_key};
+use super::{Error, Item, ItemSink, OmitReason, Omitted, display_key};
 use std::io::{self, Write};
 
-/// What a CSV export writes.
+/// The form of a CSV export.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CsvExport {
     /// Every value as a row of its own: the inverse of [`CsvValue::Row`](super::CsvValue::Row).
     Rows {
-        /// First row: what the table holds under [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY).
+        /// The first row: the value of [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY) in the table.
         header: Option<Vec<u8>>,
         /// The byte between fields.
         delimiter: u8,
@@ -36,13 +36,13 @@ enum Out<W: Write> {
 }
 
 impl<W: Write> CsvSink<W> {
-    /// Writes to `writer`, called `name` in errors; the header goes first.
+    /// Makes a sink that writes to `writer`, named `name` in errors; writes the header first.
     ///
     /// # Errors
     /// When writing fails.
-    pub fn new(mut writer: W, name: &str, how: CsvExport) -> Result<Self, Error> {
+    pub fn new(mut writer: W, name: &str, options: CsvExport) -> Result<Self, Error> {
         let at = |source| Error::Io { name: name.to_owned(), source };
-        let out = match how {
+        let out = match options {
             CsvExport::Rows { header, delimiter } => {
                 if let Some(header) = header {
                     writer.write_all(&header).and_then(|()| writer.write_all(b"\n")).map_err(at)?;
@@ -60,7 +60,7 @@ impl<W: Write> CsvSink<W> {
         Ok(Self { out, name: name.to_owned(), omitted: Omitted::default() })
     }
 
-    /// Writes out what is buffered and gives back the writer, and what was left out.
+    /// Flushes the writer and returns it, with the items left out.
     ///
     /// # Errors
     /// When writing fails.
@@ -77,13 +77,13 @@ impl<W: Write> CsvSink<W> {
     }
 }
 
-impl<W: Write> Sink for CsvSink<W> {
+impl<W: Write> ItemSink for CsvSink<W> {
     fn put(&mut self, item: &Item) -> Result<(), Error> {
         let written: io::Result<()> = match &mut self.out {
             Out::Rows { .. } if item.is_reserved() => Ok(()),
             Out::Rows { writer, delimiter } => {
                 if !is_one_row(&item.value, *delimiter) {
-                    self.omitted.add(display_key(&item.key), Why::NotOneRow);
+                    self.omitted.add(display_key(&item.key), OmitReason::NotOneRow);
                     return Ok(());
                 }
                 writer.write_all(&item.value).and_then(|()| writer.write_all(b"\n"))

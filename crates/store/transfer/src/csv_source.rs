@@ -3,11 +3,11 @@
 use super::base64_text::decode_into;
 use super::quoting::{Fields, is_blank};
 use super::rows::Rows;
-use super::{CSV_HEADER_KEY, Error, Fault, Item, Large, Omitted, Source};
+use super::{CSV_HEADER_KEY, Error, Item, ItemSource, LargePolicy, Omitted, RowError};
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 use std::io::BufRead;
 
-/// Longest row where a value is one of its columns: both fields at their limit, as base64, quoted.
+/// Longest row when a column is the value: both fields at their limit, as base64, quoted.
 const MAX_ROW: usize = 4 << 20;
 
 /// A column of a CSV file.
@@ -15,11 +15,11 @@ const MAX_ROW: usize = 4 << 20;
 pub enum Column {
     /// By its name in the header row.
     Name(String),
-    /// By its place, from 0.
+    /// By its index, from 0.
     Index(usize),
 }
 
-/// What of a row becomes the value.
+/// The part of a row that becomes the value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CsvValue {
     /// The whole row, byte for byte.
@@ -28,28 +28,29 @@ pub enum CsvValue {
     Column(Column),
 }
 
-/// How to read a CSV file.
+/// How to read a CSV file. Make it by [`rows`](Self::rows), [`pairs`](Self::pairs) or
+/// [`headless_pairs`](Self::headless_pairs), and change the fields that differ.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CsvImport {
-    /// The column that is the key.
+    /// The column of the key.
     pub key: Column,
-    /// What is the value.
+    /// The part of a row that is the value.
     pub value: CsvValue,
-    /// The column that says which of key and value are base64: empty, `key`, `value` or `both`. A
-    /// header row without a column of that name says that neither is.
+    /// The column that states which of key and value are base64: empty, `key`, `value` or `both`.
+    /// If the header row has no column of that name, neither is.
     pub encoding: Option<Column>,
-    /// Whether the first row holds the names of the columns.
+    /// Whether the first row contains the names of the columns.
     pub header: bool,
-    /// Whether to keep the header under [`CSV_HEADER_KEY`]; only whole rows need it.
+    /// Whether to keep the header under [`CSV_HEADER_KEY`]; only needed for whole rows.
     pub keep_header: bool,
     /// The byte between fields: a comma, a semicolon, a tab.
     pub delimiter: u8,
-    /// What to do with values over the limit.
-    pub large: Large,
+    /// How to treat values over the limit.
+    pub large: LargePolicy,
 }
 
 impl CsvImport {
-    /// Rows with a header, stored whole under the key of `key`.
+    /// Reads rows with a header, and stores them whole under the value of column `key`.
     #[must_use]
     pub fn rows(key: Column) -> Self {
         Self {
@@ -59,11 +60,11 @@ impl CsvImport {
             header: true,
             keep_header: true,
             delimiter: b',',
-            large: Large::Refuse,
+            large: LargePolicy::Refuse,
         }
     }
 
-    /// What [`CsvExport::Pairs`](super::CsvExport::Pairs) writes.
+    /// Reads a file that [`CsvExport::Pairs`](super::CsvExport::Pairs) wrote.
     #[must_use]
     pub fn pairs() -> Self {
         let column = |name: &str| Column::Name(name.to_owned());
@@ -75,7 +76,7 @@ impl CsvImport {
         }
     }
 
-    /// Pairs in a file without a header row: its first two columns.
+    /// Reads pairs from a file without a header row: its first two columns.
     #[must_use]
     pub fn headless_pairs() -> Self {
         let value = CsvValue::Column(Column::Index(1));
@@ -83,7 +84,7 @@ impl CsvImport {
     }
 }
 
-/// The columns, found.
+/// The indices of the columns.
 #[derive(Clone, Copy, Debug)]
 struct Indices {
     key: usize,
@@ -94,26 +95,26 @@ struct Indices {
 /// Items from a CSV stream.
 pub struct CsvSource<R> {
     rows: Rows<R>,
-    how: CsvImport,
+    options: CsvImport,
     row: Vec<u8>,
     fields: Fields,
     indices: Option<Indices>,
-    /// Number of fields in the first row or the header. A row with more has a delimiter in a value
-    /// that is not quoted.
+    /// Number of fields in the first row or the header. A row with more has an unquoted value with
+    /// a delimiter in it.
     count: Option<usize>,
     total: Option<u64>,
 }
 
 impl<R: BufRead> CsvSource<R> {
-    /// Reads `reader`, called `name` in errors, of `total` bytes where that is known.
-    pub fn new(reader: R, name: &str, total: Option<u64>, how: CsvImport) -> Self {
-        let limit = match how.value {
+    /// Reads `reader`, named `name` in errors, of `total` bytes if known.
+    pub fn new(reader: R, name: &str, total: Option<u64>, options: CsvImport) -> Self {
+        let limit = match options.value {
             CsvValue::Row => MAX_VALUE,
             CsvValue::Column(_) => MAX_ROW,
         };
         Self {
-            rows: Rows::new(reader, name, Some(how.delimiter), limit, how.large),
-            how,
+            rows: Rows::new(reader, name, Some(options.delimiter), limit, options.large),
+            options,
             row: Vec::new(),
             fields: Fields::default(),
             indices: None,
@@ -126,33 +127,33 @@ impl<R: BufRead> CsvSource<R> {
     fn read_row(&mut self) -> Result<bool, Error> {
         while self.rows.next(&mut self.row)? {
             if !is_blank(&self.row) {
-                self.fields.split(&self.row, self.how.delimiter);
+                self.fields.split(&self.row, self.options.delimiter);
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Finds the columns, in the header row if there is one; `true` when `item` now holds the
-    /// header.
+    /// Finds the columns, in the header row if there is one; returns `true` when `item` now holds
+    /// the header.
     fn begin(&mut self, item: &mut Item) -> Result<bool, Error> {
-        let with_header = self.how.header && self.read_row()?;
+        let with_header = self.options.header && self.read_row()?;
         if with_header && self.row.starts_with("\u{feff}".as_bytes()) {
-            // Not part of the first column's name, but of the row as it is kept.
-            self.fields.split(&self.row[3..], self.how.delimiter);
+            // A byte order mark is not part of the first column's name, but stays in the row.
+            self.fields.split(&self.row[3..], self.options.delimiter);
         }
-        if with_header || !self.how.header {
+        if with_header || !self.options.header {
             self.indices = Some(Indices {
-                key: self.find(&self.how.key)?,
-                value: match &self.how.value {
+                key: self.find(&self.options.key)?,
+                value: match &self.options.value {
                     CsvValue::Row => None,
                     CsvValue::Column(column) => Some(self.find(column)?),
                 },
-                encoding: self.how.encoding.as_ref().and_then(|column| self.position(column)),
+                encoding: self.options.encoding.as_ref().and_then(|column| self.position(column)),
             });
             self.count = with_header.then(|| self.fields.count());
         }
-        let keep = with_header && self.how.keep_header;
+        let keep = with_header && self.options.keep_header;
         if keep {
             fill(&mut item.key, CSV_HEADER_KEY);
             fill(&mut item.value, &self.row);
@@ -165,7 +166,7 @@ impl<R: BufRead> CsvSource<R> {
             Column::Index(index) => format!("number {index}"),
             Column::Name(name) => name.clone(),
         };
-        self.position(column).ok_or_else(|| self.rows.fault(Fault::NoField(name())))
+        self.position(column).ok_or_else(|| self.rows.row_error(RowError::NoField(name())))
     }
 
     fn position(&self, column: &Column) -> Option<usize> {
@@ -178,10 +179,10 @@ impl<R: BufRead> CsvSource<R> {
     fn field(&self, index: usize) -> Result<&[u8], Error> {
         self.fields
             .get(index)
-            .ok_or_else(|| self.rows.fault(Fault::NoField(format!("number {index}"))))
+            .ok_or_else(|| self.rows.row_error(RowError::NoField(format!("number {index}"))))
     }
 
-    /// Fills `item` from the row read last.
+    /// Fills `item` from the last row that was read.
     fn take(&self, indices: Indices, item: &mut Item) -> Result<(), Error> {
         let encoding = match indices.encoding {
             None => &b""[..],
@@ -193,8 +194,8 @@ impl<R: BufRead> CsvSource<R> {
             b"value" => (false, true),
             b"both" => (true, true),
             other => {
-                let fault = Fault::Encoding(String::from_utf8_lossy(other).into_owned());
-                return Err(self.rows.fault(fault));
+                let error = RowError::Encoding(String::from_utf8_lossy(other).into_owned());
+                return Err(self.rows.row_error(error));
             }
         };
         self.take_field(self.field(indices.key)?, key_coded, &mut item.key, "key")?;
@@ -204,7 +205,7 @@ impl<R: BufRead> CsvSource<R> {
                 self.take_field(self.field(index)?, value_coded, &mut item.value, "value")?;
                 let (found, first) = (self.fields.count(), self.count);
                 if let Some(first) = first.filter(|&first| first != found) {
-                    return Err(self.rows.fault(Fault::Fields { found, first }));
+                    return Err(self.rows.row_error(RowError::Fields { found, first }));
                 }
             }
         }
@@ -223,24 +224,26 @@ impl<R: BufRead> CsvSource<R> {
             out.extend_from_slice(field);
             return Ok(());
         }
-        decode_into(field, out).ok_or_else(|| self.rows.fault(Fault::Base64(name.to_owned())))
+        decode_into(field, out)
+            .ok_or_else(|| self.rows.row_error(RowError::Base64(name.to_owned())))
     }
 }
 
-impl<R: BufRead> Source for CsvSource<R> {
+impl<R: BufRead> ItemSource for CsvSource<R> {
     fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
         if self.indices.is_none() && self.begin(item)? {
             return Ok(true);
         }
-        let Some(indices) = self.indices else { return Ok(false) }; // a header was due, the file is empty
+        // Without indices a header was due, but the file is empty.
+        let Some(indices) = self.indices else { return Ok(false) };
         while self.read_row()? {
             self.count.get_or_insert(self.fields.count());
             self.take(indices, item)?;
             if item.key.len() > MAX_KEY {
-                return Err(self.rows.fault(Fault::LongKey(item.key.len())));
+                return Err(self.rows.row_error(RowError::LongKey(item.key.len())));
             }
             if item.is_reserved() && indices.encoding.is_none() {
-                return Err(self.rows.fault(Fault::Reserved));
+                return Err(self.rows.row_error(RowError::Reserved));
             }
             if item.value.len() <= MAX_VALUE {
                 return Ok(true);

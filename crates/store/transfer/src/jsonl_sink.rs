@@ -2,11 +2,11 @@
 
 use super::base64_text::encode;
 use super::quoting::is_blank;
-use super::{Error, Item, Omitted, Sink, Why, display_key};
+use super::{Error, Item, ItemSink, OmitReason, Omitted, display_key};
 use serde::de::IgnoredAny;
 use std::io::{self, Write};
 
-/// What a JSONL export writes.
+/// The form of a JSONL export.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum JsonlExport {
     /// Every value as a line of its own: the inverse of
@@ -21,18 +21,24 @@ pub enum JsonlExport {
 pub struct JsonlSink<W> {
     writer: W,
     name: String,
-    how: JsonlExport,
+    options: JsonlExport,
     line: Vec<u8>,
     omitted: Omitted,
 }
 
 impl<W: Write> JsonlSink<W> {
-    /// Writes to `writer`, called `name` in errors.
-    pub fn new(writer: W, name: &str, how: JsonlExport) -> Self {
-        Self { writer, name: name.to_owned(), how, line: Vec::new(), omitted: Omitted::default() }
+    /// Makes a sink that writes to `writer`, named `name` in errors.
+    pub fn new(writer: W, name: &str, options: JsonlExport) -> Self {
+        Self {
+            writer,
+            name: name.to_owned(),
+            options,
+            line: Vec::new(),
+            omitted: Omitted::default(),
+        }
     }
 
-    /// Writes out what is buffered and gives back the writer, and what was left out.
+    /// Flushes the writer and returns it, with the items left out.
     ///
     /// # Errors
     /// When writing fails.
@@ -44,13 +50,13 @@ impl<W: Write> JsonlSink<W> {
     }
 }
 
-impl<W: Write> Sink for JsonlSink<W> {
+impl<W: Write> ItemSink for JsonlSink<W> {
     fn put(&mut self, item: &Item) -> Result<(), Error> {
         self.line.clear();
-        match self.how {
+        match self.options {
             JsonlExport::Lines if item.is_reserved() => return Ok(()),
             JsonlExport::Lines if !is_one_line(&item.value) => {
-                self.omitted.add(display_key(&item.key), Why::NotOneRow);
+                self.omitted.add(display_key(&item.key), OmitReason::NotOneRow);
                 return Ok(());
             }
             JsonlExport::Lines => self.line.extend_from_slice(&item.value),
@@ -80,7 +86,7 @@ fn field(line: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     serde_json::to_writer(line, &*text).expect("a string is JSON, and memory takes it");
 }
 
-/// Whether `value` is JSON that fits a line.
+/// Whether `value` is JSON that fits on one line.
 fn is_one_line(value: &[u8]) -> bool {
     !is_blank(value)
         && !value.contains(&b'\n')

@@ -1,9 +1,9 @@
-//! Import of JSONL: one JSON object a line.
+//! Import of JSONL: one JSON object on each line.
 
 use super::base64_text::decode_into;
 use super::quoting::is_blank;
 use super::rows::Rows;
-use super::{Error, Fault, Item, Large, Omitted, Source};
+use super::{Error, Item, ItemSource, LargePolicy, Omitted, RowError};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sprat_wire::{MAX_KEY, MAX_VALUE};
@@ -11,105 +11,107 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::BufRead;
 
-/// Longest line where the value is one of its fields: a value of control characters, six bytes
+/// Longest line when a field is the value: a value of control characters, which take six bytes
 /// each.
 const MAX_LINE: usize = 8 << 20;
 
 /// Suffix of a field that holds base64.
 const BASE64_SUFFIX: &str = "_base64";
 
-/// What of a line becomes the value.
+/// The part of a line that becomes the value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum JsonlValue {
     /// The whole line, byte for byte.
     Line,
-    /// One field: of a string its text, of anything else its JSON as it stands in the line.
-    /// `NAME_base64` stands for the same field in base64, for the key too.
+    /// One field: the text of a string, the JSON of anything else as written. `NAME_base64` is the
+    /// same field in base64, also for the key.
     Field(String),
 }
 
 /// How to read a JSONL file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JsonlImport {
-    /// The field that is the key: a string's text, or a number as it stands in the line.
+    /// The field of the key: the text of a string, or a number as written.
     pub key: String,
-    /// What is the value.
+    /// The part of a line that is the value.
     pub value: JsonlValue,
-    /// What to do with values over the limit.
-    pub large: Large,
+    /// How to treat values over the limit.
+    pub large: LargePolicy,
 }
 
 impl JsonlImport {
-    /// What [`JsonlExport::Pairs`](super::JsonlExport::Pairs) writes.
+    /// Reads a file that [`JsonlExport::Pairs`](super::JsonlExport::Pairs) wrote.
     #[must_use]
     pub fn pairs() -> Self {
         let value = JsonlValue::Field("value".to_owned());
-        Self { key: "key".to_owned(), value, large: Large::Refuse }
+        Self { key: "key".to_owned(), value, large: LargePolicy::Refuse }
     }
 }
 
 /// Items from a JSONL stream.
 pub struct JsonlSource<R> {
     rows: Rows<R>,
-    how: JsonlImport,
+    options: JsonlImport,
     row: Vec<u8>,
     total: Option<u64>,
 }
 
 impl<R: BufRead> JsonlSource<R> {
-    /// Reads `reader`, called `name` in errors, of `total` bytes where that is known.
-    pub fn new(reader: R, name: &str, total: Option<u64>, how: JsonlImport) -> Self {
-        let limit = match how.value {
+    /// Reads `reader`, named `name` in errors, of `total` bytes if known.
+    pub fn new(reader: R, name: &str, total: Option<u64>, options: JsonlImport) -> Self {
+        let limit = match options.value {
             JsonlValue::Line => MAX_VALUE,
             JsonlValue::Field(_) => MAX_LINE,
         };
-        let rows = Rows::new(reader, name, None, limit, how.large);
-        Self { rows, how, row: Vec::new(), total }
+        let rows = Rows::new(reader, name, None, limit, options.large);
+        Self { rows, options, row: Vec::new(), total }
     }
 
-    fn take(&self, item: &mut Item) -> Result<(), Fault> {
+    fn take(&self, item: &mut Item) -> Result<(), RowError> {
         item.key.clear();
         item.value.clear();
-        match &self.how.value {
+        match &self.options.value {
             JsonlValue::Line => {
-                let [key] = pick(&self.row, [&self.how.key])?;
-                let key = key.ok_or_else(|| Fault::NoField(self.how.key.clone()))?;
+                let [key] = pick(&self.row, [&self.options.key])?;
+                let key = key.ok_or_else(|| RowError::NoField(self.options.key.clone()))?;
                 take_key(key, &mut item.key)?;
                 item.value.extend_from_slice(&self.row);
             }
             JsonlValue::Field(value) => {
-                let coded = [&self.how.key, value].map(|name| format!("{name}{BASE64_SUFFIX}"));
-                let names = [&self.how.key, value, &coded[0], &coded[1]];
+                let coded = [&self.options.key, value].map(|name| format!("{name}{BASE64_SUFFIX}"));
+                let names = [&self.options.key, value, &coded[0], &coded[1]];
                 let [key, plain, key_coded, plain_coded] = pick(&self.row, names)?;
                 match (key, key_coded) {
                     (Some(key), None) => take_key(key, &mut item.key)?,
                     (None, Some(key)) => take_coded(key, &coded[0], &mut item.key)?,
-                    (None, None) => return Err(Fault::NoField(self.how.key.clone())),
-                    (Some(_), Some(_)) => return Err(Fault::Twice(self.how.key.clone())),
+                    (None, None) => return Err(RowError::NoField(self.options.key.clone())),
+                    (Some(_), Some(_)) => return Err(RowError::Twice(self.options.key.clone())),
                 }
                 match (plain, plain_coded) {
                     (Some(value), None) => take_text(value, &mut item.value)?,
                     (None, Some(value)) => take_coded(value, &coded[1], &mut item.value)?,
-                    (None, None) => return Err(Fault::NoField(value.clone())),
-                    (Some(_), Some(_)) => return Err(Fault::Twice(value.clone())),
+                    (None, None) => return Err(RowError::NoField(value.clone())),
+                    (Some(_), Some(_)) => return Err(RowError::Twice(value.clone())),
                 }
             }
         }
         match item.key.len() {
-            _ if item.is_reserved() && self.how.value == JsonlValue::Line => Err(Fault::Reserved),
+            _ if item.is_reserved() && self.options.value == JsonlValue::Line => {
+                Err(RowError::Reserved)
+            }
             0..=MAX_KEY => Ok(()),
-            len => Err(Fault::LongKey(len)),
+            len => Err(RowError::LongKey(len)),
         }
     }
 }
 
-impl<R: BufRead> Source for JsonlSource<R> {
+impl<R: BufRead> ItemSource for JsonlSource<R> {
     fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
         while self.rows.next(&mut self.row)? {
             if is_blank(&self.row) {
                 continue;
             }
-            self.take(item).map_err(|fault| self.rows.fault(fault))?;
+            self.take(item).map_err(|error| self.rows.row_error(error))?;
             if item.value.len() <= MAX_VALUE {
                 return Ok(true);
             }
@@ -131,14 +133,14 @@ impl<R: BufRead> Source for JsonlSource<R> {
     }
 }
 
-fn take_key(raw: &RawValue, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn take_key(raw: &RawValue, out: &mut Vec<u8>) -> Result<(), RowError> {
     match raw.get().as_bytes()[0] {
         b'"' | b'-' | b'0'..=b'9' => take_text(raw, out),
-        _ => Err(Fault::KeyType),
+        _ => Err(RowError::KeyType),
     }
 }
 
-fn take_text(raw: &RawValue, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn take_text(raw: &RawValue, out: &mut Vec<u8>) -> Result<(), RowError> {
     if raw.get().starts_with('"') {
         let text: String = serde_json::from_str(raw.get())?;
         out.extend_from_slice(text.as_bytes());
@@ -148,16 +150,16 @@ fn take_text(raw: &RawValue, out: &mut Vec<u8>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn take_coded(raw: &RawValue, name: &str, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn take_coded(raw: &RawValue, name: &str, out: &mut Vec<u8>) -> Result<(), RowError> {
     let text: String = serde_json::from_str(raw.get())?;
-    decode_into(text.as_bytes(), out).ok_or_else(|| Fault::Base64(name.to_owned()))
+    decode_into(text.as_bytes(), out).ok_or_else(|| RowError::Base64(name.to_owned()))
 }
 
-/// The fields `names` of the object in `line`, each as it stands there.
+/// The fields `names` of the object in `line`, each as written there.
 fn pick<'a, const N: usize>(
     line: &'a [u8],
     names: [&String; N],
-) -> Result<[Option<&'a RawValue>; N], Fault> {
+) -> Result<[Option<&'a RawValue>; N], RowError> {
     let mut json = serde_json::Deserializer::from_slice(line);
     let found = json.deserialize_map(Pick { names })?;
     json.end()?;
@@ -169,7 +171,7 @@ struct Pick<'n, const N: usize> {
 }
 
 impl<'de, const N: usize> Visitor<'de> for Pick<'_, N> {
-    type Value = Result<[Option<&'de RawValue>; N], Fault>;
+    type Value = Result<[Option<&'de RawValue>; N], RowError>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -190,6 +192,6 @@ impl<'de, const N: usize> Visitor<'de> for Pick<'_, N> {
                 }
             }
         }
-        Ok(twice.map_or(Ok(found), |name| Err(Fault::Twice(name))))
+        Ok(twice.map_or(Ok(found), |name| Err(RowError::Twice(name))))
     }
 }

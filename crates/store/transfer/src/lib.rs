@@ -1,22 +1,22 @@
 //! Import and export: rows between files and a table, byte for byte.
 //!
-//! A [`Source`] yields items, a [`Sink`] takes them, [`pump`] moves them. A file format gives one
-//! of each; so does whoever talks to a table, and an import or export is a pump between the two.
+//! An [`ItemSource`] yields items, an [`ItemSink`] takes them, and [`pump`] moves them. Each file
+//! format has one of each, and so does a table: an import or export is a pump between the two.
 //!
-//! What "exact" means, form by form:
+//! What "exact" means, format by format:
 //! - *Tree* ([`TreeSource`], [`TreeSink`]): key = the path relative to the root, value = the file's
-//!   bytes. Every regular file comes back with the same name and bytes. Not kept: empty
-//!   directories, modes, owners, times. Symbolic links and special files are skipped, by name.
+//!   bytes. Every regular file is restored with the same name and bytes. Not kept: empty
+//!   directories, modes, owners, times. Symbolic links and special files are skipped and named.
 //! - *Rows* of CSV and *lines* of JSONL: value = the row's bytes up to its newline, quotes and any
 //!   carriage return included. Export writes each value and a newline: the same set of rows, in the
-//!   table's order. A last row without a newline gets one; blank rows are skipped. A CSV header
-//!   travels as an item under [`CSV_HEADER_KEY`] and comes back as the first row. As in any table,
-//!   of two rows with one key the later one stays.
-//! - *Pairs*, CSV or JSONL: key and value as two fields, base64 where they are not UTF-8. Any table
-//!   comes back from them exactly.
+//!   table's order. A last row without a newline gets one; blank rows are skipped. A CSV header is
+//!   an item with the key [`CSV_HEADER_KEY`], and is exported as the first row. As in any table, of
+//!   two rows with one key the later one stays.
+//! - *Pairs*, CSV or JSONL: key and value as two fields, in base64 if they are not UTF-8. Any table
+//!   can be restored from them exactly.
 //!
-//! Nothing appears under its final name before it is whole: files and trees are made beside their
-//! destination and renamed.
+//! Nothing appears under its final name before it is complete: files and trees are made beside
+//! their destination and renamed.
 
 mod base64_text;
 mod csv_sink;
@@ -33,21 +33,21 @@ mod tree_source;
 
 pub use csv_sink::{CsvExport, CsvSink};
 pub use csv_source::{Column, CsvImport, CsvSource, CsvValue};
-pub use error::{Error, Fault};
+pub use error::{Error, RowError};
 pub use jsonl_sink::{JsonlExport, JsonlSink};
 pub use jsonl_source::{JsonlImport, JsonlSource, JsonlValue};
-pub use omitted::{MAX_NAMED, Omitted, Why, display_key};
+pub use omitted::{MAX_NAMED, OmitReason, Omitted, display_key};
 pub use publish::OutFile;
 pub use tree_sink::TreeSink;
 pub use tree_source::TreeSource;
 
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 
-/// Key under which an import keeps the header row of a CSV file: Sprat's own, shown by exports of
-/// pairs only. Rows may not have it.
+/// Key of the item that holds the header row of a CSV file. It is reserved by Sprat, and only
+/// exports of pairs show it. Rows may not have it.
 pub const CSV_HEADER_KEY: &[u8] = b"\0sprat:csv-header";
 
-/// One key and its value; buffers that a source fills again and again.
+/// One key and its value; a source reuses their buffers.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Item {
     /// The key, at most [`MAX_KEY`] bytes.
@@ -57,77 +57,78 @@ pub struct Item {
 }
 
 impl Item {
-    /// Whether the item is Sprat's own and not a row of the user's.
+    /// Whether the item is reserved by Sprat, and not a row of the user's.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.key == CSV_HEADER_KEY
     }
 }
 
-/// What to do with a file or row whose value is over [`MAX_VALUE`].
+/// How to treat a file or row whose value is over [`MAX_VALUE`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Large {
-    /// Stop, and name it.
+pub enum LargePolicy {
+    /// Stop with an error that names it.
     #[default]
     Refuse,
-    /// Leave it out, and name it.
+    /// Leave it out, and name it among the omissions.
     Skip,
 }
 
-/// Where items come from.
-pub trait Source {
-    /// Fills `item` with the next item; `false` at the end, after which it is not called again.
+/// A source of items: a file, a directory tree or a table.
+pub trait ItemSource {
+    /// Fills `item` with the next item; `false` at the end, after which it must not be called
+    /// again.
     ///
     /// # Errors
-    /// [`Error`]; the source is of no further use then.
+    /// [`Error`]; then the source cannot be used any more.
     fn next(&mut self, item: &mut Item) -> Result<bool, Error>;
 
-    /// Bytes of input in all, where that is known beforehand: the end of the progress bar.
+    /// Total bytes of input, if known beforehand: the end of the progress bar.
     fn total_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Bytes of input behind us.
+    /// Bytes of input consumed so far.
     fn consumed_bytes(&self) -> u64;
 
-    /// What was left out so far.
+    /// The inputs left out so far.
     fn omitted(&self) -> &Omitted;
 }
 
-/// Where items go.
-pub trait Sink {
-    /// Takes one item. An item that the form cannot hold is left out and named in
-    /// [`omitted`](Self::omitted), and the next may be put.
+/// A destination of items: a file, a directory tree or a table.
+pub trait ItemSink {
+    /// Takes one item. An item that the format cannot hold is left out and named in
+    /// [`omitted`](Self::omitted); the sink can take further ones.
     ///
     /// # Errors
-    /// [`Error`], after which the sink is of no further use.
+    /// [`Error`]; then the sink cannot be used any more.
     fn put(&mut self, item: &Item) -> Result<(), Error>;
 
-    /// What was left out so far.
+    /// The items left out so far.
     fn omitted(&self) -> &Omitted;
 }
 
-/// How far a [`pump`] has come.
+/// The progress of a [`pump`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Progress {
-    /// Items moved, Sprat's own not counted.
+    /// Items moved, without those reserved by Sprat.
     pub items: u64,
     /// Bytes of keys and values moved.
     pub bytes: u64,
     /// Bytes of the source's input consumed; compare with [`total_bytes`](Self::total_bytes).
     pub consumed_bytes: u64,
-    /// Bytes of the source's input in all, where known.
+    /// Total bytes of the source's input, if known.
     pub total_bytes: Option<u64>,
 }
 
-/// Moves every item of `source` to `sink`, telling `progress` after each; returns the last
+/// Moves every item of `source` to `sink`, and calls `progress` after each; returns the last
 /// progress.
 ///
 /// # Errors
-/// The first [`Error`] of either. What was left out without one is in their `omitted`.
+/// The first [`Error`] of either. Their `omitted` lists what was left out without an error.
 pub fn pump(
-    source: &mut dyn Source,
-    sink: &mut dyn Sink,
+    source: &mut dyn ItemSource,
+    sink: &mut dyn ItemSink,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Progress, Error> {
     let mut item = Item::default();

@@ -1,20 +1,20 @@
-//! What a transfer left out, by name and reason.
+//! A record of what a transfer left out, and why.
 
 use std::fmt;
 
-/// Names kept in an [`Omitted`]; what is beyond is counted only.
+/// Most names that an [`Omitted`] keeps; further omissions are only counted.
 pub const MAX_NAMED: usize = 1000;
 
-/// Why something was left out.
+/// Why a file, row or item was left out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Why {
+pub enum OmitReason {
     /// Import: a symbolic link.
     Symlink,
     /// Import: a socket, pipe or device.
     Special,
-    /// Import: over the value limit, and left out as asked.
+    /// Import: over the value limit, and to be skipped.
     Large,
-    /// Export to a tree: the key is no relative path of plain components.
+    /// Export to a tree: the key is not a relative path of plain components.
     NotAPath,
     /// Export to a tree: a component is over 255 bytes, or the path too long for the filesystem.
     LongPath,
@@ -24,8 +24,8 @@ pub enum Why {
     NotOneRow,
 }
 
-impl Why {
-    /// Whether this loses data that the caller meant to move: the transfer is then not a success.
+impl OmitReason {
+    /// Whether this loses data that the user wanted to move: then the transfer is not a success.
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {
@@ -35,7 +35,7 @@ impl Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for OmitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Symlink => "symbolic link",
@@ -49,44 +49,44 @@ impl fmt::Display for Why {
     }
 }
 
-/// What was left out: the first [`MAX_NAMED`] by name, all by count.
+/// The files, rows or items left out: the first [`MAX_NAMED`] by name, all by count.
 #[derive(Clone, Debug, Default)]
 pub struct Omitted {
-    named: Vec<(String, Why)>,
+    named: Vec<(String, OmitReason)>,
     count: u64,
     failures: u64,
 }
 
 impl Omitted {
-    /// Notes one omission.
-    pub(super) fn add(&mut self, name: String, why: Why) {
+    /// Records an omission.
+    pub(super) fn add(&mut self, name: String, reason: OmitReason) {
         self.count += 1;
-        self.failures += u64::from(why.is_failure());
+        self.failures += u64::from(reason.is_failure());
         if self.named.len() < MAX_NAMED {
-            self.named.push((name, why));
+            self.named.push((name, reason));
         }
     }
 
-    /// Names and reasons, in order, at most [`MAX_NAMED`].
+    /// The names and reasons, in order, at most [`MAX_NAMED`].
     #[must_use]
-    pub fn named(&self) -> &[(String, Why)] {
+    pub fn named(&self) -> &[(String, OmitReason)] {
         &self.named
     }
 
-    /// How many in all.
+    /// Number of omissions.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many of them lose data: above zero, the process ends with an error.
+    /// Number of omissions that lose data: above zero, the process ends with an error.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures
     }
 }
 
-/// A key as text: UTF-8 as it is, control characters and other bytes escaped.
+/// A key as text: UTF-8 unchanged, control characters and other bytes escaped.
 #[must_use]
 pub fn display_key(key: &[u8]) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! A file that appears under its name only when it is whole.
+//! A file that gets its name only when it is complete.
 
 use super::Error;
 use std::fs::{File, Permissions};
@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Bytes gathered before a write.
+/// Bytes buffered before a write.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file in the making, beside its destination. Dropped without [`publish`](Self::publish), it is
-/// gone.
+/// A file being written beside its destination. Dropped without [`publish`](Self::publish), it is
+/// removed.
 #[derive(Debug)]
 pub struct OutFile {
     writer: BufWriter<NamedTempFile>,
@@ -19,10 +19,10 @@ pub struct OutFile {
 }
 
 impl OutFile {
-    /// Begins the file that will be `target`.
+    /// Creates the temporary file for `target`.
     ///
     /// # Errors
-    /// When `target` exists, or nothing can be created beside it.
+    /// When `target` exists, or no file can be created beside it.
     pub fn create(target: &Path) -> Result<Self, Error> {
         let parent = parent_of(target)?;
         if target.symlink_metadata().is_ok() {
@@ -39,7 +39,7 @@ impl OutFile {
     /// Makes the file durable and gives it its name.
     ///
     /// # Errors
-    /// When writing fails, or the name has been taken meanwhile; no file of that name is touched.
+    /// When writing fails, or a file of that name was created meanwhile, which stays as it is.
     pub fn publish(self) -> Result<(), Error> {
         let at = |error| Error::io(&self.target, error);
         let file = self.writer.into_inner().map_err(|error| at(error.into_error()))?;
@@ -62,7 +62,7 @@ impl Write for OutFile {
     }
 }
 
-/// The directory in which `target` is to appear.
+/// The directory of `target`.
 pub(super) fn parent_of(target: &Path) -> Result<&Path, Error> {
     if target.file_name().is_none() {
         return Err(Error::NoName(target.to_owned()));
@@ -73,7 +73,7 @@ pub(super) fn parent_of(target: &Path) -> Result<&Path, Error> {
     })
 }
 
-/// Makes names in `directory` durable.
+/// Makes the names in `directory` durable.
 pub(super) fn sync_directory(directory: &Path) -> Result<(), Error> {
     File::open(directory)
         .and_then(|directory| directory.sync_all())

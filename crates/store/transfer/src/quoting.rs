@@ -1,11 +1,11 @@
-//! How CSV quotes: where a field ends, where a row does.
+//! CSV quoting: where fields and rows end.
 //!
 //! A row ends at a newline outside quotes. A quote opens only at the beginning of a field; within
-//! quotes two of them are one; elsewhere they are bytes like any other. A carriage return before
-//! the end of a row belongs to no field. The `csv` crate reads the same fields but does not give
-//! back a row's own bytes, which is what an exact import stores.
+//! quotes two of them are one; elsewhere they are ordinary bytes. A carriage return before the end
+//! of a row belongs to no field. The `csv` crate reads the same fields but does not return a row's
+//! own bytes, which an exact import stores.
 
-/// Where in a row we are.
+/// The parser's state in a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
     /// At the first byte of a field.
@@ -18,12 +18,12 @@ pub(super) enum State {
     QuoteSeen,
 }
 
-/// What a byte is.
+/// The role of a byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
     /// Part of a field.
     Byte,
-    /// A quote that is not part of it.
+    /// A quote that is not part of a field.
     Quote,
     /// The end of a field.
     FieldEnd,
@@ -32,7 +32,7 @@ pub(super) enum Role {
 }
 
 impl State {
-    /// The role of `byte` here, and the state behind it.
+    /// Returns the role of `byte` in this state, and the next state.
     #[inline]
     pub(super) fn step(self, byte: u8, delimiter: u8) -> (Self, Role) {
         match (self, byte) {
@@ -47,7 +47,7 @@ impl State {
     }
 }
 
-/// The fields of one row; buffers that are filled again and again.
+/// The fields of one row; the buffers are reused.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     text: Vec<u8>,
@@ -55,7 +55,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Splits `row`, given without its newline.
+    /// Splits `row`, which must be without its newline.
     pub(super) fn split(&mut self, row: &[u8], delimiter: u8) {
         self.text.clear();
         self.ends.clear();
@@ -72,7 +72,7 @@ impl Fields {
         self.ends.push(self.text.len());
     }
 
-    /// How many there are.
+    /// Number of fields.
     pub(super) fn count(&self) -> usize {
         self.ends.len()
     }
@@ -90,12 +90,12 @@ impl Fields {
     }
 }
 
-/// Whether `row` holds nothing: such rows are skipped.
+/// Whether `row` is empty: such rows are skipped.
 pub(super) fn is_blank(row: &[u8]) -> bool {
     matches!(row, b"" | b"\r")
 }
 
-/// Whether `value`, with a newline behind it, would be read back as exactly one row.
+/// Whether `value`, with a newline behind it, reads as exactly one row.
 pub(super) fn is_one_row(value: &[u8], delimiter: u8) -> bool {
     let mut state = State::Start;
     for &byte in value {

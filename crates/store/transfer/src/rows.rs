@@ -1,10 +1,10 @@
-//! Rows of a stream, each with its exact bytes, none longer in memory than the limit.
+//! Splits a stream into rows with their exact bytes, and keeps no row longer than the limit.
 
 use super::quoting::{Role, State};
-use super::{Error, Fault, Large, Omitted, Why};
+use super::{Error, LargePolicy, OmitReason, Omitted, RowError};
 use std::io::{self, BufRead};
 
-/// What a read found.
+/// The result of reading a row.
 enum Found {
     Row,
     Long(u64),
@@ -19,9 +19,9 @@ pub(super) struct Rows<R> {
     /// The CSV delimiter; `None`: every newline ends a row.
     delimiter: Option<u8>,
     limit: usize,
-    large: Large,
+    large: LargePolicy,
     consumed: u64,
-    /// Line of the row read last, and of the one to come.
+    /// Line of the last row that was read, and of the next one.
     line: u64,
     next_line: u64,
     omitted: Omitted,
@@ -33,7 +33,7 @@ impl<R: BufRead> Rows<R> {
         name: &str,
         delimiter: Option<u8>,
         limit: usize,
-        large: Large,
+        large: LargePolicy,
     ) -> Self {
         Self {
             reader,
@@ -51,7 +51,7 @@ impl<R: BufRead> Rows<R> {
     /// Reads the next row into `row`, without its newline; `false` at the end.
     ///
     /// # Errors
-    /// When reading fails, a quote is never closed, or a row is too long and not to be skipped.
+    /// When reading fails, a quote is never closed, or a row is too long and must not be skipped.
     pub(super) fn next(&mut self, row: &mut Vec<u8>) -> Result<bool, Error> {
         loop {
             let found =
@@ -59,26 +59,26 @@ impl<R: BufRead> Rows<R> {
             match found {
                 Found::Row => return Ok(true),
                 Found::End => return Ok(false),
-                Found::Unclosed => return Err(self.fault(Fault::Unclosed)),
+                Found::Unclosed => return Err(self.row_error(RowError::Unclosed)),
                 Found::Long(bytes) => self.too_large(bytes)?,
             }
         }
     }
 
-    /// An error at the row read last.
-    pub(super) fn fault(&self, fault: Fault) -> Error {
-        Error::Row { name: self.name.clone(), line: self.line, fault }
+    /// Makes an error at the last row that was read.
+    pub(super) fn row_error(&self, error: RowError) -> Error {
+        Error::Row { name: self.name.clone(), line: self.line, error }
     }
 
-    /// Notes that the row read last, or its value, is too large.
+    /// Records that the last row, or its value, is too large.
     ///
     /// # Errors
-    /// Unless such rows are to be skipped.
+    /// When such rows must not be skipped.
     pub(super) fn too_large(&mut self, bytes: u64) -> Result<(), Error> {
         match self.large {
-            Large::Refuse => Err(self.fault(Fault::Large(bytes))),
-            Large::Skip => {
-                self.omitted.add(format!("{}, line {}", self.name, self.line), Why::Large);
+            LargePolicy::Refuse => Err(self.row_error(RowError::Large(bytes))),
+            LargePolicy::Skip => {
+                self.omitted.add(format!("{}, line {}", self.name, self.line), OmitReason::Large);
                 Ok(())
             }
         }
@@ -118,9 +118,9 @@ impl<R: BufRead> Rows<R> {
             if row.len() + part.len() <= self.limit {
                 row.extend_from_slice(part);
             }
-            let taken = part.len() + usize::from(end.is_some());
-            self.reader.consume(taken);
-            self.consumed += taken as u64;
+            let consumed = part.len() + usize::from(end.is_some());
+            self.reader.consume(consumed);
+            self.consumed += consumed as u64;
             self.next_line += u64::from(end.is_some());
             if end.is_none() && !at_end {
                 continue;

@@ -1,10 +1,10 @@
 //! Export to a directory tree.
 //!
-//! The tree is made in a fresh directory beside its destination, so nothing that lies in the
-//! destination can lead a path elsewhere, and it gets its name when it is whole.
+//! The tree is made in a fresh directory beside its destination, so that no link in an existing
+//! destination can redirect a path; it gets its name when it is complete.
 
 use super::publish::{parent_of, sync_directory};
-use super::{Error, Item, Omitted, Sink, Why, display_key};
+use super::{Error, Item, ItemSink, OmitReason, Omitted, display_key};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
@@ -13,10 +13,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Longest component of a path that Linux filesystems take, bytes.
+/// Longest component of a path on Linux filesystems, bytes.
 const MAX_COMPONENT: usize = 255;
 
-/// Writes every item as a file. Dropped without [`publish`](Self::publish), all of it is gone.
+/// Writes every item as a file. Dropped without [`publish`](Self::publish), the tree is removed.
 #[derive(Debug)]
 pub struct TreeSink {
     staging: TempDir,
@@ -25,7 +25,7 @@ pub struct TreeSink {
 }
 
 impl TreeSink {
-    /// Begins the tree that will be `target`.
+    /// Creates the temporary directory for `target`.
     ///
     /// # Errors
     /// When `target` exists and is not an empty directory, or nothing can be created beside it.
@@ -42,10 +42,10 @@ impl TreeSink {
         Ok(Self { staging, target: target.to_owned(), omitted: Omitted::default() })
     }
 
-    /// Makes the tree durable and gives it its name; returns what was left out of it.
+    /// Makes the tree durable and gives it its name; returns the items left out.
     ///
     /// # Errors
-    /// When the disk fails, or the name has been taken meanwhile.
+    /// When the disk fails, or another file of that name was created meanwhile.
     pub fn publish(self) -> Result<Omitted, Error> {
         let staging = self.staging.path();
         File::open(staging)
@@ -63,17 +63,17 @@ impl TreeSink {
     }
 }
 
-impl Sink for TreeSink {
+impl ItemSink for TreeSink {
     fn put(&mut self, item: &Item) -> Result<(), Error> {
         if item.is_reserved() {
             return Ok(());
         }
         let written = match check_path(&item.key) {
             Ok(path) => write_file(&self.staging.path().join(path), &item.value)?,
-            Err(why) => Err(why),
+            Err(reason) => Err(reason),
         };
-        if let Err(why) = written {
-            self.omitted.add(display_key(&item.key), why);
+        if let Err(reason) = written {
+            self.omitted.add(display_key(&item.key), reason);
         }
         Ok(())
     }
@@ -83,22 +83,22 @@ impl Sink for TreeSink {
     }
 }
 
-/// The key as a path below the root, if it is one and nothing else.
-fn check_path(key: &[u8]) -> Result<&Path, Why> {
+/// Returns the key as a path below the root, if it is a plain relative path.
+fn check_path(key: &[u8]) -> Result<&Path, OmitReason> {
     for component in key.split(|&byte| byte == b'/') {
         match component {
-            b"" | b"." | b".." => return Err(Why::NotAPath),
-            _ if component.contains(&0) => return Err(Why::NotAPath),
-            _ if component.len() > MAX_COMPONENT => return Err(Why::LongPath),
+            b"" | b"." | b".." => return Err(OmitReason::NotAPath),
+            _ if component.contains(&0) => return Err(OmitReason::NotAPath),
+            _ if component.len() > MAX_COMPONENT => return Err(OmitReason::LongPath),
             _ => {}
         }
     }
     Ok(Path::new(OsStr::from_bytes(key)))
 }
 
-/// Writes the file and the directories above it; an inner error is the key's, an outer one the
-/// disk's.
-fn write_file(path: &Path, value: &[u8]) -> Result<Result<(), Why>, Error> {
+/// Writes the file and creates its directories. The inner error is due to the key, the outer one to
+/// the disk.
+fn write_file(path: &Path, value: &[u8]) -> Result<Result<(), OmitReason>, Error> {
     let written = match File::create(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let directory = path.parent().expect("below the staging directory");
@@ -112,8 +112,8 @@ fn write_file(path: &Path, value: &[u8]) -> Result<Result<(), Why>, Error> {
         Err(error) => match error.kind() {
             io::ErrorKind::IsADirectory
             | io::ErrorKind::NotADirectory
-            | io::ErrorKind::AlreadyExists => Ok(Err(Why::Conflict)),
-            io::ErrorKind::InvalidFilename => Ok(Err(Why::LongPath)),
+            | io::ErrorKind::AlreadyExists => Ok(Err(OmitReason::Conflict)),
+            io::ErrorKind::InvalidFilename => Ok(Err(OmitReason::LongPath)),
             _ => Err(Error::io(path, error)),
         },
     }

@@ -1,6 +1,6 @@
 //! Import of a directory tree.
 
-use super::{Error, Item, Large, Omitted, Source, Why, display_key};
+use super::{Error, Item, ItemSource, LargePolicy, OmitReason, Omitted, display_key};
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 use std::fs::File;
 use std::io::Read as _;
@@ -8,34 +8,34 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// Names that the error about large files shows; the rest are counted.
+/// Most names shown in the error about large files; the rest are counted.
 const LARGE_SHOWN: usize = 10;
 
 /// Items from the regular files of a directory tree, in the order of their names.
 pub struct TreeSource {
     root: PathBuf,
     walk: walkdir::IntoIter,
-    large: Large,
+    large: LargePolicy,
     total: u64,
     consumed: u64,
     omitted: Omitted,
 }
 
-/// What an entry of the tree is to us.
+/// The kind of an entry of the tree.
 enum Found<'a> {
     Directory,
-    Omitted(&'a [u8], Why),
+    Omitted(&'a [u8], OmitReason),
     File { key: &'a [u8], bytes: u64 },
 }
 
 impl TreeSource {
-    /// Walks the tree once, to add up its bytes and find what cannot be imported, before the first
-    /// item.
+    /// Walks the tree once before the first item, to add up its bytes and find files that cannot be
+    /// imported.
     ///
     /// # Errors
-    /// When `root` is no directory, a part of it cannot be read, or files are over the value limit
-    /// and not to be skipped: they are named.
-    pub fn open(root: &Path, large: Large) -> Result<Self, Error> {
+    /// When `root` is not a directory, a part of it cannot be read, or files are over the value
+    /// limit and must not be skipped: the error names them.
+    pub fn open(root: &Path, large: LargePolicy) -> Result<Self, Error> {
         if !root.metadata().map_err(|error| Error::io(root, error))?.is_dir() {
             return Err(Error::NotADirectory(root.to_owned()));
         }
@@ -46,7 +46,7 @@ impl TreeSource {
             let entry = entry.map_err(|error| walk_error(root, error))?;
             match look(root, &entry)? {
                 Found::File { bytes, .. } => total += bytes,
-                Found::Omitted(key, Why::Large) if large == Large::Refuse => {
+                Found::Omitted(key, OmitReason::Large) if large == LargePolicy::Refuse => {
                     count += 1;
                     if named.len() < LARGE_SHOWN {
                         named.push(display_key(key));
@@ -68,16 +68,16 @@ impl TreeSource {
     }
 }
 
-impl Source for TreeSource {
+impl ItemSource for TreeSource {
     fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
         for entry in self.walk.by_ref() {
             let entry = entry.map_err(|error| walk_error(&self.root, error))?;
             match look(&self.root, &entry)? {
                 Found::Directory => {}
-                Found::Omitted(_, Why::Large) if self.large == Large::Refuse => {
+                Found::Omitted(_, OmitReason::Large) if self.large == LargePolicy::Refuse => {
                     return Err(changed(entry.path()));
                 }
-                Found::Omitted(key, why) => self.omitted.add(display_key(key), why),
+                Found::Omitted(key, reason) => self.omitted.add(display_key(key), reason),
                 Found::File { key, .. } => {
                     item.key.clear();
                     item.key.extend_from_slice(key);
@@ -113,7 +113,7 @@ fn look<'a>(root: &Path, entry: &'a DirEntry) -> Result<Found<'a>, Error> {
     if !kind.is_file() {
         return Ok(Found::Omitted(
             key,
-            if kind.is_symlink() { Why::Symlink } else { Why::Special },
+            if kind.is_symlink() { OmitReason::Symlink } else { OmitReason::Special },
         ));
     }
     if key.len() > MAX_KEY {
@@ -121,7 +121,7 @@ fn look<'a>(root: &Path, entry: &'a DirEntry) -> Result<Found<'a>, Error> {
     }
     let bytes = entry.metadata().map_err(|error| walk_error(root, error))?.len();
     Ok(if bytes > MAX_VALUE as u64 {
-        Found::Omitted(key, Why::Large)
+        Found::Omitted(key, OmitReason::Large)
     } else {
         Found::File { key, bytes }
     })
@@ -136,7 +136,7 @@ fn walk_error(root: &Path, error: walkdir::Error) -> Error {
     Error::io(&path, error.into())
 }
 
-/// Reads the whole file, of at most [`MAX_VALUE`] bytes.
+/// Reads the whole file, which must have at most [`MAX_VALUE`] bytes.
 fn read_file(path: &Path, value: &mut Vec<u8>) -> Result<(), Error> {
     value.clear();
     let limit = MAX_VALUE as u64 + 1;

@@ -4,8 +4,9 @@ use crate::table;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use sprat_transfer::{
-    CSV_HEADER_KEY, Column, CsvExport, CsvImport, CsvSink, CsvSource, CsvValue, Error, Fault,
-    JsonlExport, JsonlImport, JsonlSink, JsonlSource, JsonlValue, Large, Omitted, Source as _, Why,
+    CSV_HEADER_KEY, Column, CsvExport, CsvImport, CsvSink, CsvSource, CsvValue, Error,
+    ItemSource as _, JsonlExport, JsonlImport, JsonlSink, JsonlSource, JsonlValue, LargePolicy,
+    OmitReason, Omitted, RowError,
 };
 use sprat_wire::MAX_VALUE;
 use table::Table;
@@ -46,12 +47,12 @@ fn field(name: &str) -> JsonlValue {
 }
 
 fn lines(key: &str) -> JsonlImport {
-    JsonlImport { key: key.to_owned(), value: JsonlValue::Line, large: Large::Refuse }
+    JsonlImport { key: key.to_owned(), value: JsonlValue::Line, large: LargePolicy::Refuse }
 }
 
-fn fault(result: Result<Table, Error>) -> (u64, Fault) {
+fn row_error(result: Result<Table, Error>) -> (u64, RowError) {
     match result {
-        Err(Error::Row { line, fault, .. }) => (line, fault),
+        Err(Error::Row { line, error, .. }) => (line, error),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("imported"),
     }
@@ -65,7 +66,8 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// The `csv` crate writes a file and says what its fields are; we must agree and give the file back.
+    /// The `csv` crate writes a file; the import must read the same fields, and the export return
+/// the same file.
     #[test]
     fn csv_rows_come_back_byte_for_byte(
         keys in btree_set(text(), 1..20),
@@ -75,7 +77,8 @@ proptest! {
     ) {
         let terminator = if crlf { csv::Terminator::CRLF } else { csv::Terminator::Any(b'\n') };
         let style = if always { csv::QuoteStyle::Always } else { csv::QuoteStyle::Necessary };
-        let mut writer = csv::WriterBuilder::new().terminator(terminator).quote_style(style).from_writer(vec![]);
+        let mut writer =
+            csv::WriterBuilder::new().terminator(terminator).quote_style(style).from_writer(vec![]);
         writer.write_record(["before", "the key", "after"]).unwrap();
         for (key, (before, after)) in keys.iter().zip(&cells) {
             writer.write_record([before, key, after]).unwrap();
@@ -88,17 +91,25 @@ proptest! {
         prop_assert_eq!(got, expected);
         prop_assert_eq!(export_rows(&mut table), file.clone());
 
-        let how = CsvImport { value: CsvValue::Column(column("after")), keep_header: false, ..CsvImport::rows(column("the key")) };
+        let how = CsvImport {
+            value: CsvValue::Column(column("after")),
+            keep_header: false,
+            ..CsvImport::rows(column("the key"))
+        };
         let values = import_csv(&file, how).unwrap();
         let got: Vec<_> = values.items.iter().map(|item| &item.value[..]).collect();
-        let expected: Vec<_> = cells[..keys.len()].iter().map(|(_, after)| after.as_bytes()).collect();
+        let expected: Vec<_> =
+            cells[..keys.len()].iter().map(|(_, after)| after.as_bytes()).collect();
         prop_assert_eq!(got, expected);
     }
 
-    /// Whatever the bytes, an import ends, and what it took it gives back.
+    /// An import of any bytes ends, and its items are exported again.
     #[test]
     fn any_bytes_are_rows_or_an_error(
-        bytes in prop_oneof![vec(any::<u8>(), 0..200), "[ab\",\n\r]{0,60}".prop_map(String::into_bytes)],
+        bytes in prop_oneof![
+            vec(any::<u8>(), 0..200),
+            "[ab\",\n\r]{0,60}".prop_map(String::into_bytes),
+        ],
     ) {
         let how = CsvImport { header: false, ..CsvImport::rows(Column::Index(0)) };
         if let Ok(mut table) = import_csv(&bytes, how.clone()) {
@@ -147,7 +158,13 @@ proptest! {
         let json = |text: &str| serde_json::to_string(text).unwrap();
         let file: String = keys
             .iter()
-            .map(|key| format!("{{{spaces}\"x\":[1.50,{}],\"id\" :{}}}{spaces}{end}", json(&extra), json(key)))
+            .map(|key| {
+                format!(
+                    "{{{spaces}\"x\":[1.50,{}],\"id\" :{}}}{spaces}{end}",
+                    json(&extra),
+                    json(key)
+                )
+            })
             .collect();
         let mut table = import_jsonl(file.as_bytes(), lines("id")).unwrap();
         prop_assert_eq!(table.keys(), keys.into_iter().collect::<Vec<_>>());
@@ -189,50 +206,58 @@ fn pairs_need_no_encoding_and_no_header() {
     let headless = table("a,1\nkey,value\n", CsvImport::headless_pairs());
     assert_eq!((headless.get(b"a"), headless.get(b"key")), (Some(&b"1"[..]), Some(&b"value"[..])));
     for (file, missing) in [("key,val\na,1\n", "value"), ("a,value\na,1\n", "key")] {
-        let (line, fault) = fault(import_csv(file.as_bytes(), CsvImport::pairs()));
-        assert!(matches!((line, fault), (1, Fault::NoField(name)) if name == missing), "{file:?}");
+        let (line, fault) = row_error(import_csv(file.as_bytes(), CsvImport::pairs()));
+        assert!(
+            matches!((line, fault), (1, RowError::NoField(name)) if name == missing),
+            "{file:?}"
+        );
     }
 }
 
 #[test]
 fn bad_csv_is_named_by_line_and_fault() {
     let rows = || CsvImport::rows(column("id"));
-    assert!(
-        matches!(fault(import_csv(b"a,b\n", rows())), (1, Fault::NoField(name)) if name == "id")
-    );
+    let (line, error) = row_error(import_csv(b"a,b\n", rows()));
+    assert!(matches!((line, error), (1, RowError::NoField(name)) if name == "id"));
     let open = b"id,x\n1,\"a\nb\"\n2,\"open\n3,c\n";
-    assert!(matches!(fault(import_csv(open, rows())), (4, Fault::Unclosed)));
+    assert!(matches!(row_error(import_csv(open, rows())), (4, RowError::Unclosed)));
     let how = CsvImport { header: false, ..CsvImport::rows(Column::Index(1)) };
-    assert!(matches!(fault(import_csv(b"a,b\n\nc\n", how)), (3, Fault::NoField(_))));
+    assert!(matches!(row_error(import_csv(b"a,b\n\nc\n", how)), (3, RowError::NoField(_))));
     let pairs = |row: &str| {
-        fault(import_csv(format!("key,value,encoding\n{row}\n").as_bytes(), CsvImport::pairs()))
+        row_error(import_csv(format!("key,value,encoding\n{row}\n").as_bytes(), CsvImport::pairs()))
     };
-    assert!(matches!(pairs("a,b,rot13"), (2, Fault::Encoding(_))));
-    assert!(matches!(pairs("a,!,value"), (2, Fault::Base64(_))));
-    assert!(matches!(pairs("!,b,both"), (2, Fault::Base64(_))));
-    // A comma in a value that nobody quoted: what is behind it would be lost.
-    assert!(matches!(pairs("a,b,,c"), (2, Fault::Fields { found: 4, first: 3 })));
-    let headless = |file: &[u8]| fault(import_csv(file, CsvImport::headless_pairs()));
-    assert!(matches!(headless(b"a,b\n\nc,d,e\n"), (3, Fault::Fields { found: 3, first: 2 })));
-    assert!(matches!(headless(b"a,b,c\nd,e\n"), (2, Fault::Fields { found: 2, first: 3 })));
+    assert!(matches!(pairs("a,b,rot13"), (2, RowError::Encoding(_))));
+    assert!(matches!(pairs("a,!,value"), (2, RowError::Base64(_))));
+    assert!(matches!(pairs("!,b,both"), (2, RowError::Base64(_))));
+    // An unquoted comma in a value: the part behind it would be lost.
+    assert!(matches!(pairs("a,b,,c"), (2, RowError::Fields { found: 4, first: 3 })));
+    let headless = |file: &[u8]| row_error(import_csv(file, CsvImport::headless_pairs()));
+    assert!(matches!(headless(b"a,b\n\nc,d,e\n"), (3, RowError::Fields { found: 3, first: 2 })));
+    assert!(matches!(headless(b"a,b,c\nd,e\n"), (2, RowError::Fields { found: 2, first: 3 })));
     let long = format!("id\n{}\n", "k".repeat(65_536));
-    assert!(matches!(fault(import_csv(long.as_bytes(), rows())), (2, Fault::LongKey(65_536))));
+    assert!(matches!(
+        row_error(import_csv(long.as_bytes(), rows())),
+        (2, RowError::LongKey(65_536))
+    ));
 }
 
 #[test]
 fn bad_jsonl_is_named_by_line_and_fault() {
     let bad = |line: &str, how: JsonlImport| {
-        fault(import_jsonl(format!("{{\"id\":\"ok\",\"v\":1}}\n{line}\n").as_bytes(), how))
+        row_error(import_jsonl(format!("{{\"id\":\"ok\",\"v\":1}}\n{line}\n").as_bytes(), how))
     };
-    assert!(matches!(bad("{\"ID\":1}", lines("id")), (2, Fault::NoField(_))));
-    assert!(matches!(bad("{\"id\":null}", lines("id")), (2, Fault::KeyType)));
-    assert!(matches!(bad("{\"id\":1,\"id\":2}", lines("id")), (2, Fault::Twice(_))));
-    assert!(matches!(bad("[1]", lines("id")), (2, Fault::Json(_))));
-    assert!(matches!(bad("{\"id\":1} {}", lines("id")), (2, Fault::Json(_))));
+    assert!(matches!(bad("{\"ID\":1}", lines("id")), (2, RowError::NoField(_))));
+    assert!(matches!(bad("{\"id\":null}", lines("id")), (2, RowError::KeyType)));
+    assert!(matches!(bad("{\"id\":1,\"id\":2}", lines("id")), (2, RowError::Twice(_))));
+    assert!(matches!(bad("[1]", lines("id")), (2, RowError::Json(_))));
+    assert!(matches!(bad("{\"id\":1} {}", lines("id")), (2, RowError::Json(_))));
     let fields = || JsonlImport { value: field("v"), ..lines("id") };
-    assert!(matches!(bad("{\"id\":1}", fields()), (2, Fault::NoField(name)) if name == "v"));
-    assert!(matches!(bad("{\"id\":1,\"v\":1,\"v_base64\":\"\"}", fields()), (2, Fault::Twice(_))));
-    assert!(matches!(bad("{\"id\":1,\"v_base64\":\"!\"}", fields()), (2, Fault::Base64(_))));
+    assert!(matches!(bad("{\"id\":1}", fields()), (2, RowError::NoField(name)) if name == "v"));
+    assert!(matches!(
+        bad("{\"id\":1,\"v\":1,\"v_base64\":\"\"}", fields()),
+        (2, RowError::Twice(_))
+    ));
+    assert!(matches!(bad("{\"id\":1,\"v_base64\":\"!\"}", fields()), (2, RowError::Base64(_))));
 }
 
 #[test]
@@ -249,18 +274,20 @@ fn long_rows_are_refused_by_line_or_skipped_by_name() {
     let exact = "y".repeat(MAX_VALUE - 2);
     let file = format!("id,v\n1,\"a\n{long}\"\n2,{exact}\n3,c\n");
     let rows = CsvImport::rows(column("id"));
-    let (line, refused) = fault(import_csv(file.as_bytes(), rows.clone()));
-    assert!(matches!((line, refused), (2, Fault::Large(bytes)) if bytes == MAX_VALUE as u64 + 6));
+    let (line, refused) = row_error(import_csv(file.as_bytes(), rows.clone()));
+    assert!(
+        matches!((line, refused), (2, RowError::Large(bytes)) if bytes == MAX_VALUE as u64 + 6)
+    );
 
-    let how = CsvImport { large: Large::Skip, keep_header: false, ..rows };
+    let how = CsvImport { large: LargePolicy::Skip, keep_header: false, ..rows };
     let mut source = CsvSource::new(file.as_bytes(), "t.csv", Some(file.len() as u64), how);
     let table = Table::import(&mut source).unwrap();
     assert_eq!(table.keys(), ["2", "3"]);
-    assert_eq!(source.omitted().named(), [("t.csv, line 2".to_owned(), Why::Large)]);
+    assert_eq!(source.omitted().named(), [("t.csv, line 2".to_owned(), OmitReason::Large)]);
     assert_eq!(Some(source.consumed_bytes()), source.total_bytes());
 
     let file = format!("{{\"id\":1,\"v\":\"{long}x\"}}\n{{\"id\":2,\"v\":\"{long}\"}}\n");
-    let how = JsonlImport { value: field("v"), large: Large::Skip, ..lines("id") };
+    let how = JsonlImport { value: field("v"), large: LargePolicy::Skip, ..lines("id") };
     assert_eq!(import_jsonl(file.as_bytes(), how).unwrap().keys(), ["2"]);
 }
 
@@ -285,12 +312,15 @@ fn a_row_under_our_own_key_is_refused_and_its_neighbours_are_not() {
     let row = |key: &str| format!("id,v\n{key},1\n");
     let rows = || CsvImport::rows(column("id"));
     let own = std::str::from_utf8(CSV_HEADER_KEY).unwrap();
-    assert!(matches!(fault(import_csv(row(own).as_bytes(), rows())), (2, Fault::Reserved)));
+    assert!(matches!(row_error(import_csv(row(own).as_bytes(), rows())), (2, RowError::Reserved)));
     let mut near = import_csv(row("\0sprat:").as_bytes(), rows()).unwrap();
     assert_eq!(export_rows(&mut near), row("\0sprat:").as_bytes());
 
     let line = format!("{{\"id\":{}}}\n", serde_json::to_string(own).unwrap());
-    assert!(matches!(fault(import_jsonl(line.as_bytes(), lines("id"))), (1, Fault::Reserved)));
+    assert!(matches!(
+        row_error(import_jsonl(line.as_bytes(), lines("id"))),
+        (1, RowError::Reserved)
+    ));
 
     let mut kept = import_csv(row("a").as_bytes(), rows()).unwrap();
     let (pairs, _) = export_csv(&mut kept, CsvExport::Pairs { delimiter: b',' });

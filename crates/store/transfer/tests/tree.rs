@@ -3,7 +3,9 @@
 use crate::table;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
-use sprat_transfer::{Error, Large, OutFile, Source as _, TreeSink, TreeSource, Why, pump};
+use sprat_transfer::{
+    Error, ItemSource as _, LargePolicy, OmitReason, OutFile, TreeSink, TreeSource, pump,
+};
 use sprat_wire::MAX_VALUE;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -51,7 +53,7 @@ fn component() -> impl Strategy<Value = Vec<u8>> {
     vec(byte, 1..12).prop_filter("not special", |name| !matches!(&name[..], b"." | b".."))
 }
 
-/// Trees in which no path needs a file where another needs a directory.
+/// Trees without a path that is both a file and a directory.
 fn files() -> impl Strategy<Value = Files> {
     let path = vec(component(), 1..4).prop_map(|parts| parts.join(&b'/'));
     btree_map(path, vec(any::<u8>(), 0..200), 0..12).prop_map(|mut files| {
@@ -76,7 +78,8 @@ proptest! {
         fs::create_dir(&from).unwrap();
         write_tree(&from, &files);
 
-        let mut table = Table::import(&mut TreeSource::open(&from, Large::Refuse).unwrap()).unwrap();
+        let mut table =
+            Table::import(&mut TreeSource::open(&from, LargePolicy::Refuse).unwrap()).unwrap();
         prop_assert_eq!(table.items.len(), files.len());
         let mut sink = TreeSink::create(&to).unwrap();
         table.export(&mut sink).unwrap();
@@ -93,7 +96,7 @@ fn progress_ends_at_the_surveyed_total() {
     let dir = tempfile::tempdir().unwrap();
     let files = [("a", 0usize), ("b/c", 5), ("b/d", 7)];
     write_tree(dir.path(), &files.map(|(key, len)| (key.into(), vec![1; len])).into());
-    let mut source = TreeSource::open(dir.path(), Large::Refuse).unwrap();
+    let mut source = TreeSource::open(dir.path(), LargePolicy::Refuse).unwrap();
     let mut seen = Vec::new();
     let last = pump(&mut source, &mut Table::default(), &mut |now| seen.push(now)).unwrap();
     assert_eq!(seen.len(), 3);
@@ -110,9 +113,10 @@ fn links_and_special_files_are_skipped_by_name() {
     write_tree(dir.path(), &[(b"plain".to_vec(), b"x".to_vec())].into());
     std::os::unix::fs::symlink("plain", dir.path().join("link")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
-    let mut source = TreeSource::open(dir.path(), Large::Refuse).unwrap();
+    let mut source = TreeSource::open(dir.path(), LargePolicy::Refuse).unwrap();
     assert_eq!(Table::import(&mut source).unwrap().keys(), ["plain"]);
-    let expected = [("link".to_owned(), Why::Symlink), ("socket".to_owned(), Why::Special)];
+    let expected =
+        [("link".to_owned(), OmitReason::Symlink), ("socket".to_owned(), OmitReason::Special)];
     assert_eq!(source.omitted().named(), expected);
     assert_eq!(source.omitted().failures(), 0);
 }
@@ -123,7 +127,7 @@ fn large_files_are_refused_up_front_or_skipped_by_name() {
     let files = [("a", 1), ("exact", MAX_VALUE), ("over", MAX_VALUE + 1)];
     write_tree(dir.path(), &files.map(|(key, len)| (key.into(), vec![7; len])).into());
 
-    let refused = TreeSource::open(dir.path(), Large::Refuse).err().unwrap();
+    let refused = TreeSource::open(dir.path(), LargePolicy::Refuse).err().unwrap();
     assert!(matches!(refused, Error::LargeFiles { count: 1, .. }));
     assert!(
         refused.to_string().contains("over the value limit of 1048576 bytes")
@@ -131,16 +135,16 @@ fn large_files_are_refused_up_front_or_skipped_by_name() {
         "{refused}"
     );
 
-    let mut source = TreeSource::open(dir.path(), Large::Skip).unwrap();
+    let mut source = TreeSource::open(dir.path(), LargePolicy::Skip).unwrap();
     assert_eq!(Table::import(&mut source).unwrap().keys(), ["a", "exact"]);
-    assert_eq!(source.omitted().named(), [("over".to_owned(), Why::Large)]);
+    assert_eq!(source.omitted().named(), [("over".to_owned(), OmitReason::Large)]);
 }
 
 #[test]
 fn a_file_that_grows_over_the_limit_meanwhile_is_named() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("log"), "small").unwrap();
-    let mut source = TreeSource::open(dir.path(), Large::Refuse).unwrap();
+    let mut source = TreeSource::open(dir.path(), LargePolicy::Refuse).unwrap();
     fs::write(dir.path().join("log"), vec![0; MAX_VALUE + 1]).unwrap();
     assert!(
         matches!(Table::import(&mut source), Err(Error::Changed(path)) if path.ends_with("log"))
@@ -151,7 +155,8 @@ fn a_file_that_grows_over_the_limit_meanwhile_is_named() {
 fn a_root_that_is_no_directory_is_named() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
-    let open = |name: &str| TreeSource::open(&dir.path().join(name), Large::Refuse).err().unwrap();
+    let open =
+        |name: &str| TreeSource::open(&dir.path().join(name), LargePolicy::Refuse).err().unwrap();
     assert!(matches!(open("file"), Error::NotADirectory(_)));
     assert!(matches!(open("absent"), Error::Io { .. }));
 }
@@ -163,20 +168,20 @@ fn keys_that_are_no_paths_are_refused_by_name_and_the_rest_is_written() {
     let long_component = "x".repeat(256);
     let long_path = vec!["y".repeat(200); 30].join("/");
     let refused = [
-        ("", Why::NotAPath),
-        ("/etc/passwd", Why::NotAPath),
-        ("..", Why::NotAPath),
-        (".", Why::NotAPath),
-        ("../escape", Why::NotAPath),
-        ("a/../../escape", Why::NotAPath),
-        ("a/./b", Why::NotAPath),
-        ("a//b", Why::NotAPath),
-        ("a/", Why::NotAPath),
-        ("nul\0byte", Why::NotAPath),
-        (&long_component, Why::LongPath),
-        (&long_path, Why::LongPath),
-        ("file/below", Why::Conflict),
-        ("dir", Why::Conflict),
+        ("", OmitReason::NotAPath),
+        ("/etc/passwd", OmitReason::NotAPath),
+        ("..", OmitReason::NotAPath),
+        (".", OmitReason::NotAPath),
+        ("../escape", OmitReason::NotAPath),
+        ("a/../../escape", OmitReason::NotAPath),
+        ("a/./b", OmitReason::NotAPath),
+        ("a//b", OmitReason::NotAPath),
+        ("a/", OmitReason::NotAPath),
+        ("nul\0byte", OmitReason::NotAPath),
+        (&long_component, OmitReason::LongPath),
+        (&long_path, OmitReason::LongPath),
+        ("file/below", OmitReason::Conflict),
+        ("dir", OmitReason::Conflict),
     ];
     let good = [("file", "1"), ("dir/inner", "2"), ("...", "3"), ("a\\b", "4")];
     let all = good.into_iter().chain(refused.iter().map(|(key, _)| (*key, "evil")));
@@ -216,7 +221,7 @@ fn a_taken_destination_is_left_alone_and_an_unfinished_export_leaves_nothing() {
 }
 
 #[test]
-fn a_file_appears_whole_or_not_at_all() {
+fn a_file_gets_its_name_only_when_complete() {
     let outer = tempfile::tempdir().unwrap();
     let target = outer.path().join("out.csv");
     let mut file = OutFile::create(&target).unwrap();

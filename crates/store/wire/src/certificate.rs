@@ -1,4 +1,4 @@
-//! What a cluster's root says of a member: layout of certificates.
+//! The layout of certificates, which a cluster's root issues to members.
 //!
 //! ```text
 //! bytes
@@ -14,7 +14,7 @@
 //! 64     the root's signature of `CONTEXT` and all before it (Ed25519)
 //! ```
 //!
-//! Whether the signature is the root's is found out by the crate `key`.
+//! The crate `key` verifies the signature.
 
 use crate::MAX_TABLE_NAME;
 use std::fmt::{self, Display};
@@ -22,10 +22,10 @@ use thiserror::Error;
 use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What is signed begins with this, so that no signature is good for anything else.
+/// Prefix of all that is signed, so that a signature is valid for nothing but certificates.
 pub const CONTEXT: &[u8] = b"sprat certificate\0";
 
-/// Longest certificate, bytes, signature included: it fits a frame with the rest of a handshake.
+/// Longest certificate, bytes, with its signature: it fits a frame with the rest of a handshake.
 pub const MAX_CERTIFICATE: usize = 1024;
 
 /// Most grants of a certificate.
@@ -40,18 +40,18 @@ pub const KEY_BYTES: usize = 32;
 /// Bytes of a signature.
 pub const SIGNATURE_BYTES: usize = 64;
 
-/// The layout that is read and written.
+/// The layout version that is read and written.
 const VERSION: u8 = 1;
 
-/// What a member is to the cluster.
+/// The role of a member in the cluster.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Role {
-    /// Runs the cluster: makes and drops tables, reads and writes all of them.
+    /// Administers the cluster: makes and drops tables, reads and writes all of them.
     Admin = 1,
-    /// A server or coordinator: whatever servers ask of one another.
+    /// A server or coordinator: may send all requests that servers send each other.
     Server = 2,
-    /// Reads and writes what its grants say.
+    /// Reads and writes the tables that its grants name.
     Client = 3,
 }
 
@@ -65,7 +65,7 @@ impl Display for Role {
     }
 }
 
-/// What may be done with a table.
+/// What a grant allows on a table.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Rights {
@@ -75,53 +75,54 @@ pub enum Rights {
     Write = 3,
 }
 
-/// Tables that a client may use.
+/// Tables that a client may use, and how.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
-    /// Their names; `*` stands for any run of characters.
+    /// A pattern for the names of the tables; `*` stands for any run of characters.
     pub pattern: String,
-    /// What may be done.
+    /// What the client may do with them.
     pub rights: Rights,
 }
 
-/// What a root says of a member.
+/// The statement of a cluster's root about a member.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Certificate {
-    /// What it is.
+    /// The member's role.
     pub role: Role,
-    /// What people call it.
+    /// The member's name, for people.
     pub name: String,
-    /// Its public key.
+    /// The member's public key.
     pub key: [u8; KEY_BYTES],
-    /// Seconds since 1970 from which on it is valid.
+    /// The first second, since 1970, of its validity.
     pub from: u64,
-    /// The first second in which it is not valid any more.
+    /// The first second after its validity.
     pub until: u64,
-    /// Tables that it may use; of clients only.
+    /// Tables that the member may use; only for clients.
     pub grants: Vec<Grant>,
 }
 
-/// Why bytes are no certificate, or fields make none.
+/// Why bytes are not a certificate, or fields cannot make one.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum BadCertificate {
-    /// Too short, too long, or not as long as it says.
+    /// Too short, too long, or not as long as its fields say.
     #[error("a certificate of {0} bytes cannot be")]
     Length(usize),
     /// Made by a newer program.
     #[error("the certificate has version {0}, this program knows {VERSION}: use a newer one")]
     Version(u8),
-    /// No such role.
+    /// An unknown role.
     #[error("unknown role {0}")]
     Role(u8),
-    /// A name that is empty, too long or no UTF-8.
+    /// A name that is empty, too long or not UTF-8.
     #[error("a name has 1 to {MAX_NAME} bytes of UTF-8")]
     Name,
-    /// A grant that is none, or too many of them, or one of a member that needs none.
+    /// An invalid grant, too many of them, or a grant of a member that is not a client.
     #[error(
-        "only clients have grants, at most {MAX_GRANTS}, each of r or rw for a table's name of 1 to {MAX_TABLE_NAME} bytes"
+        "only clients have grants, at most {MAX_GRANTS}, each of r or rw for a table's name of 1 \
+         to {MAX_TABLE_NAME} bytes"
     )]
     Grant,
-    /// It ends before it begins.
+    /// Its validity ends before it begins.
     #[error("it is never valid")]
     Never,
 }
@@ -139,10 +140,10 @@ struct Raw {
 }
 
 impl Certificate {
-    /// The bytes to be signed, without [`CONTEXT`] and signature.
+    /// Encodes the bytes to be signed, without [`CONTEXT`] and signature.
     ///
     /// # Errors
-    /// [`BadCertificate`] when the fields make none.
+    /// [`BadCertificate`] when a field is invalid.
     pub fn encode(&self) -> Result<Vec<u8>, BadCertificate> {
         let name = u8::try_from(self.name.len()).map_err(|_| BadCertificate::Name)?;
         let grants = u8::try_from(self.grants.len()).map_err(|_| BadCertificate::Grant)?;
@@ -162,14 +163,14 @@ impl Certificate {
             out.push(u8::try_from(grant.pattern.len()).map_err(|_| BadCertificate::Grant)?);
             out.extend_from_slice(grant.pattern.as_bytes());
         }
-        // Whatever is wrong with it, whoever reads it would find.
+        // Parsing checks every field, as the reader will.
         match Self::parse_signed(&out, out.len() + SIGNATURE_BYTES)? == *self {
             true => Ok(out),
             false => Err(BadCertificate::Length(out.len())),
         }
     }
 
-    /// Parses a certificate: it, the bytes that are signed, and the signature.
+    /// Parses a certificate: returns it, the signed bytes, and the signature.
     ///
     /// # Errors
     /// [`BadCertificate`].
@@ -231,13 +232,13 @@ impl Certificate {
         Ok(Self { role, name: name.to_owned(), key: raw.key, from, until, grants })
     }
 
-    /// Whether it is valid at that second since 1970.
+    /// Whether the certificate is valid at that second since 1970.
     #[must_use]
     pub fn is_valid_at(&self, unix: u64) -> bool {
         (self.from..self.until).contains(&unix)
     }
 
-    /// What it allows with the table of that name, if anything.
+    /// The rights that it gives on the table of that name, if any.
     #[must_use]
     pub fn rights(&self, table: &str) -> Option<Rights> {
         match self.role {
@@ -253,12 +254,12 @@ impl Certificate {
     }
 }
 
-/// Whether a name fits a pattern, in which `*` stands for any run of bytes. Takes at most the
-/// product of their lengths.
+/// Whether a name matches a pattern, in which `*` stands for any run of bytes. Takes time
+/// proportional to the product of their lengths at most.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
-    // Where to go on when what follows the last `*` does not fit: behind it, with one byte more
-    // taken by it.
+    // Where to continue if the bytes after the last `*` do not match: behind the `*`, which then
+    // takes one byte more.
     let mut star: Option<(usize, usize)> = None;
     while seen < name.len() {
         match pattern.get(at) {

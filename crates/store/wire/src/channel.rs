@@ -1,19 +1,19 @@
-//! Frames between ends that prove who they are: handshakes, and what is sealed.
+//! Frames of encrypted channels: handshakes and sealed frames.
 //!
-//! The first byte of such a frame is none that a [packet](crate::packet) begins with. What a
-//! handshake's messages hold beside Noise's own bytes is told in [`Greeting`] and [`Reply`]; a
-//! sealed frame holds packets, as an open one does.
+//! The first byte of such a frame differs from that of every [packet](crate::packet). Beside
+//! Noise's own bytes, handshake messages contain a [`HelloPayload`] or an [`AnswerPayload`]; a
+//! sealed frame contains packets, as a plain one does.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Version of handshakes; both ends have the same, or no channel.
+/// Version of handshakes. Ends of different versions open no channel.
 pub const CHANNEL_VERSION: u8 = 1;
 
 /// First byte of a frame that begins a handshake.
 pub const HELLO: u8 = 0xc1;
 
-/// First byte of the answer to it.
+/// First byte of the answer to a [`HELLO`].
 pub const ANSWER: u8 = 0xc2;
 
 /// First byte of the frame that ends a handshake.
@@ -22,17 +22,17 @@ pub const PROOF: u8 = 0xc3;
 /// First byte of a sealed frame.
 pub const SEALED: u8 = 0xc4;
 
-/// Bytes of the header of each of them.
-pub const LEAD_BYTES: usize = 16;
+/// Bytes of the header of each of these frames.
+pub const CHANNEL_HEADER_BYTES: usize = 16;
 
-/// Bytes that prove a sealed frame genuine, at its end.
+/// Bytes of the authentication tag at a sealed frame's end.
 pub const TAG_BYTES: usize = 16;
 
-/// By how much a frame grows when it is sealed.
-pub const SEAL_BYTES: usize = LEAD_BYTES + TAG_BYTES;
+/// Bytes that sealing adds to a frame.
+pub const SEAL_BYTES: usize = CHANNEL_HEADER_BYTES + TAG_BYTES;
 
-/// Bytes of the frame that begins a handshake: no answer is longer, so nobody is sent more than he
-/// sent.
+/// Bytes of the frame that begins a handshake. No answer is longer, so a forged sender address
+/// cannot be used to amplify traffic.
 pub const HELLO_BYTES: usize = 512;
 
 /// The header of a handshake's frame.
@@ -40,7 +40,7 @@ pub const HELLO_BYTES: usize = 512;
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Shake {
+pub struct HandshakeHeader {
     /// [`HELLO`], [`ANSWER`] or [`PROOF`].
     pub kind: u8,
     /// [`CHANNEL_VERSION`].
@@ -51,50 +51,53 @@ pub struct Shake {
     pub to: U32,
     /// Number of the channel at the sender.
     pub from: U32,
-    /// Drawn at random by who begins, so that what is repeated finds its first answer.
+    /// Drawn at random by the initiator, so that a repetition finds the first answer.
     pub nonce: U32,
 }
 
-/// The header of a sealed frame. It is authenticated with what follows.
+/// The header of a sealed frame. It is authenticated together with the frame's contents.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Lead {
+pub struct SealedHeader {
     /// [`SEALED`].
     pub kind: u8,
     /// Zero.
     pub reserved: [u8; 3],
     /// Number of the channel at the receiver.
     pub to: U32,
-    /// Number of the frame among those that go this way: never the same twice.
+    /// Number of the frame in this direction; never used twice.
     pub number: U64,
 }
 
-const _: () = assert!(size_of::<Shake>() == LEAD_BYTES && size_of::<Lead>() == LEAD_BYTES);
+const _: () = assert!(
+    size_of::<HandshakeHeader>() == CHANNEL_HEADER_BYTES
+        && size_of::<SealedHeader>() == CHANNEL_HEADER_BYTES
+);
 
-/// What a [`HELLO`] tells, sealed by the door key; zeroes follow.
+/// The payload of a [`HELLO`], encrypted with the door key; zeros follow.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Greeting {
-    /// The channel that there was, as the receiver numbers it: if it is there still, it is
-    /// answered in, and no other is made. [`NO_CHANNEL`] for none.
+pub struct HelloPayload {
+    /// The sender's open channel to the receiver, by its number there: if it still exists, the
+    /// receiver answers in it and opens no other. [`NO_CHANNEL`] for none.
     pub old: U32,
-    /// What names that channel at both ends.
+    /// The name of that channel, which both ends know.
     pub name: [u8; 8],
 }
 
-/// What an [`ANSWER`] tells before its sender's certificate.
+/// The payload of an [`ANSWER`], before its sender's certificate.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Reply {
+pub struct AnswerPayload {
     /// Number of the channel at its sender.
     pub channel: U32,
 }
 
-/// In place of a channel's number: none.
+/// In place of a channel's number: no channel.
 pub const NO_CHANNEL: u32 = u32::MAX;

@@ -5,9 +5,9 @@
 //! | crc32c | table | version  | key_len | kind | key ... | value ... |
 //! ```
 //! The CRC covers everything behind itself. `kind` holds, from its lowest bit on, 21 bits of value
-//! length (of a counter, its [type](crate::value)), 2 of [`Kind`], and [`Entry::successor`].
-//! Entries are not aligned: at 130 B of data an object, each byte
-//! of padding would be 0.6 % of the memory.
+//! length (for a counter, its [type](crate::value)), 2 of [`Kind`], and [`Entry::successor`].
+//! Entries are not aligned: with objects of 130 B, each byte of padding would be 0.6 % of the
+//! memory.
 
 use crate::value::ValueType;
 use crate::{MAX_KEY, MAX_VALUE, MAX_VERSION};
@@ -21,19 +21,19 @@ pub const HEADER_BYTES: usize = 19;
 /// Longest entry, bytes.
 pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
 
-/// Bits of the value's length in a header's `kind`; the entry's kind follows, then whether it is a
-/// successor.
+/// Bits of the value's length in a header's `kind`; above them are the entry's kind, and the
+/// successor bit.
 const LENGTH_BITS: u32 = 21;
 const SUCCESSOR_BIT: u32 = 23;
 const _: () = assert!(MAX_VALUE + 2 < 1 << LENGTH_BITS);
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
     /// A key and its value.
     Object = 1,
-    /// A key whose object is gone; value: the `u64` id of a segment, see [`Entry::successor`].
+    /// A key whose object was removed; value: the `u64` id of a segment, see [`Entry::successor`].
     Tombstone = 2,
     /// First entry of a segment; value: see [`SegmentHeader`].
     Segment = 3,
@@ -53,7 +53,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// `length` is what stands for the value's length: [`ValueType::encode_length`].
+    /// Makes a header. `length` is the length field: [`ValueType::encode_length`].
     fn new(
         kind: Kind,
         successor: bool,
@@ -79,27 +79,27 @@ impl Header {
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
-/// A parsed entry, borrowed from the bytes it lies in.
+/// A parsed entry, borrowed from the bytes that contain it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Entry<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Whether older versions of the key may still lie in other segments.
     ///
-    /// An object has it when it was written over an object of another segment. A tombstone takes
-    /// it from the object it buries: without it, every buried version lies in the very segment
-    /// that the tombstone names; with it, they may lie in that segment and any with a lower
-    /// id. Once no such segment is left, nothing can rise again and the tombstone is dead.
+    /// An object has it when it was written over an object of another segment. A tombstone takes it
+    /// from the object that it deletes: without it, every older version lies in the very segment
+    /// that the tombstone names; with it, they may lie in that segment and any with a lower id.
+    /// Once no such segment is left, no old version can return and the tombstone is dead.
     pub successor: bool,
     /// Table of the object; zero for [`Kind::Segment`].
     pub table: u32,
-    /// Version of the object, or of the object that a tombstone buries.
+    /// Version of the object, or of the object that a tombstone deletes.
     pub version: u64,
     /// The key.
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// What the value is: [`ValueType::Bytes`] unless it is an object that was incremented.
+    /// The value's type: [`ValueType::Bytes`] unless it is an object that was incremented.
     pub value_type: ValueType,
 }
 
@@ -109,12 +109,12 @@ pub enum Malformed {
     /// The bytes end before the entry does.
     #[error("entry of {needed} bytes, {present} present")]
     Truncated {
-        /// Bytes the entry needs, as far as known.
+        /// Bytes that the entry needs, as far as known.
         needed: usize,
         /// Bytes present.
         present: usize,
     },
-    /// No such kind of entry.
+    /// An unknown kind of entry.
     #[error("unknown entry kind {0}")]
     Kind(u8),
     /// A length beyond the limits.
@@ -131,7 +131,7 @@ pub enum Malformed {
 }
 
 impl<'a> Entry<'a> {
-    /// Bytes the entry takes in the log.
+    /// Bytes that the entry takes in the log.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         HEADER_BYTES + self.key.len() + self.value.len()
@@ -140,8 +140,8 @@ impl<'a> Entry<'a> {
     /// Writes the entry at the beginning of `out`; returns the bytes written.
     ///
     /// # Panics
-    /// When a length or the version is over its limit, or `out` is too short: callers check at the
-    /// edge.
+    /// When a length or the version is over its limit, or `out` is too short: callers check input
+    /// from outside.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let len = self.encoded_len();
         let out = &mut out[..len];
@@ -156,11 +156,11 @@ impl<'a> Entry<'a> {
         len
     }
 
-    /// Parses the entry at the beginning of `bytes`, lengths and kind checked, checksum not:
+    /// Parses the entry at the beginning of `bytes`. Checks lengths and kind, but not the checksum:
     /// for memory that was checked when it was filled.
     ///
     /// # Errors
-    /// [`Malformed`], of every kind but `Crc`.
+    /// [`Malformed`], except `Crc`.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
@@ -196,7 +196,8 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// Parses and checks the entry at the beginning of `bytes`: for bytes from disk or network.
+    /// Parses the entry at the beginning of `bytes` and checks its checksum: for bytes from disk or
+    /// network.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -211,11 +212,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Marks bytes in memory that no longer hold live entries, so that a walk from entry to entry
-/// passes over them. They get no checksum: such bytes never leave memory.
+/// Marks bytes in memory that no longer hold live entries, so that a walk from entry to entry skips
+/// them. They get no checksum: such bytes never leave memory.
 ///
 /// # Panics
-/// When the gap is not empty and shorter than a header: no sum of entries is.
+/// When the gap is shorter than a header, but not empty: a run of entries never is.
 pub fn fill_gap(mut gap: &mut [u8]) {
     while !gap.is_empty() {
         assert!(gap.len() >= HEADER_BYTES);
@@ -234,35 +235,35 @@ pub fn fill_gap(mut gap: &mut [u8]) {
 /// Role of a segment in the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
-    /// Was appended to by writers. Its header lists every live segment.
+    /// Writers appended to it. Its header lists every live segment.
     Head,
-    /// Written by the cleaner; counts only once a later head lists it.
+    /// The cleaner wrote it; it counts only once a later head lists it.
     Survivor,
 }
 
 /// Value of a [`Kind::Segment`] entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SegmentHeader {
-    /// The segment's id; ids only grow.
+    /// The segment's id; ids only increase.
     pub id: u64,
     /// Every object removed before this segment was opened had a version below this one.
     pub safe_version: u64,
     /// Head or survivor.
     pub role: Role,
-    /// For a head: the log digest, ids of all live segments, itself included, ascending. None in a
-    /// copy.
+    /// In a head: the log digest, the ids of all live segments, itself included, ascending. Empty
+    /// in a copy.
     pub digest: Vec<u64>,
 }
 
 impl SegmentHeader {
-    /// Whether it begins a copy of a head, made later from what counted of it: such a one has no
-    /// digest, where a head lists itself at least.
+    /// Whether the segment is a copy of a head, made later from the entries that counted: it has no
+    /// digest, whereas a head lists at least itself.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.role == Role::Head && self.digest.is_empty()
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let role = match self.role {
@@ -276,7 +277,7 @@ impl SegmentHeader {
             .collect()
     }
 
-    /// Parses a header; `None` when the bytes are none.
+    /// Parses a header; `None` when the bytes are not one.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if !bytes.len().is_multiple_of(8) {

@@ -2,54 +2,55 @@
 //!
 //! ```text
 //! log.sprat:  | header A | header B | frame 0 | frame 1 | ...
-//! frame:      | chunk | chunk | chunk ... | zeroes, or what an earlier segment left
+//! frame:      | chunk | chunk | chunk ... | zeros, or bytes of an earlier segment
 //! chunk:      | chunk header, 36 B | bytes of the segment's log |
 //! ```
 //! The log file begins with two copies of the [`FileHeader`], one block each, of which the one with
 //! the higher incarnation counts: an update torn by a power failure leaves the other. Behind them
-//! lie the frames, one a segment replica. A frame is a run of chunks, one for each write of a group
-//! commit: a [`ChunkHeader`], then that many bytes of the segment's log.
+//! are the frames, one for each segment replica. A frame is a run of chunks, one for each write of
+//! a group commit: a [`ChunkHeader`], then that many bytes of the segment's log.
 //!
-//! **Why the last block may be written again.** The next chunk follows at once, so the block in
-//! which one ends is written again, with the same bytes as before and more behind them. A device
-//! writes sectors (512 B at least) whole or not at all; a sector that holds acknowledged bytes
-//! holds the same ones before and after, so a torn write may spoil only the new chunk.
+//! **Why the last block may be written again.** The next chunk follows at once, so the block that
+//! contains a chunk's end is written again, with the same bytes as before and more behind them. A
+//! device writes sectors (512 B at least) whole or not at all; a sector that holds acknowledged
+//! bytes holds the same ones before and after, so a torn write can only damage the new chunk.
 //!
-//! **Why stale chunks never count.** Frames are used again without being erased. The checksums of a
-//! chunk begin from the file's identity, and its header, checksum included, names the segment and
-//! the *incarnation*: a number that grows durably whenever the log is opened. Within one
-//! incarnation a segment id is used once, so what a frame held before, or what an earlier life
-//! wrote under the same segment id and lost, is never taken for a part of what it holds now.
+//! **Why stale chunks never count.** Frames are reused without being erased. The checksums of a
+//! chunk start from the file's identity, and its header, checksum included, contains the segment
+//! and the *incarnation*: a number that grows durably whenever the log is opened. Within one
+//! incarnation a segment id is used once. So chunks that a frame held before, or that an earlier
+//! incarnation wrote under the same segment id and lost, are never taken for current ones.
 //!
-//! **How loss is told from an unfinished write.** A chunk header tells how much of its segment was
-//! known to be durable when it was written ([`ChunkHeader::durable`]). An invalid chunk that a
-//! later chunk vouches for is damage; one that nothing vouches for was under way when the power
-//! went, and nobody was told that it is durable.
+//! **How loss is distinguished from an unfinished write.** A chunk header states how much of its
+//! segment was durable when it was written ([`ChunkHeader::durable`]). An invalid chunk that a
+//! later chunk states as durable is damage; one that no later chunk states as durable was being
+//! written when the power failed, and was not acknowledged.
 //!
 //! # Replicas of other servers' segments
-//! `replicas.sprat` is made of the same parts. Its header's `server` has [`REPLICA_FILE`] set, so
-//! that neither file is taken for the other; a chunk's `segment` is the
-//! [word](crate::op::ReplicaId::word) of a replica. What differs:
-//! - **Every replica has an incarnation of its own**, higher than any before it in the file; the
-//!   file's header is ahead of those that are taken. So a segment that comes to a backup a second
-//!   time is told from what it left there the first time.
-//! - **What is freed says so.** The last block of a frame is a mark: a chunk header of segment
-//!   [`FREED`]. Replicas of its incarnation, and of lower ones, are free. It lies apart from what
-//!   it frees, so a mark that is torn spoils nothing, and it holds for whatever is left in the
-//!   frame when the next replica has begun.
-//! - A chunk is [`buffered`](ChunkHeader::buffered) when what is in it may have been acknowledged
-//!   before it was on disk.
+//! `replicas.sprat` has the same parts. Its header's `server` has [`REPLICA_FILE`] set, so that
+//! neither file is taken for the other; a chunk's `segment` is the
+//! [word](crate::op::ReplicaId::word) of a replica. The differences:
+//! - **Every replica has its own incarnation**, higher than any before it in the file; the file
+//!   header's incarnation is never below one in use. So a backup that receives a segment for a
+//!   second time can distinguish it from the chunks of the first time.
+//! - **Freed frames are marked.** The last block of a frame is a mark: a chunk header of segment
+//!   [`FREED`]. Replicas of its incarnation, and of lower ones, are free. The mark is apart from
+//!   the chunks that it frees, so a torn mark damages nothing, and it stays valid for old chunks in
+//!   the frame after the next replica has begun.
+//! - A chunk is [`buffered`](ChunkHeader::buffered) when its bytes may have been acknowledged
+//!   before they were on disk.
 
 use crate::SEGMENT_BYTES;
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Version of everything on this page. Version 2 added [types of values](crate::value) to entries;
-/// an older program would take these for damage, so files get this version when they are opened.
+/// Version of the formats in this module. Version 2 added [types of values](crate::value) to
+/// entries; an older program would take these for damage, so files get this version when they are
+/// opened.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// Oldest version that is read.
+/// Oldest version that can be read.
 const OLDEST_VERSION: u32 = 1;
 
 /// First bytes of a log file, in every version.
@@ -67,16 +68,16 @@ pub const FRAMES_OFFSET: u64 = (FILE_HEADERS * BLOCK_BYTES) as u64;
 /// Set in [`FileHeader::server`] of a file of replicas.
 pub const REPLICA_FILE: u64 = 1 << 63;
 
-/// In a file of replicas, the segment of marks.
+/// In a file of replicas, the segment of marks that free frames.
 pub const FREED: u64 = 0;
 
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER_BYTES: usize = 36;
 
 /// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, room for 29,127 chunk
-/// headers. Commits that carry 260 B or more on average fill the segment before the frame; smaller
-/// ones, a single 130 B entry each at worst, fill the frame when the segment is 88 % full, and it
-/// is sealed there.
+/// headers. Commits of 260 B or more on average fill the segment before the frame; smaller ones, a
+/// single 130 B entry each at worst, fill the frame when the segment is 88 % full, and the segment
+/// is then sealed.
 pub const FRAME_BYTES: usize = SEGMENT_BYTES + SEGMENT_BYTES / 8;
 
 const _: () = assert!(FRAME_BYTES.is_multiple_of(BLOCK_BYTES));
@@ -90,8 +91,8 @@ const FLAG_HEAD: u16 = 2;
 const FLAG_CUT: u16 = 4;
 const FLAG_BUFFERED: u16 = 8;
 
-/// The file header as it lies on disk; zeroes up to the block's end. Magic, version and checksum
-/// stay where they are in every version, and the checksum covers the block.
+/// The layout of the file header on disk; zeros up to the block's end. Magic, version and checksum
+/// have the same offsets in every version, and the checksum covers the block.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawFileHeader {
@@ -108,31 +109,31 @@ struct RawFileHeader {
     frames: U32,
 }
 
-/// What a log file says about itself.
+/// The header of a log file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileHeader {
     /// Random identity of the file's cluster.
     pub cluster: [u8; 16],
-    /// The server whose segments these are; or, with [`REPLICA_FILE`], that keeps them for others.
+    /// The server whose segments these are; or, with [`REPLICA_FILE`], that keeps the replicas.
     pub server: u64,
     /// Bytes of a frame, a multiple of [`BLOCK_BYTES`].
     pub frame_bytes: u32,
     /// Most bytes of log in a segment.
     pub segment_bytes: u32,
     /// Counts the times that the log was opened for writing, from 1. In a file of replicas: no
-    /// replica has a higher one.
+    /// replica has a higher incarnation.
     pub incarnation: u32,
     /// The newest head segment and the bytes in it, when the log was closed in order. In a file of
-    /// replicas: the first incarnation of the life that ended so, and nothing.
+    /// replicas that was closed in order: the first incarnation since it was opened, and zero.
     pub clean: Option<(u64, u32)>,
-    /// Whole frames that the file had when this was written: one that has fewer was cut short.
+    /// Whole frames in the file when this was written: a file with fewer was truncated.
     pub frames: u32,
 }
 
 /// Why a block is not a file header.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum BadFileHeader {
-    /// Nothing was ever written here.
+    /// The block is all zeros.
     #[error("the block is empty")]
     Empty,
     /// Not a log file, or damaged.
@@ -148,16 +149,17 @@ pub enum BadFileHeader {
     },
     /// Written by a newer program.
     #[error(
-        "the log has format version {0}, this program knows {FORMAT_VERSION}: start it with a newer one"
+        "the log has format version {0}, this program knows {FORMAT_VERSION}: \
+         start it with a newer one"
     )]
     Newer(u32),
-    /// The checksum is right and the fields are not.
+    /// The checksum matches, but a field is invalid.
     #[error("file header field {0} is out of range")]
     Field(&'static str),
 }
 
 impl FileHeader {
-    /// The header as a block.
+    /// Encodes the header as a block.
     #[must_use]
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
         let (clean_head, clean_length) = self.clean.unwrap_or((0, 0));
@@ -229,13 +231,13 @@ impl FileHeader {
         })
     }
 
-    /// Where frame `index` begins, bytes from the file's beginning.
+    /// Offset of frame `index` in the file, bytes.
     #[must_use]
     pub fn frame_offset(&self, index: u32) -> u64 {
         FRAMES_OFFSET + u64::from(index) * u64::from(self.frame_bytes)
     }
 
-    /// What the checksums of this file's chunks begin from.
+    /// The initial value of the checksums of this file's chunks.
     #[must_use]
     pub fn seed(&self) -> Seed {
         Seed(crc32c::crc32c_append(crc32c::crc32c(&self.cluster), &self.server.to_le_bytes()))
@@ -246,11 +248,11 @@ fn file_header_crc(block: &[u8; BLOCK_BYTES]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &block[16..])
 }
 
-/// What the checksums of a file's chunks begin from.
+/// The initial value of the checksums of a file's chunks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Seed(u32);
 
-/// A chunk header as it lies on disk.
+/// The layout of a chunk header on disk.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawChunkHeader {
@@ -267,37 +269,37 @@ struct RawChunkHeader {
 
 const _: () = assert!(size_of::<RawChunkHeader>() == CHUNK_HEADER_BYTES);
 
-/// What stands before each run of log bytes in a frame.
+/// The header before each run of log bytes in a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ChunkHeader {
     /// The segment.
     pub segment: u64,
     /// The incarnation in which the segment's frame was begun.
     pub incarnation: u32,
-    /// Where in the segment's log the bytes belong.
+    /// Offset of the bytes in the segment's log.
     pub offset: u32,
-    /// How many bytes follow.
+    /// Number of bytes that follow.
     pub length: u32,
     /// Bytes of the segment's log that were durable before this chunk was written.
     pub durable: u32,
-    /// Whether the segment is a head (else a survivor).
+    /// Whether the segment is a head (otherwise a survivor).
     pub head: bool,
     /// Whether the segment ends with this chunk.
     pub seal: Seal,
-    /// Whether its master may have been told that it has these bytes before they were on disk.
-    /// Only of replicas.
+    /// Whether these bytes may have been acknowledged to the master before they were on disk. Only
+    /// in replicas.
     pub buffered: bool,
 }
 
-/// How a chunk ends its segment.
+/// Whether and how a chunk ends its segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Seal {
-    /// Not: more may follow.
+    /// It does not: more may follow.
     Open,
     /// The segment is complete.
     Sealed,
-    /// Recovery cut the segment: its log ends at [`ChunkHeader::offset`], which may lie before what
-    /// the chunks so far hold. No bytes follow.
+    /// Recovery cut the segment: its log ends at [`ChunkHeader::offset`], which may be before the
+    /// end of the chunks so far. No bytes follow.
     Cut,
 }
 
@@ -310,7 +312,7 @@ pub enum BadChunk {
     /// No chunk header begins here.
     #[error("no chunk header (wrong magic)")]
     Magic,
-    /// It looked like one, but is damaged or of another file.
+    /// The magic matches, but the header is damaged or of another file.
     #[error("chunk header checksum is {stored:#010x}, its bytes give {computed:#010x}")]
     HeaderCrc {
         /// The checksum in the header.
@@ -318,10 +320,10 @@ pub enum BadChunk {
         /// The checksum of the bytes.
         computed: u32,
     },
-    /// The header is intact and nonsense.
+    /// The checksum matches, but a field is invalid.
     #[error("chunk header field {0} is out of range")]
     Field(&'static str),
-    /// The bytes behind the header are not those it was written with.
+    /// The bytes behind the header are not those that were written with it.
     #[error("chunk checksum is {stored:#010x}, its bytes give {computed:#010x}")]
     PayloadCrc {
         /// The checksum in the header.
@@ -331,7 +333,7 @@ pub enum BadChunk {
     },
 }
 
-/// A parsed chunk header, and what its payload must check to.
+/// A parsed chunk header, and the checksum that its payload must have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Chunk {
     /// The header.
@@ -363,8 +365,8 @@ impl ChunkHeader {
         }
     }
 
-    /// What the payload's checksum begins from: chunks of other segments, lives and places differ
-    /// in it.
+    /// The initial value of the payload's checksum, which differs between chunks of different
+    /// segments, incarnations and offsets.
     #[must_use]
     pub fn payload_seed(seed: Seed, segment: u64, incarnation: u32, offset: u32) -> u32 {
         let crc = crc32c::crc32c_append(seed.0, &segment.to_le_bytes());
@@ -372,7 +374,7 @@ impl ChunkHeader {
         crc32c::crc32c_append(crc, &offset.to_le_bytes())
     }
 
-    /// The header's bytes; `payload_crc` is the CRC32C of the payload, begun from
+    /// Encodes the header; `payload_crc` is the CRC32C of the payload, started from
     /// [`payload_seed`](Self::payload_seed).
     #[must_use]
     pub fn encode(&self, seed: Seed, payload_crc: u32) -> [u8; CHUNK_HEADER_BYTES] {
@@ -386,7 +388,7 @@ impl ChunkHeader {
     /// Parses the header at the beginning of `bytes`.
     ///
     /// # Errors
-    /// [`BadChunk`], but for `PayloadCrc`: see [`Chunk::check`].
+    /// [`BadChunk`], except `PayloadCrc`: see [`Chunk::check`].
     #[inline]
     pub fn parse(seed: Seed, bytes: &[u8]) -> Result<Chunk, BadChunk> {
         let Ok((raw, _)) = RawChunkHeader::ref_from_prefix(bytes) else {
@@ -426,7 +428,7 @@ impl ChunkHeader {
 }
 
 impl Chunk {
-    /// Checks the payload, exactly [`ChunkHeader::length`] bytes.
+    /// Checks the payload, which must have exactly [`ChunkHeader::length`] bytes.
     ///
     /// # Errors
     /// [`BadChunk::PayloadCrc`].
@@ -440,15 +442,15 @@ impl Chunk {
     }
 }
 
-/// Extends a payload's checksum, begun from [`ChunkHeader::payload_seed`], by `bytes`.
+/// Extends a payload's checksum, started from [`ChunkHeader::payload_seed`], by `bytes`.
 #[must_use]
 #[inline]
 pub fn extend_crc(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// Every valid chunk header in `bytes`, at whatever place, with its place: what is left to see
-/// of a frame whose run of chunks is broken.
+/// Finds every valid chunk header in `bytes`, at any offset, and returns it with that offset: the
+/// remains of a frame whose run of chunks is broken.
 pub fn find_chunks(seed: Seed, bytes: &[u8]) -> impl Iterator<Item = (usize, Chunk)> + '_ {
     let magic = CHUNK_MAGIC.to_le_bytes();
     (0..bytes.len().saturating_sub(CHUNK_HEADER_BYTES - 1)).filter_map(move |place| {

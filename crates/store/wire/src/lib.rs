@@ -1,17 +1,17 @@
-//! Every byte layout on the network and on disk, in one place, versioned.
+//! Every byte layout on the network and on disk, versioned.
 //!
 //! - [`packet`]: the header of a packet between two RPC endpoints.
-//! - [`channel`]: frames of ends that prove who they are; [`certificate`]: what a cluster's root
-//!   says of them.
-//! - [`op`]: what a client asks of a coordinator or master, and what it answers.
+//! - [`channel`]: encrypted frames between members that prove their identities; [`certificate`]:
+//!   the certificates that a cluster's root issues to them.
+//! - [`op`]: the requests to coordinators and masters, and their answers.
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
-//! - [`once`]: operations that take effect once, and what is kept of them.
-//! - [`tablet`]: tables in parts.
-//! - [`value`]: the types of values, and what increments add.
+//! - [`once`]: operations that take effect once, and their completion records.
+//! - [`tablet`]: parts of tables.
+//! - [`value`]: the types of values, and the arithmetic of increments.
 //! - [`frame`]: how a backup frames a segment's bytes on disk.
 //!
-//! All integers are little-endian. Bytes from outside are parsed here once, into types that cannot
-//! be wrong; a malformed byte gives a typed error, never a panic.
+//! All integers are little-endian. This crate parses bytes from outside once, into types that
+//! cannot hold invalid values; malformed bytes give a typed error, never a panic.
 
 pub mod certificate;
 pub mod channel;

@@ -1,4 +1,4 @@
-//! The limits every part of the store agrees on.
+//! The limits that all parts of the store share.
 
 /// Longest key, bytes.
 pub const MAX_KEY: usize = 65_535;
@@ -15,7 +15,7 @@ pub const MAX_TABLE_NAME: usize = 255;
 /// Longest name of a rack, bytes.
 pub const MAX_RACK: usize = 32;
 
-/// Whether a text can name a rack: 1 to [`MAX_RACK`] of ASCII's letters and digits, `_` and `-`.
+/// Whether a text is valid as a rack's name: 1 to [`MAX_RACK`] ASCII letters, digits, `_` and `-`.
 #[must_use]
 pub fn is_rack(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -31,13 +31,13 @@ pub const SEGLET_BYTES: usize = 64 << 10;
 /// Seglets in a full segment.
 pub const SEGLETS_PER_SEGMENT: usize = SEGMENT_BYTES / SEGLET_BYTES;
 
-/// Highest version of an object: versions are stored in 48 bits.
+/// Highest version of an object: 48 bits store it.
 pub const MAX_VERSION: u64 = (1 << 48) - 1;
 
 /// Highest id of a server: frames on disk name a replica by 24 bits of it.
 pub const MAX_SERVER_ID: u32 = (1 << 24) - 1;
 
-/// Highest id of a segment: 40 bits, at 8 MB a segment more than any master ever writes.
+/// Highest id of a segment: 40 bits, which with segments of 8 MB no master ever uses up.
 pub const MAX_SEGMENT_ID: u64 = (1 << 40) - 1;
 
 const _: () = assert!(MAX_VALUE + MAX_KEY + 1024 <= MAX_MESSAGE);

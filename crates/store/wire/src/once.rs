@@ -1,19 +1,19 @@
-//! Operations that take effect once, however often they are sent, and what is kept of those that
-//! did.
+//! Operations that take effect once, however often they are sent, and the completion records that
+//! make this possible.
 //!
-//! A client numbers its operations by *lanes*: at any time at most one of a lane is under way, and
-//! the next of the lane says that the answer to the one before has come, or is not awaited any
-//! more. So whoever executes them need keep one [`Completion`] for each lane: that of the highest
-//! sequence number. It is an object of the log as any other, in the table of completions that
-//! belongs to each table, with the sequence number for a version, and goes wherever its table goes.
+//! A client has request *slots*: at any time at most one operation of a slot is in progress, and
+//! the slot's next operation shows that the client has the answer to the one before, or no longer
+//! awaits it. So a master keeps only one [`Completion`] for each slot: that of the highest sequence
+//! number. A completion is an object of the log like any other, in the table of completions that
+//! belongs to each table, with the sequence number as its version, and it moves with its table.
 //!
-//! An operation that is sent again, as no answer came in time, says so. If it is then found that it
-//! changes nothing (a condition that does not hold), that is kept too: else what was sent first,
-//! should it arrive late, might be executed after all.
+//! A client that sends an operation again, because no answer came in time, marks it as resent. If
+//! the master then finds that it changes nothing (a condition that does not hold), it keeps that
+//! result too: otherwise the first request, arriving late, might still be executed.
 //!
-//! In the log a completion stands right before what the operation wrote, and counts only with it:
-//! neither is there without the other after a crash. [`Completion::joined`] says so; a log that
-//! adopts completions alone clears it.
+//! In the log a completion stands directly before the entry that the operation wrote, and counts
+//! only with it: after a crash either both exist or neither. [`Completion::joined`] marks this; a
+//! log that adopts completions alone clears it.
 
 use crate::MAX_VERSION;
 use crate::entry::{Entry, Kind, Role};
@@ -22,71 +22,72 @@ use std::time::Duration;
 use zerocopy::byteorder::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The bit that tells the id of a table's completions from the table's own. No table of a cluster
-/// has it.
+/// The bit that distinguishes the id of a table's completions from the table's own id. No table of
+/// a cluster has it.
 pub const COMPLETIONS: u32 = 1 << 31;
 
-/// Bytes of an operation's id in a request: client, lane, sequence number.
+/// Bytes of an operation's id in a request: client, slot, sequence number.
 pub const OPERATION_ID_BYTES: usize = 16;
 
-/// Most lanes of a client.
-pub const MAX_LANES: u16 = 1 << 15;
+/// Most request slots of a client.
+pub const MAX_OPERATION_SLOTS: u16 = 1 << 15;
 
-/// Bit beside the lane of an operation that was sent before.
-const AGAIN: u16 = MAX_LANES;
+/// The bit, beside the slot, that marks an operation as sent before.
+const RESENT: u16 = MAX_OPERATION_SLOTS;
 
-/// Where in an operation's id the byte with that bit is.
-const AGAIN_AT: usize = 9;
+/// Index of the byte in an operation's id that has this bit.
+const RESENT_BYTE: usize = 9;
 
-/// Bytes of a completion's key: client and lane.
+/// Bytes of a completion's key: client and slot.
 pub const COMPLETION_KEY_BYTES: usize = 10;
 
-/// Longest result of an operation, bytes, beside its version: a sum.
+/// Longest result of an operation in a completion, bytes, beside its version: a sum.
 pub const MAX_RESULT: usize = 8;
 
-/// How long after its beginning an operation is sent anew at most.
-pub const RETRIED_FOR: Duration = Duration::from_secs(30);
+/// How long after its beginning a client sends an operation again.
+pub const RETRY_WINDOW: Duration = Duration::from_secs(30);
 
-/// How long servers keep a session of which nothing is heard.
+/// How long servers keep a session on which nothing arrives.
 pub const SESSION_TTL: Duration = Duration::from_secs(60);
 
-/// How long a completion is kept at least, counted from when its client was last heard of. The rest
-/// covers clocks that run apart, and what may be under way: a packet in the network, or in a
-/// process that stood still, is taken only within a session, and servers forget sessions that are
-/// silent for [`SESSION_TTL`].
-pub const KEPT_FOR: Duration = Duration::from_secs(120);
+/// How long a completion is kept at least, counted from when its client was last heard of. The time
+/// beyond [`RETRY_WINDOW`] covers clocks that run at different rates, and packets still on their
+/// way: a packet delayed in the network, or in a stopped process, is accepted only within a
+/// session, and servers forget sessions that are silent for [`SESSION_TTL`].
+pub const COMPLETION_RETENTION: Duration = Duration::from_secs(120);
 
-const _: () = assert!(KEPT_FOR.as_secs() >= SESSION_TTL.as_secs() + 2 * RETRIED_FOR.as_secs());
+const _: () =
+    assert!(COMPLETION_RETENTION.as_secs() >= SESSION_TTL.as_secs() + 2 * RETRY_WINDOW.as_secs());
 
-/// Longest completion as an object's value, bytes.
+/// Longest completion, encoded as an object's value, bytes.
 pub const MAX_COMPLETION: usize = 7 + 8 + MAX_RESULT;
 
-/// An operation of a client.
+/// The id of a client's operation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct OperationId {
-    /// The client: a number that nobody else has drawn.
+    /// The client: a random number that no other client has.
     pub client: u64,
-    /// Which of its operations under way; less than [`MAX_LANES`].
-    pub lane: u16,
-    /// The lane's operations are numbered from 1 on, up to [`MAX_VERSION`].
+    /// The client's request slot; less than [`MAX_OPERATION_SLOTS`].
+    pub slot: u16,
+    /// Number of the operation in its slot, from 1 to [`MAX_VERSION`].
     pub sequence: u64,
-    /// It was sent before, and may have been executed.
-    pub again: bool,
+    /// Whether it was sent before, and so may have been executed.
+    pub resent: bool,
 }
 
-/// An operation's id as it stands in a request.
+/// The layout of an operation's id in a request.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct OperationIdBytes {
     client: U64,
-    lane: U16,
+    slot: U16,
     sequence: [u8; 6],
 }
 
 const _: () = assert!(size_of::<OperationIdBytes>() == OPERATION_ID_BYTES);
 
 impl OperationId {
-    /// As it stands in a request.
+    /// The id's bytes in a request.
     ///
     /// # Panics
     /// When the sequence number is over its limit: at a million operations a second, after nine
@@ -94,75 +95,76 @@ impl OperationId {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> [u8; OPERATION_ID_BYTES] {
-        assert!(self.lane < MAX_LANES);
-        let again = if self.again { AGAIN } else { 0 };
-        let (client, lane) = (U64::new(self.client), U16::new(self.lane | again));
-        let bytes = OperationIdBytes { client, lane, sequence: six(self.sequence) };
+        assert!(self.slot < MAX_OPERATION_SLOTS);
+        let resent = if self.resent { RESENT } else { 0 };
+        let (client, slot) = (U64::new(self.client), U16::new(self.slot | resent));
+        let bytes = OperationIdBytes { client, slot, sequence: six_bytes(self.sequence) };
         zerocopy::transmute!(bytes)
     }
 
     pub(crate) fn of(bytes: &OperationIdBytes) -> Self {
-        let lane = bytes.lane.get();
+        let slot = bytes.slot.get();
         Self {
             client: bytes.client.get(),
-            lane: lane & !AGAIN,
-            sequence: of_six(&bytes.sequence),
-            again: lane & AGAIN != 0,
+            slot: slot & !RESENT,
+            sequence: from_six_bytes(&bytes.sequence),
+            resent: slot & RESENT != 0,
         }
     }
 
-    /// Marks an operation, by its id's bytes, as sent before.
+    /// Marks an operation as sent before, in the bytes of its id.
     ///
     /// # Panics
-    /// When these are no [`OPERATION_ID_BYTES`].
-    pub fn mark_again(bytes: &mut [u8]) {
+    /// When `bytes` does not have [`OPERATION_ID_BYTES`].
+    pub fn mark_resent(bytes: &mut [u8]) {
         assert_eq!(bytes.len(), OPERATION_ID_BYTES);
-        bytes[AGAIN_AT] |= AGAIN.to_le_bytes()[1];
+        bytes[RESENT_BYTE] |= RESENT.to_le_bytes()[1];
     }
 
-    /// The key of its completion.
+    /// The key of the operation's completion.
     #[must_use]
     #[inline]
     pub fn key(&self) -> [u8; COMPLETION_KEY_BYTES] {
         let mut key = [0; COMPLETION_KEY_BYTES];
         key[..8].copy_from_slice(&self.client.to_le_bytes());
-        key[8..].copy_from_slice(&self.lane.to_le_bytes());
+        key[8..].copy_from_slice(&self.slot.to_le_bytes());
         key
     }
 
-    /// The client whose completion has this key.
+    /// The client, from the key of a completion.
     ///
     /// # Panics
-    /// When it is shorter than a completion's.
+    /// When the key is too short.
     #[must_use]
     pub fn client_of(key: &[u8]) -> u64 {
         u64::from_le_bytes(key[..8].try_into().expect("8 bytes"))
     }
 }
 
-/// Bit of a completion's first byte: it tells where its object is.
+/// Bit of a completion's first byte: a position follows.
 const PLACED: u8 = 1 << 7;
 
-/// What came of an operation.
+/// The result of an operation, as masters keep it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Completion<'a> {
-    /// It counts only with the entry behind it in its segment.
+    /// Whether it counts only together with the entry behind it in its segment.
     pub joined: bool,
-    /// How it ended.
+    /// The operation's status.
     pub status: Status,
-    /// Version of the object that was written or removed, or what else the answer's number is.
+    /// Version of the object that was written or removed, or another `number` of the answer.
     pub version: u64,
-    /// Of one that may yet turn out not to count: where its object is in its table, or would be.
-    /// Only who has that part of the table is told more than [`BEGUN`](Self::BEGUN). One that
-    /// is joined stands right before its object.
+    /// In a completion that may yet turn out not to count: the position of its object in its table.
+    /// Only the server that recovers this position receives the completion; others receive
+    /// [`BEGUN`](Self::BEGUN). A joined completion needs none, as it stands directly before its
+    /// object.
     pub position: Option<u64>,
-    /// What else was answered, up to [`MAX_RESULT`] bytes.
+    /// The rest of the answer, up to [`MAX_RESULT`] bytes.
     pub result: &'a [u8],
 }
 
 impl<'a> Completion<'a> {
-    /// Of an operation of which nothing is known but that it was begun: those of its lane before it
-    /// are over, as nobody awaits them any more.
+    /// Marks an operation that was begun, and whose result is unknown. It shows that the earlier
+    /// operations of its slot are over, since the client no longer awaits them.
     pub const BEGUN: Completion<'static> = Completion {
         joined: false,
         status: Status::Refused,
@@ -171,13 +173,13 @@ impl<'a> Completion<'a> {
         result: &[],
     };
 
-    /// Whether it is one of those.
+    /// Whether this is [`BEGUN`](Self::BEGUN).
     #[must_use]
     pub fn is_begun(&self) -> bool {
         *self == Completion::BEGUN
     }
 
-    /// Writes it as an object's value; returns the bytes written.
+    /// Encodes it as an object's value; returns the bytes written.
     ///
     /// # Panics
     /// When the version or the result is over its limit, or `out` is too short.
@@ -188,29 +190,35 @@ impl<'a> Completion<'a> {
         assert!(len <= MAX_COMPLETION);
         out[0] =
             u8::from(self.joined) | (self.status as u8) << 1 | if placed > 0 { PLACED } else { 0 };
-        out[1..7].copy_from_slice(&six(self.version));
+        out[1..7].copy_from_slice(&six_bytes(self.version));
         out[7..7 + placed].copy_from_slice(&self.position.unwrap_or(0).to_le_bytes()[..placed]);
         out[7 + placed..len].copy_from_slice(self.result);
         len
     }
 
-    /// Parses an object's value; `None` when it is no completion.
+    /// Parses an object's value; `None` when it is not a completion.
     #[must_use]
     pub fn parse(value: &'a [u8]) -> Option<Self> {
-        let (&how, rest) = value.split_first()?;
+        let (&head, rest) = value.split_first()?;
         let (version, rest) = rest.split_first_chunk::<6>()?;
-        let (position, result) = match how & PLACED {
+        let (position, result) = match head & PLACED {
             0 => (None, rest),
             _ => rest
                 .split_first_chunk::<8>()
                 .map(|(at, rest)| (Some(u64::from_le_bytes(*at)), rest))?,
         };
         let status =
-            Status::try_from((how & !PLACED) >> 1).ok().filter(|_| result.len() <= MAX_RESULT)?;
-        Some(Self { joined: how & 1 == 1, status, version: of_six(version), position, result })
+            Status::try_from((head & !PLACED) >> 1).ok().filter(|_| result.len() <= MAX_RESULT)?;
+        Some(Self {
+            joined: head & 1 == 1,
+            status,
+            version: from_six_bytes(version),
+            position,
+            result,
+        })
     }
 
-    /// The completion that an entry is; `None` for other entries.
+    /// The completion in an entry; `None` for other entries.
     #[must_use]
     #[inline]
     pub fn of(entry: &Entry<'a>) -> Option<Self> {
@@ -223,21 +231,21 @@ impl<'a> Completion<'a> {
         Self::parse(entry.value)
     }
 
-    /// Whether an entry does not count, when it is the last of its segment. A survivor has only
-    /// what counts.
+    /// Whether the last entry of a segment does not count because it is a completion without its
+    /// object. Never in a survivor: the cleaner copies only entries that count.
     #[must_use]
     pub fn is_cut(last: &Entry<'a>, role: Role) -> bool {
         role == Role::Head && Self::of(last).is_some_and(|completion| completion.joined)
     }
 }
 
-fn six(number: u64) -> [u8; 6] {
+fn six_bytes(number: u64) -> [u8; 6] {
     assert!(number <= MAX_VERSION);
     let [a, b, c, d, e, f, _, _] = number.to_le_bytes();
     [a, b, c, d, e, f]
 }
 
-fn of_six(bytes: &[u8; 6]) -> u64 {
+fn from_six_bytes(bytes: &[u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = *bytes;
     u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }

@@ -1,9 +1,8 @@
-//! What a client asks of a coordinator or master, what servers ask of each other, and what is
-//! answered.
+//! Requests that clients and servers send to coordinators, masters and backups, and the answers.
 //!
 //! A request is a [`RequestHeader`], then `key_len` bytes of key (or name), then the value (or
-//! locator). A change of an object may have an id, which then stands behind the header
-//! ([`OperationId`]). A response is a [`ResponseHeader`], then a body whose meaning follows the
+//! locator). A request that changes an object may have an id, which then follows the header
+//! ([`OperationId`]). A response is a [`ResponseHeader`], then a body whose meaning depends on the
 //! request.
 
 mod answer;
@@ -18,7 +17,7 @@ pub use backup::{
     BackupRequest, MAX_EDITION, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica,
 };
 pub use cluster::{Assignment, RecoveryOrder};
-pub use moving::{Collected, MoveOrder, Stage, Stretch};
+pub use moving::{MoveCursor, MoveOrder, MoveStage, RangeBytes};
 pub use records::{
     Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, fits_record,
     push_counter, push_server, push_table, push_text, scan_record_len, write_scan_record,
@@ -52,7 +51,7 @@ pub struct RequestHeader {
 const _: () = assert!(size_of::<RequestHeader>() == REQUEST_BYTES);
 
 impl RequestHeader {
-    /// The header of a request behind which its operation's id stands.
+    /// The header of a request whose operation has an id, which follows it.
     #[must_use]
     #[inline]
     pub fn with_id(self) -> Self {
@@ -60,17 +59,17 @@ impl RequestHeader {
     }
 }
 
-/// What must hold of an object for a write or remove to take place.
+/// The condition under which a write or remove takes place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Condition {
-    /// Nothing.
+    /// No condition.
     #[default]
     None,
-    /// There is no such object.
+    /// The object must not exist.
     Absent,
-    /// There is such an object.
+    /// The object must exist.
     Exists,
-    /// The object has this version.
+    /// The object must have this version.
     Version(u64),
 }
 
@@ -94,7 +93,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds of an object with this version, or of no object.
+    /// Whether the condition holds for an object with this version, or for no object.
     #[must_use]
     pub fn holds(self, version: Option<u64>) -> bool {
         match self {
@@ -106,10 +105,10 @@ impl Condition {
     }
 }
 
-/// A request, parsed; borrowed from the bytes it came in.
+/// A parsed request, borrowed from the bytes that contain it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request<'a> {
-    /// To a master: the object of a key. Body of the answer: the value; `count`: the code of its
+    /// To a master: read an object. Body of the answer: the value; `count`: the code of its
     /// [type](crate::value::ValueType::code).
     Read {
         /// Table id.
@@ -125,7 +124,7 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// Value.
         value: &'a [u8],
-        /// What must hold first.
+        /// The condition for the write.
         condition: Condition,
     },
     /// To a master: remove an object.
@@ -134,50 +133,50 @@ pub enum Request<'a> {
         table: u32,
         /// Key.
         key: &'a [u8],
-        /// What must hold first.
+        /// The condition for the removal.
         condition: Condition,
     },
     /// To a master: add to an integer counter, a little-endian `i64`; an absent one counts as 0.
-    /// Body of the answer: the new value. What is no such counter, or would overflow, stays as it
-    /// is: [`Number::added_to`](crate::value::Number::added_to).
+    /// Body of the answer: the new value. An object that is not such a counter, or would overflow,
+    /// stays as it is: [`Number::added_to`](crate::value::Number::added_to).
     IncrementI64 {
         /// Table id.
         table: u32,
         /// Key.
         key: &'a [u8],
-        /// What to add; the sum must not overflow.
+        /// The number to add.
         delta: i64,
     },
-    /// As [`IncrementI64`](Self::IncrementI64), for a double counter: a little-endian `f64`, which
-    /// stays finite.
+    /// Like [`IncrementI64`](Self::IncrementI64), for a double counter: a little-endian `f64`,
+    /// which stays finite.
     IncrementF64 {
         /// Table id.
         table: u32,
         /// Key.
         key: &'a [u8],
-        /// What to add.
+        /// The number to add.
         delta: f64,
     },
     /// To a master: the next objects of a table, in the order of [`Items`]' cursors. Body of the
-    /// answer: [`Items`]; `number`: the cursor to go on from, while `more` is set, perhaps at
-    /// another server: of one tablet at a time is told.
+    /// answer: [`Items`]; `number`: the cursor for the next scan, while `more` is set. An answer
+    /// covers one tablet; the next may be at another server.
     Scan {
         /// Table id.
         table: u32,
-        /// Cursor that the last answer gave; `None` to begin.
+        /// Cursor of the previous answer; `None` to begin.
         after: Option<u64>,
     },
-    /// To a master: objects (`number`) and bytes (body: [`Records`] of counters) of a table.
+    /// To a master: count a table's objects (`number`) and bytes (body: [`Records`] of counters).
     TableStats {
         /// Table id.
         table: u32,
     },
-    /// To a master: send this back. What a call costs before there is any store. Body of the
+    /// To a master: send a value back, to measure the cost of a call without the store. Body of the
     /// answer: the value.
     Echo {
-        /// Table id: whose master is asked.
+        /// Table id, which selects the master.
         table: u32,
-        /// What to send back.
+        /// The value to send back.
         value: &'a [u8],
     },
     /// To a master or coordinator: its counters. Body: [`Records`].
@@ -186,7 +185,7 @@ pub enum Request<'a> {
     CreateTable {
         /// Its name.
         name: &'a str,
-        /// In how many tablets it begins, at most [`MAX_TABLETS`]; zero: the coordinator decides.
+        /// Number of tablets, at most [`MAX_TABLETS`]; zero: the coordinator decides.
         tablets: u32,
     },
     /// To a coordinator: drop a table and all its objects.
@@ -194,137 +193,138 @@ pub enum Request<'a> {
         /// Its name.
         name: &'a str,
     },
-    /// To a coordinator: one table. Body of the answer: one [`TableRecord`].
+    /// To a coordinator: find a table by name. Body of the answer: one [`TableRecord`].
     FindTable {
         /// Its name.
         name: &'a str,
     },
-    /// To a coordinator: where a table is by now. Body of the answer: one [`TableRecord`].
+    /// To a coordinator: locate a table's tablets. Body of the answer: one [`TableRecord`].
     LocateTable {
         /// Table id.
         table: u32,
     },
-    /// To a coordinator: every table. Body of the answer: [`TableRecord`]s.
+    /// To a coordinator: list all tables. Body of the answer: [`TableRecord`]s.
     ListTables,
-    /// To a coordinator: every server. Body of the answer: [`ServerRecord`]s.
+    /// To a coordinator: list all servers. Body of the answer: [`ServerRecord`]s.
     ListServers,
-    /// To a coordinator: who leads? `number` of the answer: the term, zero when there is but one
-    /// coordinator. Body: the leader's locator. Of one that stands by the answer is
+    /// To a coordinator: find the leader. `number` of the answer: the term, zero when there is only
+    /// one coordinator. Body: the leader's locator. A coordinator that does not lead answers
     /// [`Status::NotLeading`].
     WhoLeads,
-    /// Server to coordinator: I serve here. `number` of the answer: the server's id.
-    /// Body of the answer: a counter named `cluster`, the cluster's id, and one named `version`,
-    /// that of the map.
+    /// Server to coordinator: join the cluster. `number` of the answer: the server's id. Body of
+    /// the answer: a counter named `cluster`, the cluster's id, and one named `version`, the
+    /// version of the map.
     Enlist {
-        /// The id it had before; zero when it never had one.
+        /// The id that the server had before; zero when it never had one.
         server: u32,
         /// The cluster its data belongs to; zero when it has none.
         cluster: u64,
-        /// Replicas that it keeps of its log on other servers, and then it keeps some for them;
-        /// zero: its data is on its own disk.
+        /// Number of replicas that the server keeps of its log on other servers; then it keeps some
+        /// for them too. Zero: its log is on its own disk.
         copies: u8,
-        /// Where clients reach it.
+        /// Its locator for clients.
         locator: &'a str,
-        /// The rack that it is in ([`is_rack`](crate::is_rack)); empty when nobody has said.
+        /// Its rack ([`is_rack`](crate::is_rack)); empty when none was given.
         rack: &'a str,
     },
-    /// Server to coordinator: I serve the tables of map version `known`; answer when there is a
-    /// newer one, or after a while. `number`: its version. Body of the answer: an
-    /// [`Assignment`]; [`Status::WrongCluster`], with the reason, from a coordinator whose
-    /// metadata are another cluster's, or older than what the server has seen.
+    /// Server to coordinator: wait for a map newer than version `known`. Answered when there is
+    /// one, or after a while. `number`: its version. Body of the answer: an [`Assignment`];
+    /// [`Status::WrongCluster`], with the reason, from a coordinator whose metadata belong to
+    /// another cluster, or are older than what the server has seen.
     Assignments {
-        /// Who asks.
+        /// Id of the server.
         server: u32,
-        /// Map version it serves.
+        /// Version of the map that it has applied.
         known: u64,
-        /// What it knows of its cluster.
-        seen: &'a Seen,
+        /// What it has seen of its cluster.
+        seen: &'a ClusterSeen,
     },
-    /// Server to coordinator: a copy of the catalog, which I keep so that your metadata can be made
-    /// again. `number`: its version. Otherwise answered as [`Assignments`](Self::Assignments)
-    /// is.
+    /// Server to coordinator: send a copy of the catalog, which the server keeps so that lost
+    /// metadata can be rebuilt. `number`: its version. Otherwise answered like
+    /// [`Assignments`](Self::Assignments).
     CopyCatalog {
-        /// Who asks.
+        /// Id of the server.
         server: u32,
-        /// What it knows of its cluster.
-        seen: &'a Seen,
+        /// What it has seen of its cluster.
+        seen: &'a ClusterSeen,
     },
-    /// Server to coordinator: open heads of my log below this segment are void. Answered when that
-    /// is durable.
+    /// Server to coordinator: open heads of the server's log below this segment are void. Answered
+    /// when that is durable.
     Void {
-        /// Whose log.
+        /// Id of the server.
         server: u32,
-        /// The least segment that counts though it is open.
+        /// The lowest segment that counts although it is open.
         segment: u64,
     },
-    /// Server to coordinator: what I was to bring back of a server that is gone is here, and
-    /// durable, or cannot be had for now. Answered when others may know; `Refused` when it was
-    /// not, or is no longer, mine to bring back.
+    /// Server to coordinator: the server has recovered its part of a failed server, durably, or
+    /// cannot for now. Answered when clients may learn of it; `Refused` when the part was not, or
+    /// is no longer, assigned to the server.
     Recovered {
-        /// Who says so.
+        /// Id of the server.
         server: u32,
-        /// What.
-        what: &'a BroughtBack,
-        /// Why it cannot be had; empty when it is there.
+        /// The part.
+        part: &'a RecoveredPart,
+        /// Why it cannot be recovered; empty when it is.
         failure: &'a str,
     },
-    /// To a coordinator: have another server serve a tablet, or a part of one. Answered when that
-    /// is written down; it is done when the table's record says so.
+    /// To a coordinator: move a tablet, or a part of one, to another server. Answered when the
+    /// order is recorded; the move is done when the table's record shows it.
     MoveTablet {
         /// Table id.
         table: u32,
-        /// Where to.
+        /// Id of the server to move it to.
         to: u32,
-        /// Which of its objects.
-        range: &'a Stretch,
+        /// The positions to move.
+        range: &'a RangeBytes,
     },
-    /// To a coordinator: have a server's tablets moved to others, and give it no more; or let it
+    /// To a coordinator: move all tablets of a server to others and assign it none; or allow it to
     /// have some again.
     Drain {
-        /// Which server.
+        /// Id of the server.
         server: u32,
         /// Whether it is to be drained.
         drain: bool,
     },
-    /// Server to master: give me more of the tablet that is to move from you to me. Body of the
-    /// answer: the version that new objects have at least, then entries. `number`: the cursor
-    /// to go on from, or how many changes are left; `more` while there is any.
+    /// Server to master: send more of the tablet that moves to the requesting server. Body of the
+    /// answer: the lowest version that new objects may have, then entries. `number`: the cursor for
+    /// the next request, or how many changes are left; `more` while there are any.
     Collect {
-        /// Which move.
+        /// Id of the move's order.
         order: u64,
-        /// What of it.
-        stage: Stage,
-        /// From where on.
-        from: &'a Collected,
+        /// The stage of the move.
+        stage: MoveStage,
+        /// Where to continue.
+        from: &'a MoveCursor,
     },
-    /// Server to coordinator: what my tablets hold, and how much is asked of them. Those beyond
-    /// [`MAX_LOADS`] are left out.
+    /// Server to coordinator: the sizes and loads of the server's tablets, of [`MAX_LOADS`] at
+    /// most.
     Loads {
-        /// Who says so.
+        /// Id of the server.
         server: u32,
-        /// Bytes of objects that its log takes.
+        /// Bytes of objects that its log has room for.
         capacity: u64,
-        /// Of each tablet.
+        /// The load of each tablet.
         loads: &'a [Load],
     },
     /// To a backup.
     Backup(BackupRequest<'a>),
 }
 
-/// What a server has brought back: see [`Request::Recovered`].
+/// A part of a failed server that another has recovered: see [`Request::Recovered`].
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct BroughtBack {
-    /// Which order that was.
+pub struct RecoveredPart {
+    /// Id of the recovery order.
     pub order: U64,
-    /// The segment of the log here from which on entries of it count.
+    /// Segment of the recovering server's log at which the part begins: entries from there on
+    /// count.
     pub since: U64,
 }
 
-/// What a server knows of its cluster, by which a coordinator with other or older metadata is
-/// recognised.
+/// What a server has seen of its cluster. It lets the server recognize a coordinator whose metadata
+/// belong to another cluster or are out of date.
 #[derive(
     Clone,
     Copy,
@@ -339,18 +339,18 @@ pub struct BroughtBack {
     Unaligned,
 )]
 #[repr(C)]
-pub struct Seen {
+pub struct ClusterSeen {
     /// The cluster's id; zero if it has none.
     pub cluster: U64,
-    /// The highest version of the map that it has been given, in this life or, as far as its disk
-    /// holds, an earlier one.
+    /// The highest version of the map that the server received, since its start or, as far as its
+    /// disk recorded it, before.
     pub version: U64,
 }
 
-/// Most tablets of which a server tells the load.
+/// Most tablets whose load a server reports.
 pub const MAX_LOADS: usize = 1024;
 
-/// What a tablet is to who serves it: see [`Request::Loads`].
+/// The load of a tablet on its server: see [`Request::Loads`].
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -360,12 +360,12 @@ pub struct Load {
     pub table: U32,
     /// Requests a second.
     pub requests: U32,
-    /// Of those, to the second half of its objects.
+    /// The part of these requests that is for the upper half of its positions.
     pub second_half: U32,
     /// Bytes of its objects in the log, keys and headers included.
     pub bytes: U64,
-    /// Which of the table's objects.
-    pub range: Stretch,
+    /// The tablet's positions.
+    pub range: RangeBytes,
 }
 
 /// Why bytes are not a request.
@@ -374,13 +374,13 @@ pub enum Malformed {
     /// Too few bytes.
     #[error("request of {0} bytes is cut short")]
     Short(usize),
-    /// No such operation.
+    /// An unknown operation.
     #[error("unknown operation {0}")]
     Op(u8),
-    /// No such condition.
+    /// An unknown condition.
     #[error("unknown condition {0}")]
     Condition(u8),
-    /// Bytes where none belong.
+    /// Bytes behind the request's end.
     #[error("{0} bytes too many behind the request")]
     Trailing(usize),
     /// A value over the limit.
@@ -389,31 +389,31 @@ pub enum Malformed {
     /// A name over the limit, empty, or not UTF-8.
     #[error("a name must be 1 to {MAX_TABLE_NAME} bytes of UTF-8")]
     Name,
-    /// What names no rack.
+    /// A name that is not valid for a rack.
     #[error("a rack is named by 1 to {max} of letters, digits, _ and -", max = crate::MAX_RACK)]
     Rack,
     /// A server id over the limit.
     #[error("server id {0} is over the limit of {max}", max = crate::MAX_SERVER_ID)]
     Server(u32),
-    /// The id of a table's completions in place of a table's.
+    /// A table id with the bit of a table of completions.
     #[error("table id {0} is over the limit of {max}", max = COMPLETIONS - 1)]
     Table(u32),
     /// More tablets than a table may have.
     #[error("{0} tablets are over the limit of {max}", max = MAX_TABLETS)]
     Tablets(u32),
-    /// Positions the wrong way round.
+    /// A range of positions that ends before it begins.
     #[error("a run of positions that ends before it begins")]
-    Stretch,
-    /// No such stage of a move.
+    Range,
+    /// An unknown stage of a move.
     #[error("unknown stage {0} of a move")]
     Stage(u8),
-    /// A list of tablets that is none, or too long.
+    /// An invalid or too long selection of tablets.
     #[error("a selection of tablets that makes no sense")]
     Selection,
-    /// An operation's id where none belongs.
+    /// An operation id in a request that does not take one.
     #[error("operation {0} takes no id")]
     Id(u8),
-    /// A place that no segment has, or where none belongs.
+    /// An offset outside a segment, or in a request that does not take one.
     #[error("offset {0} is not in a segment, or does not belong there")]
     Offset(u32),
 }
@@ -454,7 +454,7 @@ impl<'a> Request<'a> {
     /// The request's bytes in three parts: header, key, value.
     ///
     /// # Panics
-    /// When the key or a name is over its limit: callers check at the edge.
+    /// When the key or a name is over its limit: callers check input from outside.
     #[must_use]
     #[inline]
     pub fn parts(&self) -> (RequestHeader, &'a [u8], &'a [u8]) {
@@ -501,8 +501,8 @@ impl<'a> Request<'a> {
                 (COPY_CATALOG, 0, server, 0, seen.as_bytes(), NOTHING)
             }
             Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
-            Self::Recovered { server, what, failure } => {
-                (RECOVERED, 0, server, 0, what.as_bytes(), failure.as_bytes())
+            Self::Recovered { server, part, failure } => {
+                (RECOVERED, 0, server, 0, part.as_bytes(), failure.as_bytes())
             }
             Self::Loads { server, capacity, loads } => {
                 (LOADS, 0, server, capacity, NOTHING, loads.as_bytes())
@@ -546,7 +546,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Parses a request, and its operation's id if it has one.
+    /// Parses a request, and its operation's id if there is one.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -594,8 +594,10 @@ impl<'a> Request<'a> {
             Ok(name) if (1..=MAX_TABLE_NAME).contains(&name.len()) => Ok(name),
             _ => Err(Malformed::Name),
         };
-        let seen =
-            || Seen::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()));
+        let seen = || {
+            ClusterSeen::ref_from_bytes(key)
+                .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))
+        };
         let keyless = |request| {
             if key.is_empty() { Ok(request) } else { Err(Malformed::Trailing(key.len())) }
         };
@@ -648,21 +650,21 @@ impl<'a> Request<'a> {
             COPY_CATALOG => Ok(Self::CopyCatalog { server: table, seen: seen()? }),
             VOID => keyless(Self::Void { server: table, segment: argument }),
             RECOVERED => {
-                let what = BroughtBack::ref_from_bytes(key)
+                let part = RecoveredPart::ref_from_bytes(key)
                     .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
                 let failure =
                     str::from_utf8(value).ok().filter(|failure| failure.len() <= MAX_TABLE_NAME);
                 Ok(Self::Recovered {
                     server: table,
-                    what,
+                    part,
                     failure: failure.ok_or(Malformed::Name)?,
                 })
             }
             MOVE_TABLET => {
-                let range = Stretch::ref_from_bytes(key)
+                let range = RangeBytes::ref_from_bytes(key)
                     .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
                 let to = u32::try_from(argument).map_err(|_| Malformed::Server(u32::MAX))?;
-                range.range().ok_or(Malformed::Stretch)?;
+                range.range().ok_or(Malformed::Range)?;
                 Ok(Self::MoveTablet { table, to, range })
             }
             LOADS => {
@@ -673,24 +675,24 @@ impl<'a> Request<'a> {
                 keyless(Self::Loads {
                     server: table,
                     capacity: argument,
-                    loads: loads.ok_or(Malformed::Stretch)?,
+                    loads: loads.ok_or(Malformed::Range)?,
                 })
             }
             DRAIN if header.condition > 1 => Err(Malformed::Condition(header.condition)),
             DRAIN => keyless(Self::Drain { server: table, drain: header.condition == 1 }),
             COLLECT => {
-                let from = Collected::ref_from_bytes(key)
+                let from = MoveCursor::ref_from_bytes(key)
                     .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
                 let stage =
-                    Stage::of(header.condition).ok_or(Malformed::Stage(header.condition))?;
+                    MoveStage::of(header.condition).ok_or(Malformed::Stage(header.condition))?;
                 Ok(Self::Collect { order: argument, stage, from })
             }
             other => Err(Malformed::Op(other)),
         }
     }
 
-    /// The table whose master it is for; `None` for what is asked of a server as a whole or of a
-    /// coordinator.
+    /// The table whose master the request is for; `None` for a request to a server as a whole or to
+    /// a coordinator.
     #[must_use]
     #[inline]
     pub fn table(&self) -> Option<u32> {
@@ -707,7 +709,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The table and key of the one object it is for, if it is for one.
+    /// The table and key of the object that the request is for, if it is for a single object.
     #[must_use]
     #[inline]
     pub fn object(&self) -> Option<(u32, &'a [u8])> {
@@ -721,8 +723,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Where what it is for stands in its table's order, with keys hashed by `seed`: whoever has
-    /// the tablet there is asked. The beginning, if it is about the table as a whole.
+    /// The position in its table, with keys hashed by `seed`, whose tablet's server the request is
+    /// for. Zero if it is for the table as a whole.
     #[must_use]
     #[inline]
     pub fn position(&self, seed: u64) -> u64 {
@@ -733,7 +735,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether it writes or removes an object, and so may have an [`OperationId`].
+    /// Whether the request writes or removes an object, and so may have an [`OperationId`].
     #[must_use]
     #[inline]
     pub fn changes_object(&self) -> bool {
@@ -746,8 +748,8 @@ impl<'a> Request<'a> {
         )
     }
 
-    /// Whether executing it twice is the same as once, so that it may be sent again when an answer
-    /// is lost.
+    /// Whether executing it twice has the same effect as once, so that it may be sent again when
+    /// its answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         !self.changes_object() && !matches!(self, Self::DropTable { .. })

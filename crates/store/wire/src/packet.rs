@@ -1,8 +1,8 @@
 //! The header of a packet between two RPC endpoints.
 //!
 //! A frame (one datagram, or one length-prefixed record of a stream) carries one or more packets,
-//! each a [`Header`] followed by `payload` bytes. What the fields mean to a session is told in the
-//! `rpc` crate; here is only how they lie.
+//! each a [`Header`] followed by `payload` bytes. This module defines their layout; the crate `rpc`
+//! documents what the fields mean to a session.
 
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::{U16, U32};
@@ -17,21 +17,21 @@ pub const HEADER_BYTES: usize = 24;
 /// Most slots a session can have: the bits of [`Header::slot`] that number them.
 pub const MAX_SLOTS: usize = 64;
 
-/// Flag in [`Header::slot`]: sent by the session's server. `session` is then an index at the
-/// client.
+/// Flag in [`Header::slot`]: the session's server sent the packet. `session` is then an index at
+/// the client.
 pub const FROM_SERVER: u8 = 0x80;
 
-/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory until a [`Kind::Ack`]
-/// comes.
+/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory until it receives a
+/// [`Kind::Ack`].
 pub const HELD: u8 = 0x40;
 
-/// The slot's number in [`Header::slot`].
+/// The bits of the slot's number in [`Header::slot`].
 pub const SLOT_MASK: u8 = 0x3f;
 
 const _: () = assert!(MAX_SLOTS == SLOT_MASK as usize + 1);
 const _: () = assert!(FROM_SERVER | HELD | SLOT_MASK == 0xff);
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
@@ -39,8 +39,8 @@ pub enum Kind {
     Connect = 1,
     /// Server to client: the session is open. Payload: [`Accept`].
     Accept = 2,
-    /// Server to client: no. `offset` is a [`Refusal`]; `session` and `token` are those of the
-    /// packet refused, or the client's index and nonce when that was a `Connect`.
+    /// Server to client: refused. `offset` is a [`Refusal`]; `session` and `token` are those of the
+    /// refused packet, or the client's index and nonce if that was a `Connect`.
     Refuse = 3,
     /// Client to server: a fragment of a request.
     Request = 4,
@@ -50,18 +50,18 @@ pub enum Kind {
     Grant = 6,
     /// Receiver of a long message to its sender: send `total` bytes from `offset` again.
     Resend = 7,
-    /// To whoever asked again: the request is being worked on, or the bytes will come; keep
+    /// In answer to a repetition: the request is being executed, or the bytes will come; keep
     /// waiting.
     Busy = 8,
-    /// Server to client: not executed; ask again after `offset` microseconds.
+    /// Server to client: not executed; send it again after `offset` microseconds.
     Retry = 9,
-    /// Client to server: is the session still there?
+    /// Client to server: does the session still exist?
     Ping = 10,
     /// Answer to `Ping`.
     Pong = 11,
     /// Either way: the session is over.
     Close = 12,
-    /// Client to server: the response has arrived whole; nothing need be held for it.
+    /// Client to server: the whole response has arrived; the server need not hold it.
     Ack = 13,
 }
 
@@ -88,15 +88,15 @@ impl TryFrom<u8> for Kind {
     }
 }
 
-/// Why a server refused.
+/// Why a server refused a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Refusal {
-    /// There is no such session: the server restarted, or forgot a silent client.
+    /// The session does not exist: the server restarted, or forgot a silent client.
     UnknownSession = 0,
     /// The server speaks another [`PROTOCOL_VERSION`].
     Version = 1,
-    /// The server has as many sessions as it can have.
+    /// The server has its maximum of sessions.
     Full = 2,
     /// The server is shutting down.
     Draining = 3,
@@ -124,18 +124,17 @@ impl TryFrom<u32> for Refusal {
 pub struct Header {
     /// A [`Kind`].
     pub kind: u8,
-    /// Slot of the session that the request lives in ([`SLOT_MASK`]), and flags ([`FROM_SERVER`],
-    /// [`HELD`]).
+    /// Slot of the request ([`SLOT_MASK`]), and flags ([`FROM_SERVER`], [`HELD`]).
     pub slot: u8,
     /// Bytes of payload that follow this header.
     pub payload: U16,
     /// Index of the session at the receiver.
     pub session: U32,
-    /// The session's secret, drawn at random by its server: a stray packet will not have it.
+    /// The session's token, drawn at random by its server: a stray packet will not have it.
     pub token: U32,
     /// Number of the request in its slot, from 1; grows by one a request, and wraps.
     pub sequence: U32,
-    /// Byte of the message at which the payload begins (or see [`Kind`]).
+    /// Offset in the message at which the payload begins (or see [`Kind`]).
     pub offset: U32,
     /// Bytes in the whole message (or see [`Kind`]).
     pub total: U32,
@@ -151,7 +150,7 @@ impl Header {
         usize::from(self.slot & SLOT_MASK)
     }
 
-    /// Whether the session's server sent this.
+    /// Whether the session's server sent the packet.
     #[inline]
     #[must_use]
     pub fn from_server(&self) -> bool {
@@ -172,18 +171,18 @@ pub enum Malformed {
     /// Fewer bytes than a header.
     #[error("{0} bytes are too few for a packet header")]
     Short(usize),
-    /// The header promises more payload than there is.
+    /// The header states more payload than there is.
     #[error("packet promises {promised} bytes of payload, {present} present")]
     Truncated {
-        /// Bytes the header promises.
+        /// Bytes that the header states.
         promised: usize,
-        /// Bytes that are there.
+        /// Bytes present.
         present: usize,
     },
-    /// No such packet.
+    /// An unknown kind.
     #[error("unknown packet kind {0}")]
     Kind(u8),
-    /// No such reason to refuse.
+    /// An unknown reason for a refusal.
     #[error("unknown refusal {0}")]
     Refusal(u32),
 }
@@ -191,7 +190,7 @@ pub enum Malformed {
 /// One packet within a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// Its header.
     pub header: &'a Header,
@@ -202,7 +201,7 @@ pub struct Packet<'a> {
 /// Splits the first packet off a frame; returns it and the rest of the frame.
 ///
 /// # Errors
-/// [`Malformed`], by which the rest of the frame is lost too: there is no way to find the next
+/// [`Malformed`]; then the rest of the frame is lost too, as there is no way to find the next
 /// packet.
 #[inline]
 pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
@@ -217,8 +216,8 @@ pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     Ok((Packet { kind, header, payload }, rest))
 }
 
-/// Payload of [`Kind::Connect`], at its beginning: zeroes may follow, so that the frame is as long
-/// as those to come.
+/// Payload of [`Kind::Connect`]. Zeros may follow, so that the frame is as long as the session's
+/// longest.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -226,33 +225,32 @@ pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
 pub struct Connect {
     /// [`PROTOCOL_VERSION`] of the client.
     pub version: U16,
-    /// Slots the client would like.
+    /// Number of slots that the client requests.
     pub slots: U16,
     /// Index of the session at the client.
     pub session: U32,
     /// Drawn at random by the client, so that a repeated `Connect` finds its first answer.
     pub nonce: U32,
-    /// Largest frame the client takes and its path carries, bytes.
+    /// Largest frame that the client and its path can carry, bytes.
     pub mtu: U32,
 }
 
-/// Payload of [`Kind::Accept`], at its beginning: as many bytes follow as the frame that it answers
-/// has room for.
+/// Payload of [`Kind::Accept`]. Zeros may follow, up to the length of the frame that it answers.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
 pub struct Accept {
-    /// The `Connect` this answers.
+    /// Nonce of the `Connect` that this answers.
     pub nonce: U32,
     /// Index of the session at the server.
     pub session: U32,
-    /// The session's secret.
+    /// The session's token.
     pub token: U32,
-    /// Slots granted, at most those asked for.
+    /// Slots granted, at most as many as requested.
     pub slots: U16,
-    /// Seconds of the client's silence after which the server forgets the session.
+    /// Silence of the client, in seconds, after which the server forgets the session.
     pub ttl: U16,
-    /// Largest frame both take, bytes.
+    /// Largest frame that both ends can carry, bytes.
     pub mtu: U32,
 }

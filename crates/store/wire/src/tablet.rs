@@ -1,8 +1,8 @@
-//! Tablets: tables in parts, each of which is with a server of its own.
+//! Tablets: parts of tables, each served by one server.
 //!
-//! All objects of a table stand in one order, that of their keys' [`position`]s, in which scans
-//! give them too; a tablet is a run of that order. The hash is seeded by the cluster's id, so that
-//! nobody outside can choose keys that all fall together.
+//! All objects of a table are in one order, that of their keys' [`position`]s, which is also the
+//! order of scans; a tablet is a range of that order. The hash is seeded with the cluster's id, so
+//! that outsiders cannot choose keys that all fall together.
 
 use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -19,48 +19,48 @@ pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
-/// Where a key stands in its table's order: its hash with the bits reversed.
+/// A key's position in its table's order: its hash with the bits reversed.
 #[inline]
 #[must_use]
 pub fn position(seed: u64, table: u32, key: &[u8]) -> u64 {
     hash(seed, table, key).reverse_bits()
 }
 
-/// A run of positions, the first and the last of them within it.
+/// A range of positions, both ends included.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Range {
-    /// The first.
+    /// The first position.
     pub first: u64,
-    /// The last; never below the first.
+    /// The last position; never below the first.
     pub last: u64,
 }
 
 impl Range {
-    /// All there are.
+    /// All positions.
     pub const ALL: Self = Self { first: 0, last: u64::MAX };
 
-    /// Whether these are all.
+    /// Whether this is the range of all positions.
     #[inline]
     #[must_use]
     pub fn is_all(self) -> bool {
         self == Self::ALL
     }
 
-    /// Whether a position is one of these.
+    /// Whether a position is in the range.
     #[inline]
     #[must_use]
     pub fn contains(self, position: u64) -> bool {
         (self.first..=self.last).contains(&position)
     }
 
-    /// What is in both.
+    /// The positions that are in both ranges.
     #[must_use]
     pub fn overlap(self, other: Self) -> Option<Self> {
         let both = Self { first: self.first.max(other.first), last: self.last.min(other.last) };
         (both.first <= both.last).then_some(both)
     }
 
-    /// What is in this and in none of `others`, ascending.
+    /// The positions of this range that are in none of `others`, as ascending ranges.
     #[must_use]
     pub fn without(self, others: impl IntoIterator<Item = Self>) -> Vec<Self> {
         others.into_iter().fold(vec![self], |left, other| {
@@ -74,7 +74,8 @@ impl Range {
         })
     }
 
-    /// The same in `count` parts, as even as can be, or as many as there are positions.
+    /// Splits the range into `count` parts, as even as possible; into fewer if it has fewer
+    /// positions.
     ///
     /// # Panics
     /// When `count` is zero.
@@ -93,8 +94,8 @@ impl Range {
 }
 
 impl fmt::Display for Range {
-    /// As shares of the table, in hexadecimal: `0000..3fff`, `c000..ffff`; all 64 bits where 16
-    /// would not tell.
+    /// Shows the leading 16 bits in hexadecimal, `0000..3fff` or `c000..ffff`; all 64 bits if 16 do
+    /// not determine the range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const REST: u64 = u64::MAX >> 16;
         if self.first & REST == 0 && self.last & REST == REST {
@@ -110,12 +111,12 @@ impl fmt::Display for Range {
 pub struct Tablet {
     /// Id of its table.
     pub table: u32,
-    /// Which objects of it.
+    /// Its part of the table's positions.
     pub range: Range,
 }
 
 impl Tablet {
-    /// A whole table.
+    /// The tablet that is a whole table.
     #[must_use]
     pub fn whole(table: u32) -> Self {
         Self { table, range: Range::ALL }

@@ -1,10 +1,9 @@
 //! The type of an object's value: bytes as a client wrote them, or the sum of increments.
 //!
-//! Increments make counters: integers (`i64`) or doubles (`f64`), 8 bytes little-endian each.
-//! Entries of the log and records of scans keep the type where the value's length stands: 8 bytes
-//! of a counter have a length above
-//! [`MAX_VALUE`], which no value has. So a type costs no byte, and programs from before there were
-//! types refuse such an entry instead of adding to it as another type.
+//! Increments make counters: integers (`i64`) or doubles (`f64`), 8 bytes little-endian each. Log
+//! entries and scan records encode the type in the field of the value's length: a counter has a
+//! length above [`MAX_VALUE`] there, which no value has. So a type costs no byte, and programs from
+//! before there were types refuse such an entry instead of adding to it as another type.
 
 use crate::MAX_VALUE;
 use std::fmt;
@@ -13,16 +12,16 @@ use thiserror::Error;
 /// Bytes of a number.
 pub const NUMBER_BYTES: usize = 8;
 
-/// What stands in place of the length of an integer counter, and of a double counter.
+/// The length field of an integer counter, and of a double counter.
 const INTEGER_LENGTH: u32 = (1 << 20) + 1;
 const DOUBLE_LENGTH: u32 = (1 << 20) + 2;
 const _: () = assert!(INTEGER_LENGTH as usize > MAX_VALUE && DOUBLE_LENGTH as usize > MAX_VALUE);
 
-/// What an object's value is.
+/// The type of an object's value.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum ValueType {
-    /// Bytes that a client wrote. Eight of them take the type of the first increment.
+    /// Bytes that a client wrote. The first increment of eight such bytes sets their type.
     #[default]
     Bytes = 0,
     /// The sum of integer increments, a little-endian `i64`.
@@ -32,14 +31,14 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// The number that stands for it in the answer to a read.
+    /// The code of the type in the answer to a read.
     #[must_use]
     #[inline]
     pub fn code(self) -> u32 {
         self as u32
     }
 
-    /// The type of a code. Codes from newer programs are [`Bytes`](Self::Bytes), which is true of
+    /// The type of a code. Codes of newer programs give [`Bytes`](Self::Bytes), which is right for
     /// every value.
     #[must_use]
     #[inline]
@@ -51,10 +50,10 @@ impl ValueType {
         }
     }
 
-    /// What stands for the length of a value of this type.
+    /// The length field for a value of this type.
     ///
     /// # Panics
-    /// When a value is over its limit, or a counter has not [`NUMBER_BYTES`].
+    /// When the value is over its limit, or a counter does not have [`NUMBER_BYTES`].
     #[inline]
     pub(crate) fn encode_length(self, len: usize) -> u32 {
         assert!(len <= MAX_VALUE && (self == Self::Bytes || len == NUMBER_BYTES));
@@ -65,8 +64,7 @@ impl ValueType {
         }
     }
 
-    /// The type and length of a value, of what stands for its length; `None` when that stands for
-    /// nothing.
+    /// The type and length that a length field encodes; `None` when it is invalid.
     #[inline]
     pub(crate) fn parse_length(length: u32) -> Option<(Self, usize)> {
         match length {
@@ -80,7 +78,7 @@ impl ValueType {
     }
 }
 
-/// The number that a counter holds, or that an increment adds.
+/// A number that a counter holds, or that an increment adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// Of an integer counter.
@@ -90,7 +88,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// The number in a value of this type; `None` when it is no counter.
+    /// The number in a value of this type; `None` when it is not a counter.
     #[must_use]
     pub fn of(value_type: ValueType, value: &[u8]) -> Option<Self> {
         let bytes = value.try_into().ok()?;
@@ -101,7 +99,7 @@ impl Number {
         }
     }
 
-    /// The value of a counter that holds it.
+    /// The value of a counter with this number.
     #[must_use]
     pub fn bytes(self) -> [u8; NUMBER_BYTES] {
         match self {
@@ -110,7 +108,7 @@ impl Number {
         }
     }
 
-    /// The type of a counter that holds it.
+    /// The type of a counter with this number.
     #[must_use]
     pub fn value_type(self) -> ValueType {
         match self {
@@ -119,30 +117,30 @@ impl Number {
         }
     }
 
-    /// The sum of this number and the object that is there: an absent one counts as zero, and eight
-    /// bytes without a type as a number of this type.
+    /// Adds this number to the present object: an absent one counts as zero, and eight bytes
+    /// without a type count as a number of this type.
     ///
     /// # Errors
-    /// [`Uncountable`]; the object stays as it is.
-    pub fn added_to(self, present: Option<(ValueType, &[u8])>) -> Result<Self, Uncountable> {
+    /// [`IncrementError`]; then the object must stay as it is.
+    pub fn added_to(self, present: Option<(ValueType, &[u8])>) -> Result<Self, IncrementError> {
         let (value_type, value) = present.unwrap_or((ValueType::Bytes, &[0; NUMBER_BYTES]));
-        let bytes: [u8; NUMBER_BYTES] = value.try_into().map_err(|_| Uncountable::Length)?;
+        let bytes: [u8; NUMBER_BYTES] = value.try_into().map_err(|_| IncrementError::Length)?;
         match (self, value_type) {
-            (Self::Integer(_), ValueType::Double) => Err(Uncountable::IsDouble),
-            (Self::Double(_), ValueType::Integer) => Err(Uncountable::IsInteger),
+            (Self::Integer(_), ValueType::Double) => Err(IncrementError::IsDouble),
+            (Self::Double(_), ValueType::Integer) => Err(IncrementError::IsInteger),
             (Self::Integer(delta), _) => {
                 let sum = i64::from_le_bytes(bytes).checked_add(delta);
-                sum.map(Self::Integer).ok_or(Uncountable::Overflow)
+                sum.map(Self::Integer).ok_or(IncrementError::Overflow)
             }
             (Self::Double(delta), value_type) => {
                 let present = f64::from_le_bytes(bytes);
-                // Integers below 2^52 are no normal doubles: a counter that is older than types is
-                // not taken for one.
+                // Integers below 2^52 are subnormal doubles: bytes that an old program wrote as an
+                // integer counter must not be taken for a double.
                 if value_type == ValueType::Bytes && present != 0.0 && !present.is_normal() {
-                    return Err(Uncountable::NoDouble);
+                    return Err(IncrementError::NoDouble);
                 }
                 let sum = present + delta;
-                if sum.is_finite() { Ok(Self::Double(sum)) } else { Err(Uncountable::NotFinite) }
+                if sum.is_finite() { Ok(Self::Double(sum)) } else { Err(IncrementError::NotFinite) }
             }
         }
     }
@@ -161,34 +159,34 @@ impl fmt::Display for Number {
 /// [`NotANumber`](crate::op::Status::NotANumber).
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[repr(u8)]
-pub enum Uncountable {
-    /// A server that is older than these reasons gave none.
+pub enum IncrementError {
+    /// No reason: the server is older than these codes.
     #[error("the value is not a number of 8 bytes, or the sum overflows")]
     Unknown = 0,
     /// The value is not 8 bytes.
     #[error("the value is not a number: numbers have 8 bytes")]
     Length = 1,
-    /// A double was to be added to an integer.
+    /// A double cannot be added to an integer counter.
     #[error("the object is an integer counter, and takes no double")]
     IsInteger = 2,
-    /// An integer was to be added to a double.
+    /// An integer cannot be added to a double counter.
     #[error("the object is a double counter, and takes no integer; add a double to it")]
     IsDouble = 3,
-    /// The sum is no `i64`.
+    /// The sum does not fit an `i64`.
     #[error("the sum of the integers overflows 64 bits")]
     Overflow = 4,
     /// The sum is infinite or not a number.
     #[error("the sum of the doubles is not finite")]
     NotFinite = 5,
-    /// A double was to be added to eight bytes without a type that are no double that anyone counts
-    /// with.
+    /// A double cannot be added to eight untyped bytes that look like an integer.
     #[error(
-        "the value's 8 bytes are not a double (they were not written by an increment, and look like an integer)"
+        "the value's 8 bytes are not a double (they were not written by an increment, \
+         and look like an integer)"
     )]
     NoDouble = 6,
 }
 
-impl Uncountable {
+impl IncrementError {
     /// The reason with this code.
     #[must_use]
     pub fn of_code(code: u64) -> Self {

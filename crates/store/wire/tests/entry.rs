@@ -1,9 +1,9 @@
-//! Entries: what is written is read, and nothing else is.
+//! Log entries: they round-trip, and damaged ones are refused.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use proptest::prelude::*;
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind, Malformed, Role, SegmentHeader, fill_gap};
-use sprat_wire::value::{Number, Uncountable, ValueType};
+use sprat_wire::value::{IncrementError, Number, ValueType};
 use sprat_wire::{MAX_VALUE, MAX_VERSION};
 
 fn bytes_of(entry: &Entry<'_>) -> Vec<u8> {
@@ -27,21 +27,42 @@ proptest! {
         value in prop::collection::vec(any::<u8>(), 0..3000),
         behind in prop::collection::vec(any::<u8>(), 0..40),
     ) {
-        let entry = Entry { kind, successor, table, version, key: &key, value: &value, value_type: ValueType::Bytes };
+        let entry = Entry {
+            kind,
+            successor,
+            table,
+            version,
+            key: &key,
+            value: &value,
+            value_type: ValueType::Bytes,
+        };
         let mut bytes = bytes_of(&entry);
         let len = bytes.len();
         bytes.extend(behind);
         prop_assert_eq!(Entry::parse(&bytes), Ok(entry));
         prop_assert_eq!(Entry::parse_checked(&bytes), Ok(entry));
         for cut in 0..len {
-            let is_truncated = matches!(Entry::parse(&bytes[..cut]), Err(Malformed::Truncated { .. }));
+            let is_truncated =
+                matches!(Entry::parse(&bytes[..cut]), Err(Malformed::Truncated { .. }));
             prop_assert!(is_truncated, "cut to {} of {} bytes", cut, len);
         }
     }
 
     #[test]
-    fn a_flipped_bit_is_noticed(value in prop::collection::vec(any::<u8>(), 0..300), at: prop::sample::Index, bit in 0..8u8) {
-        let entry = Entry { kind: Kind::Object, successor: false, table: 7, version: 9, key: b"key", value: &value, value_type: ValueType::Bytes };
+    fn a_flipped_bit_is_noticed(
+        value in prop::collection::vec(any::<u8>(), 0..300),
+        at: prop::sample::Index,
+        bit in 0..8u8,
+    ) {
+        let entry = Entry {
+            kind: Kind::Object,
+            successor: false,
+            table: 7,
+            version: 9,
+            key: b"key",
+            value: &value,
+            value_type: ValueType::Bytes,
+        };
         let mut bytes = bytes_of(&entry);
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
@@ -58,7 +79,14 @@ proptest! {
     }
 
     #[test]
-    fn a_gap_is_passed_over(len in prop_oneof![Just(0), HEADER_BYTES..5000, MAX_VALUE - 50..MAX_VALUE + 100, 0..8usize << 20]) {
+    fn a_gap_is_passed_over(
+        len in prop_oneof![
+            Just(0),
+            HEADER_BYTES..5000,
+            MAX_VALUE - 50..MAX_VALUE + 100,
+            0..8usize << 20,
+        ],
+    ) {
         prop_assume!(len == 0 || len >= HEADER_BYTES);
         let mut gap = vec![0xAA; len];
         fill_gap(&mut gap);
@@ -153,11 +181,11 @@ fn counters_from_before_types_are_read_and_take_a_type() {
     let [(_, five), (_, half)] = OLD_COUNTERS.map(|(key, value)| (key, (ValueType::Bytes, value)));
     assert_eq!(Number::Integer(1).added_to(Some(five)), Ok(Number::Integer(6)));
     assert_eq!(Number::Double(1.0).added_to(Some(half)), Ok(Number::Double(1.5)));
-    assert_eq!(Number::Double(1.0).added_to(Some(five)), Err(Uncountable::NoDouble));
+    assert_eq!(Number::Double(1.0).added_to(Some(five)), Err(IncrementError::NoDouble));
     let below_zero = (-5i64).to_le_bytes();
     assert_eq!(
         Number::Double(1.0).added_to(Some((ValueType::Bytes, &below_zero))),
-        Err(Uncountable::NoDouble)
+        Err(IncrementError::NoDouble)
     );
 }
 
@@ -193,29 +221,33 @@ fn a_counter_has_a_type_where_its_length_stands() {
 }
 
 #[test]
-fn what_is_no_sum_is_refused_with_its_reason() {
+fn a_failed_increment_returns_its_reason() {
     let (integer, double) = (Number::Integer(1), Number::Double(1.0));
     let (most, small) = (i64::MAX.to_le_bytes(), 1e-310f64.to_le_bytes());
     let huge = 1e308f64.to_le_bytes();
     for (delta, present, sum) in [
         (integer, None, Ok(integer)),
         (double, None, Ok(double)),
-        (integer, Some((ValueType::Double, &huge[..])), Err(Uncountable::IsDouble)),
-        (double, Some((ValueType::Integer, &most[..])), Err(Uncountable::IsInteger)),
-        (integer, Some((ValueType::Integer, &most[..])), Err(Uncountable::Overflow)),
-        (integer, Some((ValueType::Bytes, &most[..])), Err(Uncountable::Overflow)),
-        (integer, Some((ValueType::Bytes, b"seven b")), Err(Uncountable::Length)),
-        (double, Some((ValueType::Bytes, b"")), Err(Uncountable::Length)),
-        (Number::Double(1e308), Some((ValueType::Double, &huge[..])), Err(Uncountable::NotFinite)),
-        (Number::Double(f64::NAN), None, Err(Uncountable::NotFinite)),
-        (Number::Double(f64::INFINITY), None, Err(Uncountable::NotFinite)),
+        (integer, Some((ValueType::Double, &huge[..])), Err(IncrementError::IsDouble)),
+        (double, Some((ValueType::Integer, &most[..])), Err(IncrementError::IsInteger)),
+        (integer, Some((ValueType::Integer, &most[..])), Err(IncrementError::Overflow)),
+        (integer, Some((ValueType::Bytes, &most[..])), Err(IncrementError::Overflow)),
+        (integer, Some((ValueType::Bytes, b"seven b")), Err(IncrementError::Length)),
+        (double, Some((ValueType::Bytes, b"")), Err(IncrementError::Length)),
+        (
+            Number::Double(1e308),
+            Some((ValueType::Double, &huge[..])),
+            Err(IncrementError::NotFinite),
+        ),
+        (Number::Double(f64::NAN), None, Err(IncrementError::NotFinite)),
+        (Number::Double(f64::INFINITY), None, Err(IncrementError::NotFinite)),
         (Number::Double(0.0), Some((ValueType::Double, &small[..])), Ok(Number::Double(1e-310))),
         (double, Some((ValueType::Bytes, &[0; 8][..])), Ok(double)),
     ] {
         assert_eq!(delta.added_to(present), sum, "{delta:?} added to {present:?}");
     }
     for code in 0..=7 {
-        let why = Uncountable::of_code(code);
+        let why = IncrementError::of_code(code);
         assert_eq!(why as u64, if code < 7 { code } else { 0 }, "{why}");
     }
 }

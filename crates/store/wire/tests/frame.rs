@@ -1,4 +1,4 @@
-//! The layouts of the log file: what is written is read back, and nothing else is.
+//! The layouts of the log file: they round-trip, and damaged ones are refused.
 
 use proptest::prelude::*;
 use sprat_wire::SEGMENT_BYTES;
@@ -81,7 +81,11 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_spoils_a_chunk((header, payload) in chunk(), place: prop::sample::Index, bit in 0..8u32) {
+    fn a_flipped_bit_spoils_a_chunk(
+        (header, payload) in chunk(),
+        place: prop::sample::Index,
+        bit in 0..8u32,
+    ) {
         let seed = file_header().seed();
         let mut bytes = encode(seed, &header, &payload);
         let place = place.index(bytes.len());
@@ -107,7 +111,8 @@ proptest! {
         let seed = file_header().seed();
         let mut bytes = vec![0xc7; before];
         bytes.extend(encode(seed, &header, &payload));
-        let found: Vec<_> = find_chunks(seed, &bytes).map(|(place, chunk)| (place, chunk.header)).collect();
+        let found: Vec<_> =
+            find_chunks(seed, &bytes).map(|(place, chunk)| (place, chunk.header)).collect();
         prop_assert_eq!(found, vec![(before, header)]);
     }
 
@@ -116,7 +121,10 @@ proptest! {
         let mut block = file_header().encode();
         block[place] ^= 1u8.rotate_left(bit);
         let refused = FileHeader::parse(&block);
-        prop_assert!(matches!(refused, Err(BadFileHeader::Crc { .. } | BadFileHeader::Magic)), "{refused:?}");
+        prop_assert!(
+            matches!(refused, Err(BadFileHeader::Crc { .. } | BadFileHeader::Magic)),
+            "{refused:?}"
+        );
     }
 }
 

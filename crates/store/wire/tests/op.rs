@@ -3,13 +3,14 @@
 use proptest::prelude::*;
 use sprat_wire::entry::{Entry, Kind, Role};
 use sprat_wire::once::{
-    COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId,
+    COMPLETIONS, Completion, MAX_COMPLETION, MAX_OPERATION_SLOTS, MAX_RESULT, OperationId,
 };
 use sprat_wire::op::{
-    Answer, Assignment, BackupRequest, BroughtBack, Collected, Condition, Item, Items, Load,
-    Malformed, MoveOrder, Records, RecoveryOrder, ReplicaId, ReplicaRecord, Request, Seen,
-    Selection, ServerRecord, Stage, Status, Stretch, TableRecord, TabletRecord, encode_answer,
-    fits_record, push_counter, push_replica, push_server, push_table, write_scan_record,
+    Answer, Assignment, BackupRequest, ClusterSeen, Condition, Item, Items, Load, Malformed,
+    MoveCursor, MoveOrder, MoveStage, RangeBytes, Records, RecoveredPart, RecoveryOrder, ReplicaId,
+    ReplicaRecord, Request, Selection, ServerRecord, Status, TableRecord, TabletRecord,
+    encode_answer, fits_record, push_counter, push_replica, push_server, push_table,
+    write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::value::ValueType;
@@ -33,19 +34,33 @@ fn condition() -> impl Strategy<Value = Condition> {
 proptest! {
     #[test]
     fn requests_round_trip(
-        table in 0..COMPLETIONS, number: u64, key: Vec<u8>, value: Vec<u8>, condition in condition(),
-        name in "[a-zé]{1,60}", client: u64, lane in 0..MAX_LANES, sequence in 0..=MAX_VERSION, again: bool,
+        table in 0..COMPLETIONS,
+        number: u64,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        condition in condition(),
+        name in "[a-zé]{1,60}",
+        client: u64,
+        slot in 0..MAX_OPERATION_SLOTS,
+        sequence in 0..=MAX_VERSION,
+        resent: bool,
     ) {
-        let id = OperationId { client, lane, sequence, again };
+        let id = OperationId { client, slot, sequence, resent };
         let mut marked = id.bytes();
-        OperationId::mark_again(&mut marked);
-        prop_assert_eq!(marked, OperationId { again: true, ..id }.bytes());
+        OperationId::mark_resent(&mut marked);
+        prop_assert_eq!(marked, OperationId { resent: true, ..id }.bytes());
         let (key, value, name) = (&key[..], &value[..], &name[..]);
-        let brought = BroughtBack { order: number.into(), since: client.into() };
-        let stretch = Stretch::from(Range { first: number.min(client), last: number.max(client) });
-        let load = Load { table: table.into(), requests: table.into(), second_half: 1.into(), bytes: client.into(), range: stretch };
-        let seen = Seen { cluster: client.into(), version: number.into() };
-        let collected = Collected { after: client.into(), batch: sequence.into() };
+        let part = RecoveredPart { order: number.into(), since: client.into() };
+        let range = RangeBytes::from(Range { first: number.min(client), last: number.max(client) });
+        let load = Load {
+            table: table.into(),
+            requests: table.into(),
+            second_half: 1.into(),
+            bytes: client.into(),
+            range: range,
+        };
+        let seen = ClusterSeen { cluster: client.into(), version: number.into() };
+        let cursor = MoveCursor { after: client.into(), batch: sequence.into() };
         for request in [
             Request::Read { table, key },
             Request::Write { table, key, value, condition },
@@ -65,17 +80,23 @@ proptest! {
             Request::ListServers,
             Request::WhoLeads,
             Request::Enlist { server: table, cluster: number, copies: 3, locator: name, rack: "" },
-            Request::Enlist { server: table, cluster: number, copies: 3, locator: name, rack: "row-1_a" },
+            Request::Enlist {
+                server: table,
+                cluster: number,
+                copies: 3,
+                locator: name,
+                rack: "row-1_a",
+            },
             Request::Assignments { server: table, known: number, seen: &seen },
             Request::CopyCatalog { server: table, seen: &seen },
             Request::Void { server: table, segment: number },
-            Request::Recovered { server: table, what: &brought, failure: "" },
-            Request::Recovered { server: table, what: &brought, failure: name },
+            Request::Recovered { server: table, part: &part, failure: "" },
+            Request::Recovered { server: table, part: &part, failure: name },
             Request::Loads { server: table, capacity: number, loads: &[] },
             Request::Loads { server: table, capacity: number, loads: &[load, load] },
-            Request::MoveTablet { table, to: lane.into(), range: &stretch },
-            Request::Drain { server: table, drain: again },
-            Request::Collect { order: number, stage: Stage::Rest, from: &collected },
+            Request::MoveTablet { table, to: slot.into(), range: &range },
+            Request::Drain { server: table, drain: resent },
+            Request::Collect { order: number, stage: MoveStage::Rest, from: &cursor },
         ] {
             let bytes = bytes_of(&request);
             prop_assert_eq!(Request::parse(&bytes), Ok(request));
@@ -83,28 +104,60 @@ proptest! {
             let (header, key, value) = request.parts();
             let bytes = [header.with_id().as_bytes(), &id.bytes(), key, value].concat();
             let op = bytes_of(&request)[0];
-            let with_id = if request.changes_object() { Ok((request, Some(id))) } else { Err(Malformed::Id(op)) };
+            let with_id = if request.changes_object() {
+                Ok((request, Some(id)))
+            } else {
+                Err(Malformed::Id(op))
+            };
             prop_assert_eq!(Request::parse_with_id(&bytes), with_id);
-            prop_assert_eq!(Request::parse(&bytes), Err(Malformed::Id(op)), "where none is awaited");
+            prop_assert_eq!(
+                Request::parse(&bytes),
+                Err(Malformed::Id(op)),
+                "where none is awaited"
+            );
         }
     }
 
     #[test]
     fn requests_to_backups_round_trip(
-        master in 0..=MAX_SERVER_ID, segment in 0..=MAX_SEGMENT_ID, offset in 0u32..8_000_000, sealed: bool,
+        master in 0..=MAX_SERVER_ID,
+        segment in 0..=MAX_SEGMENT_ID,
+        offset in 0u32..8_000_000,
+        sealed: bool,
         bytes in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         let replica = ReplicaId { master, segment };
         prop_assert_eq!(ReplicaId::of_word(replica.word()), replica);
-        let tablets = Range::ALL.parts(u64::from(offset) % 5 + 1).into_iter().map(|range| Tablet { table: 7, range });
+        let tablets = Range::ALL
+            .parts(u64::from(offset) % 5 + 1)
+            .into_iter()
+            .map(|range| Tablet { table: 7, range });
         let selected = Selection::encode(segment, master, tablets);
         for request in [
-            BackupRequest::Write { replica, offset, sealed, anew: false, edition: 0, bytes: &bytes },
-            BackupRequest::Write { replica, offset, sealed, anew: true, edition: 63, bytes: &bytes },
+            BackupRequest::Write {
+                replica,
+                offset,
+                sealed,
+                replacement: false,
+                edition: 0,
+                bytes: &bytes,
+            },
+            BackupRequest::Write {
+                replica,
+                offset,
+                sealed,
+                replacement: true,
+                edition: 63,
+                bytes: &bytes,
+            },
             BackupRequest::Free { replica },
             BackupRequest::Fence { master },
             BackupRequest::Read { replica, offset },
-            BackupRequest::Select { replica, offset, selection: Selection::parse(&selected).unwrap() },
+            BackupRequest::Select {
+                replica,
+                offset,
+                selection: Selection::parse(&selected).unwrap(),
+            },
         ] {
             let request = Request::Backup(request);
             let written = bytes_of(&request);
@@ -128,7 +181,10 @@ proptest! {
     }
 
     #[test]
-    fn a_request_cut_short_is_never_another(key in prop::collection::vec(any::<u8>(), 1..40), cut in 0usize..40) {
+    fn a_request_cut_short_is_never_another(
+        key in prop::collection::vec(any::<u8>(), 1..40),
+        cut in 0usize..40,
+    ) {
         let whole = bytes_of(&Request::Read { table: 1, key: &key });
         let cut = cut.min(key.len() - 1);
         let error = Request::parse(&whole[..whole.len() - 1 - cut]).unwrap_err();
@@ -139,18 +195,26 @@ proptest! {
     fn scans_round_trip(items: Vec<(u64, Vec<u8>, Vec<u8>)>, counters: Vec<(Vec<u8>, i64, bool)>) {
         let mut body = Vec::new();
         let value_type = ValueType::Bytes;
-        let bytes = items.into_iter().map(|(version, key, value)| (version, key, value, value_type));
+        let bytes =
+            items.into_iter().map(|(version, key, value)| (version, key, value, value_type));
         let counters = counters.into_iter().map(|(key, number, is_double)| {
             let value_type = if is_double { ValueType::Double } else { ValueType::Integer };
             (number.unsigned_abs(), key, number.to_le_bytes().to_vec(), value_type)
         });
         let items: Vec<_> = bytes.chain(counters).collect();
         for (version, key, value, value_type) in &items {
-            write_scan_record(&mut body, &Item { version: *version, key, value, value_type: *value_type });
+            write_scan_record(
+                &mut body,
+                &Item { version: *version, key, value, value_type: *value_type },
+            );
         }
         let count = u32::try_from(items.len()).unwrap();
         let read: Vec<_> = Items::new(&body, count)
-            .map(|item| item.map(|item| (item.version, item.key.to_vec(), item.value.to_vec(), item.value_type)))
+            .map(|item| {
+                item.map(|item| {
+                    (item.version, item.key.to_vec(), item.value.to_vec(), item.value_type)
+                })
+            })
             .collect::<Option<_>>()
             .unwrap();
         prop_assert_eq!(read, items);
@@ -160,28 +224,42 @@ proptest! {
 proptest! {
     #[test]
     fn completions_round_trip(
-        joined: bool, version in 0..=MAX_VERSION, position: Option<u64>, result in prop::collection::vec(any::<u8>(), 0..=MAX_RESULT),
-        client: u64, lane in 0..MAX_LANES,
+        joined: bool,
+        version in 0..=MAX_VERSION,
+        position: Option<u64>,
+        result in prop::collection::vec(any::<u8>(), 0..=MAX_RESULT),
+        client: u64,
+        slot in 0..MAX_OPERATION_SLOTS,
     ) {
-        let completion = Completion { joined, status: Status::Conflict, version, position, result: &result };
+        let completion =
+            Completion { joined, status: Status::Conflict, version, position, result: &result };
         let mut value = [0; MAX_COMPLETION];
         let len = completion.encode(&mut value);
         prop_assert_eq!(Completion::parse(&value[..len]), Some(completion));
-        let key = OperationId { client, lane, sequence: 1, again: joined }.key();
+        let key = OperationId { client, slot, sequence: 1, resent: joined }.key();
         prop_assert_eq!(OperationId::client_of(&key), client);
         let entry = Entry {
-            kind: Kind::Object, successor: false, table: COMPLETIONS | 7, version: 1, key: &key, value: &value[..len],
+            kind: Kind::Object,
+            successor: false,
+            table: COMPLETIONS | 7,
+            version: 1,
+            key: &key,
+            value: &value[..len],
             value_type: ValueType::Bytes,
         };
         prop_assert_eq!(Completion::of(&entry), Some(completion));
-        prop_assert_eq!(Completion::of(&Entry { table: 7, ..entry }), None, "an object of the table itself");
+        prop_assert_eq!(
+            Completion::of(&Entry { table: 7, ..entry }),
+            None,
+            "an object of the table itself"
+        );
         prop_assert_eq!(Completion::is_cut(&entry, Role::Head), joined);
         prop_assert!(!Completion::is_cut(&entry, Role::Survivor));
     }
 }
 
 #[test]
-fn nobody_outside_names_a_table_of_completions() {
+fn the_id_of_a_completions_table_is_refused() {
     let bytes = bytes_of(&Request::Read { table: COMPLETIONS | 1, key: b"k" });
     assert_eq!(Request::parse(&bytes), Err(Malformed::Table(COMPLETIONS | 1)));
 }
@@ -197,7 +275,7 @@ fn racks_have_plain_names() {
         let request = Request::Enlist { server: 1, cluster: 2, copies: 3, locator: "tcp:x", rack };
         assert_eq!(Request::parse(&bytes_of(&request)), Err(Malformed::Rack), "{rack:?}");
     }
-    // What was written before there were racks is read as it was meant.
+    // A record from before there were racks.
     let mut old = [7, 0, 0, 0, 9, 0, 0, 0, 5].to_vec();
     old.extend_from_slice(b"tcp:x");
     let record = ServerRecord { id: 7, silent_ms: 9, locator: "tcp:x".into(), rack: String::new() };
@@ -276,7 +354,7 @@ fn a_write_of_a_replica_ends_within_its_segment() {
             replica,
             offset,
             sealed: true,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes,
         }))
@@ -288,10 +366,14 @@ fn a_write_of_a_replica_ends_within_its_segment() {
 proptest! {
     #[test]
     fn assignments_round_trip(
-        tables: Vec<u32>, masters: Vec<u32>, numbers: (u64, u64, u32), locator in "[a-z]{0,60}",
-        names: Vec<(u32, String)>, orders: Vec<(u32, u64, Vec<u32>)>,
+        tables: Vec<u32>,
+        masters: Vec<u32>,
+        numbers: (u64, u64, u32),
+        locator in "[a-z]{0,60}",
+        names: Vec<(u32, String)>,
+        orders: Vec<(u32, u64, Vec<u32>)>,
     ) {
-        // Each table whole, or all but what is in its middle.
+        // Each table whole, or all but its middle.
         let tablets = |mut tables: Vec<u32>| {
             tables.sort_unstable();
             tables.dedup();
@@ -300,26 +382,44 @@ proptest! {
                 0 => vec![Range::ALL],
                 _ => Range::ALL.without([middle]),
             };
-            let all = tables.into_iter().flat_map(|table| ranges(table).into_iter().map(move |range| Tablet { table, range }));
+            let all = tables.into_iter().flat_map(|table| {
+                ranges(table).into_iter().map(move |range| Tablet { table, range })
+            });
             all.collect::<Vec<_>>()
         };
         let order = |(master, min_open, tables): (u32, u64, Vec<u32>)| {
-            let tablets = tablets(tables).into_iter().map(|tablet| (tablet, min_open / 2)).collect();
+            let tablets =
+                tablets(tables).into_iter().map(|tablet| (tablet, min_open / 2)).collect();
             RecoveryOrder { id: min_open / 3, master, min_open, askers: master, tablets }
         };
-        let members = masters.iter().map(|&id| ServerRecord {
-            id,
-            silent_ms: id / 2,
-            locator: locator.clone(),
-            rack: if id % 2 == 0 { String::new() } else { format!("rack{}", id % 5) },
-        }).collect();
+        let members = masters
+            .iter()
+            .map(|&id| ServerRecord {
+                id,
+                silent_ms: id / 2,
+                locator: locator.clone(),
+                rack: if id % 2 == 0 { String::new() } else { format!("rack{}", id % 5) },
+            })
+            .collect();
         let (lease_micros, min_open, next_server) = numbers;
         let orders = orders.into_iter().map(order).collect();
         let tablets = tablets(tables);
-        let names = names.into_iter().map(|(id, name)| (id, name.chars().take(60).collect())).collect();
-        let of_tablet = |&tablet| MoveOrder { id: min_open, tablet, from: next_server, to: next_server / 2 };
+        let names =
+            names.into_iter().map(|(id, name)| (id, name.chars().take(60).collect())).collect();
+        let of_tablet =
+            |&tablet| MoveOrder { id: min_open, tablet, from: next_server, to: next_server / 2 };
         let moves = tablets.iter().map(of_tablet).collect();
-        let whole = Assignment { tablets, lease_micros, min_open, members, masters, next_server, orders, names, moves };
+        let whole = Assignment {
+            tablets,
+            lease_micros,
+            min_open,
+            members,
+            masters,
+            next_server,
+            orders,
+            names,
+            moves,
+        };
         let mut body = Vec::new();
         whole.encode(&mut body);
         prop_assert_eq!(Assignment::parse(&body), Some(whole.clone()));
@@ -335,22 +435,33 @@ proptest! {
 
 proptest! {
     #[test]
-    fn a_selection_is_what_its_tablets_are(
-        edges in prop::collection::btree_set(any::<u64>(), 0..8), table in 1..5_u32, at: u64, seed: u64, bytes: Vec<u8>,
+    fn a_selection_wants_its_tablets_only(
+        edges in prop::collection::btree_set(any::<u64>(), 0..8),
+        table in 1..5_u32,
+        at: u64,
+        seed: u64,
+        bytes: Vec<u8>,
     ) {
         // Every second run between the edges, of tables 2 and 4.
         let edges: Vec<u64> = edges.into_iter().collect();
         let ranges = edges.chunks_exact(2).map(|pair| Range { first: pair[0], last: pair[1] });
-        let tablets: Vec<Tablet> = [2, 4].into_iter().flat_map(|table| ranges.clone().map(move |range| Tablet { table, range })).collect();
+        let tablets: Vec<Tablet> = [2, 4]
+            .into_iter()
+            .flat_map(|table| ranges.clone().map(move |range| Tablet { table, range }))
+            .collect();
         let encoded = Selection::encode(seed, 3, tablets.iter().copied());
         let selection = Selection::parse(&encoded).unwrap();
         prop_assert_eq!((selection.seed(), selection.askers()), (seed, 3));
         prop_assert_eq!(selection.tablets().collect::<Vec<_>>(), tablets.clone());
         for at in edges.iter().copied().chain([at]) {
-            let wanted = tablets.iter().any(|tablet| tablet.table == table && tablet.range.contains(at));
+            let wanted =
+                tablets.iter().any(|tablet| tablet.table == table && tablet.range.contains(at));
             prop_assert_eq!(selection.wants(table, at), wanted);
         }
-        prop_assert_eq!(selection.wants_of(table), tablets.iter().any(|tablet| tablet.table == table));
+        prop_assert_eq!(
+            selection.wants_of(table),
+            tablets.iter().any(|tablet| tablet.table == table)
+        );
         if let Some(any) = Selection::parse(&bytes) {
             prop_assert_eq!(any.bytes(), &bytes[..]);
         }

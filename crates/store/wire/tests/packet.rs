@@ -1,4 +1,4 @@
-//! The packet header: what is written is read back, and nothing else is ever read.
+//! The packet header: it round-trips, and invalid ones are refused.
 
 use proptest::prelude::*;
 use sprat_wire::packet::{
@@ -56,7 +56,7 @@ fn every_kind_and_refusal_has_one_number() {
 }
 
 #[test]
-fn short_and_truncated_frames_are_told_apart() {
+fn short_and_truncated_frames_differ() {
     assert_eq!(packet::split(&[]).unwrap_err(), Malformed::Short(0));
     let bytes = header(4, 0, 2);
     assert_eq!(packet::split(&bytes.as_bytes()[..23]).unwrap_err(), Malformed::Short(23));
@@ -69,16 +69,26 @@ fn short_and_truncated_frames_are_told_apart() {
 
 proptest! {
     #[test]
-    fn packed_packets_come_apart_again(packets in prop::collection::vec((1u8..=13, any::<u8>(), prop::collection::vec(any::<u8>(), 0..200)), 0..20)) {
+    fn packed_packets_come_apart_again(
+        packets in prop::collection::vec(
+            (1u8..=13, any::<u8>(), prop::collection::vec(any::<u8>(), 0..200)),
+            0..20,
+        ),
+    ) {
         let mut frame = Vec::new();
         for (kind, slot, payload) in &packets {
-            frame.extend_from_slice(header(*kind, *slot, u16::try_from(payload.len()).unwrap()).as_bytes());
+            frame.extend_from_slice(
+                header(*kind, *slot, u16::try_from(payload.len()).unwrap()).as_bytes(),
+            );
             frame.extend_from_slice(payload);
         }
         let mut rest = &frame[..];
         for (kind, slot, payload) in &packets {
             let (packet, behind) = packet::split(rest).unwrap();
-            prop_assert_eq!((packet.kind as u8, packet.header.slot, packet.payload), (*kind, *slot, &payload[..]));
+            prop_assert_eq!(
+                (packet.kind as u8, packet.header.slot, packet.payload),
+                (*kind, *slot, &payload[..])
+            );
             rest = behind;
         }
         prop_assert!(rest.is_empty());

@@ -1,4 +1,4 @@
-//! Runs of positions: what is cut off and what is left is all there was.
+//! Ranges of positions.
 
 use proptest::prelude::*;
 use sprat_wire::tablet::{Range, Tablet, hash, position};
@@ -11,11 +11,18 @@ fn range() -> impl Strategy<Value = Range> {
 
 proptest! {
     #[test]
-    fn what_is_left_is_what_is_in_no_other(whole in range(), others in prop::collection::vec(range(), 0..5), at: u64) {
+    fn without_leaves_positions_of_no_other_range(
+        whole in range(),
+        others in prop::collection::vec(range(), 0..5),
+        at: u64,
+    ) {
         let left = whole.without(others.iter().copied());
         prop_assert!(left.iter().all(|range| range.first <= range.last));
         prop_assert!(left.is_sorted_by(|one, next| one.last < next.first));
-        let edges = left.iter().flat_map(|range| [range.first, range.last]).chain(others.iter().map(|other| other.first));
+        let edges = left
+            .iter()
+            .flat_map(|range| [range.first, range.last])
+            .chain(others.iter().map(|other| other.first));
         for at in edges.chain([at, whole.first, whole.last]) {
             let is_left = left.iter().any(|range| range.contains(at));
             let should = whole.contains(at) && !others.iter().any(|other| other.contains(at));
@@ -24,21 +31,25 @@ proptest! {
     }
 
     #[test]
-    fn parts_are_the_whole_and_even(whole in range(), count in 1..70_u64) {
+    fn parts_cover_the_range_evenly(whole in range(), count in 1..70_u64) {
         let parts = whole.parts(count);
         prop_assert_eq!((parts[0].first, parts.last().unwrap().last), (whole.first, whole.last));
         prop_assert!(parts.windows(2).all(|pair| pair[0].last + 1 == pair[1].first));
         let len = |range: &Range| range.last - range.first;
-        let (least, most) = (parts.iter().map(len).min().unwrap(), parts.iter().map(len).max().unwrap());
+        let (least, most) =
+            (parts.iter().map(len).min().unwrap(), parts.iter().map(len).max().unwrap());
         prop_assert!(most - least <= 1);
         prop_assert!(parts.len() as u64 == count || most == 0);
     }
 
     #[test]
-    fn two_overlap_where_both_are(one in range(), other in range(), at: u64) {
+    fn an_overlap_is_in_both_ranges(one in range(), other in range(), at: u64) {
         let both = one.overlap(other);
         for at in [at, one.first, one.last, other.first, other.last] {
-            prop_assert_eq!(both.is_some_and(|both| both.contains(at)), one.contains(at) && other.contains(at));
+            prop_assert_eq!(
+                both.is_some_and(|both| both.contains(at)),
+                one.contains(at) && other.contains(at)
+            );
         }
     }
 }

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use sprat_measure::hist::Summary;
 use sprat_measure::load::{
-    Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload, preload_range,
+    Entry, LoadPlan, Pace, PeriodAverages, Series, Workload, interleave, preload, preload_range,
 };
 use sprat_measure::table::Table;
-use sprat_measure::target::{Target, Wait};
+use sprat_measure::target::{LoadTarget, Wait};
 use sprat_units::figure;
 
 /// Object sizes in bytes: decimal, as in \[MMS\].
@@ -103,8 +103,7 @@ pub struct Settings {
     pub wait: Wait,
     /// Clients, each on a connection of its own; one generator thread drives them all.
     pub clients: usize,
-    /// Operations that each client keeps in flight in a closed load: 1 waits for every answer.
-    /// In
+    /// Operations that each client keeps in flight in a closed load: 1 waits for every answer. In
     /// an open load, up to 64 are in flight.
     pub depth: usize,
     /// Whether clients wait for answers (closed) or for the clock (open).
@@ -163,8 +162,7 @@ pub struct Cell {
     pub kind: OpKind,
     /// Bytes of the object.
     pub bytes: usize,
-    /// Averages over periods of 100 ms in ns: the median of the rounds' means, and the best and
-    /// the
+    /// Averages over periods of 100 ms in ns: the median of the rounds' means, and the best and the
     /// worst period.
     pub periods: PeriodAverages,
     /// Quantiles in ns.
@@ -186,7 +184,7 @@ pub struct Cell {
 /// # Errors
 /// When a target fails or rejects the objects.
 pub fn measure(
-    targets: &mut [Box<dyn Target>],
+    targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Basic>> {
@@ -208,8 +206,7 @@ pub fn measure(
             progress(&format!("{} {}", figure::object_size(bytes), kind.word()));
             let keys =
                 settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
-            // Shrink the objects of earlier sizes whose keys this size does not
-            // overwrite: they
+            // Shrink the objects of earlier sizes whose keys this size does not overwrite: they
             // would take memory in addition.
             for target in targets.iter_mut().filter(|_| keys < held) {
                 target.set_active(true);
@@ -228,7 +225,7 @@ pub fn measure(
 }
 
 fn measure_cell(
-    targets: &mut [Box<dyn Target>],
+    targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,
     (kind, bytes): (OpKind, usize),
     keys: u64,
@@ -242,13 +239,13 @@ fn measure_cell(
         target.set_active(true);
         preload(target.as_mut(), &workload)?;
         target.set_active(false);
-        let plan = Plan {
+        let plan = LoadPlan {
             clients: settings.clients,
             depth: if settings.pace == Pace::Closed { settings.depth } else { OPEN_DEPTH },
             pace: settings.pace,
             warm_up: settings.warm_up,
             duration: settings.duration,
-            ..Plan::one_client(workload.clone(), settings.wait)
+            ..LoadPlan::one_client(workload.clone(), settings.wait)
         };
         entries.push(Entry { label: target.name().to_owned(), target: target.as_mut(), plan });
     }

@@ -26,7 +26,7 @@ use crate::single::{Objects, OperationTimes, Single};
 use sprat_measure::cpu::{Fifo, Pinned};
 use sprat_measure::goals::Goal;
 use sprat_measure::hist::Latencies;
-use sprat_measure::report::bars::{Bar, stacked};
+use sprat_measure::report::bars::{StackedBar, stacked};
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
@@ -77,8 +77,7 @@ pub(crate) fn objects(size: usize) -> Objects {
 struct Stages {
     out: f64,
     server: f64,
-    /// Stages inside the server, in the order of [`INSIDE`]. Each is measured with other
-    /// requests,
+    /// Stages inside the server, in the order of [`INSIDE`]. Each is measured with other requests,
     /// and includes a time stamp.
     inside: [f64; INSIDE.len()],
     back: f64,
@@ -276,16 +275,17 @@ fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     for (pair, size) in rows.chunks(2).zip(SIZES) {
         let bar = |(name, stages): &(String, Stages)| {
             let half = stages.path() / 2.0;
-            // Scaled so that the stages add up to the server's time without their
-            // stamps.
+            // Scaled so that the stages add up to the server's time without their stamps.
             let scale = stages.server / stages.inside.iter().sum::<f64>().max(1.0);
             let mut parts = vec![(0, stages.out), (1, half)];
             parts.extend(inside.clone().map(|(kind, stage)| (kind, stages.inside[stage] * scale)));
             parts.extend([(1, half), (0, stages.back)]);
-            Bar { name: name.clone(), parts }
+            StackedBar { name: name.clone(), parts }
         };
-        let mut bars: Vec<Bar> = pair.iter().map(bar).collect();
-        bars.extend(ping.map(|ping| Bar { name: "ping".to_owned(), parts: vec![(2, ping)] }));
+        let mut bars: Vec<StackedBar> = pair.iter().map(bar).collect();
+        bars.extend(
+            ping.map(|ping| StackedBar { name: "ping".to_owned(), parts: vec![(2, ping)] }),
+        );
         let svg = stacked("median of its time", &KINDS, &bars, figure::short_time);
         findings.figure(&format!("{} over {word}", figure::object_size(size)), svg);
     }

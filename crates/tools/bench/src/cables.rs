@@ -38,8 +38,7 @@ pub struct Cables {
 }
 
 impl Cables {
-    /// Moves the calling thread into a new network namespace with a loopback interface, and
-    /// makes
+    /// Moves the calling thread into a new network namespace with a loopback interface, and makes
     /// the cables there. Threads and processes inherit the namespace from the thread that starts
     /// them, so call this before starting others. The namespace ends with the last of them.
     ///
@@ -64,15 +63,13 @@ impl Cables {
     /// Makes the interfaces in the new namespace.
     fn furnish() -> Result<Self, String> {
         ip(&["link", "set", "lo", "up"])?;
-        // Without IPv6, the kernel sends no packets of its own that would disturb the
-        // measurement.
+        // Without IPv6, the kernel sends no packets of its own that would disturb the measurement.
         // Fails on a kernel that has no IPv6.
         for interfaces in ["all", "default"] {
             let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1");
         }
         // DPDK's packet sockets join a fanout group numbered by the process's id XOR the
-        // interface's index. The indices are far apart, so that two processes' groups
-        // differ.
+        // interface's index. The indices are far apart, so that two processes' groups differ.
         let cable = |[server, client]: [&'static str; 2], [near, far]: [&str; 2]| {
             ip(&[
                 "link", "add", server, "index", near, "type", "veth", "peer", "name", client,

@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result};
 use sprat_client::{Client, Mode};
-use sprat_net::{Count, Event};
+use sprat_net::{EventCounter, PerfEvent};
 
 use crate::breakdown::{INSIDE, SIZES, objects};
 use crate::ours::Transport;
@@ -51,7 +51,7 @@ pub(crate) fn count(
     for &event in &settings.count {
         let parts = [format!("client code, {event}"), format!("server code, {event}")];
         let parts = parts.map(|part| format!("100 B read, {word}: {part}"));
-        match Count::start(event) {
+        match EventCounter::start(event) {
             Err(error) => parts
                 .iter()
                 .for_each(|part| findings.missing(part, event.word(), &error.to_string())),
@@ -77,7 +77,7 @@ pub(crate) fn count(
 
 fn pass(
     transport: Transport,
-    event: Event,
+    event: PerfEvent,
     settings: &Settings,
     lab: &Lab,
 ) -> Result<Vec<Counted>> {
@@ -90,7 +90,7 @@ fn pass(
         let objects = objects(size);
         single.fill(&objects)?;
         for (write, kind) in [(false, "read"), (true, "write")] {
-            let count = Count::start(event)?;
+            let count = EventCounter::start(event)?;
             let name = format!("{} {kind}", figure::object_size(size));
             operate(&mut single, &objects, write, lab.duration)?;
             single.counters()?; // resets the server's means

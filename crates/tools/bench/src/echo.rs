@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::peers::Endpoint;
 use crate::peers::stream::{Codec, Decoded, Malformed, PendingRequest, Pipelined};
 use sprat_measure::cpu::Pinned;
-use sprat_measure::target::{Completion, Op, Outcome, Target, Wait};
+use sprat_measure::target::{Completion, LoadTarget, Op, Outcome, Wait};
 
 /// Longest frame in bytes.
 pub const MAX_FRAME: usize = 60_000;
@@ -180,7 +180,7 @@ pub fn target(
     core: Option<usize>,
     frame: usize,
     value_bytes: usize,
-) -> Result<Box<dyn Target>> {
+) -> Result<Box<dyn LoadTarget>> {
     ensure!(
         (MIN_FRAME..=MAX_FRAME).contains(&frame),
         "an echo of {frame} bytes: {MIN_FRAME} to {MAX_FRAME} are possible"
@@ -245,7 +245,7 @@ impl Codec for Frames {
     }
 }
 
-impl Target for TcpEcho {
+impl LoadTarget for TcpEcho {
     fn name(&self) -> &str {
         "echo"
     }
@@ -301,7 +301,7 @@ impl UdpEcho {
     }
 }
 
-impl Target for UdpEcho {
+impl LoadTarget for UdpEcho {
     fn name(&self) -> &str {
         "echo"
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use sprat_client::Mode;
-use sprat_net::Event;
+use sprat_net::PerfEvent;
 
 use crate::cables::Cables;
 use crate::ours::{Sprat, Transport};
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Runs only chapters whose name contains this.
     pub only: Option<String>,
     /// Events that a breakdown counts besides the time.
-    pub count: Vec<Event>,
+    pub count: Vec<PerfEvent>,
     /// Cables for paths that need one; or the reason why there are none, as a clause.
     pub cables: Result<Cables, String>,
 }
@@ -119,8 +119,7 @@ impl Findings {
         self.rows.push(Row::new(name, ours, peer, unit, goal));
     }
 
-    /// Adds a row, without a goal, for a figure that this machine cannot measure, with the
-    /// reason.
+    /// Adds a row, without a goal, for a figure that this machine cannot measure, with the reason.
     pub(crate) fn missing(&mut self, name: &str, unit: &str, why: &str) {
         let row = Row::new(name, None, None, unit, Goal::Shown);
         self.rows.push(Row { missing: Some(why.to_owned()), ..row });

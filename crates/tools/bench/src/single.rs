@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sprat_client::{Client, Condition};
-use sprat_net::{counts, stamp, ticks};
+use sprat_net::{counts_events, stamp, ticks};
 use sprat_wire::op::{Request, Status};
 
 use crate::ours::{PING_BYTES, TABLE};
@@ -119,7 +119,7 @@ impl Single {
         core.submit(now, 0, request, now + DEADLINE)?;
         core.flush();
         // Stamps may count events instead of time; iterations are always timed.
-        let counted = counts();
+        let counted = counts_events();
         let started = if counted { ticks() } else { begun };
         let (mut last, mut longest_iteration, mut ended) = (started, 0, None);
         while ended.is_none() {
@@ -156,8 +156,7 @@ impl Single {
         Ok(self.call(&Request::Echo { table: self.table, value }, value.len())?.total)
     }
 
-    /// Does the same as [`operate`](Self::operate), with stamps in the client's driver too:
-    /// fills
+    /// Does the same as [`operate`](Self::operate), with stamps in the client's driver too: fills
     /// in `out` and `back`.
     ///
     /// # Errors
@@ -168,13 +167,13 @@ impl Single {
         number: usize,
         write: bool,
     ) -> Result<OperationTimes> {
-        self.client.core_mut().note_passing(self.table)?;
+        self.client.core_mut().record_request_times(self.table)?;
         let times = self.operate(objects, number, write)?;
-        let passed = self.client.core_mut().passed(self.table)?;
+        let request_times = self.client.core_mut().request_times(self.table)?;
         let end = times.begun + times.total;
         Ok(OperationTimes {
-            out: passed.left.saturating_sub(times.begun),
-            back: end.saturating_sub(passed.came),
+            out: request_times.sent.saturating_sub(times.begun),
+            back: end.saturating_sub(request_times.received),
             ..times
         })
     }

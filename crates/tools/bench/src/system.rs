@@ -13,7 +13,7 @@ use crate::peers::process::{answers, free_loopback_addr};
 use crate::peers::redis::RespWait;
 use crate::peers::stream::Pipelined;
 use crate::peers::{Endpoint, Peer, Process};
-use sprat_measure::target::Target;
+use sprat_measure::target::LoadTarget;
 
 /// Timeout for a server to become ready, including the replay of its log.
 pub(crate) const READY_LIMIT: Duration = Duration::from_secs(120);
@@ -40,8 +40,7 @@ pub struct Setup {
     pub core: Option<usize>,
     /// Memory for objects in bytes.
     pub memory_bytes: u64,
-    /// Whether the server may rewrite its log by itself. Off by default, so that a restart
-    /// replays
+    /// Whether the server may rewrite its log by itself. Off by default, so that a restart replays
     /// everything that was appended.
     pub rewrite_log: bool,
     /// Folder on the disk to measure; each server makes its own folder in it.
@@ -49,8 +48,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns the defaults: memory only, 4 GiB, any core, data in the system's temporary
-    /// folder.
+    /// Returns the defaults: memory only, 4 GiB, any core, data in the system's temporary folder.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -93,7 +91,7 @@ pub trait Server {
     ///
     /// # Errors
     /// When they cannot be opened.
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>>;
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>>;
 
     /// Kills the server with SIGKILL, restarts it on the same data, and waits until it answers;
     /// returns the time since the new start.
@@ -235,7 +233,7 @@ impl Server for RedisGroup {
         self.process.pid()
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         Ok(match self.count {
             1 => Box::new(Pipelined::connect("redis", RespWait::<1>, &self.endpoint, connections)?),
             _ => Box::new(Pipelined::connect("redis", RespWait::<3>, &self.endpoint, connections)?),
@@ -346,7 +344,7 @@ impl Server for LocalServer {
         self.process.pid()
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         self.peer.connect(connections)
     }
 

@@ -150,7 +150,7 @@ proptest! {
        /// A cause is attributed to an end only if that end was held up for most of the excess time;
        /// and only causes that take the core away exclude an operation.
     #[test]
-    fn a_cause_is_borne_out(evidence in evidence()) {
+    fn every_cause_has_evidence(evidence in evidence()) {
         let cause = evidence.cause();
                let most =
                    |end: EndObservation| end.held_ns as f64 >= evidence.excess_ns as f64 / 2.0;
@@ -248,7 +248,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
 }
 
 #[test]
-fn what_a_hundred_microseconds_come_from() {
+fn examples_of_causes_of_a_hundred_microseconds() {
     let held =
         |held_ns| EndObservation { held_ns, interrupts: Some(1), ..EndObservation::default() };
     let at = |client, server| Evidence {
@@ -307,7 +307,7 @@ fn what_a_hundred_microseconds_come_from() {
 
 /// Ten ordinary operations and one for each of five causes.
 #[test]
-fn what_hit_an_operation_sets_it_apart() {
+fn exclusions_follow_the_causes() {
     let causes = [
         Cause::Preemption(PathEnd::Client),
         Cause::Steal(PathEnd::Server),
@@ -341,7 +341,7 @@ fn what_hit_an_operation_sets_it_apart() {
 /// If the server's observation is missing, a step is unexplained, unless the machine by itself
 /// makes as many.
 #[test]
-fn the_meter_speaks_where_nobody_else_can() {
+fn jitter_explains_unknown_causes() {
     let mut tally = Tally::default();
     (0..10).for_each(|_| tally.add(Cause::NeitherEnd));
     assert_eq!(judge(&tally, 0.01, 0.001), (Verdict::Unexplained, 1.0));

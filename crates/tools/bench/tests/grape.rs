@@ -26,7 +26,7 @@ fn answers_are_read() {
 }
 
 #[test]
-fn what_is_no_answer_is_refused() {
+fn invalid_answers_are_refused() {
     for line in [
         "",
         "\n",

@@ -2,8 +2,8 @@
 
 use sprat_bench::ours::{Connection, Sockets, connect, drop_table};
 use sprat_client::{Client, Condition, Mode, Options};
-use sprat_measure::load::{Plan, Workload, preload, run};
-use sprat_measure::target::{Target, Wait};
+use sprat_measure::load::{LoadPlan, Workload, preload, run};
+use sprat_measure::target::{LoadTarget, Wait};
 use sprat_net::ticks;
 use sprat_store::server::{Durability, Server, ServerOptions};
 use sprat_wire::op::{Answer, Request, Status};
@@ -29,13 +29,13 @@ fn server(listen: &str) -> (Server, tempfile::TempDir) {
 fn count_failures(target: &mut Connection, clients: usize, depth: usize, wait: Wait) -> u64 {
     let workload = Workload { read_share: 0.5, ..Workload::reads(KEYS, 100) };
     preload(target, &workload).expect("filled");
-    let plan = Plan {
+    let plan = LoadPlan {
         clients,
         depth,
         warm_up: Duration::ZERO,
         duration: Duration::from_secs(60),
         max_ops: Some(OPERATIONS),
-        ..Plan::one_client(workload, wait)
+        ..LoadPlan::one_client(workload, wait)
     };
     let measured = run(target, &plan).expect("a run");
     assert!(measured.latencies.count() >= OPERATIONS);
@@ -80,11 +80,11 @@ fn a_key_that_is_missing_is_a_miss_and_no_error() {
     let (server, _folder) = server("fast+udp:host=127.0.0.1,port=0");
     let options = client_options(server.coordinator.to_string());
     let mut target = connect(&options, 1, Sockets::Each, Mode::Adaptive).expect("a connection");
-    let plan = Plan {
+    let plan = LoadPlan {
         warm_up: Duration::ZERO,
         duration: Duration::from_secs(60),
         max_ops: Some(100),
-        ..Plan::one_client(Workload::reads(KEYS, 100), Wait::Sleep)
+        ..LoadPlan::one_client(Workload::reads(KEYS, 100), Wait::Sleep)
     };
     let measured = run(&mut target, &plan).expect("a run");
     assert!(
@@ -108,7 +108,7 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
         let get = Request::Read { table, key: b"k" };
         for (tag, request) in [(1, put), (2, get)] {
             let begun = ticks();
-            client.core_mut().note_passing(table).expect("a known table");
+            client.core_mut().record_request_times(table).expect("a known table");
             let now = client.now();
             let core = client.core_mut();
             core.submit(now, tag, &request, now + Duration::from_secs(5)).expect("taken");
@@ -121,9 +121,9 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
                 };
                 client.core_mut().poll(now, sink).expect("a driver");
             }
-            let passed = client.core_mut().passed(table).expect("a known table");
+            let passed = client.core_mut().request_times(table).expect("a known table");
             assert!(
-                begun < passed.left && passed.left < passed.came && passed.came < ended,
+                begun < passed.sent && passed.sent < passed.received && passed.received < ended,
                 "{passed:?}"
             );
         }
@@ -140,7 +140,7 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
 }
 
 #[test]
-fn nobody_there_is_an_error_within_its_time() {
+fn an_unreachable_server_is_an_error_in_time() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()

@@ -6,7 +6,7 @@ use sprat_bench::echo::{self, Carrier};
 use sprat_bench::peers::{Endpoint, Peer};
 use sprat_bench::scenarios::{self, Lab, Mix};
 use sprat_bench::system::{Durability, Memcached, Redis, Setup, System};
-use sprat_measure::load::{Measured, Plan, Workload, preload, run};
+use sprat_measure::load::{LoadPlan, Measured, Workload, preload, run};
 use sprat_measure::machine::Machine;
 use sprat_measure::target::Wait;
 
@@ -33,12 +33,12 @@ fn is_alive(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-fn brief(workload: Workload, wait: Wait, ops: u64) -> Plan {
-    Plan {
+fn brief(workload: Workload, wait: Wait, ops: u64) -> LoadPlan {
+    LoadPlan {
         warm_up: Duration::ZERO,
         duration: Duration::from_secs(20),
         max_ops: Some(ops),
-        ..Plan::one_client(workload, wait)
+        ..LoadPlan::one_client(workload, wait)
     }
 }
 
@@ -48,7 +48,7 @@ fn assert_clean(measured: &Measured, ops: u64) {
 }
 
 #[test]
-fn what_is_written_is_read_at_every_size_and_misses_are_told() {
+fn values_of_every_size_are_read_and_misses_reported() {
     for system in installed() {
         let server = system.start(&Setup::new()).expect("started");
         for (connections, wait) in
@@ -58,12 +58,15 @@ fn what_is_written_is_read_at_every_size_and_misses_are_told() {
             for bytes in [1, 100, 20_000, 1_000_000] {
                 let workload = Workload::reads(20, bytes);
                 preload(target.as_mut(), &workload).expect("filled");
-                let plan =
-                    Plan { clients: connections, depth: 3, ..brief(workload.clone(), wait, 60) };
+                let plan = LoadPlan {
+                    clients: connections,
+                    depth: 3,
+                    ..brief(workload.clone(), wait, 60)
+                };
                 assert_clean(&run(target.as_mut(), &plan).expect("read"), 60);
                 let mixed = Workload { read_share: 0.5, ..workload };
                 assert_clean(
-                    &run(target.as_mut(), &Plan { workload: mixed, ..plan }).expect("mixed"),
+                    &run(target.as_mut(), &LoadPlan { workload: mixed, ..plan }).expect("mixed"),
                     60,
                 );
             }
@@ -118,7 +121,7 @@ fn echoes_come_back_spinning_and_sleeping() {
             let mut target = echo::target(carrier, wait, None, 160, 100).expect("started");
             target.set_active(true);
             for depth in [1, 8] {
-                let plan = Plan { depth, ..brief(Workload::reads(10, 100), wait, 200) };
+                let plan = LoadPlan { depth, ..brief(Workload::reads(10, 100), wait, 200) };
                 assert_clean(&run(target.as_mut(), &plan).expect("echoed"), 200);
             }
         }
@@ -179,7 +182,7 @@ fn urls_name_peers() {
 }
 
 #[test]
-fn the_machine_tells_who_else_is_busy() {
+fn the_machine_reports_other_busy_processes() {
     let mut busy =
         std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
     let machine = Machine::describe();

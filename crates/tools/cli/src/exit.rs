@@ -2,7 +2,7 @@
 
 use sprat_client::Error;
 use sprat_flow::copy::Error as CopyError;
-use sprat_flow::file::PlaceError;
+use sprat_flow::file::DestinationError;
 
 /// Exit code: the object or table does not exist.
 pub(crate) const NOT_FOUND: u8 = 3;
@@ -64,7 +64,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
 /// Returns the exit code for an error of a copy.
 fn copy_exit_code(error: &CopyError) -> u8 {
     match error {
-        CopyError::Usage(_) | CopyError::Place(PlaceError::NoName(_)) => 2,
+        CopyError::Usage(_) | CopyError::Destination(DestinationError::NoName(_)) => 2,
         // A server refused an upload: the folder does not exist, the name is taken, access is
         // denied, or the disk is full.
         CopyError::Refused { status, .. } => match status {
@@ -75,14 +75,16 @@ fn copy_exit_code(error: &CopyError) -> u8 {
             _ => CORRUPT,
         },
         CopyError::NotFound { .. } => NOT_FOUND,
-        CopyError::Place(PlaceError::Exists(_) | PlaceError::Other { .. }) => CONFLICT,
+        CopyError::Destination(DestinationError::Exists(_) | DestinationError::Other { .. }) => {
+            CONFLICT
+        }
         CopyError::Unreachable { .. } => UNREACHABLE,
         CopyError::Denied { .. } | CopyError::Untrusted { .. } => DENIED,
         CopyError::Changed { .. } => CHANGED,
         CopyError::Protocol { .. } | CopyError::Corrupt { .. } => CORRUPT,
-        CopyError::Sink(_) | CopyError::Place(PlaceError::Io { .. }) | CopyError::File { .. } => {
-            UNWRITABLE
-        }
+        CopyError::Sink(_)
+        | CopyError::Destination(DestinationError::Io { .. })
+        | CopyError::File { .. } => UNWRITABLE,
         CopyError::Cancelled => INTERRUPTED,
     }
 }

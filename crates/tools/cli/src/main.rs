@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let text = output::describe_error(&error);
-            let lines: Vec<_> = text.lines().map(sprat_flow::plain).collect();
+            let lines: Vec<_> = text.lines().map(sprat_flow::escape_controls).collect();
             eprintln!("sprat: {}", lines.join("\n"));
             ExitCode::from(exit::exit_code(&error))
         }

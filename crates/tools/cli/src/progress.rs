@@ -6,8 +6,8 @@ use sprat_transfer::Progress;
 /// Items between two updates of the bar, since drawing costs more than an item.
 const UPDATE_INTERVAL: u64 = 64;
 
-/// A progress bar with bytes, rate and time left if the total is known, and a count otherwise.
-/// It appears on terminals only.
+/// A progress bar with bytes, rate and time left if the total is known, and a count otherwise. It
+/// appears on terminals only.
 pub(super) struct Bar {
     bar: ProgressBar,
 }

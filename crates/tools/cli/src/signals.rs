@@ -6,8 +6,8 @@ use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Returns a channel that receives a message at the first Ctrl-C or SIGTERM. The second signal
-/// ends the process at once. A thread of its own watches for them.
+/// Returns a channel that receives a message at the first Ctrl-C or SIGTERM. The second signal ends
+/// the process at once. A thread of its own watches for them.
 pub(crate) fn signals() -> Result<Receiver<()>> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     let (sender, receiver) = channel();

@@ -1,4 +1,4 @@
-//! `sprat bench lab`, by its binary: it makes its hosts itself.
+//! Tests `sprat bench lab` by its binary; the command makes its hosts itself.
 
 use crate::support;
 use serde_json::Value;
@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use support::{run, skip, sprat};
 
-/// The command for some chapters, results in `folder`.
-fn words(folder: &Path, only: &str) -> Vec<String> {
+/// Returns the arguments for some chapters, with results in `folder`.
+fn arguments(folder: &Path, only: &str) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     let flags = [
         "--only",
@@ -38,7 +38,7 @@ fn ours(rows: &[Value], name: &str) -> f64 {
     row["ours"].as_f64().unwrap_or_else(|| panic!("{row} was not measured"))
 }
 
-/// Why it cannot run here, if it cannot.
+/// Returns why it cannot run on this machine, if so.
 fn refused(rows: &[Value]) -> Option<&str> {
     let name = rows.first()?["name"].as_str()?;
     ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "/dev/net/tun", "iproute2"]
@@ -50,8 +50,8 @@ fn refused(rows: &[Value]) -> Option<&str> {
 #[test]
 fn delays_are_measured_between_hosts_of_its_own() {
     let folder = tempfile::tempdir().expect("a folder");
-    let words = words(folder.path(), "delay");
-    run(&words.iter().map(String::as_str).collect::<Vec<_>>()).ok();
+    let arguments = arguments(folder.path(), "delay");
+    run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).ok();
     let rows = rows(folder.path());
     if let Some(why) = refused(&rows) {
         return skip(&format!("sprat bench lab: {why}"));
@@ -60,7 +60,8 @@ fn delays_are_measured_between_hosts_of_its_own() {
         let off = |what: &str| {
             ours(&rows, &format!("{round_trip} ms round trip: {what} of pings off by"))
         };
-        assert!((0.0..=off("mean")).contains(&off("minimum")), "{rows:?}"); // how large is the machine's affair
+        // How large the errors are depends on the machine.
+        assert!((0.0..=off("mean")).contains(&off("minimum")), "{rows:?}");
     }
     assert!(ours(&rows, "pings that overtook others").abs() < 1e-9, "{rows:?}");
     let html = fs::read_to_string(folder.path().join("report.html")).expect("a report");
@@ -70,8 +71,8 @@ fn delays_are_measured_between_hosts_of_its_own() {
 #[test]
 fn the_switch_departs_as_computed() {
     let folder = tempfile::tempdir().expect("a folder");
-    let words = words(folder.path(), "switch");
-    run(&words.iter().map(String::as_str).collect::<Vec<_>>()).ok();
+    let arguments = arguments(folder.path(), "switch");
+    run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).ok();
     let rows = rows(folder.path());
     for how in ["store-and-forward", "cut-through"] {
         let name = format!("switch, {how}, 64 to 9018 B at 10 Gb/s: off the model by at most");
@@ -91,11 +92,15 @@ fn the_switch_departs_as_computed() {
 }
 
 #[test]
-fn without_rights_a_row_says_which() {
-    const NOBODY: u32 = 65_534;
+fn missing_privileges_are_named_in_a_row() {
+    const UNPRIVILEGED: u32 = 65_534;
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("ours");
-    let ran = sprat().args(words(folder.path(), "delay")).uid(NOBODY).gid(NOBODY).output();
+    let ran = sprat()
+        .args(arguments(folder.path(), "delay"))
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED)
+        .output();
     match ran {
         Ok(ran) if ran.status.success() => {
             let rows = rows(folder.path());

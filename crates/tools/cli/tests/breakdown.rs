@@ -1,5 +1,4 @@
-//! `bench breakdown` on the real binary: times by stage, and events by stage, or why there are
-//! none.
+//! Tests `bench breakdown` by its binary: times and events by stage, or why there are none.
 
 use crate::support;
 use std::fs;
@@ -7,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 use support::{run, skip};
 
-/// Its rows over TCP, what it says, and its report, with `events` counted.
+/// Runs it over TCP, counting `events`. Returns its rows, its standard output and its HTML report.
 fn breakdown(events: &str) -> (Vec<Value>, String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let [out, html] =
@@ -38,7 +37,7 @@ fn row<'a>(rows: &'a [Value], name: &str) -> &'a Value {
 
 #[test]
 fn events_are_counted_by_stage() {
-    let (rows, said, html) = breakdown("task-clock,page-faults");
+    let (rows, output, html) = breakdown("task-clock,page-faults");
     let time = row(&rows, "100 B read, tcp: server code")["ours"].as_f64();
     assert!(time.is_some_and(|us| us > 0.0), "{rows:?}");
     for end in ["client", "server"] {
@@ -46,13 +45,15 @@ fn events_are_counted_by_stage() {
         let faults = row(&rows, &format!("100 B read, tcp: {end} code, page-faults"));
         if let Some(why) = clock["missing"].as_str() {
             assert!(
-                clock["ours"].is_null() && why.contains("perf_event_open: ") && said.contains(why),
+                clock["ours"].is_null()
+                    && why.contains("perf_event_open: ")
+                    && output.contains(why),
                 "{why}"
             );
             return skip(&format!("events by stage: {why}"));
         }
         assert!(clock["ours"].as_f64().is_some_and(|ns| ns > 0.0 || end == "client"), "{clock}");
-        // Memory that has been used before is there.
+        // Memory that has been used before causes no page faults.
         assert!(faults["ours"].as_f64().is_some_and(|faults| faults < 1.0), "{faults}");
     }
     for word in [
@@ -61,18 +62,18 @@ fn events_are_counted_by_stage() {
         "S: parse",
         "1048576 B write",
     ] {
-        assert!(html.contains(word) && said.contains(word), "no {word:?} in:\n{said}");
+        assert!(html.contains(word) && output.contains(word), "no {word:?} in:\n{output}");
     }
 }
 
 #[test]
-fn what_the_processor_counts_is_told_or_why_not() {
-    let (rows, said, html) = breakdown("instructions");
-    let mut untold = None;
+fn hardware_events_are_counted_or_explained() {
+    let (rows, output, html) = breakdown("instructions");
+    let mut unavailable = None;
     for end in ["client", "server"] {
         let counted = row(&rows, &format!("100 B read, tcp: {end} code, instructions"));
         match counted["missing"].as_str() {
-            // Code that does anything at all is some dozens of them.
+            // Any code takes some dozens of instructions.
             None => assert!(
                 counted["ours"].as_f64().is_some_and(|instructions| instructions > 50.0),
                 "{counted}"
@@ -82,18 +83,18 @@ fn what_the_processor_counts_is_told_or_why_not() {
                     counted["ours"].is_null() && why.contains("perf_event_open: "),
                     "{counted}"
                 );
-                assert!(said.contains(why) && html.contains("perf_event_open: "), "{said}");
-                untold = Some(why);
+                assert!(output.contains(why) && html.contains("perf_event_open: "), "{output}");
+                unavailable = Some(why);
             }
         }
     }
-    if let Some(why) = untold {
+    if let Some(why) = unavailable {
         skip(&format!("instructions by stage: {why}"));
     }
 }
 
 #[test]
-fn an_event_that_is_none_is_refused() {
+fn an_unknown_event_is_refused() {
     for command in
         [&["bench", "breakdown", "--count", "dirhams"][..], &["server", "--counted", "dirhams"]]
     {

@@ -1,4 +1,4 @@
-//! `sprat browser host` as a browser meets it: by frames on its standard input and output.
+//! Tests `sprat browser host` as a browser uses it: by frames on its standard input and output.
 
 use crate::support;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use support::sprat;
 
-/// A host, and what is between it and us.
+/// A host process, and its pipes.
 struct Host {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -20,7 +20,7 @@ struct Host {
 }
 
 impl Host {
-    /// Starts one, with files into `folder`, and greets it.
+    /// Starts a host that saves files in `folder`, and sends it the hello.
     fn start(folder: &Path) -> Self {
         let mut host = Self::without_hello(folder);
         host.send(&json!({ "type": "hello", "protocol": 1 }));
@@ -34,7 +34,7 @@ impl Host {
         Self::run(sprat(), folder)
     }
 
-    /// With a desktop whose programs are in `path`.
+    /// Starts a host with the desktop's programs in `path`.
     fn start_with(folder: &Path, path: &Path) -> Self {
         let mut command = sprat();
         command.env("PATH", path);
@@ -76,7 +76,7 @@ impl Host {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// The next report of this type; what comes before it is passed over.
+    /// Returns the next report of this type, and skips others.
     #[track_caller]
     fn until(&mut self, kind: &str) -> Value {
         loop {
@@ -91,12 +91,13 @@ impl Host {
         }
     }
 
-    /// Closes its input, as a browser does, and waits; gives its code and what it said.
+    /// Closes its input, as a browser does, and waits. Returns its exit code and its standard
+    /// error.
     fn close(mut self) -> (Option<i32>, String) {
         self.stdin = None;
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (self.child.wait().unwrap().code(), stderr)
     }
 }
 
@@ -107,10 +108,11 @@ impl Drop for Host {
     }
 }
 
-/// Of each of sixteen connections: slow enough that a copy has not ended before it is stopped.
+/// The rate of each of sixteen connections: slow enough that a copy does not end before the test
+/// stops it.
 const SLOW: Pace = Pace::Limit(100_000_000 / 8 / 16);
 
-/// Gives a directory, at this rate for each connection.
+/// Shares a directory, at this rate for each connection.
 fn share(directory: &Path, pace: Pace) -> (Share, String) {
     let mut options = Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
     options.pace = pace;
@@ -135,7 +137,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_asked_for_arrives_verified_and_never_over_another_file() {
+fn downloads_are_verified_and_never_replace_another_file() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let bytes = content((3 << 20) + 5);
     fs::write(source.path().join("a b.tar.gz"), &bytes).unwrap();
@@ -158,7 +160,7 @@ fn what_is_asked_for_arrives_verified_and_never_over_another_file() {
         assert_eq!(done["blake3"].as_str().map(str::len), Some(64));
         assert_eq!(fs::read(folder.path().join(name)).unwrap(), bytes);
     }
-    // What is given up at the source's word, not ours.
+    // A download that fails because of the source's answer.
     host.send(&json!({ "type": "start", "id": "3", "source": format!("{url}/none") }));
     let failed = host.until("failed");
     assert_eq!((&failed["id"], &failed["code"]), (&"3".into(), &"not_found".into()));
@@ -171,7 +173,7 @@ fn what_is_asked_for_arrives_verified_and_never_over_another_file() {
 }
 
 #[test]
-fn a_pause_keeps_what_is_there_and_a_cancel_does_not() {
+fn a_pause_keeps_the_partial_file_and_a_cancel_does_not() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let bytes = content(64 << 20);
     fs::write(source.path().join("file"), &bytes).unwrap();
@@ -190,7 +192,8 @@ fn a_pause_keeps_what_is_there_and_a_cancel_does_not() {
     host.send(&json!({ "type": "cancel", "id": "1", "discard": false }));
     assert_eq!(host.until("stopped")["discarded"], false);
     assert_eq!(names(folder.path()), ["file.sprat-journal", "file.sprat-part"]);
-    // Another source of that name gets another; the same one goes on, whether it says so or not.
+    // A different source with the same name gets another file; the same source resumes, with or
+    // without `resume`.
     host.send(&json!({ "type": "start", "id": "2", "source": format!("{}/file", fast.1) }));
     assert_eq!(host.until("done")["name"], "file (1)");
     let opened = begin(&mut host, "3", Some("file"));
@@ -200,7 +203,7 @@ fn a_pause_keeps_what_is_there_and_a_cancel_does_not() {
     let opened = begin(&mut host, "4", None);
     assert_eq!(opened["name"], "file");
     assert!(opened["resumed"].as_u64() > Some(2 << 20), "{opened}");
-    // The browser goes away: what is there stays.
+    // The browser closes the connection: partial files stay.
     assert_eq!(host.close(), (Some(0), String::new()));
     let mut host = Host::start(folder.path());
     let opened = begin(&mut host, "5", Some("file"));
@@ -208,7 +211,7 @@ fn a_pause_keeps_what_is_there_and_a_cancel_does_not() {
     host.send(&json!({ "type": "cancel", "id": "5", "discard": true }));
     assert_eq!(host.until("stopped")["discarded"], true);
     assert_eq!(names(folder.path()), ["file (1)"]);
-    // The same for one that does not run.
+    // Cancelling works for a download that is not running, too.
     begin(&mut host, "6", None);
     host.send(&json!({ "type": "cancel", "id": "6", "discard": false }));
     host.until("stopped");
@@ -219,7 +222,7 @@ fn a_pause_keeps_what_is_there_and_a_cancel_does_not() {
 }
 
 #[test]
-fn a_host_that_is_killed_leaves_what_the_next_one_goes_on_with() {
+fn a_killed_host_leaves_downloads_that_the_next_one_resumes() {
     let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let bytes = content(24 << 20);
     fs::write(source.path().join("file"), &bytes).unwrap();
@@ -265,10 +268,10 @@ fn many_wait_for_their_turn_and_too_many_are_refused() {
         }
     }
     assert_eq!(waiting, MAX_WAITING);
-    // One that ends makes room; one that waits is stopped at once.
+    // A download that ends makes room; a waiting one stops at once.
     host.send(&json!({ "type": "cancel", "id": "5", "discard": true }));
     loop {
-        // Meanwhile those that run may begin.
+        // Running downloads may begin meanwhile.
         let report = host.report();
         match report["type"].as_str().unwrap() {
             "stopped" => {
@@ -321,11 +324,11 @@ fn nonsense_is_refused_and_changes_nothing() {
     host.send(&json!({ "type": "cancel", "id": "1", "discard": true }));
     assert_eq!(host.report()["type"], "refused", "nothing of that name runs");
     assert!(names(folder.path()).is_empty());
-    // After a frame that is too long nothing can be understood any more.
+    // After a frame that is too long, the host cannot find the next one, and ends.
     host.stdin.as_mut().unwrap().write_all(&u32::MAX.to_ne_bytes()).unwrap();
-    let (code, said) = host.close();
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("a message of 4294967295 B"), "{said}");
+    let (code, stderr) = host.close();
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("a message of 4294967295 B"), "{stderr}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The real binary past the kernel: server and clients as processes, joined by devices that DPDK
-//! makes of memory, or by a virtual Ethernet cable between two network namespaces.
+//! Tests the real binary with kernel bypass: server and clients are processes, joined by DPDK's
+//! shared-memory devices or by a veth pair between two network namespaces.
 #![cfg(feature = "dpdk")]
 
 use crate::support;
@@ -15,7 +15,7 @@ use support::{ServerProcess, alone, ip, run, skip, sprat};
 
 const SMALL: [&str; 4] = ["--memory", "256M", "--disk", "1G"];
 
-/// Locators of both ends of a memory interface.
+/// Returns the locators of both ends of a shared-memory interface.
 fn memif(folder: &Path) -> [String; 2] {
     let socket = folder.join("memif.sock");
     [("10.9.0.1,port=7", "server"), ("10.9.0.2,port=0", "client")].map(|(host, role)| {
@@ -24,7 +24,7 @@ fn memif(folder: &Path) -> [String; 2] {
     })
 }
 
-/// Files of many sizes.
+/// Writes `count` files of many sizes.
 fn plant(tree: &Path, count: usize) {
     let mut random = Chance::new(42);
     for number in 0..count {
@@ -52,7 +52,7 @@ fn same(a: &Path, b: &Path) {
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
 }
 
-/// Everything a client does, over a transport whose client's end is `local`.
+/// Uses the store in every way that a client can, over a transport whose client end is `local`.
 fn use_the_store(folder: &Path, coordinator: &str, local: &str, within: &dyn Fn(&mut Command)) {
     let sprat = |args: &[&str]| {
         let mut command = sprat();
@@ -81,7 +81,7 @@ fn the_store_over_a_memory_interface_survives_the_end_of_either() {
     let [listen, local] = memif(folder.path());
     let data = folder.path().join("data");
     let flags = [&["-L", &listen][..], &SMALL].concat();
-    let mut server = ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}"));
+    let mut server = ServerProcess::start(&data, &flags).unwrap_or_else(|error| panic!("{error}"));
     assert!(server.listen.starts_with("fast+dpdk:host=10.9.0.1,mac="), "{}", server.listen);
     assert!(
         !server.listen.contains("dev="),
@@ -90,7 +90,7 @@ fn the_store_over_a_memory_interface_survives_the_end_of_either() {
     );
     use_the_store(folder.path(), &server.coordinator, &local, &|_| {});
 
-    // A client that ends in the middle of a burst harms nobody.
+    // A client that ends in the middle of a burst does not harm the others.
     for round in 0..3 {
         let mut busy = sprat()
             .args([
@@ -121,9 +121,9 @@ fn the_store_over_a_memory_interface_survives_the_end_of_either() {
         assert!(server.runs());
     }
 
-    // A server that is killed has everything when it is back.
+    // A server that was killed has all objects after its restart.
     server.kill();
-    let mut server = ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}"));
+    let mut server = ServerProcess::start(&data, &flags).unwrap_or_else(|error| panic!("{error}"));
     let found = run(&["get", "t", "alice", "-C", &server.coordinator, "--local", &local]);
     assert_eq!(found.ok().trim_end(), "likes tea");
     assert!(server.runs());
@@ -139,20 +139,20 @@ fn the_store_over_a_paravirtual_device() {
     let local = format!("fast+dpdk:host=10.9.0.2,port=0,dev=net_virtio_user0,path={socket}");
     let flags = [&["-L", &listen][..], &SMALL].concat();
     let server = ServerProcess::start(&folder.path().join("data"), &flags)
-        .unwrap_or_else(|said| panic!("{said}"));
+        .unwrap_or_else(|error| panic!("{error}"));
     use_the_store(folder.path(), &server.coordinator, &local, &|_| {});
     assert!(server.stop().success());
 }
 
 #[test]
-fn what_is_in_the_way_is_named() {
+fn obstacles_are_named() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
     let failure = |listen: &str| {
         let flags = [&["-L", listen][..], &SMALL].concat();
         match ServerProcess::start(&folder.path().join("data"), &flags) {
             Ok(_) => panic!("{listen} starts"),
-            Err(said) => said,
+            Err(error) => error,
         }
     };
     let missing = failure("fast+dpdk:host=10.9.0.1,mac=02:00:00:00:00:01,port=7");
@@ -162,20 +162,20 @@ fn what_is_in_the_way_is_named() {
     );
     let unknown = failure("fast+dpdk:host=10.9.0.1,port=7,dev=net_nothing0");
     assert!(unknown.contains("net_nothing0"), "{unknown}");
-    let nobody = failure("fast+dpdk:host=0.0.0.0,port=7,dev=net_memif0");
-    assert!(nobody.contains("an address of its own"), "{nobody}");
+    let unaddressed = failure("fast+dpdk:host=0.0.0.0,port=7,dev=net_memif0");
+    assert!(unaddressed.contains("an address of its own"), "{unaddressed}");
     let narrow = failure("fast+dpdk:host=10.9.0.1,port=7,gateway=fd00::1,dev=net_memif0");
     assert!(narrow.contains("not of the family"), "{narrow}");
 }
 
-/// Two network namespaces with two cables between them; gone when dropped. The kernel has addresses
-/// on the first, `c0`.
+/// Two network namespaces with two veth pairs between them; removed when dropped. The kernel has
+/// addresses on the first pair, `c0`.
 struct Cable {
     names: [String; 2],
 }
 
 impl Cable {
-    /// The cable, or why there can be none here.
+    /// Makes the cables, or returns why this machine cannot have them.
     fn lay(name: &str) -> Result<Self, String> {
         let names = ["a", "b"].map(|end| format!("sprat-{}-{name}-{end}", std::process::id()));
         let cable = Self { names };
@@ -210,8 +210,8 @@ impl Drop for Cable {
 /// Addresses that the kernel does not have.
 const OWN: [&str; 2] = ["10.98.1.1", "10.98.1.2"];
 
-/// The same over a virtual Ethernet cable, between hosts of these addresses, with what locators may
-/// say behind them. The coordinator is reached by the kernel's TCP.
+/// Runs [`use_the_store`] over a veth pair, between hosts of these addresses, which may be followed
+/// by further options of a locator. The kernel's TCP reaches the coordinator.
 fn over_a_cable(kind: &str, interface: &str, hosts: [&str; 2]) {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
@@ -231,12 +231,12 @@ fn over_a_cable(kind: &str, interface: &str, hosts: [&str; 2]) {
         &folder.path().join("data"),
         &flags,
     )
-    .unwrap_or_else(|said| panic!("{said}"));
+    .unwrap_or_else(|error| panic!("{error}"));
     use_the_store(folder.path(), &server.coordinator, &local, &|command| within(command, b));
     assert!(server.stop().success());
 }
 
-/// Has a command run in a network namespace.
+/// Makes a command run in a network namespace.
 fn within(command: &mut Command, namespace: &str) {
     let mut inside = Command::new("ip");
     inside.args(["netns", "exec", namespace]).arg(command.get_program()).args(command.get_args());
@@ -246,14 +246,14 @@ fn within(command: &mut Command, namespace: &str) {
 
 #[test]
 fn the_store_over_packet_sockets() {
-    // The kernel has its own address on this one: both use it side by side.
+    // The kernel has its own address on this interface: both use it side by side.
     over_a_cable("af_packet", "c0", OWN);
 }
 
 #[test]
 fn the_store_over_xdp_sockets() {
-    // The kernel has no address on this one. Where it has, they share the interface: see
-    // `faults/sharing.rs`.
+    // The kernel has no address on this interface. `faults/sharing.rs` tests the case where it has
+    // one, and both share the interface.
     over_a_cable("af_xdp", "d0", OWN);
 }
 
@@ -267,8 +267,8 @@ fn the_store_over_xdp_sockets_at_the_address_that_the_kernel_has() {
     over_a_cable("af_xdp", "c0", ["10.98.0.1", "10.98.0.9"]);
 }
 
-/// The rows of the ladder of `bench bypass`, by name, with our figure; and what it says besides.
-/// `program` and its arguments run it.
+/// Runs the ladder of `bench bypass` through `program` and its arguments. Returns our figures by
+/// row name, and the HTML report.
 fn ladder(program: &[&str], seconds: &str) -> (BTreeMap<String, Option<f64>>, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let [out, html] = ["rows.json", "report.html"].map(|name| folder.path().join(name));
@@ -303,8 +303,8 @@ fn ladder(program: &[&str], seconds: &str) -> (BTreeMap<String, Option<f64>>, St
 fn the_ladder_has_all_its_rungs_and_leaves_the_machine_alone() {
     let _alone = alone();
     let sprat = env!("CARGO_BIN_EXE_sprat");
-    let (without, said) = ladder(&["setpriv", "--bounding-set=-sys_admin", "--", sprat], "0.02");
-    assert!(said.contains("left out") && said.contains("CAP_SYS_ADMIN"), "{said}");
+    let (without, html) = ladder(&["setpriv", "--bounding-set=-sys_admin", "--", sprat], "0.02");
+    assert!(html.contains("left out") && html.contains("CAP_SYS_ADMIN"), "{html}");
     assert!(without.keys().all(|name| !name.contains("af_")), "{without:?}");
     assert!(without.contains_key("driver ping, memif, p50"));
     let may = Command::new("unshare")

@@ -1,4 +1,5 @@
-//! `sprat check`: right answers pass, any wrong one is found and named; against a real server too.
+//! Tests `sprat check`: right answers pass, and any wrong one is found and named. Also runs it
+//! against a real server.
 
 use crate::support;
 use sprat_chance::Chance;
@@ -8,14 +9,14 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use sprat_check::{
-    Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work,
-    key_name,
+    Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, SharedCounter,
+    Work, key_name,
 };
 use sprat_client::{Row, ValueType};
 use sprat_wire::MAX_VALUE;
 use support::{PATIENCE, ServerProcess, TCP, UDP, run, sprat};
 
-/// A store that is right: objects with their versions, and versions of what was removed.
+/// A correct store: objects with their versions, and the versions of removed ones.
 #[derive(Default)]
 struct Store {
     objects: HashMap<usize, (u64, Vec<u8>)>,
@@ -83,7 +84,7 @@ impl Store {
     }
 }
 
-/// Runs operations, the answer to one of which `spoil` may change.
+/// Runs operations; `spoil` may change the answer to one of them.
 fn play(
     operations: u64,
     spoil: &mut dyn FnMut(&Operation, &mut Outcome),
@@ -93,7 +94,7 @@ fn play(
         let operation = work.draw(&model, |_| false);
         let mut outcome = store.answer(&operation);
         spoil(&operation, &mut outcome);
-        if let Err(disagreement) = model.judge(&operation, &outcome) {
+        if let Err(disagreement) = model.verify(&operation, &outcome) {
             return (model, store, Err(disagreement));
         }
     }
@@ -101,8 +102,8 @@ fn play(
 }
 
 #[test]
-fn a_store_that_is_right_passes_whatever_is_drawn() {
-    let mut seen: HashMap<String, u64> = HashMap::new();
+fn a_correct_store_passes_with_any_operations() {
+    let mut counts: HashMap<String, u64> = HashMap::new();
     let (mut longest, mut empty) = (0, 0);
     let (model, store, judged) = play(20_000, &mut |operation, outcome| {
         if let Action::Put { content: Content::Filled { len, .. }, .. } = operation.action {
@@ -110,14 +111,14 @@ fn a_store_that_is_right_passes_whatever_is_drawn() {
             empty += u64::from(len == 0);
         }
         let kind = |text: &str| text.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
-        *seen
+        *counts
             .entry(kind(&format!("{:?}", operation.action)) + "-" + &kind(&format!("{outcome:?}")))
             .or_default() += 1;
     });
     judged.expect("right answers");
-    model.judge_all(store.rows().into_iter()).expect("the same table");
+    model.verify_all(store.rows().into_iter()).expect("the same table");
     assert_eq!(model.len(), store.objects.len());
-    // Every kind of answer comes often, or this would check little.
+    // Every kind of answer must come often, or this test would check little.
     for kind in [
         "Get-Found",
         "Get-Missing",
@@ -129,7 +130,7 @@ fn a_store_that_is_right_passes_whatever_is_drawn() {
         "Increment-Summed",
         "Increment-NotANumber",
     ] {
-        assert!(seen.get(kind).is_some_and(|&count| count >= 50), "{kind}: {seen:?}");
+        assert!(counts.get(kind).is_some_and(|&count| count >= 50), "{kind}: {counts:?}");
     }
     assert!(longest >= 5 && empty >= 50, "{longest} of the longest values, {empty} empty ones");
 }
@@ -157,7 +158,8 @@ fn any_wrong_answer_is_found_where_it_is_given() {
                         | Outcome::Removed { version }
                             if way == 1 =>
                         {
-                            *version = version.saturating_sub(5); // or else a new object may have it
+                            // By 5, because a new object may skip up to 5 versions.
+                            *version = version.saturating_sub(5);
                         }
                         Outcome::Conflict { current } if way == 1 => {
                             *current = current.map_or(Some(1), |version| Some(version + 1));
@@ -182,11 +184,11 @@ fn any_wrong_answer_is_found_where_it_is_given() {
 #[test]
 fn any_difference_in_the_table_is_found() {
     let (model, store, _) = play(2000, &mut |_, _| {});
-    model.judge_all(store.rows().into_iter()).expect("the same table");
+    model.verify_all(store.rows().into_iter()).expect("the same table");
     let spoil = |how: &dyn Fn(&mut Vec<Row>)| {
         let mut rows = store.rows();
         how(&mut rows);
-        model.judge_all(rows.into_iter()).expect_err("a difference")
+        model.verify_all(rows.into_iter()).expect_err("a difference")
     };
     let third = String::from_utf8(store.rows()[3].key.clone()).expect("text");
     assert_eq!(spoil(&|rows| drop(rows.remove(3))).key, third, "missing");
@@ -215,10 +217,10 @@ fn objects_with_an_operation_under_way_are_left_alone() {
     }
 }
 
-/// After `asked` additions, four of which are under way at a time.
-fn added(asked: u64) -> Shared {
-    let mut shared = Shared::new(4);
-    (0..asked).for_each(|_| shared.ask());
+/// Returns the state after `additions` additions, four of which are under way at a time.
+fn added(additions: u64) -> SharedCounter {
+    let mut shared = SharedCounter::new(4);
+    (0..additions).for_each(|_| shared.begin());
     shared
 }
 
@@ -230,10 +232,10 @@ fn summed(sum: i64) -> Outcome {
 fn additions_under_way_together_are_each_done_once() {
     let mut shared = added(0);
     for first in (0..400).step_by(4) {
-        (0..4).for_each(|_| shared.ask());
-        // They are done in any order.
+        (0..4).for_each(|_| shared.begin());
+        // The server executes them in any order.
         for sum in [3, 1, 4, 2] {
-            shared.judge(1, &summed(first + sum)).expect("a sum of its own");
+            shared.verify(1, &summed(first + sum)).expect("a sum of its own");
         }
     }
     let row = |value: &[u8]| Row {
@@ -242,22 +244,22 @@ fn additions_under_way_together_are_each_done_once() {
         value: value.to_vec(),
         value_type: ValueType::Integer,
     };
-    shared.judge_end(Some(&row(&400_i64.to_le_bytes()))).expect("as many as were asked for");
+    shared.verify_end(Some(&row(&400_i64.to_le_bytes()))).expect("as many as were asked for");
     for wrong in [
         Some(row(&401_i64.to_le_bytes())),
         Some(row(&399_i64.to_le_bytes())),
         Some(row(b"x")),
         None,
     ] {
-        let said = shared.judge_end(wrong.as_ref()).expect_err("another number").to_string();
-        assert!(said.contains("\"shared\": expected the number 400; got "), "{said}");
+        let message = shared.verify_end(wrong.as_ref()).expect_err("another number").to_string();
+        assert!(message.contains("\"shared\": expected the number 400; got "), "{message}");
     }
-    added(0).judge_end(None).expect("never made");
+    added(0).verify_end(None).expect("never made");
 }
 
 #[test]
 fn an_addition_done_twice_or_not_at_all_is_found() {
-    // What was told before, and what is told then.
+    // The sums answered before, and the wrong one.
     for (before, odd) in [
         (&[1, 2][..], summed(2)),
         (&[1, 3], summed(3)),
@@ -268,16 +270,16 @@ fn an_addition_done_twice_or_not_at_all_is_found() {
         (&[], Outcome::Missing),
     ] {
         let mut shared = added(8);
-        before.iter().for_each(|&sum| shared.judge(1, &summed(sum)).expect("a sum of its own"));
-        let wrong = shared.judge(77, &odd).expect_err("no such sum");
+        before.iter().for_each(|&sum| shared.verify(1, &summed(sum)).expect("a sum of its own"));
+        let wrong = shared.verify(77, &odd).expect_err("no such sum");
         assert!(wrong.operation == Some(77) && wrong.expected.contains("to 8"), "{wrong}");
     }
-    // Sum 1 went to nobody: one that is four answers late is not under way.
+    // No answer had sum 1: an addition that is four answers late is not under way.
     let mut shared = added(8);
     [2, 3, 4]
         .into_iter()
-        .for_each(|sum| shared.judge(1, &summed(sum)).expect("the first may be late"));
-    let wrong = shared.judge(5, &summed(5)).expect_err("too late");
+        .for_each(|sum| shared.verify(1, &summed(sum)).expect("the first may be late"));
+    let wrong = shared.verify(5, &summed(5)).expect_err("too late");
     assert!(wrong.expected.contains("the sum 1 before"), "{wrong}");
 }
 
@@ -287,7 +289,7 @@ fn server(data: &Path, listen: &str) -> ServerProcess {
 }
 
 #[test]
-fn a_server_answers_every_operation_as_it_must() {
+fn a_server_answers_every_operation_correctly() {
     let dir = tempfile::tempdir().expect("a directory");
     for (listen, depth) in [(UDP, "8"), (TCP, "1"), (UDP, "64")] {
         let server = server(&dir.path().join(depth), listen);
@@ -297,19 +299,19 @@ fn a_server_answers_every_operation_as_it_must() {
             &at[..],
         ]
         .concat());
-        let told: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+        let report: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
         assert_eq!(
-            (&told["ok"], &told["operations"], &told["seed"]),
+            (&report["ok"], &report["operations"], &report["seed"]),
             (&true.into(), &3000.into(), &11.into())
         );
-        assert_eq!(told["shared_increments"], 300, "{told}");
+        assert_eq!(report["shared_increments"], 300, "{report}");
         assert!(
-            told["disagreement"].is_null() && told["bytes_read"].as_u64() > Some(1_000_000),
-            "{told}"
+            report["disagreement"].is_null() && report["bytes_read"].as_u64() > Some(1_000_000),
+            "{report}"
         );
         assert_eq!(run(&[&["table", "list"], &at[..]].concat()).ok(), "", "its table is gone");
 
-        // Kept, the table is as long as was told; and is not used again.
+        // A kept table has as many objects as reported, and is not used again.
         let keep = ["check", "--operations", "300", "--table", "mine", "--keep", "--seed", "3"];
         let text = run(&[&keep[..], &at[..]].concat());
         let stats = run(&[&["table", "stats", "mine", "--json"], &at[..]].concat());
@@ -330,7 +332,7 @@ fn a_server_answers_every_operation_as_it_must() {
 }
 
 #[test]
-fn what_another_client_changed_is_found_and_named() {
+fn changes_by_another_client_are_found_and_named() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = server(dir.path(), UDP);
     let at = ["-C", &server.coordinator];
@@ -342,19 +344,20 @@ fn what_another_client_changed_is_found_and_named() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let mut check = Ended(check);
+    let mut check = KilledOnDrop(check);
     let until = Instant::now() + PATIENCE;
-    // Until the table is there, and what was put is not overwritten before anybody looked.
+    // Repeats until the table exists, and until the object that was put is not overwritten before
+    // the check reads it.
     while check.0.try_wait().expect("ours").is_none() {
         assert!(Instant::now() < until, "a change under it goes unnoticed");
         run(&[&["put", "t", "key-0001", "not from here"], &at[..]].concat());
     }
     assert_eq!(check.0.wait().expect("ours").code(), Some(1));
-    let mut said = String::new();
-    std::io::Read::read_to_string(check.0.stderr.as_mut().expect("piped"), &mut said)
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(check.0.stderr.as_mut().expect("piped"), &mut stderr)
         .expect("text");
     for part in ["of \"key-0001\": expected ", "; got ", "--seed 5", "table \"t\" is left"] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(stderr.contains(part), "{part} in {stderr}");
     }
     assert!(
         run(&[&["get", "t", "key-0001"], &at[..]].concat())
@@ -364,10 +367,10 @@ fn what_another_client_changed_is_found_and_named() {
     assert!(server.stop().success());
 }
 
-/// A process that does not outlive its test.
-struct Ended(std::process::Child);
+/// A process that is killed when dropped.
+struct KilledOnDrop(std::process::Child);
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -1,5 +1,5 @@
-//! A cluster of real processes: servers are killed while clients write, and nothing that was
-//! acknowledged is lost.
+//! Tests a cluster of real processes: servers are killed while clients write, and no acknowledged
+//! write is lost.
 
 use crate::support;
 use sprat_chance::Chance;
@@ -14,19 +14,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::{PATIENCE, ServerProcess, sprat};
 
-/// Servers, and replicas of each log.
+/// Number of servers, and of replicas of each log.
 const SERVERS: usize = 4;
 const COPIES: &str = "2";
 
-/// Kills when nobody says how many: `SPRAT_KILLS`.
+/// Number of kills when `SPRAT_KILLS` is not set.
 const KILLS: u64 = 6;
 
 const KEYS: u64 = 200;
 
-/// Every so many keys one is added to instead of written.
+/// One of this many keys is incremented instead of written.
 const ADDED: u64 = 4;
 
-/// A coordinator of its own. Killed when dropped.
+/// A coordinator in a process of its own; killed when dropped.
 struct Coordinator(Child);
 
 impl Coordinator {
@@ -52,9 +52,10 @@ fn udp_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
 }
 
-/// What is known of a key: the value acknowledged last, and those that may have been written since.
+/// The values that a key may have: the last one acknowledged, and those of later writes with an
+/// unknown outcome.
 #[derive(Default)]
-struct Known {
+struct Expected {
     acknowledged: Option<u64>,
     perhaps: Vec<u64>,
 }
@@ -97,7 +98,7 @@ impl Cluster {
         ];
         let flags = [&flags[..], &["--durability", self.durability, "--idle", "sleep"]].concat();
         self.servers[server] =
-            Some(ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}")));
+            Some(ServerProcess::start(&data, &flags).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn client(&self) -> Client {
@@ -105,8 +106,8 @@ impl Cluster {
     }
 }
 
-/// A client that knows these tables.
-fn looking_at(coordinator: &str, tables: usize) -> (Client, Vec<Table>) {
+/// Returns a client, and the first `tables` tables.
+fn client_with_tables(coordinator: &str, tables: usize) -> (Client, Vec<Table>) {
     let mut client = client_of(coordinator);
     let tables = (0..tables)
         .map(|table| client.table(&format!("table {table}")).expect("it is there"))
@@ -123,8 +124,8 @@ fn client_of(coordinator: &str) -> Client {
     Client::connect(&options).expect("the coordinator is there")
 }
 
-/// Writes one key, or adds one to it; tells whether that was acknowledged.
-fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut Known) -> bool {
+/// Writes or increments one key; returns whether the change was acknowledged.
+fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut Expected) -> bool {
     let name = key.to_le_bytes();
     let before = known.acknowledged.unwrap_or(0);
     let (value, done) = if key.is_multiple_of(ADDED) {
@@ -142,7 +143,7 @@ fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut K
     };
     let acknowledged = done.is_ok();
     match done {
-        Ok(()) => *known = Known { acknowledged: Some(value), perhaps: Vec::new() },
+        Ok(()) => *known = Expected { acknowledged: Some(value), perhaps: Vec::new() },
         Err(ref error) if error.is_indeterminate() => known.perhaps.push(value),
         Err(Error::Timeout { .. } | Error::Recovering { .. }) => {} // it was not executed
         Err(error) => panic!("{error}"),
@@ -150,12 +151,12 @@ fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut K
     acknowledged
 }
 
-/// Writes until `until`, one key after the other; counts acknowledged writes, and the longest time
-/// without one.
+/// Writes one key after the other until `until`. Returns the number of acknowledged writes, and the
+/// longest time without one.
 fn write(
     client: &mut Client,
     tables: &[Table],
-    known: &mut BTreeMap<u64, Known>,
+    known: &mut BTreeMap<u64, Expected>,
     random: &mut Chance,
     until: Instant,
 ) -> (u64, Duration) {
@@ -172,7 +173,7 @@ fn write(
     (done, longest)
 }
 
-fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Known>) {
+fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Expected>) {
     for (key, known) in known {
         let table = tables[usize::try_from(*key).expect("small") % tables.len()];
         let begun = Instant::now();
@@ -197,7 +198,7 @@ fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Known>) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_servers() {
+fn acknowledged_writes_survive_killed_servers() {
     let kills = std::env::var("SPRAT_KILLS")
         .map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
     for (durability, kills) in [("sync", kills.div_ceil(2)), ("buffered", kills / 2)] {
@@ -226,12 +227,12 @@ fn what_was_acknowledged_survives_servers() {
     }
 }
 
-/// Who stands still for longer than its lease is declared dead, and begins anew as soon as it goes
-/// on. What it serves in between, or answers late, must not be of the past: a counter that one
-/// client raises never goes back for another.
+/// A server that is stopped for longer than its lease is declared dead, and rejoins as a new server
+/// as soon as it continues. It must not serve old values in between or answer late with them: a
+/// counter that one client increments never goes back for another.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a process stands still for a time")]
-fn a_server_that_stood_still_begins_anew() {
+fn a_server_that_was_stopped_rejoins() {
     let mut cluster = Cluster::start("buffered");
     let mut client = cluster.client();
     let tables: Vec<Table> = (0..SERVERS)
@@ -242,7 +243,7 @@ fn a_server_that_stood_still_begins_anew() {
     let mut longest = Duration::ZERO;
     std::thread::scope(|scope| {
         let raise = || {
-            let (mut client, tables) = looking_at(&coordinator, tables.len());
+            let (mut client, tables) = client_with_tables(&coordinator, tables.len());
             let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
             for turn in 1.. {
                 if ends.load(Ordering::Acquire) {
@@ -262,7 +263,7 @@ fn a_server_that_stood_still_begins_anew() {
             longest
         };
         let look = || {
-            let (mut client, tables) = looking_at(&coordinator, tables.len());
+            let (mut client, tables) = client_with_tables(&coordinator, tables.len());
             while !ends.load(Ordering::Acquire) {
                 for &table in &tables {
                     let least = raised.load(Ordering::Acquire);
@@ -291,7 +292,7 @@ fn a_server_that_stood_still_begins_anew() {
             server.signal(rustix::process::Signal::STOP);
             std::thread::sleep(Duration::from_millis(still));
             server.signal(rustix::process::Signal::CONT);
-            server.wait_ready().unwrap_or_else(|said| panic!("it has ended: {said}"));
+            server.wait_ready().unwrap_or_else(|error| panic!("it has ended: {error}"));
         }
         std::thread::sleep(Duration::from_millis(500));
         ends.store(true, Ordering::Release);
@@ -301,7 +302,8 @@ fn a_server_that_stood_still_begins_anew() {
     let (raised, looks) = (raised.into_inner(), looks.into_inner());
     eprintln!("{raised} rounds, {looks} reads, longest without a write {longest:?}");
     assert!(raised > 100 && looks > 100, "{raised} rounds, {looks} reads");
-    // Those that began anew keep for others what these need: one that was never away goes for good.
+    // The servers that rejoined keep replicas for the others: one that was never stopped is killed
+    // for good, and nothing is lost.
     cluster.servers[2].as_mut().expect("it runs").kill();
     for &table in &tables {
         let (sum, _) = client.increment_i64(table, b"counter", 0).expect("it is brought back");
@@ -309,15 +311,15 @@ fn a_server_that_stood_still_begins_anew() {
     }
 }
 
-/// Runs a command against the cluster, and gives what it told.
-fn told(coordinator: &str, args: &[&str]) -> serde_json::Value {
+/// Runs a command against the cluster, and returns its JSON.
+fn run_json(coordinator: &str, args: &[&str]) -> serde_json::Value {
     let output =
         sprat().args(args).args(["-C", coordinator, "--json"]).output().expect("the binary runs");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Ids of the servers that have something of a table, by its tablets.
+/// Returns the coordinator's record of a table.
 fn record_of(client: &mut Client, table: &str) -> TableRecord {
     let tables = client.list_tables().expect("a coordinator");
     tables.into_iter().find(|record| record.name == table).expect("it is there")
@@ -328,8 +330,8 @@ fn servers_of(client: &mut Client, table: &str) -> Vec<u32> {
     record.tablets.iter().map(|tablet| tablet.server).collect()
 }
 
-/// Nobody notices that a server is emptied and taken away, nor that another is given tablets: no
-/// error, no death, nothing lost.
+/// Clients do not notice that a server is drained and removed, nor that another receives tablets:
+/// there are no errors, no dead servers and no lost objects.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "servers are given tablets by and by")]
 fn tablets_move_while_they_are_used() {
@@ -343,7 +345,7 @@ fn tablets_move_while_they_are_used() {
     let coordinator = cluster.coordinator.clone();
     let (known, done, longest) = std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
-            let (mut client, tables) = looking_at(&coordinator, 1);
+            let (mut client, tables) = client_with_tables(&coordinator, 1);
             let (mut known, mut random) = (BTreeMap::new(), Chance::new(5));
             let (mut done, mut longest) = (0, Duration::ZERO);
             while !ends.load(Ordering::Acquire) {
@@ -369,16 +371,16 @@ fn tablets_move_while_they_are_used() {
         };
         let drained = id(&mut client);
         assert!(servers_of(&mut client, "table 0").contains(&drained), "one tablet each");
-        let answer = told(&coordinator, &["server", "drain", &drained.to_string()]);
+        let answer = run_json(&coordinator, &["server", "drain", &drained.to_string()]);
         assert_eq!(answer["tablets"], 0, "{answer}");
         assert!(!servers_of(&mut client, "table 0").contains(&drained));
         cluster.servers[1].as_mut().expect("it runs").kill();
-        // A part of a tablet can be moved by hand.
+        // An operator can move a part of a tablet.
         let to = servers_of(&mut client, "table 0")[3].to_string();
         let move_part = ["table", "move", "table 0", "--tablet", "0000..00ff", "--to", &to];
-        assert_eq!(told(&coordinator, &move_part)["done"], true);
+        assert_eq!(run_json(&coordinator, &move_part)["done"], true);
         assert_eq!(servers_of(&mut client, "table 0")[0].to_string(), to);
-        // One that is new is given some.
+        // A new server receives some tablets.
         cluster.start_server(1);
         let new = id(&mut client);
         let begun = Instant::now();
@@ -402,10 +404,10 @@ fn tablets_move_while_they_are_used() {
     }
 }
 
-/// A server that is asked far more often than the others gives half of what is asked for away, and
-/// nobody notices.
+/// A server with far more requests than the others gives away half of its load, unnoticed by
+/// clients.
 #[test]
-fn what_many_ask_for_is_divided() {
+fn a_hot_tablet_is_split() {
     let cluster = Cluster::start("buffered");
     let mut client = cluster.client();
     let table = client.create_table("table 0").expect("servers are there");
@@ -423,15 +425,15 @@ fn what_many_ask_for_is_divided() {
         assert!(begun.elapsed() < PATIENCE, "it is still in {before} after {reads} reads");
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
-            // Many at a time: one after the other, a slow machine does not ask often enough for
-            // anything to be divided.
-            let asked: Vec<_> = keys
+            // Many at a time: one after the other, a slow machine does not send enough requests for
+            // a split.
+            let tickets: Vec<_> = keys
                 .iter()
                 .map(|key| {
                     client.submit(&Request::Read { table: table.0, key }).expect("there is room")
                 })
                 .collect();
-            for ticket in asked {
+            for ticket in tickets {
                 client
                     .wait(ticket, |answer| assert_eq!(answer.body, b"value"))
                     .expect("it is there");

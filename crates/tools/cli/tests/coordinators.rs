@@ -1,5 +1,5 @@
-//! Several coordinators over a real etcd, as real processes: they are killed and stopped, and etcd
-//! with them, while a client writes. It sees no error, and nothing that was acknowledged is lost.
+//! Tests several coordinators over a real etcd, as real processes: they and etcd are killed and
+//! stopped while a client writes. The client sees no error, and no acknowledged write is lost.
 
 #[path = "../../../store/store/tests/etcd/process.rs"]
 #[allow(dead_code, reason = "others use the rest")]
@@ -26,34 +26,34 @@ const SERVERS: usize = 3;
 const COPIES: &str = "2";
 const KEYS: u64 = 100;
 
-/// Kills when nobody says how many: `SPRAT_KILLS`.
+/// Number of kills when `SPRAT_KILLS` is not set.
 const KILLS: usize = 3;
 
 struct Coordinator {
     locator: String,
-    /// Where it says what it has to say.
-    said: PathBuf,
+    /// File of its standard error.
+    log: PathBuf,
     child: Option<Child>,
 }
 
 impl Coordinator {
-    fn new(said: PathBuf) -> Self {
+    fn new(log: PathBuf) -> Self {
         let port =
             TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-        Self { locator: format!("tcp:host=127.0.0.1,port={port}"), said, child: None }
+        Self { locator: format!("tcp:host=127.0.0.1,port={port}"), log, child: None }
     }
 
     fn start(&mut self, etcd: &str) {
         let mut command = sprat();
         command.args(["coordinator", "-C", &self.locator, "--etcd", etcd, "--name", "test"]);
-        let said = File::options().create(true).append(true).open(&self.said).expect("a file");
+        let log = File::options().create(true).append(true).open(&self.log).expect("a file");
         self.child =
-            Some(command.stdout(Stdio::null()).stderr(said).spawn().expect("the binary runs"));
+            Some(command.stdout(Stdio::null()).stderr(log).spawn().expect("the binary runs"));
     }
 
-    /// What it has said so far.
-    fn said(&self) -> String {
-        fs::read_to_string(&self.said).unwrap_or_default()
+    /// Returns its standard error so far.
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     fn signal(&self, signal: Signal) {
@@ -102,10 +102,10 @@ impl Cluster {
                 ["-C", &list, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G"];
             let flags = [&flags[..], &["--durability", "buffered", "--idle", "sleep"]].concat();
             let data = cluster._dir.path().join(server.to_string());
-            let started = ServerProcess::start(&data, &flags).unwrap_or_else(|said| {
+            let started = ServerProcess::start(&data, &flags).unwrap_or_else(|log| {
                 panic!(
-                    "{said}coordinators: {:#?}",
-                    cluster.coordinators.iter().map(Coordinator::said).collect::<Vec<_>>()
+                    "{log}coordinators: {:#?}",
+                    cluster.coordinators.iter().map(Coordinator::log).collect::<Vec<_>>()
                 )
             });
             cluster.servers.push(started);
@@ -113,7 +113,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// All coordinators, as they are named to others.
+    /// Returns the list of coordinators in the form that clients and servers take.
     fn list(&self) -> String {
         self.coordinators.iter().map(|one| one.locator.as_str()).collect::<Vec<_>>().join(",")
     }
@@ -122,7 +122,7 @@ impl Cluster {
         connect(&self.list())
     }
 
-    /// Who leads, and in which term; waits until somebody does, and not this one.
+    /// Waits until there is a leader other than `not`; returns it and its term.
     fn leader(&self, not: Option<usize>) -> (usize, u64) {
         let mut client = self.client();
         let begun = Instant::now();
@@ -159,19 +159,20 @@ fn pause(duration: Duration) {
     thread::sleep(duration);
 }
 
-/// A client that writes and reads one key after the other, on a thread of its own, until it is told
-/// to stop.
+/// A client that writes and reads one key after the other, on a thread of its own, until `finish`.
 struct Writer {
     stop: Arc<AtomicBool>,
-    /// The longest time without an acknowledged write since it was last asked, and their number.
-    seen: Arc<Mutex<(Duration, u64)>>,
+    /// The longest time without an acknowledged write since the last look, and the number of
+    /// acknowledged writes.
+    progress: Arc<Mutex<(Duration, u64)>>,
     thread: JoinHandle<()>,
 }
 
 impl Writer {
     fn start(coordinators: String) -> Self {
-        let (stop, seen) = (Arc::<AtomicBool>::default(), Arc::<Mutex<(Duration, u64)>>::default());
-        let (ended, noted) = (Arc::clone(&stop), Arc::clone(&seen));
+        let (stop, progress) =
+            (Arc::<AtomicBool>::default(), Arc::<Mutex<(Duration, u64)>>::default());
+        let (ended, progress_there) = (Arc::clone(&stop), Arc::clone(&progress));
         let thread = thread::spawn(move || {
             let mut client = connect(&coordinators);
             let tables: Vec<Table> = (0..SERVERS)
@@ -186,8 +187,8 @@ impl Writer {
                     .put(table, &key.to_le_bytes(), &value.to_le_bytes())
                     .expect("no error reaches the client");
                 known.insert((table.0, key), value);
-                let mut noted = noted.lock().expect("nobody panics with it");
-                *noted = (noted.0.max(last.elapsed()), noted.1 + 1);
+                let mut progress_there = progress_there.lock().expect("nobody panics with it");
+                *progress_there = (progress_there.0.max(last.elapsed()), progress_there.1 + 1);
                 last = Instant::now();
             }
             for (&(table, key), value) in &known {
@@ -198,22 +199,22 @@ impl Writer {
                 assert_eq!(found, value.to_le_bytes(), "key {key} of table {table}");
             }
         });
-        let writer = Self { stop, seen, thread };
-        writer.goes_on();
+        let writer = Self { stop, progress, thread };
+        writer.wait_for_writes();
         writer
     }
 
-    /// Waits until another hundred writes are acknowledged; tells the longest time without one
-    /// since this was last asked.
-    fn goes_on(&self) -> Duration {
+    /// Waits until another hundred writes are acknowledged; returns the longest time without one
+    /// since the last call.
+    fn wait_for_writes(&self) -> Duration {
         let begun = Instant::now();
-        let before = self.seen.lock().expect("nobody panics with it").1;
-        while self.seen.lock().expect("nobody panics with it").1 < before + 100 {
+        let before = self.progress.lock().expect("nobody panics with it").1;
+        while self.progress.lock().expect("nobody panics with it").1 < before + 100 {
             assert!(!self.thread.is_finished(), "the writer has ended");
             assert!(begun.elapsed() < PATIENCE, "no write is acknowledged any more");
             pause(Duration::from_millis(10));
         }
-        std::mem::take(&mut self.seen.lock().expect("nobody panics with it").0)
+        std::mem::take(&mut self.progress.lock().expect("nobody panics with it").0)
     }
 
     fn finish(self) {
@@ -223,7 +224,7 @@ impl Writer {
 }
 
 #[test]
-fn coordinators_are_killed_and_clients_notice_nothing() {
+fn clients_do_not_notice_killed_coordinators() {
     let _alone = alone();
     let Some(mut cluster) = Cluster::start() else { return };
     let writer = Writer::start(cluster.list());
@@ -232,7 +233,7 @@ fn coordinators_are_killed_and_clients_notice_nothing() {
         .map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
     let mut term = 0;
     for kill in 0..kills {
-        let before = writer.goes_on();
+        let before = writer.wait_for_writes();
         let (leader, its) = cluster.leader(None);
         assert!(its > term, "terms only grow");
         term = its;
@@ -240,8 +241,8 @@ fn coordinators_are_killed_and_clients_notice_nothing() {
         let begun = Instant::now();
         let (next, _) = cluster.leader(Some(leader));
         let took = begun.elapsed();
-        pause(Duration::from_millis(700)); // longer than any lease of before
-        let gap = writer.goes_on();
+        pause(Duration::from_millis(700)); // longer than any earlier lease
+        let gap = writer.wait_for_writes();
         eprintln!(
             "kill {kill}: {next} leads {took:?} after {leader} was killed; longest time without \
              an acknowledged write {gap:?}, \
@@ -249,7 +250,7 @@ fn coordinators_are_killed_and_clients_notice_nothing() {
         );
         let url = cluster.etcd.url.clone();
         cluster.coordinators[leader].start(&url);
-        pause(Duration::from_secs(4)); // so that leaders do not change too often for those who follow
+        pause(Duration::from_secs(4)); // so that followers can keep up with the changes of leader
     }
     assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
     cluster.client().create_table("one more").expect("the coordinators go on");
@@ -261,28 +262,28 @@ fn coordinators_are_killed_and_clients_notice_nothing() {
 }
 
 #[test]
-fn a_coordinator_that_stood_still_is_fenced() {
+fn a_coordinator_that_was_stopped_is_fenced() {
     let _alone = alone();
     let Some(cluster) = Cluster::start() else { return };
     let writer = Writer::start(cluster.list());
     let servers = cluster.server_ids();
     let (old, _) = cluster.leader(None);
-    writer.goes_on();
+    writer.wait_for_writes();
     cluster.coordinators[old].signal(Signal::STOP);
     cluster.leader(Some(old));
     cluster.client().create_table("made meanwhile").expect("another leads");
     pause(Duration::from_secs(1));
-    let gap = writer.goes_on();
+    let gap = writer.wait_for_writes();
     cluster.coordinators[old].signal(Signal::CONT);
-    // It takes itself for the leader until it looks; what it would change then comes to nothing.
+    // It believes itself the leader until it reads etcd; its changes until then are rejected.
     let locator = &cluster.coordinators[old].locator;
     let begun = Instant::now();
-    while connect(locator).ask_leads().is_ok_and(|(leads, _)| leads) {
+    while connect(locator).coordinator_leads().is_ok_and(|(leads, _)| leads) {
         assert!(begun.elapsed() < PATIENCE, "it never learns that it was deposed");
         pause(Duration::from_millis(20));
     }
-    writer.goes_on();
-    // Who asks the old one alone is sent on to the new one.
+    writer.wait_for_writes();
+    // A client that knows only the old leader is redirected to the new one.
     connect(locator).table("made meanwhile").expect("the old one names the new one");
     assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
     eprintln!("stopped leader: longest time without an acknowledged write {gap:?}");
@@ -296,19 +297,19 @@ fn etcd_is_away_for_a_while() {
     let writer = Writer::start(cluster.list());
     let servers = cluster.server_ids();
     let (leader, term) = cluster.leader(None);
-    writer.goes_on();
+    writer.wait_for_writes();
     cluster.etcd.kill();
     pause(Duration::from_millis(300));
     cluster.etcd.restart();
     pause(Duration::from_secs(2));
-    let short = writer.goes_on();
+    let short = writer.wait_for_writes();
     assert_eq!(cluster.leader(None), (leader, term), "nobody else tried");
 
     cluster.etcd.kill();
     pause(Duration::from_secs(6));
     cluster.etcd.restart();
     cluster.leader(None);
-    let long = writer.goes_on();
+    let long = writer.wait_for_writes();
     assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
     cluster.client().create_table("one more").expect("it goes on");
     eprintln!(
@@ -319,29 +320,29 @@ fn etcd_is_away_for_a_while() {
 }
 
 #[test]
-fn an_etcd_that_is_not_there_yet_is_waited_for_aloud() {
+fn a_missing_etcd_is_reported_and_waited_for() {
     let _alone = alone();
     let Some(mut etcd) = EtcdProcess::start() else { return };
     etcd.kill();
     let dir = tempfile::tempdir().expect("a directory");
     let mut coordinator = Coordinator::new(dir.path().join("said"));
     coordinator.start(&etcd.url);
-    let said = |part: &str| {
+    let wait_for_log = |part: &str| {
         let begun = Instant::now();
-        while !coordinator.said().contains(part) {
-            assert!(begun.elapsed() < PATIENCE, "{}", coordinator.said());
+        while !coordinator.log().contains(part) {
+            assert!(begun.elapsed() < PATIENCE, "{}", coordinator.log());
             pause(Duration::from_millis(20));
         }
     };
-    said("waiting for etcd");
-    assert!(coordinator.said().contains("is etcd running"), "{}", coordinator.said());
+    wait_for_log("waiting for etcd");
+    assert!(coordinator.log().contains("is etcd running"), "{}", coordinator.log());
     etcd.restart();
-    said("coordinator ready");
+    wait_for_log("coordinator ready");
     assert_eq!(connect(&coordinator.locator).list_servers().expect("it leads").len(), 0);
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_settings_are_refused() {
     let refused =
         run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=0", "--etcd", "http://127.0.0.1:1"]);
     assert_ne!(refused.code, Some(0));

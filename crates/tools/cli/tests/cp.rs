@@ -1,5 +1,4 @@
-//! `sprat cp` as people and programs meet it: what it prints, what it ends with, and what Ctrl-C
-//! leaves.
+//! Tests `sprat cp` by its binary: its output, its exit codes, and what remains after Ctrl-C.
 
 use crate::support;
 use serde_json::Value;
@@ -24,19 +23,19 @@ fn cp(arguments: &[&str]) -> Output {
     sprat().arg("cp").args(arguments).output().unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn programs_read_what_happens_and_how_it_ended() {
+fn json_reports_events_and_the_result() {
     let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let content = vec![7; (3 << 20) + 5];
     fs::write(source.path().join("file"), &content).unwrap();
     let (_share, url) = share(source.path());
     let to = target.path().to_str().unwrap();
     let output = cp(&["--json", &format!("{url}/file"), to]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let lines: Vec<Value> = output
         .stdout
         .split(|byte| *byte == b'\n')
@@ -47,12 +46,13 @@ fn programs_read_what_happens_and_how_it_ended() {
     let done = lines.last().unwrap();
     assert_eq!((&done["event"], &done["bytes"]), (&"done".into(), &content.len().into()));
     assert_eq!(fs::read(target.path().join("file")).unwrap(), content);
-    // Again: nothing to do; another of that name: stays; and what there is not.
+    // A repeated copy has nothing to do; another file of that name is kept; and a missing source is
+    // an error.
     let again = cp(&[&format!("{url}/file"), to]);
     assert!(
-        again.status.success() && told(&again).contains("is there already"),
+        again.status.success() && stderr_of(&again).contains("exists already"),
         "{}",
-        told(&again)
+        stderr_of(&again)
     );
     fs::write(target.path().join("file"), "mine").unwrap();
     for (source, code) in [
@@ -63,7 +63,7 @@ fn programs_read_what_happens_and_how_it_ended() {
         (format!("{url}/"), 2),
     ] {
         let output = cp(&[&source, to]);
-        assert_eq!(output.status.code(), Some(code), "{source}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(code), "{source}: {}", stderr_of(&output));
     }
     let wrong = cp(&[
         "--blake3",
@@ -71,14 +71,14 @@ fn programs_read_what_happens_and_how_it_ended() {
         &format!("{url}/file"),
         target.path().join("new").to_str().unwrap(),
     ]);
-    assert_eq!(wrong.status.code(), Some(10), "{}", told(&wrong));
+    assert_eq!(wrong.status.code(), Some(10), "{}", stderr_of(&wrong));
     let nowhere = cp(&[&format!("{url}/file"), "/proc/no/where"]);
-    assert_eq!(nowhere.status.code(), Some(11), "{}", told(&nowhere));
+    assert_eq!(nowhere.status.code(), Some(11), "{}", stderr_of(&nowhere));
     assert_eq!(fs::read(target.path().join("file")).unwrap(), b"mine");
 }
 
 #[test]
-fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
+fn ctrl_c_keeps_partial_files_and_the_same_command_resumes() {
     let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let content: Vec<u8> = (0..40 << 20).map(|at: u32| at.to_le_bytes()[at as usize % 3]).collect();
     fs::write(source.path().join("file"), &content).unwrap();
@@ -100,22 +100,22 @@ fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
     let id = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
-    assert!(told(&output).contains("the same command"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", stderr_of(&output));
+    assert!(stderr_of(&output).contains("the same command"), "{}", stderr_of(&output));
     assert!(!to.exists());
     let output = cp(&["--json", &from, to.to_str().unwrap()]);
-    let said: Vec<Value> = String::from_utf8(output.stdout)
+    let events: Vec<Value> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(said[0]["event"], "checking", "what is here is read first: {said:?}");
-    let opened = said.iter().find(|line| line["event"] == "opened").unwrap();
+    assert_eq!(events[0]["event"], "checking", "what is here is read first: {events:?}");
+    let opened = events.iter().find(|line| line["event"] == "opened").unwrap();
     assert!(opened["resumed"].as_u64() > Some(4 << 20), "{opened}");
     assert_eq!(fs::read(&to).unwrap(), content);
 }
 
-/// A real server of `directory`, at `address`.
+/// Starts a real server of `directory`, at `address`.
 fn serve(directory: &Path, address: &str) -> Child {
     let mut command = sprat();
     command.arg("share").arg(directory).args(["--listen", address]);
@@ -126,7 +126,7 @@ fn serve(directory: &Path, address: &str) -> Child {
     server
 }
 
-/// A real client, held back so that it takes a second or two.
+/// Starts a real client, limited so that it takes a second or two.
 fn fetch(from: &str, to: &Path) -> Child {
     let mut command = sprat();
     command.args(["cp", "--quiet", "--limit", "150Mb/s", "--retries", "100", from]).arg(to);
@@ -139,12 +139,12 @@ fn wait(milliseconds: u64) {
 }
 
 #[test]
-fn whichever_end_is_killed_the_file_is_exact() {
+fn the_file_is_exact_when_either_end_is_killed() {
     let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let content: Vec<u8> =
         (0..24 << 18).flat_map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
     fs::write(source.path().join("file"), &content).unwrap();
-    // A port that is free now, and stays ours through every restart.
+    // A port that is free now; each restart of the server uses it again.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let (from, to) = (format!("sprat://{address}/file"), target.path().join("file"));
     let (serve, transfer) = (|| serve(source.path(), &address), |_| fetch(&from, &to));
@@ -152,13 +152,13 @@ fn whichever_end_is_killed_the_file_is_exact() {
 }
 
 #[test]
-fn hosts_named_with_also_share_the_work_and_are_told_of() {
+fn hosts_named_with_also_share_the_work_and_are_reported() {
     let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let content = vec![7; (24 << 20) + 5];
     fs::write(source.path().join("file"), &content).unwrap();
     let ((_one, url), (two, _)) = (share(source.path()), share(source.path()));
     let (from, to) = (format!("{url}/file"), target.path().join("file"));
-    let (other, nobody) = (two.addresses()[0].to_string(), "127.0.0.1:1");
+    let (other, unreachable) = (two.addresses()[0].to_string(), "127.0.0.1:1");
     let (from, other, into) = (from.as_str(), other.as_str(), to.to_str().unwrap());
     let output = cp(&[
         "--json",
@@ -169,11 +169,11 @@ fn hosts_named_with_also_share_the_work_and_are_told_of() {
         "--also",
         other,
         "--also",
-        nobody,
+        unreachable,
         from,
         into,
     ]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let lines: Vec<Value> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
@@ -195,7 +195,7 @@ fn hosts_named_with_also_share_the_work_and_are_told_of() {
 }
 
 #[test]
-fn object_stores_want_to_know_who_we_are() {
+fn object_stores_need_credentials() {
     let here = tempfile::tempdir().unwrap();
     let file = here.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -215,8 +215,8 @@ fn object_stores_want_to_know_who_we_are() {
     ] {
         let output =
             sprat().arg("cp").args(arguments).env_remove("AWS_ACCESS_KEY_ID").output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", told(&output));
-        assert!(told(&output).contains(want), "{arguments:?}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr_of(&output));
+        assert!(stderr_of(&output).contains(want), "{arguments:?}: {}", stderr_of(&output));
     }
 }
 
@@ -228,23 +228,23 @@ fn a_pipe_is_refused_at_once() {
     assert!(made.success());
     for target in [here.path().join("out").to_str().unwrap(), "sprat://127.0.0.1:1/x"] {
         let output = cp(&[pipe.to_str().unwrap(), target]);
-        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-        assert!(told(&output).contains("is a pipe"), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", stderr_of(&output));
+        assert!(stderr_of(&output).contains("is a pipe"), "{}", stderr_of(&output));
     }
     let (_share, url) = share(here.path());
     let output = cp(&["--force", &format!("{url}/none"), pipe.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(4), "{}", told(&output));
-    // A folder that has one arrives without it, and that is said.
+    assert_eq!(output.status.code(), Some(4), "{}", stderr_of(&output));
+    // A folder that contains a pipe arrives without it, and the report says so.
     fs::write(here.path().join("file"), "x").unwrap();
     let there = tempfile::tempdir().unwrap();
     let output = cp(&["-r", &format!("{url}/"), there.path().join("all").to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(6), "{}", told(&output));
-    assert!(told(&output).contains("left out: \"pipe\" is a pipe"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(6), "{}", stderr_of(&output));
+    assert!(stderr_of(&output).contains("left out: \"pipe\" is a pipe"), "{}", stderr_of(&output));
     assert_eq!(fs::read(there.path().join("all/file")).unwrap(), b"x");
 }
 
-/// A server that lists one file, which it does not have, and what it leaves out; all with what
-/// moves cursors.
+/// Starts a server whose names and messages contain control characters. It lists one file, which it
+/// does not have, and one that it leaves out.
 fn evil() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -272,7 +272,7 @@ const LISTING: &str = "{\"href\":\"a%1B%5B31m%C2%9B\",\"kind\":\"file\",\"size\"
                        {\"end\":true,\"left_out\":[\"\\u001b]0;OWNED\\u0007 is a pipe\"]}\n";
 
 #[test]
-fn what_a_server_says_is_printed_without_control_characters() {
+fn server_messages_are_printed_without_control_characters() {
     let (here, url) = (tempfile::tempdir().unwrap(), evil());
     let file = here.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -280,9 +280,9 @@ fn what_a_server_says_is_printed_without_control_characters() {
     let up = cp(&["--retries", "0", file, &format!("{url}/x").replace("http", "sprat")]);
     let down = cp(&["--retries", "0", "-r", &format!("{url}/d/"), folder.to_str().unwrap()]);
     for (output, shown) in [(up, r"\u{1b}]0;OWNED\u{7}"), (down, r"a\u{1b}[31m\u{9b}")] {
-        let said = String::from_utf8([&output.stderr[..], &output.stdout].concat()).unwrap();
-        assert!(!output.status.success() && said.contains(shown), "{said:?}");
-        assert!(!said.contains(|char: char| char.is_control() && char != '\n'), "{said:?}");
-        assert!(said.lines().all(|line| line != "sprat: fine"), "{said}");
+        let text = String::from_utf8([&output.stderr[..], &output.stdout].concat()).unwrap();
+        assert!(!output.status.success() && text.contains(shown), "{text:?}");
+        assert!(!text.contains(|char: char| char.is_control() && char != '\n'), "{text:?}");
+        assert!(text.lines().all(|line| line != "sprat: fine"), "{text}");
     }
 }

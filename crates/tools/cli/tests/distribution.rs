@@ -1,5 +1,5 @@
-//! `bench distribution` and `bench jitter` on the real binary, with samples too few to tell
-//! anything but that they are taken.
+//! Tests `bench distribution` and `bench jitter` by their binary, with only enough samples to show
+//! that they are taken.
 
 use crate::support;
 use std::fs;
@@ -27,7 +27,7 @@ fn a_distribution_is_measured_written_and_set_beside_another() {
             op,
         ];
         let ran = run(&[&["bench", "distribution", "--out", &out][..], &args].concat());
-        let said = ran.ok();
+        let stdout = ran.ok();
         for word in [
             "fast+udp",
             "tcp",
@@ -37,7 +37,7 @@ fn a_distribution_is_measured_written_and_set_beside_another() {
             "jitter meter",
             "3000 over each path",
         ] {
-            assert!(said.contains(word), "no {word:?} in:\n{said}");
+            assert!(stdout.contains(word), "no {word:?} in:\n{stdout}");
         }
         let json: Value =
             serde_json::from_str(&fs::read_to_string(&out).expect("results")).expect("JSON");
@@ -60,15 +60,15 @@ fn a_distribution_is_measured_written_and_set_beside_another() {
     let (html, compare) = (path("both.html"), &files[..]);
     let ran =
         run(&["bench", "distribution", "--html", &html, "--compare", &compare[0], &compare[1]]);
-    let said = ran.ok();
+    let stdout = ran.ok();
     for word in ["one host, fast+udp", "another, tcp", "100 B write"] {
-        assert!(said.contains(word), "no {word:?} in:\n{said}");
+        assert!(stdout.contains(word), "no {word:?} in:\n{stdout}");
     }
     assert!(fs::read_to_string(&html).expect("a report").contains("another, fast+udp"));
 }
 
 #[test]
-fn what_cannot_be_measured_or_read_is_named() {
+fn unmeasurable_and_unreadable_targets_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let other = folder.path().join("other.json").display().to_string();
     fs::write(&other, "{\"rows\": []}").expect("written");
@@ -96,12 +96,12 @@ fn what_cannot_be_measured_or_read_is_named() {
     let odd = run(&["bench", "distribution", "--compare", &damaged]);
     assert!(odd.code != Some(0) && odd.stderr.contains("never counted"), "{}", odd.stderr);
     let locator = "tcp:host=127.0.0.1,port=1";
-    let nobody = run(&["bench", "distribution", "-C", locator, "--out", &out]);
+    let unanswered = run(&["bench", "distribution", "-C", locator, "--out", &out]);
     assert!(
-        nobody.code != Some(0)
-            && nobody.stderr.contains(&format!("no cluster answers at {locator}")),
+        unanswered.code != Some(0)
+            && unanswered.stderr.contains(&format!("no cluster answers at {locator}")),
         "{}",
-        nobody.stderr
+        unanswered.stderr
     );
     if cfg!(not(feature = "dpdk")) {
         let without = run(&["bench", "distribution", "--over", "virtio", "--out", &out]);
@@ -114,7 +114,7 @@ fn what_cannot_be_measured_or_read_is_named() {
 }
 
 #[test]
-fn the_jitter_of_a_core_is_told() {
+fn the_jitter_of_a_core_is_reported() {
     let ran = run(&["bench", "jitter", "--cores", "0", "--seconds", "0.1", "--json"]);
     let json: Value = serde_json::from_str(ran.ok()).expect("JSON");
     let meters = json["meters"].as_array().expect("meters");

@@ -1,16 +1,17 @@
-//! What the command line says, word for word: help, mistakes, flows on a live server.
+//! Compares the output of the command line with golden files: help, mistakes, and sessions on a
+//! live server.
 //!
-//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::`
-//! writes them again.
+//! The files are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::`
+//! rewrites them.
 
 use crate::support;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use support::{Ran, ServerProcess, UDP, run, run_with, skip, sprat};
+use support::{CommandResult, ServerProcess, UDP, run, run_with, skip, sprat};
 
-/// Compares a text with the one on file, or writes that.
+/// Compares a text with its golden file, or rewrites the file.
 #[track_caller]
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
@@ -36,7 +37,7 @@ fn golden(name: &str, text: &str) {
     }
 }
 
-/// Every command, as its words.
+/// All commands.
 const COMMANDS: &[&[&str]] = &[
     &[],
     &["server"],
@@ -139,7 +140,7 @@ fn help_is_as_written() {
     assert_eq!(run(&[]).code, Some(2), "without a command there is help, and a failure");
 }
 
-/// A transcript of commands and what they say.
+/// A transcript of commands and their output.
 struct Transcript {
     text: String,
     at: Vec<(String, &'static str)>,
@@ -150,12 +151,12 @@ impl Transcript {
         Self { text: String::new(), at }
     }
 
-    /// Replaces what differs from run to run.
+    /// Replaces the parts that differ from run to run.
     fn stable(&self, text: &str) -> String {
         self.at.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from.as_str(), to))
     }
 
-    fn add(&mut self, line: &str, ran: &Ran) {
+    fn add(&mut self, line: &str, ran: &CommandResult) {
         let (out, err) = (String::from_utf8_lossy(&ran.stdout), &ran.stderr);
         let mut entry = format!("$ sprat {line}\n{out}");
         if !entry.ends_with('\n') {
@@ -172,17 +173,17 @@ impl Transcript {
         self.text += &self.stable(&entry);
     }
 
-    fn run(&mut self, line: &str) -> Ran {
+    fn run(&mut self, line: &str) -> CommandResult {
         self.run_with(line, b"")
     }
 
-    fn run_with(&mut self, line: &str, input: &[u8]) -> Ran {
+    fn run_with(&mut self, line: &str, input: &[u8]) -> CommandResult {
         let args: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
         let mut given: Vec<&str> = args.iter().map(String::as_str).collect();
         if let Some((coordinator, _)) = self.at.iter().find(|(_, name)| *name == "COORDINATOR") {
             given.extend(["-C", coordinator]);
         }
-        // The double dash ends the flags: what is ours comes before it.
+        // The flags that the test adds must precede the double dash, which ends the flags.
         if let Some(dashes) = given.iter().position(|word| *word == "--")
             && given.len() >= 2
         {
@@ -278,7 +279,7 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn kernels_and_their_machine_are_told() {
+fn kernels_and_their_machine_are_described() {
     let mut transcript = Transcript::new(Vec::new());
     for line in [
         "grape kernels",
@@ -296,7 +297,7 @@ fn kernels_and_their_machine_are_told() {
 }
 
 #[test]
-fn power_and_what_it_costs_is_told() {
+fn power_and_its_cost_are_described() {
     let mut transcript = Transcript::new(Vec::new());
     for line in [
         "rack cost",
@@ -320,7 +321,7 @@ fn power_and_what_it_costs_is_told() {
 }
 
 #[test]
-fn racks_are_told() {
+fn racks_are_described() {
     let mut transcript = Transcript::new(Vec::new());
     for line in [
         "rack examples",
@@ -471,7 +472,7 @@ fn objects_come_and_go() {
     assert!(server.stop().success());
 }
 
-/// Every path in a JSON value with the type that is there.
+/// Lists every path in a JSON value with the type of its value.
 fn shape_of(value: &serde_json::Value, path: &str, shape: &mut String) {
     let kind = match value {
         serde_json::Value::Object(fields) => {
@@ -529,7 +530,7 @@ fn scans_go_on_where_they_stopped() {
     assert!(server.stop().success());
 }
 
-/// Files below a directory: relative path and bytes, sorted.
+/// Returns the files below a directory, sorted: relative path and bytes.
 fn tree(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<_> = walkdir::WalkDir::new(root)
         .into_iter()
@@ -632,8 +633,8 @@ fn rows_come_back_byte_for_byte() {
     let piped = export("events", "-", &["--rows", "--format", "jsonl"]);
     assert_eq!(sorted_lines(&piped), sorted_lines(lines.as_bytes()));
 
-    // Pairs of any bytes, there and back and there again: in a table's own order, so the files are
-    // equal.
+    // Pairs of any bytes, exported, imported and exported again: both files have the order of the
+    // table, and are equal.
     run(&["table", "create", "any", "-C", &server.coordinator]).ok();
     for (key, value) in [
         ("plain", &b"text"[..]),
@@ -709,7 +710,7 @@ fn man_pages_are_made_for_every_command() {
 }
 
 #[test]
-fn what_cannot_be_written_is_an_error() {
+fn failed_writes_are_errors() {
     let dir = tempfile::tempdir().expect("a directory");
     let (server, _) = live(&dir.path().join("data"));
     run(&["table", "create", "t", "-C", &server.coordinator]).ok();
@@ -749,10 +750,10 @@ fn what_cannot_be_written_is_an_error() {
     ]);
     let asking = asking.map(|line| (line, vec!["-C", server.coordinator.as_str()]));
     for (line, more) in alone.map(|line| (line, Vec::new())).into_iter().chain(asking) {
-        let (code, said) = to("/dev/full", line, &more);
+        let (code, stderr) = to("/dev/full", line, &more);
         assert!(
-            code == Some(1) && said.contains("standard output: No space left"),
-            "{line}: {code:?}, {said}"
+            code == Some(1) && stderr.contains("standard output: No space left"),
+            "{line}: {code:?}, {stderr}"
         );
         assert_eq!(to("/dev/null", line, &more).0, Some(0), "{line}");
     }

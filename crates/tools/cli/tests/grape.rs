@@ -1,11 +1,11 @@
-//! `sprat grape` on files as NumPy writes them: engines agree, what is wrong is told, bodies are
-//! followed.
+//! Tests `sprat grape` on NumPy's files: engines agree, errors are explained, and the orbits of
+//! bodies are right.
 
 use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
-use support::{Ran, run, save, sprat};
+use support::{CommandResult, run, save, sprat};
 use tempfile::TempDir;
 
 const KERNEL: &str = "VARI xi; VARJ xj, mj; VARF sum, near; CONST e = 1
@@ -13,7 +13,7 @@ sum += mj * (xj - xi) / ((xj - xi) * (xj - xi) + e)
 near argmin= select(xi == xj, inf, (xj - xi) * (xj - xi))
 ";
 
-/// A folder with a kernel, `i.npy` of 100 i, and `j.npy` of 70 j.
+/// Makes a folder with a kernel, `i.npy` with 100 i, and `j.npy` with 70 j.
 fn folder() -> TempDir {
     let folder = TempDir::new().unwrap();
     let numbers =
@@ -24,8 +24,8 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Runs with the words' files in a folder.
-fn within(folder: &TempDir, line: &str) -> Ran {
+/// Runs a command line in a folder.
+fn within(folder: &TempDir, line: &str) -> CommandResult {
     let path = |word: &str| match [".npy", ".kernel", ".svg", ".asm"]
         .iter()
         .any(|ending| word.contains(ending))
@@ -38,8 +38,8 @@ fn within(folder: &TempDir, line: &str) -> Ran {
 }
 
 fn results(folder: &TempDir, flags: &str) -> (Vec<f64>, Vec<i64>) {
-    let told: Value = serde_json::from_str(within(folder, flags).ok()).unwrap();
-    let all = |name: &str| told["results"][name].as_array().unwrap().clone();
+    let report: Value = serde_json::from_str(within(folder, flags).ok()).unwrap();
+    let all = |name: &str| report["results"][name].as_array().unwrap().clone();
     let sums = all("sum").iter().map(|number| number.as_f64().unwrap()).collect();
     (sums, all("near").iter().map(|place| place.as_i64().unwrap()).collect())
 }
@@ -64,12 +64,12 @@ fn engines_agree() {
         assert!(off < 1e-11, "{line}: {off:e}");
         assert_eq!(found, places, "{line}");
     }
-    // Another constant is another result: it arrives.
+    // Another constant gives another result.
     let (other, _) = results(&folder, &line.replace("e=0.5", "e=2"));
     assert!(other.iter().zip(&judge).any(|(sum, judge)| (sum - judge).abs() > 0.1));
 }
 
-/// Places about 1e6 in files of float64: f32 would tell them apart by a sixteenth.
+/// Positions near 1e6 in files of float64: f32 distinguishes them only by a sixteenth.
 #[test]
 #[expect(clippy::cast_possible_truncation, reason = "what f32 has of a number")]
 fn precision_is_that_of_the_files_unless_it_is_chosen() {
@@ -84,18 +84,19 @@ fn precision_is_that_of_the_files_unless_it_is_chosen() {
         "VARI xi; VARJ xj; VARF sum, near; sum += xj - xi; near argmin= abs(xj - xi)",
     )
     .unwrap();
-    // Results of f32, all of them, are an array of float32.
+    // If all results are f32, the output is an array of float32.
     fs::write(folder.path().join("f32.kernel"), "VARI xi; VARF narrow; narrow += xi").unwrap();
     within(&folder, "grape run f32.kernel --i i.npy --precision f32 --out narrow.npy").ok();
-    let told = |line: &str| results(&folder, &format!("{line} --json"));
+    let results_of = |line: &str| results(&folder, &format!("{line} --json"));
     for command in ["run", "run --engine reference", "run --engine grapedr", "sim"] {
-        let (sums, _) = told(&format!("grape {command} k.kernel --i i.npy --j x.npy"));
-        let wide = told(&format!("grape {command} k.kernel --i i.npy --j x.npy --precision f64")).0;
+        let (sums, _) = results_of(&format!("grape {command} k.kernel --i i.npy --j x.npy"));
+        let wide =
+            results_of(&format!("grape {command} k.kernel --i i.npy --j x.npy --precision f64")).0;
         assert_eq!(sums, wide, "{command}");
-        // One of both files is enough.
-        let one = told(&format!("grape {command} k.kernel --i narrow.npy --j x.npy")).0;
+        // One of the two files being float64 is enough.
+        let one = results_of(&format!("grape {command} k.kernel --i narrow.npy --j x.npy")).0;
         assert!(one.iter().any(|sum| *sum != f64::from(*sum as f32)), "{command}: computed in f64");
-        let none = told(&format!("grape {command} k.kernel --i narrow.npy --j narrow.npy")).0;
+        let none = results_of(&format!("grape {command} k.kernel --i narrow.npy --j narrow.npy")).0;
         assert!(
             none.iter().all(|sum| *sum == f64::from(*sum as f32)),
             "{command}: computed in f32"
@@ -129,7 +130,7 @@ fn a_listing_runs_as_its_kernel() {
 }
 
 #[test]
-fn nothing_is_written_over_what_is_read() {
+fn inputs_are_not_overwritten() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     std::os::unix::fs::symlink(at("i.npy"), at("link.npy")).unwrap();
@@ -160,7 +161,7 @@ fn nothing_is_written_over_what_is_read() {
         assert!(ran.code == Some(1) && ran.stderr.contains(words), "{line}: {ran:?}");
     }
     assert_eq!(names.map(|name| fs::read(at(name)).unwrap()), before);
-    // Another file of the folder, and one that is there already, are written.
+    // Another file in the folder may be written, even if it exists.
     within(&folder, "grape run k.kernel --i i.npy --j j.npy --out r.npy").ok();
     within(&folder, "grape run k.kernel --i i.npy --j j.npy --out r.npy").ok();
     within(&folder, "grape nbody --from two.npy --until 0.01 --snapshots run.npy --json").ok();
@@ -169,7 +170,7 @@ fn nothing_is_written_over_what_is_read() {
 /// Two bodies on a circle: without softening they stay on it, at a distance of 1, and their energy
 /// is -1/8.
 #[test]
-fn no_softening_is_no_pull_of_oneself() {
+fn without_softening_a_body_does_not_attract_itself() {
     let folder = folder();
     save(
         &folder.path().join("two.npy"),
@@ -193,8 +194,7 @@ fn no_softening_is_no_pull_of_oneself() {
             "{ran:?}"
         );
     }
-    // Straight at each other: the run ends with an error that says so, not with numbers that are
-    // none.
+    // Bodies that fall straight towards each other: the run ends with an error, not with NaNs.
     save(
         &folder.path().join("fall.npy"),
         7,
@@ -213,11 +213,11 @@ fn results_are_arrays_again() {
     let folder = folder();
     within(&folder, "grape run k.kernel --i i.npy --j j.npy --out r.npy").ok();
     fs::write(folder.path().join("two.kernel"), "VARI a, b; VARF s; s += a * 0 + b").unwrap();
-    let told = within(&folder, "grape run two.kernel --i r.npy --json");
-    let told: Value = serde_json::from_str(told.ok()).unwrap();
+    let ran = within(&folder, "grape run two.kernel --i r.npy --json");
+    let report: Value = serde_json::from_str(ran.ok()).unwrap();
     let (_, places) = results(&folder, "grape run k.kernel --i i.npy --j j.npy --json");
     let read =
-        told["results"]["s"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap());
+        report["results"]["s"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap());
     assert_eq!(
         read.collect::<Vec<_>>(),
         places.iter().map(|place| *place as f64).collect::<Vec<_>>()
@@ -225,7 +225,7 @@ fn results_are_arrays_again() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_are_reported() {
     let folder = folder();
     fs::write(folder.path().join("bad.kernel"), "VARI x\nVARF f\nf += x * y\n").unwrap();
     save(&folder.path().join("nan.npy"), 7, &[f64::NAN; 14]);
@@ -276,7 +276,7 @@ fn what_is_wrong_is_told() {
         assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
         assert!(ran.stderr.contains(words), "{line}: {}", ran.stderr);
     }
-    // What is not a number goes through a kernel as its language says, and is told.
+    // NaNs pass through a kernel as its language defines, with a warning.
     fs::write(
         folder.path().join("sum.kernel"),
         "VARI a, b, c, d, e, f, g; VARF s; s += a+b+c+d+e+f+g",
@@ -295,9 +295,9 @@ fn bodies_keep_their_energy_and_go_on_from_a_snapshot() {
             "grape nbody --bodies 64 --softening 0.05 --until 0.2 --every 0.1 --json --scheme \
              {scheme}"
         );
-        let told = within(&folder, &format!("{line} --snapshots run.npy --picture p.svg"));
+        let ran = within(&folder, &format!("{line} --snapshots run.npy --picture p.svg"));
         let lines: Vec<Value> =
-            told.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let times: Vec<_> = lines.iter().map(|line| line["time"].as_f64().unwrap()).collect();
         assert_eq!(times, [0.0, 0.1, 0.2]);
         let drift = lines[2]["drift"].as_f64().unwrap();
@@ -321,7 +321,7 @@ fn an_interrupted_run_leaves_a_snapshot() {
     ]);
     command.arg("--snapshots").arg(folder.path());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The first line is told once signals are watched.
+    // The first line is printed once signals are handled.
     let mut line = String::new();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
@@ -329,42 +329,48 @@ fn an_interrupted_run_leaves_a_snapshot() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("interrupted at time") && told.contains("snapshot-0001.npy"), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("interrupted at time") && stderr.contains("snapshot-0001.npy"),
+        "{stderr}"
+    );
     assert!(folder.path().join("snapshot-0001.npy").exists());
 }
 
 #[test]
 fn matrices_are_right() {
     for line in ["grape dgemm --size 70 --json", "grape lu --size 100 --chips 2 --json"] {
-        let told: Value =
+        let report: Value =
             serde_json::from_str(run(&line.split(' ').collect::<Vec<_>>()).ok()).unwrap();
-        assert_eq!(told["right"], true, "{told}");
+        assert_eq!(report["right"], true, "{report}");
         assert!(
-            told["error"].as_f64().unwrap() > 0.0
-                && told["timing"]["loop_cycles"].as_u64().unwrap() > 0
+            report["error"].as_f64().unwrap() > 0.0
+                && report["timing"]["loop_cycles"].as_u64().unwrap() > 0
         );
     }
     for line in [
         "grape dgemm --size 300 --on cpu --json",
         "grape lu --size 300 --on cpu --threads 2 --json",
     ] {
-        let told: Value =
+        let report: Value =
             serde_json::from_str(run(&line.split(' ').collect::<Vec<_>>()).ok()).unwrap();
-        assert_eq!((&told["right"], &told["rows"]), (&true.into(), &300.into()), "{told}");
-        let error = told["error"].as_f64().unwrap();
-        assert!(error > 0.0 && error < 1e-14 && told["gflops"].as_f64().unwrap() > 0.0, "{told}");
+        assert_eq!((&report["right"], &report["rows"]), (&true.into(), &300.into()), "{report}");
+        let error = report["error"].as_f64().unwrap();
+        assert!(
+            error > 0.0 && error < 1e-14 && report["gflops"].as_f64().unwrap() > 0.0,
+            "{report}"
+        );
     }
-    let told = run(&["grape", "dgemm", "--on", "cpu", "--size", "100"]);
+    let ran = run(&["grape", "dgemm", "--on", "cpu", "--size", "100"]);
     assert!(
-        told.ok().contains("Gflop/s of this processor") && told.text().contains("C = A B to"),
-        "{told:?}"
+        ran.ok().contains("Gflop/s of this processor") && ran.text().contains("C = A B to"),
+        "{ran:?}"
     );
 }
 
 #[cfg(not(feature = "mpi"))]
 #[test]
-fn ranks_are_refused_where_they_cannot_speak() {
+fn ranks_are_refused_without_mpi() {
     let folder = folder();
     for line in ["run gravity --i i.npy --j j.npy", "nbody --bodies 8"] {
         let mut command = sprat();
@@ -374,11 +380,12 @@ fn ranks_are_refused_where_they_cannot_speak() {
             .args(line.split(' '))
             .env("OMPI_COMM_WORLD_SIZE", "2");
         let output = command.output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(
-            told.contains("mpirun started 2 of these") && told.contains("--features sprat-cli/mpi"),
-            "{told}"
+            stderr.contains("mpirun started 2 of these")
+                && stderr.contains("--features sprat-cli/mpi"),
+            "{stderr}"
         );
     }
     let alone = run(&["grape", "nbody", "--bodies", "8", "--until", "0.01"]);

@@ -1,4 +1,4 @@
-//! `sprat lab run`, by its binary: in network namespaces of the test's own.
+//! Tests `sprat lab run` by its binary, in network namespaces of the test's own.
 
 use crate::support;
 use nix::sched::{CloneFlags, unshare};
@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{run, skip, sprat};
 
-/// Runs a test on a thread in a network namespace of its own. Says so where the machine does not
-/// allow that.
+/// Runs a test on a thread in a network namespace of its own. Skips it, with a message, if the
+/// machine does not allow that.
 fn alone(test: impl FnOnce() + Send) {
     let run = || {
         unshare(CloneFlags::CLONE_NEWNET)
@@ -32,14 +32,14 @@ fn alone(test: impl FnOnce() + Send) {
     }
 }
 
-/// Where the boxes of these tests are found, and none of the machine's.
+/// State directory of these tests, apart from the machine's own.
 const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/lab-run");
 
-/// Exit codes of a box that ran to its end: it kept up, or the machine was too busy for that.
+/// Exit codes of a box that ran to its end: it kept up, or the machine was too busy.
 const ENDED: [Option<i32>; 2] = [Some(0), Some(7)];
 
 #[test]
-fn it_runs_for_as_long_as_it_was_told() {
+fn it_runs_for_the_given_duration() {
     alone(|| {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("box.toml");
@@ -76,7 +76,7 @@ fn it_runs_for_as_long_as_it_was_told() {
     });
 }
 
-/// Starts a box that nobody told when to end, and waits until it runs.
+/// Starts a box without a time limit, and waits until it runs.
 fn started() -> Child {
     let mut child = sprat()
         .args([
@@ -107,13 +107,14 @@ fn ctrl_c_ends_it_with_its_counters() {
     });
 }
 
-/// Datagrams that a stopped box finds when it goes on.
+/// Number of datagrams that a stopped box finds when it continues.
 const WHILE_STOPPED: usize = 50;
 
 /// How long a box is stopped: far longer than it sleeps by itself.
 const STOPPED: Duration = Duration::from_millis(200);
 
-/// A signal is on its way for a while: a thread that still runs would read what comes, in time.
+/// Waits until all threads are stopped: the signal takes a while, and a thread that still runs
+/// would read the packets in time.
 fn until_stopped(process: u32) {
     let stopped = |task: std::io::Result<std::fs::DirEntry>| {
         let stat = std::fs::read_to_string(task.expect("a thread").path().join("stat"))
@@ -127,8 +128,8 @@ fn until_stopped(process: u32) {
     }
 }
 
-/// Stops a box of this name with these flags while datagrams come, and lets it go on; its exit
-/// code, and what it says at the end.
+/// Stops a box of this name with these flags while datagrams arrive, and lets it continue. Returns
+/// its exit code and its final output.
 fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
     let mut child = sprat()
         .args([
@@ -163,7 +164,7 @@ fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
         thread::yield_now();
     }
     signal(Signal::CONT);
-    // All of them have to come through, for it counts what left.
+    // All datagrams must pass, because the box counts those that left.
     let until = Instant::now() + Duration::from_secs(30);
     while lines_to_b0(&run(&["lab", "ctl", name, "report", "--state", STATE]))["left"]["segments"]
         .as_u64()
@@ -172,32 +173,33 @@ fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
         assert!(Instant::now() < until, "it does not read");
     }
     signal(Signal::INT);
-    let said = lines.collect::<Vec<_>>().join("\n");
-    (child.wait().expect("it ends").code(), said)
+    let output = lines.collect::<Vec<_>>().join("\n");
+    (child.wait().expect("it ends").code(), output)
 }
 
-/// The line to b0 in a report.
-fn lines_to_b0(ran: &support::Ran) -> Value {
+/// Returns the line to b0 from a report.
+fn lines_to_b0(ran: &support::CommandResult) -> Value {
     let report: Value = serde_json::from_str(ran.text()).expect("JSON");
     let lines = report["lines"].as_array().expect("lines");
     lines.iter().find(|line| line["to"] == "b0").expect("there").clone()
 }
 
-/// Nothing says when a packet came to a TAP: that the box did not run is what there is to see.
+/// A TAP does not record when a packet arrived: the only sign of lateness is that the box did not
+/// run.
 #[test]
 fn a_box_that_was_stopped_says_that_packets_were_late() {
     alone(|| {
-        let (code, said) = paused("stopped", &["--delay", "400ms"]);
-        assert_eq!(code, Some(7), "{said}");
-        assert!(said.contains("segments left more than 1ms late"), "{said}");
+        let (code, output) = paused("stopped", &["--delay", "400ms"]);
+        assert_eq!(code, Some(7), "{output}");
+        assert!(output.contains("segments left more than 1ms late"), "{output}");
     });
 }
 
 #[test]
-fn what_is_tolerated_is_no_reason_to_fail() {
+fn tolerated_lateness_is_no_failure() {
     alone(|| {
-        let (code, said) = paused("tolerated", &["--delay", "400ms", "--tolerate", "100%"]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, output) = paused("tolerated", &["--delay", "400ms", "--tolerate", "100%"]);
+        assert_eq!(code, Some(0), "{output}");
         let ran =
             run(&["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--tolerate", "1:much"]);
         assert!(ran.code == Some(1) && ran.stderr.contains("want SHARE or SHARE:TIME"), "{ran:?}");
@@ -205,7 +207,7 @@ fn what_is_tolerated_is_no_reason_to_fail() {
 }
 
 #[test]
-fn a_tap_that_somebody_has_is_said() {
+fn a_tap_in_use_is_reported() {
     alone(|| {
         let mut child = started();
         let ran = run(&["lab", "run", "--port", "tap:a0", "--port", "tap:d0", "--state", STATE]);
@@ -223,18 +225,18 @@ fn a_tap_that_somebody_has_is_said() {
     });
 }
 
-/// Runs the binary as a user without rights, with a folder for its states; none, and said so, where
-/// the kernel has no namespaces for such a user.
-fn as_nobody(words: &[&str]) -> Option<support::Ran> {
-    const NOBODY: u32 = 65_534;
+/// Runs the binary as an unprivileged user, with a folder for its states. Returns `None`, and
+/// prints why, if the kernel does not allow namespaces to such users.
+fn run_unprivileged(words: &[&str]) -> Option<support::CommandResult> {
+    const UNPRIVILEGED: u32 = 65_534;
     let state = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(state.path(), Permissions::from_mode(0o777)).expect("ours");
     let command = &mut sprat();
     let command = command
         .args(words)
         .env("SPRAT_LAB_STATE", state.path().join("lab"))
-        .uid(NOBODY)
-        .gid(NOBODY);
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED);
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
@@ -243,7 +245,7 @@ fn as_nobody(words: &[&str]) -> Option<support::Ran> {
         }
     };
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let ran = support::Ran { code: output.status.code(), stdout: output.stdout, stderr };
+    let ran = support::CommandResult { code: output.status.code(), stdout: output.stdout, stderr };
     if ran.stderr.contains("cannot be had") || ran.stderr.contains("/dev/net/tun") {
         assert!(
             ran.code == Some(1)
@@ -263,7 +265,7 @@ fn an_ordinary_user_has_a_box_in_namespaces_of_its_own() {
     let words =
         [&["lab", "run", "--delay", "5ms", "--duration", "300ms", "--quiet", "--json"], &ports[..]]
             .concat();
-    let Some(ran) = as_nobody(&words) else { return };
+    let Some(ran) = run_unprivileged(&words) else { return };
     assert!(ENDED.contains(&ran.code), "{ran:?}");
     let report: Value = serde_json::from_str(ran.text()).expect("JSON");
     assert_eq!(report["lines"].as_array().map(Vec::len), Some(2), "{ran:?}");
@@ -272,7 +274,8 @@ fn an_ordinary_user_has_a_box_in_namespaces_of_its_own() {
 #[test]
 fn an_ordinary_user_has_a_lab_in_namespaces_of_its_own() {
     let command = "cat /proc/net/dev; cat /proc/sys/net/ipv4/tcp_rmem";
-    let Some(ran) = as_nobody(&["lab", "up", "two-sites", "--in", "left", "--", command]) else {
+    let Some(ran) = run_unprivileged(&["lab", "up", "two-sites", "--in", "left", "--", command])
+    else {
         return;
     };
     assert!(ENDED.contains(&ran.code), "{ran:?}");

@@ -1,5 +1,5 @@
-//! `sprat lab ctl`, by its binary: boxes in network namespaces of the test's own, changed while
-//! they run.
+//! Tests `sprat lab ctl` by its binary: boxes in network namespaces of the test's own are changed
+//! while they run.
 
 use crate::support;
 use nix::sched::{CloneFlags, unshare};
@@ -8,14 +8,14 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::panic::resume_unwind;
 use std::process::{Child, Stdio};
 use std::thread;
-use support::{Ran, run, skip, sprat};
+use support::{CommandResult, run, skip, sprat};
 
-/// A folder of boxes of the test's own, on a thread in a network namespace of its own.
+/// The state directory of a test that runs on a thread in a network namespace of its own.
 struct Test {
     folder: tempfile::TempDir,
 }
 
-/// Runs a test. Says so where the machine does not allow it.
+/// Runs a test. Skips it, with a message, if the machine does not allow it.
 fn alone(test: impl FnOnce(&Test) + Send) {
     let run = || {
         unshare(CloneFlags::CLONE_NEWNET)
@@ -36,7 +36,7 @@ impl Test {
         self.folder.path().to_str().expect("text")
     }
 
-    fn ctl(&self, words: &[&str]) -> Ran {
+    fn ctl(&self, words: &[&str]) -> CommandResult {
         run(&[&["lab", "ctl", "--state", self.state()], words].concat())
     }
 
@@ -44,8 +44,8 @@ impl Test {
         serde_json::from_str(self.ctl(&[words, &["--json"]].concat()).ok()).expect("JSON")
     }
 
-    /// A box that runs, and what it said of itself.
-    fn started(&self, words: &[&str]) -> (Mortal, String) {
+    /// Starts a box; returns it with its first output.
+    fn started(&self, words: &[&str]) -> (KilledOnDrop, String) {
         let mut child = sprat()
             .args(["lab", "run", "--quiet", "--state", self.state()])
             .args(words)
@@ -56,14 +56,14 @@ impl Test {
         let mut lines =
             BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("the box runs")).expect("it ended instead");
-        (Mortal(child), line)
+        (KilledOnDrop(child), line)
     }
 }
 
-/// A process that does not outlive its test.
-struct Mortal(Child);
+/// A process that is killed when dropped.
+struct KilledOnDrop(Child);
 
-impl Drop for Mortal {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill(); // it may have ended
         let _ = self.0.wait();
@@ -73,9 +73,9 @@ impl Drop for Mortal {
 #[test]
 fn a_box_is_shown_and_changed_by_its_name() {
     alone(|test| {
-        let (_box, told) =
+        let (_box, output) =
             test.started(&["--port", "tap:a0", "--port", "tap:b0", "--delay", "1ms"]);
-        assert!(told.contains("runs as a0-b0"), "{told}");
+        assert!(output.contains("runs as a0-b0"), "{output}");
         let (_other, _) = test.started(&["--port", "tap:c0", "--port", "tap:d0", "--name", "wan"]);
         let listed = run(&["lab", "ls", "--state", test.state()]);
         assert!(
@@ -115,10 +115,10 @@ fn a_box_is_shown_and_changed_by_its_name() {
 }
 
 #[test]
-fn mistakes_say_what_would_do() {
+fn mistakes_name_the_alternatives() {
     alone(|test| {
         let (_box, _) = test.started(&["--port", "tap:a0", "--port", "tap:b0", "--name", "wan"]);
-        for (words, told) in [
+        for (words, expected) in [
             (&["lan", "show"][..], "no box lan runs here"),
             (&["lan", "show"], "those that do: wan"),
             (&["wan", "set", "--to", "c0", "delay=1ms"], "no port \"c0\"; the ports are a0, b0"),
@@ -130,7 +130,7 @@ fn mistakes_say_what_would_do() {
         ] {
             let ran = test.ctl(words);
             assert_eq!(ran.code, Some(1), "{words:?}: {ran:?}");
-            assert!(ran.stderr.contains(told), "{words:?}: {ran:?}");
+            assert!(ran.stderr.contains(expected), "{words:?}: {ran:?}");
         }
         let again = run(&[
             "lab",
@@ -209,7 +209,8 @@ fn a_killed_box_leaves_its_name_to_the_next() {
         );
         let ran = test.ctl(&["wan", "show"]);
         assert!(ran.stderr.contains("no box wan runs here"), "{ran:?}");
-        let (_box, told) = test.started(&["--port", "tap:a0", "--port", "tap:b0", "--name", "wan"]);
-        assert!(told.contains("runs as wan"), "{told}");
+        let (_box, output) =
+            test.started(&["--port", "tap:a0", "--port", "tap:b0", "--name", "wan"]);
+        assert!(output.contains("runs as wan"), "{output}");
     });
 }

@@ -1,17 +1,17 @@
-//! Seeing what passes through boxes: `--report`, `--series`, `lab report` and `lab watch`, by the
-//! binary.
+//! Tests the views of traffic through boxes by the binary: `--report`, `--series`, `lab report` and
+//! `lab watch`.
 
 use crate::support;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{Ran, run, skip, sprat};
+use support::{CommandResult, run, skip, sprat};
 
 /// Round trip of the lab below, in milliseconds.
 const ROUND_TRIP: f64 = 40.0;
 
-/// Exit codes of a lab that went well, and of one on a machine that was too busy for it.
+/// Exit codes of a successful lab, and of one on a machine that was too busy.
 const WELL: [Option<i32>; 2] = [Some(0), Some(7)];
 
 /// Twenty echoes in a second.
@@ -55,10 +55,10 @@ fn a_lab_is_recorded_and_drawn() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_said_beforehand() {
+fn invalid_series_are_reported_before_drawing() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
-    let told = |name: &str, text: &str| {
+    let error_of = |name: &str, text: &str| {
         std::fs::write(path(name), text).expect("written");
         let ran = run(&["lab", "report", &path(name), "--out", &path("x.svg")]);
         assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -66,11 +66,13 @@ fn what_cannot_be_drawn_is_said_beforehand() {
     };
     let head = "{\"sprat_lab_series\":1,\"title\":\"t\",\"lines\":[]}\n";
     let good = "{\"from\":0.0,\"to\":1.0,\"lines\":[]}\n";
-    assert!(told("a", "").contains("it is empty"));
-    assert!(told("b", "hello\n").contains("line 1: not of a series"));
-    assert!(told("c", &head.replace(":1", ":9")).contains("reads version 1"));
-    assert!(told("d", &format!("{head}{good}{good}")).contains("line 3: a sample from 0 s to 1 s"));
-    assert!(told("e", &format!("{head}{good}[]\n")).contains("line 3: not of a series"));
+    assert!(error_of("a", "").contains("the file is empty"));
+    assert!(error_of("b", "hello\n").contains("line 1: not of a series"));
+    assert!(error_of("c", &head.replace(":1", ":9")).contains("reads version 1"));
+    assert!(
+        error_of("d", &format!("{head}{good}{good}")).contains("line 3: a sample from 0 s to 1 s")
+    );
+    assert!(error_of("e", &format!("{head}{good}[]\n")).contains("line 3: not of a series"));
     std::fs::write(path("f"), format!("{head}{good}{{\"from\":1.0,\"to")).expect("written");
     let ran = run(&["lab", "report", &path("f"), "--out", &path("x.svg")]);
     assert!(
@@ -95,12 +97,12 @@ fn a_box_is_watched_by_programs_and_as_text() {
     let name = format!("{}.wan", test.name);
     let ran = run(&["lab", "watch", &name, "--once", "--every", "500ms", "--state", &test.state()]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    for told in
+    for expected in
         [&format!("box {name}"), "PORT", "right", "icmp 10.64.0.1 > 10.64.0.2", "ROUND TRIP"]
     {
-        assert!(ran.text().contains(told), "{told:?} is not in {}", ran.text());
+        assert!(ran.text().contains(expected), "{expected:?} is not in {}", ran.text());
     }
-    // The only box that runs needs no name. It ends, and so does the watch.
+    // Without a name, the only running box is watched. When it ends, the watch ends.
     let mut watch = sprat()
         .args(["lab", "watch", "--json", "--every", "200ms", "--state", &test.state()])
         .stdout(Stdio::piped())
@@ -114,9 +116,12 @@ fn a_box_is_watched_by_programs_and_as_text() {
     assert_eq!(first["lines"].as_array().map(Vec::len), Some(2), "{first}");
     stop(&mut lab);
     assert!(lines.all(|line| line.is_ok()));
-    let mut told = String::new();
-    watch.stderr.take().expect("piped").read_to_string(&mut told).expect("text");
-    assert!(watch.wait().expect("waited for").success() && told.contains("has ended"), "{told}");
+    let mut stderr = String::new();
+    watch.stderr.take().expect("piped").read_to_string(&mut stderr).expect("text");
+    assert!(
+        watch.wait().expect("waited for").success() && stderr.contains("has ended"),
+        "{stderr}"
+    );
 
     let none = run(&["lab", "watch", "--once", "--state", &test.state()]);
     assert_eq!(none.code, Some(1), "{none:?}");
@@ -146,32 +151,32 @@ fn a_terminal_shows_a_box_and_is_given_back() {
         .spawn()
         .expect("starts");
     let mut keys = script.stdin.take().expect("piped");
-    let mut seen = Vec::new();
+    let mut shown = Vec::new();
     let mut screen = script.stdout.take().expect("piped");
-    let mut asked = 0;
+    let mut step = 0;
     let mut part = [0; 4096];
-    // Once it shows a flow, it is paused; when it says so, it is left. Only what changed is
-    // written, blanks are skipped.
+    // Pauses once it shows a flow, and quits once it shows the pause. The screen writes only the
+    // cells that changed, and skips blanks.
     loop {
         let count = screen.read(&mut part).expect("a terminal");
         if count == 0 {
             break;
         }
-        seen.extend_from_slice(&part[..count]);
-        let text = String::from_utf8_lossy(&seen);
-        if asked == 0 && text.contains("10.64.0.1") {
+        shown.extend_from_slice(&part[..count]);
+        let text = String::from_utf8_lossy(&shown);
+        if step == 0 && text.contains("10.64.0.1") {
             keys.write_all(b"sp").expect("it listens");
-            asked = 1;
+            step = 1;
         }
-        if asked == 1 && text.contains("PAUSED") {
+        if step == 1 && text.contains("PAUSED") {
             keys.write_all(b"q").expect("it listens");
-            asked = 2;
+            step = 2;
         }
     }
     script.wait().expect("waited for");
     stop(&mut lab);
-    let text = String::from_utf8_lossy(&seen);
-    assert_eq!(asked, 2, "{text}");
+    let text = String::from_utf8_lossy(&shown);
+    assert_eq!(step, 2, "{text}");
     assert!(
         text.contains("\u{1b}[?1049h") && text.contains("\u{1b}[?1049l"),
         "another screen, and back: {text}"
@@ -219,23 +224,23 @@ impl Test {
         usual.iter().chain(more).map(|&word| word.to_owned()).collect()
     }
 
-    fn up(&self, more: &[&str]) -> Ran {
+    fn up(&self, more: &[&str]) -> CommandResult {
         let arguments = self.arguments(more);
         run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Starts the lab with echoes that do not end, and waits for the first.
-    fn start(&self) -> Mortal {
+    /// Starts the lab with endless echoes, and waits for the first.
+    fn start(&self) -> KilledOnDrop {
         let ping = "ping -i 0.05 $RIGHT_V4";
         let child = sprat()
             .args(self.arguments(&["--in", "left", "--", ping]))
             .stdout(Stdio::piped())
             .spawn();
-        let mut child = Mortal(child.expect("starts"));
+        let mut child = KilledOnDrop(child.expect("starts"));
         let mut lines =
             BufReader::new(child.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("bytes from")), "no echo came");
-        // Nobody reads on; a pipe that is closed would end it.
+        // The test reads no more, but a closed pipe would end the lab.
         std::thread::spawn(move || lines.for_each(drop));
         child
     }
@@ -250,17 +255,17 @@ impl Drop for Test {
     }
 }
 
-/// A process that does not outlive its test.
-struct Mortal(Child);
+/// A process that is killed when dropped.
+struct KilledOnDrop(Child);
 
-/// Ends a lab as Ctrl-C does.
-fn stop(lab: &mut Mortal) {
+/// Interrupts a lab, as Ctrl-C does.
+fn stop(lab: &mut KilledOnDrop) {
     let id = rustix::process::Pid::from_child(&lab.0);
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
     lab.0.wait().expect("it ends");
 }
 
-impl Drop for Mortal {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

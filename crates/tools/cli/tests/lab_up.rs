@@ -1,4 +1,4 @@
-//! `sprat lab up` and what belongs to it, by its binary.
+//! Tests `sprat lab up` and its related commands by the binary.
 
 use crate::support;
 use serde_json::Value;
@@ -6,10 +6,10 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use support::{Ran, run, skip, sprat};
+use support::{CommandResult, run, skip, sprat};
 
 #[test]
-fn a_command_runs_in_its_host_and_its_exit_code_is_told() {
+fn a_command_runs_in_its_host_and_its_exit_code_is_returned() {
     let Some(test) = Test::new("command") else { return };
     let ran = test.up(&["--in", "left", "--", "echo $SPRAT_HOST at $LEFT_V4; echo oh >&2; exit 3"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
@@ -22,7 +22,7 @@ fn a_command_runs_in_its_host_and_its_exit_code_is_told() {
         ran.stderr.contains("box.wan: to right: "),
         "what became of the packets is told: {ran:?}"
     );
-    // What it leaves in the background does not keep the lab.
+    // A process left in the background does not keep the lab running.
     assert!(WELL.contains(&test.up(&["--in", "left", "--", "sleep 1000 & true"]).code));
     let words = test.up(&["--in", "right", "--", "printf", "%s/", "two words", "it's"]);
     assert!(words.text().contains("right | two words/it's/\n"), "{words:?}");
@@ -36,7 +36,7 @@ fn json_is_a_value_on_each_line() {
     assert_eq!(ran.code, Some(137), "{ran:?}");
     let values: Vec<Value> =
         ran.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    // The end of a command may be told before its last line.
+    // The end of a command may be reported before its last line of output.
     let line = serde_json::json!({ "host": "left", "stream": "output", "text": "said" });
     assert!(values[..2].contains(&line), "{values:?}");
     let end = values[..2].iter().find(|value| value["ended"] != Value::Null).expect("it is told");
@@ -55,9 +55,12 @@ fn it_stands_until_a_signal_and_is_listed() {
         .process_group(0)
         .spawn()
         .expect("starts");
-    let mut child = mortal(child);
+    let mut child = killed_on_drop(child);
     let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
-    assert!(lines.any(|line| line.expect("text").contains("it stands")), "it says when it does");
+    assert!(
+        lines.any(|line| line.expect("text").contains("the lab is up")),
+        "it says when it does"
+    );
     let listed: Value =
         serde_json::from_str(run(&["lab", "ls", "--json", "--state", &test.state()]).ok())
             .expect("one");
@@ -89,7 +92,7 @@ fn it_stands_until_a_signal_and_is_listed() {
 }
 
 #[test]
-fn what_a_killed_one_left_is_told_and_taken_down() {
+fn remains_of_a_killed_lab_are_reported_and_removed() {
     let Some(test) = Test::new("killed") else { return };
     let child = sprat()
         .args(test.arguments(&[]))
@@ -97,9 +100,9 @@ fn what_a_killed_one_left_is_told_and_taken_down() {
         .process_group(0)
         .spawn()
         .expect("starts");
-    let mut child = mortal(child);
+    let mut child = killed_on_drop(child);
     let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
-    assert!(lines.any(|line| line.expect("text").contains("it stands")));
+    assert!(lines.any(|line| line.expect("text").contains("the lab is up")));
     child.0.kill().expect("killed");
     child.0.wait().expect("waited for");
     let listed = run(&["lab", "ls", "--state", &test.state()]);
@@ -109,7 +112,7 @@ fn what_a_killed_one_left_is_told_and_taken_down() {
 }
 
 #[test]
-fn commands_of_the_hosts_run_and_a_failure_is_told() {
+fn host_commands_run_and_failures_are_reported() {
     let Some(test) = Test::new("hosts") else { return };
     let file = test.folder.path().join("lab.toml");
     let text = r#"
@@ -145,15 +148,15 @@ fn commands_of_the_hosts_run_and_a_failure_is_told() {
     test.assert_gone();
 }
 
-/// The first `ip netns add` since boot mounts the folder of names on itself, with every name that
-/// is in it, unless it is so already: then a lab's would be mounted twice.
+/// The first `ip netns add` since boot bind-mounts the folder of namespace names on itself, with
+/// all names in it. The names of a lab that already stands are then mounted twice.
 #[test]
 fn it_goes_when_somebody_has_made_a_namespace_meanwhile() {
     let Some(test) = Test::new("names") else { return };
     let script = r#"mount -t tmpfs tmpfs /run
         "$@" 2>/run/said & lab=$!
         looks=0
-        until grep -q "it stands" /run/said; do
+        until grep -q "the lab is up" /run/said; do
             kill -0 $lab && [ $looks -lt 600 ] || { kill -9 $lab; exit 99; }
             looks=$((looks + 1)); sleep 0.05
         done
@@ -202,7 +205,7 @@ impl Test {
         usual.iter().chain(more).map(|&word| word.to_owned()).collect()
     }
 
-    fn up(&self, more: &[&str]) -> Ran {
+    fn up(&self, more: &[&str]) -> CommandResult {
         let arguments = self.arguments(more);
         run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
@@ -226,17 +229,17 @@ impl Drop for Test {
     }
 }
 
-/// Exit codes of a lab that went well, and of one on a machine that was too busy for it.
+/// Exit codes of a successful lab, and of one on a machine that was too busy.
 const WELL: [Option<i32>; 2] = [Some(0), Some(7)];
 
-/// A process that does not outlive its test.
-struct Mortal(std::process::Child);
+/// A process that is killed when dropped.
+struct KilledOnDrop(std::process::Child);
 
-fn mortal(child: std::process::Child) -> Mortal {
-    Mortal(child)
+fn killed_on_drop(child: std::process::Child) -> KilledOnDrop {
+    KilledOnDrop(child)
 }
 
-impl Drop for Mortal {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -1,5 +1,5 @@
-//! The real binary with several nodes in one process: over the kernel's UDP, and over memory
-//! interfaces, one a node.
+//! Tests the real binary with several nodes in one process: over the kernel's UDP, and over
+//! shared-memory interfaces, one per node.
 
 use crate::support;
 use std::path::Path;
@@ -13,7 +13,7 @@ const TABLES: u64 = 4;
 const OBJECTS: u64 = 100;
 
 fn start(data: &Path, flags: &[&str]) -> ServerProcess {
-    ServerProcess::start(data, &[flags, &SMALL].concat()).unwrap_or_else(|said| panic!("{said}"))
+    ServerProcess::start(data, &[flags, &SMALL].concat()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn client(coordinator: &str, local: Option<&str>) -> Client {
@@ -22,15 +22,15 @@ fn client(coordinator: &str, local: Option<&str>) -> Client {
         .expect("a client")
 }
 
-/// A value that tells table, object and life.
+/// Returns a value that encodes its table, object and life.
 fn value(table: u64, object: u64, life: u64) -> Vec<u8> {
     (0..1 + object * 50)
         .map(|at| (at * 7 + table * 31 + object + life * 3).to_le_bytes()[0])
         .collect()
 }
 
-/// Checks what the life before has left in tables of both nodes, and leaves something else, until
-/// it is killed while it is writing more.
+/// Checks what the previous life has left in tables of both nodes, writes other values, and kills
+/// the server while it writes more.
 fn live(client: &mut Client, server: &mut ServerProcess, life: u64) {
     let tables: Vec<_> =
         (0..TABLES).map(|table| client.create_table(&format!("t{table}")).expect("made")).collect();
@@ -85,7 +85,7 @@ fn nodes_past_the_kernel_have_a_device_each() {
     };
     let first = end("fast+dpdk:host=10.9.0.1,port=7", 0, "server");
     let second = end("fast+dpdk:host=10.9.0.2,port=7", 1, "server");
-    // One client with a link to each of them.
+    // One client with a link to each node.
     let local = end("fast+dpdk:host=10.9.0.3,port=0", 0, "client") + &end("", 1, "client");
     let flags = ["-L", &first, "-L", &second, "-C", COORDINATOR, "--with-coordinator"];
     for life in 0..2 {
@@ -116,7 +116,7 @@ fn nodes_share_a_device() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_named() {
+fn contradictory_settings_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().to_str().expect("plain");
     let dpdk = "fast+dpdk:host=10.9.0.1,port=7,dev=net_memif0";
@@ -138,13 +138,13 @@ fn what_does_not_fit_together_is_named() {
 }
 
 #[test]
-fn a_server_that_is_left_alone_has_nothing_to_warn_of() {
+fn an_idle_server_logs_no_warnings() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut server = start(folder.path(), &["-L", UDP, "-C", COORDINATOR, "--with-coordinator"]);
-    // Longer than its questions to the coordinator may take.
+    // Longer than its requests to the coordinator may take.
     #[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
     std::thread::sleep(std::time::Duration::from_secs(3));
     server.signal(rustix::process::Signal::INT);
-    let heard = server.heard();
-    assert!(!heard.contains("WARN"), "{heard}");
+    let stderr = server.new_stderr();
+    assert!(!stderr.contains("WARN"), "{stderr}");
 }

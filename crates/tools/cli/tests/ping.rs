@@ -1,4 +1,4 @@
-//! `bench ping` on the real binary: the rungs are there, over the kernel and past it.
+//! Tests `bench ping` by its binary: all rungs are there, over the kernel and with kernel bypass.
 
 use crate::support;
 use serde_json::Value;
@@ -6,10 +6,10 @@ use support::{ServerProcess, run};
 
 const SMALL: [&str; 4] = ["--memory", "256M", "--disk", "1G"];
 
-/// The rungs' names, from the wire up.
+/// Runs it and returns the names of the rungs, from the wire up.
 fn climb(args: &[&str]) -> Vec<String> {
-    let said = run(&[&["bench", "ping", "--seconds", "0.2", "--json"][..], args].concat());
-    let found: Value = serde_json::from_str(said.ok()).expect("JSON");
+    let ran = run(&[&["bench", "ping", "--seconds", "0.2", "--json"][..], args].concat());
+    let found: Value = serde_json::from_str(ran.ok()).expect("JSON");
     let rungs = found["rungs"].as_array().expect("rungs");
     for rung in rungs {
         let of = |name: &str| rung[name].as_f64().expect("a time");
@@ -28,7 +28,7 @@ fn climb(args: &[&str]) -> Vec<String> {
 fn every_rung_is_climbed() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = ServerProcess::start(&folder.path().join("kernel"), &SMALL)
-        .unwrap_or_else(|said| panic!("{said}"));
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(climb(&["-C", &server.coordinator, "--size", "5000"]), ["echo", "read"]);
     let tables = run(&["table", "list", "-C", &server.coordinator]);
     assert!(!tables.ok().contains("bench"), "its table is gone: {}", tables.ok());
@@ -42,7 +42,7 @@ fn every_rung_is_climbed() {
     let local = format!("fast+dpdk:host=10.9.0.2,port=0,{}", device("client"));
     let flags = [&["-L", &listen][..], &SMALL].concat();
     let server = ServerProcess::start(&folder.path().join("past"), &flags)
-        .unwrap_or_else(|said| panic!("{said}"));
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
         climb(&["-C", &server.coordinator, "--local", &local]),
         ["driver ping", "echo", "read"]
@@ -52,11 +52,11 @@ fn every_rung_is_climbed() {
 
 #[test]
 fn a_cluster_that_is_not_there_is_named() {
-    let said = run(&["bench", "ping", "-C", "tcp:host=127.0.0.1,port=1", "--timeout", "200ms"]);
-    assert_ne!(said.code, Some(0));
+    let ran = run(&["bench", "ping", "-C", "tcp:host=127.0.0.1,port=1", "--timeout", "200ms"]);
+    assert_ne!(ran.code, Some(0));
     assert!(
-        said.stderr.contains("no cluster answers at tcp:host=127.0.0.1,port=1"),
+        ran.stderr.contains("no cluster answers at tcp:host=127.0.0.1,port=1"),
         "{}",
-        said.stderr
+        ran.stderr
     );
 }

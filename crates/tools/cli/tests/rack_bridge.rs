@@ -1,5 +1,5 @@
-//! The bridge between a real store and a real Cassandra, as processes: what is acknowledged
-//! arrives, once, whoever is killed or stands still.
+//! Tests the bridge between a real store and a real Cassandra, as processes: every acknowledged
+//! write arrives exactly once, even if a process is killed or stopped.
 
 #[path = "../../../rack/load/tests/support/mod.rs"]
 mod cassandra;
@@ -8,7 +8,7 @@ use crate::support;
 use cassandra::Node;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sprat_bridge::{Consistency, Far as _, Home, HomeOptions, Stored};
+use sprat_bridge::{Consistency, Home, HomeOptions, HomeRow, HomeTable as _};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ use support::{PATIENCE, ServerProcess, TCP, sprat};
 
 type Figures = BTreeMap<String, u64>;
 
-/// A bridge's process.
+/// A process of the bridge.
 struct Bridge {
     child: Child,
     listen: String,
@@ -63,20 +63,20 @@ impl Bridge {
         Client(BufReader::new(TcpStream::connect(&self.listen).expect("it listens")))
     }
 
-    /// Its figures, once this holds of them.
+    /// Waits until its figures satisfy `holds`, and returns them.
     fn until(&self, what: &str, holds: impl Fn(&Figures) -> bool) -> Figures {
         let (begun, mut client) = (Instant::now(), self.client());
         loop {
-            let told = String::from_utf8(client.ask(&[b"INFO"]).expect("figures")).expect("text");
+            let reply = String::from_utf8(client.ask(&[b"INFO"]).expect("figures")).expect("text");
             let number = |line: &str| {
                 line.split_once(':')
                     .and_then(|(name, of)| Some((name.to_owned(), of.parse().ok()?)))
             };
-            let figures: Figures = told.lines().filter_map(number).collect();
+            let figures: Figures = reply.lines().filter_map(number).collect();
             if holds(&figures) {
                 return figures;
             }
-            assert!(begun.elapsed() < PATIENCE, "{what}: {told}");
+            assert!(begun.elapsed() < PATIENCE, "{what}: {reply}");
             std::thread::yield_now();
         }
     }
@@ -86,7 +86,7 @@ impl Bridge {
         self.child.wait().expect("ours");
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Interrupts it, as Ctrl-C does; returns its exit code.
     fn stop(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
         self.child.wait().expect("ours").code()
@@ -100,7 +100,7 @@ impl Drop for Bridge {
     }
 }
 
-/// A client of Redis, of the least that does.
+/// A minimal Redis client.
 struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -114,7 +114,8 @@ impl Client {
         self.0.get_mut().write_all(&bytes).expect("it listens");
     }
 
-    /// The next answer: a string's bytes, none for what is not there, and all else as it comes.
+    /// Reads the next answer: the bytes of a bulk string, `None` for a missing key, and any other
+    /// reply verbatim.
     fn answer(&mut self) -> Option<Vec<u8>> {
         let mut line = String::new();
         self.0.read_line(&mut line).expect("it answers");
@@ -150,7 +151,7 @@ impl Client {
     }
 }
 
-/// Cassandra, asked directly.
+/// A direct connection to Cassandra, past the bridge.
 struct Direct {
     runtime: tokio::runtime::Runtime,
     home: Home,
@@ -175,7 +176,7 @@ impl Direct {
         Self { runtime, home }
     }
 
-    fn row(&self, key: &str) -> Option<Stored> {
+    fn row(&self, key: &str) -> Option<HomeRow> {
         self.runtime
             .block_on(self.home.read(key.as_bytes()))
             .unwrap_or_else(|error| panic!("{error}"))
@@ -186,7 +187,7 @@ impl Direct {
     }
 }
 
-fn nothing_to_go(figures: &Figures) -> bool {
+fn nothing_pending(figures: &Figures) -> bool {
     figures["dirty"] == 0
 }
 
@@ -196,23 +197,23 @@ fn key(number: usize) -> String {
 
 #[test]
 #[ignore = "starts Cassandra: make test-rack"]
-fn what_is_acknowledged_is_at_home_once() {
+fn acknowledged_writes_reach_home_once() {
     let Some(node) = Node::start() else { return };
     let data = tempfile::tempdir().expect("a folder");
     let flags = ["-L", TCP, "--memory", "256M", "--durability", "buffered"];
-    let store = ServerProcess::start(data.path(), &flags).unwrap_or_else(|said| panic!("{said}"));
+    let store = ServerProcess::start(data.path(), &flags).unwrap_or_else(|error| panic!("{error}"));
     let bridge = Bridge::start(&store, &node, &[]);
     let direct = Direct::new(&node);
     let mut client = bridge.client();
 
-    // Write-behind; a deletion is one too.
+    // Writes go to Cassandra later; deletions too.
     client.set("alice", b"likes tea");
     assert_eq!(client.get("alice").as_deref(), Some(&b"likes tea"[..]));
-    bridge.until("alice is at home", nothing_to_go);
+    bridge.until("alice is at home", nothing_pending);
     assert_eq!(direct.value("alice").as_deref(), Some(&b"likes tea"[..]));
     assert_eq!(client.ask(&[b"DEL", b"alice", b"bob"]).as_deref(), Some(&b":1"[..]));
     assert_eq!(client.get("alice"), None);
-    bridge.until("alice is gone", nothing_to_go);
+    bridge.until("alice is gone", nothing_pending);
     assert_eq!((direct.value("alice"), client.get("alice")), (None, None));
     client.send(&[b"MGET", b"alice", b"bob"]);
     assert_eq!(
@@ -220,36 +221,36 @@ fn what_is_acknowledged_is_at_home_once() {
         [Some(b"*2".to_vec()), None, None]
     );
 
-    // What can never be at home is refused at the door, and nothing is left to carry.
+    // Writes that Cassandra can never store are refused at once, and nothing remains to be carried.
     for refused in [&[&b"SET"[..], b"", b"v"][..], &[b"DEL", b""]] {
-        let told = client.ask(refused).expect("an answer");
-        assert!(told.starts_with(b"-ERR an empty key"), "{}", String::from_utf8_lossy(&told));
+        let reply = client.ask(refused).expect("an answer");
+        assert!(reply.starts_with(b"-ERR an empty key"), "{}", String::from_utf8_lossy(&reply));
     }
     assert_eq!(client.get(""), None);
-    bridge.until("nothing of it waits", nothing_to_go);
+    bridge.until("nothing of it waits", nothing_pending);
 
-    // Cassandra stands still: writes are acknowledged all the same, and read.
+    // Cassandra is stopped: writes are acknowledged all the same, and can be read.
     node.signal(Signal::STOP);
     (0..300).for_each(|number| client.set(&key(number), format!("one {number}").as_bytes()));
     assert_eq!(client.get(&key(299)).as_deref(), Some(&b"one 299"[..]));
     bridge.until("they wait", |figures| figures["dirty"] >= 300);
     node.signal(Signal::CONT);
-    bridge.until("they are at home", nothing_to_go);
+    bridge.until("they are at home", nothing_pending);
     (0..300).for_each(|number| {
         assert_eq!(direct.value(&key(number)), Some(format!("one {number}").into_bytes()))
     });
 
-    // One that is killed in the middle: the next carries the rest home, and what it carries again
-    // it does so in effect once.
+    // A bridge is killed in the middle: the next one carries the rest home. It carries some writes
+    // again, with the effect of one.
     for number in 0..2_000 {
         client.send(&[b"SET", key(number).as_bytes(), format!("two {number}").as_bytes()]);
     }
     (0..2_000).for_each(|_| assert_eq!(client.answer().as_deref(), Some(&b"+OK"[..])));
     bridge.kill();
-    let stamps: Vec<Option<Stored>> = (0..2_000).map(|number| direct.row(&key(number))).collect();
+    let stamps: Vec<Option<HomeRow>> = (0..2_000).map(|number| direct.row(&key(number))).collect();
     let bridge = Bridge::start(&store, &node, &[]);
     bridge.until("a sweep", |figures| figures["sweeps"] >= 1);
-    bridge.until("the rest is at home", nothing_to_go);
+    bridge.until("the rest is at home", nothing_pending);
     let mut before = 0;
     for (number, stored) in stamps.into_iter().enumerate() {
         let value = format!("two {number}").into_bytes();
@@ -263,13 +264,13 @@ fn what_is_acknowledged_is_at_home_once() {
     eprintln!("killed in the middle: {before} of 2000 were at home by then");
     assert_eq!(bridge.stop(), Some(0));
 
-    // More than may stay in memory: all of it is found, from one or the other.
+    // More than may stay in memory: every key is found, in the store or in Cassandra.
     let bridge = Bridge::start(&store, &node, &["--memory", "1M"]);
     let mut client = bridge.client();
     let large = |number: usize| vec![u8::try_from(number % 251).expect("small"); 10_000];
     (0..400).for_each(|number| client.set(&key(number), &large(number)));
     let mut before = bridge.until("memory is given back", |figures| {
-        nothing_to_go(figures) && figures["evicted"] >= 300
+        nothing_pending(figures) && figures["evicted"] >= 300
     });
     loop {
         let now =
@@ -285,13 +286,13 @@ fn what_is_acknowledged_is_at_home_once() {
     let figures = bridge.until("reads were told", |figures| figures["misses"] >= 250);
     eprintln!("of 400 reads {} found it in memory, {} at home", figures["hits"], figures["misses"]);
 
-    // What is hot, beside the same from Cassandra.
+    // Compares reads of hot keys with reads of Cassandra.
     let (hot, beside) = medians(&mut client, &direct);
     eprintln!(
         "median of a hot read: {hot:?} through the bridge, {beside:?} from Cassandra (debug build)"
     );
 
-    // An end with nowhere to carry things to says so, and nothing is lost.
+    // A bridge that ends while Cassandra is away reports it, and nothing is lost.
     assert_eq!(bridge.stop(), Some(0));
     let bridge = Bridge::start(&store, &node, &["--drain", "1s"]);
     node.signal(Signal::STOP);
@@ -304,7 +305,7 @@ fn what_is_acknowledged_is_at_home_once() {
     bridge.until("it was found", |figures| figures["applied"] >= 1);
     assert_eq!(direct.value("late").as_deref(), Some(&b"kept"[..]));
 
-    // Another home than the one it has is refused by name.
+    // A home other than the table's is refused by name.
     let other = [
         "rack",
         "bridge",
@@ -316,11 +317,11 @@ fn what_is_acknowledged_is_at_home_once() {
         "--home-table",
         "others",
     ];
-    let told =
+    let ran =
         support::run(&[&other[..], &["--listen", "127.0.0.1:0", "--replication", "1"]].concat());
     assert!(
-        told.code == Some(1) && told.stderr.contains("this table's home is sprat.users"),
-        "{told:?}"
+        ran.code == Some(1) && ran.stderr.contains("this table's home is sprat.users"),
+        "{ran:?}"
     );
 }
 

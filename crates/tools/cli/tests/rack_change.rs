@@ -1,5 +1,5 @@
-//! A rack that runs is looked at and changed, and what goes wrong is told in a sentence: hosts made
-//! here, with a real Cassandra each.
+//! Tests that a running rack can be inspected and changed, and that each fault is explained: hosts
+//! are network namespaces made here, with a real Cassandra each.
 
 use crate::support;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +17,7 @@ fn describe(rack: &Rack, yaml: &str) {
     rack.describe(2, &more);
 }
 
-/// Of each instance its process and its state.
+/// Returns the exit code of `status`, and each instance's process state and ring state.
 fn statuses(rack: &Rack) -> (Option<i32>, Vec<(String, String)>) {
     let (code, all) = rack.statuses();
     (code, all.into_iter().map(|[_, process, state]| (process, state)).collect())
@@ -33,31 +33,34 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     let Some(rack) = Rack::new("changing a real rack", 'c') else { return };
     describe(&rack, "");
 
-    // Whoever listens where an instance is to is named, and nothing else is done to it. Hosts stand
-    // by then.
+    // A process that listens on an instance's address is named, and nothing else happens to it. The
+    // hosts exist by then.
     let first = rack.run(&["up", "--limit", "c0-n9"]);
     assert!(!first.status.success(), "{}", text(&first.stdout));
     let taken = rack.within("c0-n1", || TcpListener::bind("0.0.0.0:9042").expect("a port"));
-    let told = rack.refused(&["up"]);
+    let report = rack.refused(&["up"]);
     assert!(
-        told.contains("c0-n1: ") && told.contains("port 9042 of 10.0.0.3 is taken by "),
-        "{told}"
+        report.contains("c0-n1: ") && report.contains("port 9042 of 10.0.0.3 is taken by "),
+        "{report}"
     );
-    assert!(told.contains("stop who listens there"), "{told}");
+    assert!(report.contains("stop who listens there"), "{report}");
     drop(taken);
 
-    // A key that hosts do not take.
+    // The hosts refuse our SSH key.
     let (key, kept) = (rack.state("key"), rack.state("key-kept"));
     fs::rename(&key, &kept).expect("the key");
     let made =
         Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
     assert!(made.expect("ssh-keygen").success());
-    let told = rack.refused(&["up"]);
-    assert!(told.contains("c0-n1: ssh: it does not take our key: add your public key"), "{told}");
+    let report = rack.refused(&["up"]);
+    assert!(
+        report.contains("c0-n1: ssh: it does not take our key: add your public key"),
+        "{report}"
+    );
     fs::rename(&kept, &key).expect("the key");
     fs::remove_file(rack.state("key.pub")).expect("what was made beside it");
 
-    // One that is ended in the middle: what is missing is made by the next run.
+    // `up` is killed in the middle: the next run completes it.
     let mut half = rack.command(&["up"]).spawn().expect("the binary runs");
     while !rack.home("c0-n1").join("run/pid").exists() {
         assert!(half.try_wait().expect("a child").is_none(), "it ended before it had begun");
@@ -68,69 +71,73 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     rack.ok(&["up"]);
     assert_eq!(statuses(&rack), (Some(0), vec![both("running", "UN"), both("running", "UN")]));
 
-    // One that has just died is told at once, whatever the other still believes; nobody stops
-    // another then.
+    // An instance that has just died is reported at once, whatever the other instance still
+    // believes, and a rolling restart then stops nothing.
     rack.kill("c0-n2");
     let (code, all) = statuses(&rack);
     assert_eq!(
         (code, all[0].clone(), all[1].0.as_str()),
         (Some(6), both("running", "UN"), "stopped")
     );
-    let told = rack.refused(&["rolling", "restart"]);
-    assert!(told.contains("c0-n2-i1 does not run") && told.contains("nothing was done"), "{told}");
+    let report = rack.refused(&["rolling", "restart"]);
+    assert!(
+        report.contains("c0-n2-i1 does not run") && report.contains("nothing was done"),
+        "{report}"
+    );
     rack.ok(&["up"]);
 
-    // One that has lost its data is not started without them: it would answer for rows that it does
-    // not have.
+    // An instance that has lost its data is not started: it would answer for rows that it does not
+    // have.
     rack.kill("c0-n2");
     let home = rack.home("c0-n2");
     let parts =
         ["data", "commitlog"].map(|part| (home.join(part), home.join(format!("{part}-kept"))));
     parts.iter().for_each(|(part, kept)| fs::rename(part, kept).expect("it had data"));
-    let told = rack.refused(&["up"]);
+    let report = rack.refused(&["up"]);
     assert!(
-        told.contains("c0-n2-i1 has been up as a member of the ring, and its data are gone"),
-        "{told}"
+        report.contains("c0-n2-i1 has been up as a member of the ring, and its data are gone"),
+        "{report}"
     );
-    assert!(told.contains("sprat rack replace FILE c0-n2-i1"), "{told}");
+    assert!(report.contains("sprat rack replace FILE c0-n2-i1"), "{report}");
     assert_eq!(statuses(&rack).1[1].0, "stopped");
     parts.iter().for_each(|(part, kept)| fs::rename(kept, part).expect("nobody made it anew"));
     rack.ok(&["up"]);
 
-    // Other settings are brought one by one to who was started without them, `up` before it or not.
+    // New settings reach the instances that run without them one by one, whether `up` ran before or
+    // not.
     describe(&rack, "concurrent_reads = 17");
     let before = [rack.pid("c0-n1"), rack.pid("c0-n2")];
     rack.ok(&["up"]);
     assert_eq!([rack.pid("c0-n1"), rack.pid("c0-n2")], before, "who runs goes on");
-    let told = rack.ok(&["rolling", "config", "--check"]);
-    assert!(told.contains("2 of 2 would begin anew"), "{told}");
-    let told = rack.ok(&["rolling", "config", "--limit", "c0-n2"]);
-    assert!(told.contains("c0-n2-i1 began anew\n1 of 1 began anew"), "{told}");
+    let report = rack.ok(&["rolling", "config", "--check"]);
+    assert!(report.contains("2 of 2 would begin anew"), "{report}");
+    let report = rack.ok(&["rolling", "config", "--limit", "c0-n2"]);
+    assert!(report.contains("c0-n2-i1 began anew\n1 of 1 began anew"), "{report}");
     assert!(rack.pid("c0-n1") == before[0] && rack.pid("c0-n2") != before[1]);
-    let told = rack.ok(&["rolling", "config"]);
+    let report = rack.ok(&["rolling", "config"]);
     assert!(
-        told.contains("c0-n1-i1 began anew\nc0-n2-i1 is as it should be\n1 of 2 began anew"),
-        "{told}"
+        report.contains("c0-n1-i1 began anew\nc0-n2-i1 is as it should be\n1 of 2 began anew"),
+        "{report}"
     );
     assert_eq!(statuses(&rack).0, Some(0));
 
-    // Two at once would undo each other.
+    // Two commands at once would undo each other's changes.
     let lock = fs::File::open(rack.state("lock")).expect("a lock");
     lock.lock().expect("nobody has it");
     assert!(rack.refused(&["up"]).contains("another run is at work on this rack"));
     drop(lock);
 
-    // A host whose cable is out: the others are told as they are.
+    // A host's cable is pulled: the others are still reported correctly.
     let netns = format!("{}-c0-n2", rack.name);
     let cut = Command::new("ip").args(["-n", &netns, "link", "set", "eth0", "down"]).status();
     assert!(cut.expect("iproute2").success());
     let (code, all) = statuses(&rack);
     assert_eq!((code, all[0].0.as_str(), all[1].0.as_str()), (Some(6), "running", "unreachable"));
-    let told = rack.refused(&["up"]);
+    let report = rack.refused(&["up"]);
     assert!(
-        told.contains(
+        report.contains(
             "c0-n2: ssh: it cannot be reached: see that it runs, and its cable and address"
         ),
-        "{told}"
+        "{report}"
     );
 }

@@ -1,5 +1,5 @@
-//! Instances come to a ring under load and leave it, in order and not: hosts made here, with a real
-//! Cassandra each.
+//! Tests that instances join a ring under load and leave it, cleanly or not: hosts are network
+//! namespaces made here, with a real Cassandra each.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use crate::support;
@@ -10,17 +10,17 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use support::racks::{Rack, text};
 
-/// Long enough for a change to be seen by all.
+/// Long enough for all instances to see a change.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Few enough that each is written many times.
+/// Number of keys; few enough that each is written many times.
 const KEYS: &str = "300";
 
 const MORE: &str = "[cassandra]\nreplication = 2\ntokens = 4\n\
     java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
     \"-Dcassandra.ring_delay_ms=4000\"]\n";
 
-/// Who is on the ring, all of them up and normal.
+/// Returns the addresses on the ring; all must be up and normal.
 fn ring(rack: &Rack) -> Vec<String> {
     let (code, all) = rack.statuses();
     assert_eq!(code, Some(0), "{all:?}");
@@ -33,10 +33,10 @@ fn tokens(rack: &Rack, host: &str) -> String {
     yaml.lines().find(|line| line.starts_with("initial_token")).expect("it has tokens").to_owned()
 }
 
-/// Begins a command and kills it as soon as something has come to be.
-fn cut_short(rack: &Rack, what: &[&str], come: impl Fn() -> bool) {
+/// Starts a command and kills it as soon as `condition` holds.
+fn cut_short(rack: &Rack, what: &[&str], condition: impl Fn() -> bool) {
     let mut half = rack.command(what).stdout(Stdio::null()).spawn().expect("the binary runs");
-    while !come() {
+    while !condition() {
         assert!(
             half.try_wait().expect("a child").is_none(),
             "{what:?} ended before it was to be cut short"
@@ -47,7 +47,7 @@ fn cut_short(rack: &Rack, what: &[&str], come: impl Fn() -> bool) {
     half.wait().expect("it ends");
 }
 
-/// Reads that found nothing, of many.
+/// Reads many keys, and returns how many reads found nothing.
 fn not_found(rack: &Rack) -> u64 {
     let read = rack.run(&[
         "load",
@@ -61,20 +61,20 @@ fn not_found(rack: &Rack) -> u64 {
         "100%",
         "--json",
     ]);
-    let told: Value =
+    let report: Value =
         serde_json::from_slice(&read.stdout).unwrap_or_else(|error| panic!("{error}: {read:?}"));
-    assert!(told["report"]["done"].as_u64().expect("a number") > 300, "{told}");
-    told["report"]["found_nothing"].as_u64().expect("a number")
+    assert!(report["report"]["done"].as_u64().expect("a number") > 300, "{report}");
+    report["report"]["found_nothing"].as_u64().expect("a number")
 }
 
 fn end_load(mut load: Child) -> Value {
     let pid = Pid::from_raw(i32::try_from(load.id()).expect("a number")).expect("a process");
     kill_process(pid, Signal::INT).expect("it runs");
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut load.stdout.take().expect("piped"), &mut said)
+    let mut stdout = String::new();
+    std::io::Read::read_to_string(&mut load.stdout.take().expect("piped"), &mut stdout)
         .expect("text");
     load.wait().expect("it ends");
-    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+    serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn instances_come_and_go_and_no_row_is_lost() {
     ]);
     let load = load.stdout(Stdio::piped()).spawn().expect("the binary runs");
 
-    // A description with another server has nobody begin with tokens of others; who comes is told
-    // before.
+    // A further server in the description does not make any instance start with tokens of others;
+    // `--check` reports which instances would join.
     rack.describe(4, MORE);
     let up = rack.run(&["up"]);
     assert!(
@@ -110,16 +110,16 @@ fn instances_come_and_go_and_no_row_is_lost() {
         "{up:?}"
     );
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]);
-    let told = rack.ok(&["add", "--check"]);
-    assert!(told.contains("c0-n4-i1 would join as 10.0.0.9, with 4 tokens and "), "{told}");
+    let report = rack.ok(&["add", "--check"]);
+    assert!(report.contains("c0-n4-i1 would join as 10.0.0.9, with 4 tokens and "), "{report}");
     assert!(!rack.state("hosts/c0-n4").exists(), "nothing is changed");
 
-    // One that is ended in the middle is gone on with; who was there keeps its tokens, and was
-    // never stopped.
+    // An `add` that is killed in the middle is continued by the next; earlier instances keep their
+    // tokens and are never stopped.
     cut_short(&rack, &["add"], || rack.home("c0-n4").join("run/pid").exists());
-    let told: Value = serde_json::from_str(&rack.ok(&["add", "--json"])).expect("JSON");
-    assert_eq!(told["joined"][0]["name"], "c0-n4-i1", "{told}");
-    assert_eq!(told["cleaned"], serde_json::json!(["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]));
+    let report: Value = serde_json::from_str(&rack.ok(&["add", "--json"])).expect("JSON");
+    assert_eq!(report["joined"][0]["name"], "c0-n4-i1", "{report}");
+    assert_eq!(report["cleaned"], serde_json::json!(["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]));
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n2-i1", "c0-n3-i1", "c0-n4-i1"]);
     assert_eq!(
         ["c0-n1", "c0-n2", "c0-n3"].map(|host| (tokens(&rack, host), rack.pid(host))),
@@ -128,7 +128,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
     assert!(rack.ok(&["add"]).contains("all that the description has are on the ring"));
     assert_eq!(not_found(&rack), 0, "all rows are there");
 
-    // In order; ended in the middle too.
+    // Removes an instance in order; the first attempt is killed in the middle.
     assert!(
         rack.refused(&["remove", "c0-n9"])
             .contains("no server or instance on the ring is called that")
@@ -145,10 +145,10 @@ fn instances_come_and_go_and_no_row_is_lost() {
         rack.refused(&["up"])
             .contains("c0-n2-i1 is leaving the ring: `sprat rack remove` of it goes on")
     );
-    let told = rack.ok(&["remove", "c0-n2-i1"]);
+    let report = rack.ok(&["remove", "c0-n2-i1"]);
     assert!(
-        told.contains("c0-n2-i1 has left the ring; its data is kept beside it\n1 left, 3 stay"),
-        "{told}"
+        report.contains("c0-n2-i1 has left the ring; its data is kept beside it\n1 left, 3 stay"),
+        "{report}"
     );
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n3-i1", "c0-n4-i1"]);
     let kept = fs::read_dir(rack.home("c0-n2"))
@@ -161,28 +161,29 @@ fn instances_come_and_go_and_no_row_is_lost() {
     assert_eq!(rack.changes(&["up"]), [0, 0, 0], "whoever left is left alone");
     assert!(rack.ok(&["remove", "c0-n2"]).contains("c0-n2 has left the ring already"));
     assert_eq!(not_found(&rack), 0, "all rows are there");
-    let told = end_load(load);
+    let report = end_load(load);
     assert_eq!(
-        (&told["verified"]["lost_keys"], &told["verified"]["checked"]),
+        (&report["verified"]["lost_keys"], &report["verified"]["checked"]),
         (&0.into(), &300.into()),
         "{}",
-        told["verified"]
+        report["verified"]
     );
 
-    // Too few would stay; and one that died takes nothing with it.
+    // A removal that leaves too few instances is refused; and removing a dead instance loses
+    // nothing.
     assert!(
         rack.refused(&["remove", "c0-n1"])
             .contains("2 instances would stay, and Cassandra keeps tables of its own in 3")
     );
     rack.kill("c0-n4");
     assert!(rack.refused(&["remove", "c0-n4"]).contains("if it never will again: --gone"));
-    let told = rack.refused(&["remove", "c0-n1", "--gone"]);
+    let report = rack.refused(&["remove", "c0-n1", "--gone"]);
     assert!(
-        told.contains("who stays must be well") && told.contains("c0-n4-i1 does not run"),
-        "{told}"
+        report.contains("who stays must be well") && report.contains("c0-n4-i1 does not run"),
+        "{report}"
     );
     let begun = Instant::now();
-    let told = loop {
+    let report = loop {
         let gone = rack.run(&["remove", "c0-n4", "--gone", "--purge"]);
         if gone.status.success() {
             break text(&gone.stdout);
@@ -192,14 +193,14 @@ fn instances_come_and_go_and_no_row_is_lost() {
         std::thread::sleep(Duration::from_secs(1));
     };
     assert!(
-        told.contains("c0-n4-i1 has left the ring; its data is removed\n1 left, 2 stay"),
-        "{told}"
+        report.contains("c0-n4-i1 has left the ring; its data is removed\n1 left, 2 stay"),
+        "{report}"
     );
     assert!(!rack.home("c0-n4").exists());
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n3-i1"]);
     assert_eq!(not_found(&rack), 0, "all rows are there");
 
-    // Who has left comes back by name alone.
+    // An instance that has left comes back only by name.
     assert!(
         rack.ok(&["add"]).contains("all that the description has are on the ring, or have left it")
     );

@@ -1,18 +1,18 @@
-//! etcd and Sprat's own servers on a rack, by the same roles: hosts made here, a client that writes
-//! and reads, somebody who dies.
+//! Tests etcd and Sprat's own servers on a rack, with the roles that Cassandra has: hosts are
+//! network namespaces made here; a client writes and reads while services die.
 
 use crate::support;
 use serde_json::Value;
 use std::process::Command;
 use support::racks::{Rack, text};
 
-/// One replica: two replicas need three servers, so that after a death no write would be
-/// acknowledged and no recovery would end.
+/// Extends the description. One replica: two would need three servers, so that after a death no
+/// write would be acknowledged and no recovery would end.
 const MORE: &str = "[etcd]\n[store]\ncoordinators = [\"c0-n1\", \"c0-n2\"]\nmemory = \
     \"128MB\"\ndisk = \"512MB\"\nreplicas = 1\n\
     arguments = [\"--idle\", \"sleep\"]\n";
 
-/// A command of whoever runs the rack, where its hosts are neighbours.
+/// Runs a client command as the rack's operator, in the control namespace beside its hosts.
 #[track_caller]
 fn client(rack: &Rack, words: &[&str]) -> String {
     let control = format!("{}-ctl", rack.name);
@@ -28,7 +28,7 @@ fn client(rack: &Rack, words: &[&str]) -> String {
     text(&ran.stdout)
 }
 
-/// Keys enough that every server has some: a hash says in which tablet a key is.
+/// Number of keys, enough that every server has some: a hash decides each key's tablet.
 const USERS: usize = 12;
 
 fn put_all(rack: &Rack, drink: &str) {
@@ -42,15 +42,15 @@ fn assert_all(rack: &Rack, drink: &str) {
     }
 }
 
-/// The exit code of `status`, and who runs.
+/// Returns the exit code of `status`, and for each service whether it runs.
 fn services(rack: &Rack) -> (Option<i32>, Vec<(String, bool)>) {
     let ran = rack.run(&["status", "--json"]);
-    let told: Value =
+    let report: Value =
         serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     let one = |one: &Value| {
         (one["name"].as_str().expect("a name").to_owned(), one["process"] == "running")
     };
-    (ran.status.code(), told["services"].as_array().expect("all").iter().map(one).collect())
+    (ran.status.code(), report["services"].as_array().expect("all").iter().map(one).collect())
 }
 
 fn kill(rack: &Rack, kind: &str, name: &str) {
@@ -90,9 +90,9 @@ fn the_store_is_on_a_rack() {
     client(&rack, &["table", "create", "users"]);
     put_all(&rack, "tea");
     assert_all(&rack, "tea");
-    let told: Value = serde_json::from_str(&client(&rack, &["status", "--json"])).expect("JSON");
-    assert_eq!(told["servers"].as_array().expect("servers").len(), 3, "{told}");
-    // Who has no identity of this cluster is nobody.
+    let report: Value = serde_json::from_str(&client(&rack, &["status", "--json"])).expect("JSON");
+    assert_eq!(report["servers"].as_array().expect("servers").len(), 3, "{report}");
+    // A client without an identity of this cluster gets no answer.
     let control = format!("{}-ctl", rack.name);
     let mut stranger = Command::new("ip");
     let sprat = env!("CARGO_BIN_EXE_sprat");
@@ -104,7 +104,7 @@ fn the_store_is_on_a_rack() {
         .expect("iproute2");
     assert!(answer.status.code() == Some(5) && answer.stdout.is_empty(), "{answer:?}");
 
-    // One of each dies; what was written is there, and `up` starts them again.
+    // One of each kind dies: all objects are still there, and `up` starts them again.
     kill(&rack, "etcd", "c0-n1-etcd");
     kill(&rack, "coordinator", "c0-n1-coordinator");
     assert_all(&rack, "tea");
@@ -113,7 +113,7 @@ fn the_store_is_on_a_rack() {
     assert_eq!(rack.changes(&["up"]), [2, 0, 0]);
     assert_eq!(services(&rack), (Some(0), run(&[])));
     kill(&rack, "store", "c0-n2-store");
-    // Others have what it had.
+    // The other servers have recovered its objects.
     assert_all(&rack, "milk");
     assert_eq!(rack.changes(&["up"]), [0, 1, 0]);
     assert_all(&rack, "milk");

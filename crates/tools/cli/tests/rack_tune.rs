@@ -1,5 +1,5 @@
-//! Tuning of a real rack: a host made here, a real Cassandra on it. What is changed of the kernel
-//! is its namespace's own.
+//! Tests tuning of a real rack: a host made here, with a real Cassandra. Only the kernel settings
+//! of its network namespace are changed.
 
 use crate::support;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::process::Output;
 use support::{skip, sprat};
 use tempfile::TempDir;
 
-/// A rack of one server, gone with the test.
+/// A rack of one server, removed when dropped.
 struct Rack {
     folder: TempDir,
     tools: PathBuf,
@@ -38,13 +38,13 @@ impl Rack {
         text(&ran.stdout)
     }
 
-    /// What the host's kernel says, which each namespace has of its own.
+    /// Returns a kernel setting of the host, which each network namespace has for itself.
     fn keep_alive(&self) -> String {
         let file = "/proc/sys/net/ipv4/tcp_keepalive_time";
         let netns = format!("{}-c0-n1", self.name);
-        let said =
+        let setting =
             std::process::Command::new("ip").args(["netns", "exec", &netns, "cat", file]).output();
-        text(&said.expect("iproute2").stdout).trim().to_owned()
+        text(&setting.expect("iproute2").stdout).trim().to_owned()
     }
 }
 
@@ -98,8 +98,7 @@ fn what_is_advised_is_tried_and_taken_back() {
     }
     assert_eq!(rack.keep_alive(), "7200", "nothing is changed by looking");
 
-    // Of the network all that is not worse is kept. What instances are set to is tried, whatever
-    // comes of it.
+    // Network settings that are not worse are kept. Instance settings are tried, with any outcome.
     let quick = ["--duration", "3s", "--warm", "1s", "--rate", "50", "--keys", "100", "--json"];
     let mut apply = vec!["--apply", "--only", "concurrency,network"];
     apply.extend(quick);
@@ -115,8 +114,7 @@ fn what_is_advised_is_tried_and_taken_back() {
     assert_eq!((network["class"].as_str(), rack.keep_alive().as_str()), (Some("network"), kept));
     assert!(journal["after"]["p99"].as_f64().is_some_and(|p99| p99 > 0.0), "{journal}");
 
-    // What was found for instances is what a later `up` brings them; and all of it can be taken
-    // back.
+    // A later `up` applies the settings found for instances, and all of them can be reverted.
     let tuned = rack.folder.path().join("rack/tuned.json");
     assert_eq!(tuned.exists(), entries[..2].iter().any(|entry| entry["state"] == "kept"));
     rack.ok("tune", &["--undo"]);

@@ -1,4 +1,4 @@
-//! Ranks that `mpirun` starts give what one process gives, and end together.
+//! Tests that ranks started by `mpirun` compute what one process computes, and end together.
 #![cfg(feature = "mpi")]
 
 use crate::support;
@@ -6,13 +6,13 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::{Ran, save, skip, sprat};
+use support::{CommandResult, save, skip, sprat};
 use tempfile::TempDir;
 
-/// Seconds until ranks count as hanging, and are ended.
+/// Seconds until ranks count as hanging and are killed.
 const PATIENCE: &str = "120";
 
-/// All reductions.
+/// A kernel with all reductions.
 const KERNEL: &str =
     "VARI xi, yi; VARJ xj, mj; VARF sum, least, most, near, far, all, any; CONST e = 1
 sum += mj * (xj - xi) / ((xj - xi) * (xj - xi) + e)
@@ -21,7 +21,7 @@ near argmin= abs(xj - yi); far argmax= abs(xj - yi)
 all and= xj > yi - 9; any or= xj == yi
 ";
 
-/// For the machine that it runs on alone, whoever runs it and however few cores there are.
+/// Settings of Open MPI for this machine alone, for any user and any number of cores.
 const MPI: [(&str, &str); 9] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -35,20 +35,20 @@ const MPI: [(&str, &str); 9] = [
 ];
 
 /// Runs a command in a folder.
-fn ran(folder: &TempDir, command: &mut Command) -> Ran {
+fn ran(folder: &TempDir, command: &mut Command) -> CommandResult {
     let output = command.current_dir(folder.path()).envs(MPI).output().expect("it runs");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ran { code: output.status.code(), stdout: output.stdout, stderr }
+    CommandResult { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
-/// Runs the words' command on so many ranks; parts between colons on one each. 1 is one process,
-/// without mpirun.
-fn on(folder: &TempDir, count: usize, line: &str) -> Ran {
+/// Runs a command line on `count` ranks; parts separated by colons run on one rank each. With 1, it
+/// runs one process without mpirun.
+fn on(folder: &TempDir, count: usize, line: &str) -> CommandResult {
     if count == 1 {
         return ran(folder, sprat().args(line.split(' ')));
     }
     let mut command = Command::new("timeout");
-    // Where several make their common folder at once, all but one fail.
+    // When several runs create their common folder at once, all but one fail.
     command.env("OMPI_MCA_orte_tmpdir_base", folder.path());
     command.args(["--kill-after=10", PATIENCE, "mpirun"]).env("NO_COLOR", "1");
     let parts: Vec<&str> = line.split(" : ").collect();
@@ -70,7 +70,7 @@ fn here() -> bool {
     here
 }
 
-/// A folder with a kernel, `i.npy` of 100 i, and `j.npy` of 2000 j; `few.npy` is of 2 i.
+/// Makes a folder with a kernel, `i.npy` with 100 i, `j.npy` with 2000 j, and `few.npy` with 2 i.
 fn folder() -> TempDir {
     let folder = TempDir::new().unwrap();
     let numbers =
@@ -88,13 +88,13 @@ fn bytes(folder: &TempDir, name: &str) -> Vec<u8> {
 }
 
 fn results(folder: &TempDir, count: usize, line: &str) -> Value {
-    let told: Value = serde_json::from_str(on(folder, count, line).ok()).unwrap();
-    assert_eq!(told["ranks"], count, "{line}");
-    told["results"].clone()
+    let report: Value = serde_json::from_str(on(folder, count, line).ok()).unwrap();
+    assert_eq!(report["ranks"], count, "{line}");
+    report["results"].clone()
 }
 
 #[test]
-fn i_divided_give_the_bits_of_one() {
+fn divided_i_give_the_bits_of_one_process() {
     if !here() {
         return;
     }
@@ -109,9 +109,9 @@ fn i_divided_give_the_bits_of_one() {
     ] {
         on(&folder, 1, &format!("{line} --out one.npy")).ok();
         for count in [2, 3] {
-            let told = on(&folder, count, &format!("{line} --out {count}.npy"));
-            told.ok();
-            assert!(told.stderr.contains(&format!(" {count} ranks")), "{}", told.stderr);
+            let ran = on(&folder, count, &format!("{line} --out {count}.npy"));
+            ran.ok();
+            assert!(ran.stderr.contains(&format!(" {count} ranks")), "{}", ran.stderr);
             assert!(
                 bytes(&folder, "one.npy") == bytes(&folder, &format!("{count}.npy")),
                 "{line}: {count}"
@@ -121,7 +121,7 @@ fn i_divided_give_the_bits_of_one() {
 }
 
 #[test]
-fn j_divided_give_what_one_gives_but_for_the_order_of_sums() {
+fn divided_j_differ_only_by_the_order_of_sums() {
     if !here() {
         return;
     }
@@ -148,7 +148,7 @@ fn j_divided_give_what_one_gives_but_for_the_order_of_sums() {
                     .collect::<Vec<_>>()
             };
             let (sums, judge) = (sums(&several), sums(&one));
-            // Relative to what is added: 2000 numbers, of whom each is 50 at most.
+            // Relative to the sum of 2000 numbers of at most 50 each.
             let near = |(a, b): (&f64, &f64)| (a - b).abs() <= tolerance * 1e5;
             assert!(
                 sums.len() == 2 && sums.iter().zip(&judge).all(near),
@@ -169,19 +169,19 @@ fn bodies_are_the_same_bodies() {
             "grape nbody --bodies 65 --softening 0.05 --until 0.1 --every 0.05 --json --scheme \
              {scheme}"
         );
-        let told = |count| {
-            let told = on(&folder, count, &format!("{line} --snapshots {count}"));
-            let lines = told.ok().lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines_with = |count| {
+            let ran = on(&folder, count, &format!("{line} --snapshots {count}"));
+            let lines = ran.ok().lines().map(|line| serde_json::from_str(line).unwrap());
             lines
                 .map(|line: Value| {
                     (line["time"].clone(), line["steps"].clone(), line["energy"].clone())
                 })
                 .collect::<Vec<_>>()
         };
-        let one = told(1);
+        let one = lines_with(1);
         assert_eq!(one.len(), 3);
         for count in [2, 3] {
-            assert_eq!(told(count), one, "{scheme}: {count}");
+            assert_eq!(lines_with(count), one, "{scheme}: {count}");
             for at in 0..3 {
                 let name = format!("snapshot-000{at}.npy");
                 assert!(
@@ -194,9 +194,9 @@ fn bodies_are_the_same_bodies() {
     }
 }
 
-/// On whichever rank it is, and at whichever step: all end, and it is told once.
+/// On any rank and at any step, an error ends all ranks and is reported once.
 #[test]
-fn what_is_wrong_ends_all_and_is_told_once() {
+fn an_error_ends_all_ranks_and_is_reported_once() {
     if !here() {
         return;
     }
@@ -212,17 +212,17 @@ fn what_is_wrong_ends_all_and_is_told_once() {
         (format!("{run} --out nowhere/r.npy"), 1, "nowhere/r.npy: No such file"),
         ("grape nbody --bodies 0".to_owned(), 1, "0 bodies"),
         ("grape nbody --bodies 8 --snapshots i.npy".to_owned(), 1, "rank 0: i.npy"),
-        // What the second rank alone does not like, before or after it has what the first reads.
+        // Errors of the second rank alone, before or after it receives what the first reads.
         (mixed("--engine reference --threads 2"), 1, "rank 1: --target and --threads"),
         (mixed("--const f=1"), 1, "rank 1: --const f"),
     ] {
-        let told = on(&folder, 2, &line);
-        assert_eq!(told.code, Some(code), "{line}: {told:?}");
-        assert_eq!(told.stderr.matches("sprat: ").count(), 1, "{line}: {}", told.stderr);
-        assert!(told.stderr.contains(words), "{line}: {}", told.stderr);
+        let ran = on(&folder, 2, &line);
+        assert_eq!(ran.code, Some(code), "{line}: {ran:?}");
+        assert_eq!(ran.stderr.matches("sprat: ").count(), 1, "{line}: {}", ran.stderr);
+        assert!(ran.stderr.contains(words), "{line}: {}", ran.stderr);
         assert!(
-            told.stdout.is_empty() && !Path::exists(&folder.path().join("r.npy")),
-            "{line}: {told:?}"
+            ran.stdout.is_empty() && !Path::exists(&folder.path().join("r.npy")),
+            "{line}: {ran:?}"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Real processes with identities: members of a cluster do what they may, and nobody else gets an
-//! answer.
+//! Tests real processes with identities: holders of an identity do what their permissions allow,
+//! and all others get no answer.
 
 use crate::support;
 use std::net::{TcpListener, UdpSocket};
@@ -7,16 +7,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Ran, ServerProcess, TCP, UDP, run, sprat};
+use support::{CommandResult, PATIENCE, ServerProcess, TCP, UDP, run, sprat};
 
-/// How long whoever is not answered waits, milliseconds.
+/// Timeout of requests that get no answer.
 const SHORT: &str = "700ms";
 
 /// Exit codes.
 const UNREACHABLE: i32 = 5;
 const DENIED: i32 = 8;
 
-/// A cluster's root, and the identities that it has issued.
+/// A cluster's root key, and the identities issued with it.
 struct Keys(tempfile::TempDir);
 
 impl Keys {
@@ -30,7 +30,7 @@ impl Keys {
         self.0.path().join(name).to_str().expect("text").to_owned()
     }
 
-    /// Issues an identity; gives its file.
+    /// Issues an identity; returns its file.
     fn issue(&self, name: &str, flags: &[&str]) -> String {
         let file = self.path(name);
         let words = ["key", "issue", "--root", &self.path("root"), "-o", &file, "--name", name];
@@ -39,8 +39,8 @@ impl Keys {
     }
 }
 
-/// A command to a coordinator, by an identity.
-fn ask(coordinator: &str, identity: Option<&str>, words: &[&str]) -> Ran {
+/// Runs a command against a coordinator, with an identity.
+fn ask(coordinator: &str, identity: Option<&str>, words: &[&str]) -> CommandResult {
     let mut all = words.to_vec();
     all.extend(["-C", coordinator]);
     if let Some(identity) = identity {
@@ -53,7 +53,7 @@ fn small() -> [&'static str; 4] {
     ["--memory", "64M", "--disk", "256M"]
 }
 
-fn each_does_what_it_may(listen: &str) {
+fn identities_have_their_permissions(listen: &str) {
     let keys = Keys::make();
     let (server, admin) =
         (keys.issue("s", &["--role", "server"]), keys.issue("a", &["--role", "admin"]));
@@ -64,13 +64,14 @@ fn each_does_what_it_may(listen: &str) {
     let stranger = elsewhere.issue("x", &["--role", "admin"]);
     let data = tempfile::tempdir().expect("a directory");
     let flags = [&small()[..], &["-L", listen, "--identity", &server]].concat();
-    let process = ServerProcess::start(data.path(), &flags).unwrap_or_else(|said| panic!("{said}"));
+    let process =
+        ServerProcess::start(data.path(), &flags).unwrap_or_else(|error| panic!("{error}"));
     let at = process.coordinator.as_str();
     for table in ["log-a", "log-b", "users"] {
         ask(at, Some(&admin), &["table", "create", table]).ok();
     }
     let code = |identity: &str, words: &[&str]| ask(at, Some(identity), words).code;
-    // The writer has its tables, the reader reads of them what its pattern names.
+    // The writer has its tables; the reader reads those that its pattern matches.
     ask(at, Some(&writer), &["put", "log-a", "k", "v"]).ok();
     ask(at, Some(&writer), &["put", "users", "u", "1"]).ok();
     assert_eq!(ask(at, Some(&reader), &["get", "log-a", "k"]).ok(), "v");
@@ -81,7 +82,7 @@ fn each_does_what_it_may(listen: &str) {
         &["del", "log-a", "k"],
         &["incr", "log-a", "n"],
         &["get", "users", "u"],
-        // One that there is and one that there is not are told apart by nothing.
+        // The refusal does not reveal whether the table exists.
         &["get", "none", "u"],
         &["table", "create", "log-c"],
         &["table", "drop", "log-a"],
@@ -99,13 +100,13 @@ fn each_does_what_it_may(listen: &str) {
     );
     assert_eq!(ask(at, Some(&reader), &["get", "log-a", "k"]).ok(), "v", "nothing was changed");
     ask(at, Some(&admin), &["status"]).ok();
-    // Nobody else is as much as answered.
+    // Clients without an identity of this cluster get no answer.
     for identity in [None, Some(stranger.as_str())] {
-        let told = ask(at, identity, &["get", "log-a", "k", "--timeout", SHORT]);
-        assert_eq!(told.code, Some(UNREACHABLE), "{told:?}");
-        assert!(told.stderr.contains("--identity"), "{told:?}");
+        let ran = ask(at, identity, &["get", "log-a", "k", "--timeout", SHORT]);
+        assert_eq!(ran.code, Some(UNREACHABLE), "{ran:?}");
+        assert!(ran.stderr.contains("--identity"), "{ran:?}");
     }
-    // Rubbish neither, at any port.
+    // Garbage gets no answer either, at any port.
     for (at, is_udp) in [(process.listen.as_str(), listen == UDP), (at, false)] {
         let port: u16 = at.rsplit('=').next().and_then(|port| port.parse().ok()).expect("a port");
         if is_udp {
@@ -125,16 +126,16 @@ fn each_does_what_it_may(listen: &str) {
 }
 
 #[test]
-fn each_does_what_it_may_over_udp() {
-    each_does_what_it_may(UDP);
+fn identities_have_their_permissions_over_udp() {
+    identities_have_their_permissions(UDP);
 }
 
 #[test]
-fn each_does_what_it_may_over_tcp() {
-    each_does_what_it_may(TCP);
+fn identities_have_their_permissions_over_tcp() {
+    identities_have_their_permissions(TCP);
 }
 
-/// A coordinator of its own. Killed when dropped.
+/// A coordinator in a process of its own; killed when dropped.
 struct Coordinator(Child);
 
 impl Drop for Coordinator {
@@ -154,7 +155,7 @@ fn coordinator(locator: &str, data: &Path, identity: &str) -> Coordinator {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test's thread is no node")]
-fn a_cluster_of_members_outlives_a_server_and_takes_in_no_stranger() {
+fn a_secured_cluster_outlives_a_server_and_admits_no_stranger() {
     let keys = Keys::make();
     let server = keys.issue("s", &["--role", "server"]);
     let client = keys.issue("c", &["--role", "client", "--table", "*:rw"]);
@@ -193,10 +194,10 @@ fn a_cluster_of_members_outlives_a_server_and_takes_in_no_stranger() {
         assert!(Instant::now() < until, "the table does not come back");
     }
     for number in 0..20 {
-        let told = ask(&at, Some(&client), &["get", "t", &number.to_string()]);
-        assert_eq!(told.ok(), format!("value {number}"));
+        let ran = ask(&at, Some(&client), &["get", "t", &number.to_string()]);
+        assert_eq!(ran.ok(), format!("value {number}"));
     }
-    // Whoever is no server is taken in as none, nor is one of another cluster.
+    // A client's identity cannot enlist as a server, nor can a server of another cluster.
     let refused = start(8, &client).err().expect("refused");
     assert!(refused.contains("this identity may not do that"), "{refused}");
     let mut outside = ServerProcess::spawn(
@@ -204,12 +205,12 @@ fn a_cluster_of_members_outlives_a_server_and_takes_in_no_stranger() {
         &["-C", &at, "-L", UDP, "--memory", "64M", "--disk", "1G", "--identity", &stranger],
     );
     std::thread::sleep(Duration::from_secs(3));
-    assert!(!outside.heard().contains("ready"));
+    assert!(!outside.new_stderr().contains("ready"));
     outside.kill();
 }
 
 #[test]
-fn where_others_can_come_nobody_listens_without_an_identity() {
+fn reachable_addresses_need_an_identity() {
     let data = tempfile::tempdir().expect("a directory");
     let open = "fast+udp:host=0.0.0.0,port=0";
     let refused = ServerProcess::start(data.path(), &["-L", open]).err().expect("refused");
@@ -226,18 +227,18 @@ fn where_others_can_come_nobody_listens_without_an_identity() {
     assert!(refused.code == Some(1) && refused.stderr.contains("--insecure"), "{refused:?}");
     let flags = [&small()[..], &["-L", open, "--insecure"]].concat();
     let server = ServerProcess::start(data.path(), &flags).expect("as was asked for");
-    assert!(server.said.contains("WARNING"), "{}", server.said);
+    assert!(server.startup_log.contains("WARNING"), "{}", server.startup_log);
     assert!(server.stop().success());
     let keys = Keys::make();
     let identity = keys.issue("s", &["--role", "server"]);
     let flags = [&small()[..], &["-L", open, "--identity", &identity]].concat();
     let server = ServerProcess::start(data.path(), &flags).expect("it has an identity");
-    assert!(!server.said.contains("WARNING"), "{}", server.said);
+    assert!(!server.startup_log.contains("WARNING"), "{}", server.startup_log);
     assert!(server.stop().success());
 }
 
 #[test]
-fn keys_are_told_of_and_kept_from_others() {
+fn keys_are_described_and_protected() {
     let keys = Keys::make();
     let client = keys.issue("c", &["--role", "client", "--table", "log-*:r", "--days", "3"]);
     let shown = run(&["key", "show", &client]).ok().to_owned();
@@ -260,13 +261,13 @@ fn keys_are_told_of_and_kept_from_others() {
         let line = secret.lines().nth(1).expect("lines");
         assert!(!shown.contains(line) && !root.contains(line));
     }
-    // Nothing is written over, and nothing read that others can read.
+    // Existing keys are not overwritten, and keys that others can read are not used.
     assert_eq!(run(&["key", "init", "--root", &keys.path("root")]).code, Some(1));
     std::fs::set_permissions(PathBuf::from(&client), std::fs::Permissions::from_mode(0o644))
         .expect("ours");
     for words in [&["key", "show", &client][..], &["get", "t", "k", "--identity", &client]] {
-        let told = run(words);
-        assert!(told.code == Some(1) && told.stderr.contains("chmod 600"), "{told:?}");
+        let ran = run(words);
+        assert!(ran.code == Some(1) && ran.stderr.contains("chmod 600"), "{ran:?}");
     }
     for words in [
         &["--role", "client"][..],
@@ -275,10 +276,10 @@ fn keys_are_told_of_and_kept_from_others() {
         &["--role", "server", "--table", "t:r"],
         &["--role", "king"],
     ] {
-        let told =
+        let ran =
             run(&[&["key", "issue", "--root", &keys.path("root"), "-o", &keys.path("no")], words]
                 .concat());
-        assert!(told.code.is_some_and(|code| code > 0), "{words:?}");
+        assert!(ran.code.is_some_and(|code| code > 0), "{words:?}");
     }
     assert!(!Path::new(&keys.path("no")).exists());
 }

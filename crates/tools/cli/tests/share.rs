@@ -1,4 +1,4 @@
-//! `sprat share`, by its binary.
+//! Tests `sprat share` by its binary.
 
 use crate::support;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Stdio};
 use support::{run, sprat};
 
-/// A server and what it says.
+/// A server and its output.
 struct Server {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -40,9 +40,9 @@ impl Server {
     }
 
     fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
-        (self.child.wait().expect("it ends").code(), said)
+        let mut stderr = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("text");
+        (self.child.wait().expect("it ends").code(), stderr)
     }
 }
 
@@ -55,7 +55,7 @@ fn get(host: &str, path: &str) -> String {
 }
 
 #[test]
-fn it_tells_where_it_is_and_what_it_gives() {
+fn it_prints_its_address_and_its_files() {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("file"), "content").expect("written");
     let mut server = Server::start(&["--listen", "127.0.0.1"], directory.path());
@@ -108,13 +108,13 @@ fn programs_read_json() {
     assert!(answer["rtt_ms"].is_f64() && answer["retransmitted"].is_u64(), "{answer}");
     server.interrupt();
     assert_eq!(server.json()["event"], "stopped");
-    let (code, said) = server.end();
+    let (code, stderr) = server.end();
     assert_eq!(code, Some(0));
-    assert!(said.contains("--token-file"), "strangers are spoken of: {said}");
+    assert!(stderr.contains("--token-file"), "strangers are spoken of: {stderr}");
 }
 
 #[test]
-fn programs_are_told_how_far_it_is() {
+fn programs_receive_progress() {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::File::create(directory.path().join("large"))
         .expect("made")
@@ -125,15 +125,15 @@ fn programs_are_told_how_far_it_is() {
     let mut tcp = TcpStream::connect(url.trim_start_matches("http://").trim_end_matches('/'))
         .expect("it listens");
     write!(tcp, "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
-    let told = server.json();
+    let progress = server.json();
     assert_eq!(
-        (&told["event"], &told["path"], &told["total"]),
+        (&progress["event"], &progress["path"], &progress["total"]),
         (&"transfer".into(), &"/large".into(), &(4u64 << 30).into())
     );
     assert!(
-        told["sent"].as_u64() < told["total"].as_u64()
-            && told["rtt_ms"].is_f64()
-            && told["history"].is_null()
+        progress["sent"].as_u64() < progress["total"].as_u64()
+            && progress["rtt_ms"].is_f64()
+            && progress["history"].is_null()
     );
     server.interrupt();
     drop(tcp);
@@ -141,7 +141,7 @@ fn programs_are_told_how_far_it_is() {
 }
 
 #[test]
-fn a_certificate_is_kept_for_those_who_are_to_trust_it() {
+fn a_certificate_is_written_for_clients() {
     let directory = tempfile::tempdir().expect("a directory");
     let (served, pem) = (directory.path().join("served"), directory.path().join("cert.pem"));
     std::fs::create_dir(&served).expect("made");
@@ -189,7 +189,7 @@ fn tokens_are_read_again_on_demand() {
     rustix::process::kill_process(id, rustix::process::Signal::HUP).expect("it runs");
     let begun = std::time::Instant::now();
     while !get(&host, "/file?token=a-token-of-today").ends_with("content") {
-        // Each answer is a line that somebody reads.
+        // Each request makes a line of output, which must be read.
         server.line();
         #[expect(clippy::disallowed_methods, reason = "the test waits for another process")]
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,5 +1,5 @@
-//! One set on several servers, by real processes: `sprat cp --spread` and `--gather`, and what is
-//! killed on the way.
+//! Tests sets on several servers, by real processes: `sprat cp --spread` and `--gather`, with
+//! either end killed on the way.
 
 use crate::support;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const MEGABYTE: usize = 1 << 20;
 
-/// A server that takes files. Killed when dropped.
+/// A server that accepts uploads; killed when dropped.
 struct Server {
     child: Child,
     address: String,
@@ -38,7 +38,7 @@ impl Server {
         self.child = serve(self.folder.path(), &self.address);
     }
 
-    /// The pieces that it has.
+    /// Returns the names of the set's pieces on this server.
     fn pieces(&self, set: &str) -> Vec<String> {
         let folder = self.folder.path().join(format!("{set}.sprat-pieces"));
         let names =
@@ -70,8 +70,8 @@ fn serve(folder: &Path, address: &str) -> Child {
     child
 }
 
-/// An address that is free now, and stays ours through every restart: its port is not among those
-/// that the kernel gives to whoever connects or listens anywhere.
+/// Returns an address that is free now and remains so through every restart: its port is outside
+/// the range of ephemeral ports, so the kernel gives it to no other socket.
 fn address() -> String {
     const PORTS: std::ops::Range<u64> = 15_000..32_000;
     let draw = || sprat_host::random() % (PORTS.end - PORTS.start) + PORTS.start;
@@ -89,7 +89,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// `sprat cp` of something to the first server and others.
+/// Returns a `sprat cp --spread` to the servers, the first of which is the destination.
 fn spread(from: &Path, servers: &[Server], more: &[&str]) -> std::process::Command {
     let mut command = sprat();
     command
@@ -115,7 +115,7 @@ fn gather(server: &Server, set: &str, to: &Path, more: &[&str]) -> std::process:
     command
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -126,11 +126,11 @@ fn lines(output: &Output) -> Vec<Value> {
 
 #[track_caller]
 fn done(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", told(output));
+    assert!(output.status.success(), "{}", stderr_of(output));
     lines(output).pop().unwrap()
 }
 
-/// Bytes that do not repeat within a piece, or between files.
+/// Returns bytes that repeat neither within a piece nor between files.
 fn content(bytes: usize, seed: u32) -> Vec<u8> {
     (0..u32::try_from(bytes / 4 + 1).unwrap())
         .flat_map(|at| (at ^ seed).wrapping_mul(0x9E37_79B9).to_le_bytes())
@@ -165,14 +165,14 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
     let total: u64 = files.iter().map(|(_, content)| content.len() as u64).sum();
     assert_eq!((sent["files"].as_u64(), sent["bytes"].as_u64()), (Some(4), Some(total)), "{sent}");
     assert_eq!(bytes_at(&sent).iter().sum::<u64>(), total);
-    // 64 MB each: five, two, one, and none of what is empty.
+    // Pieces of 64 MB: the files have five, two, one and, the empty one, none.
     assert_eq!(servers.iter().map(|server| server.pieces("run 7").len()).sum::<usize>(), 8);
     assert!(
         servers.iter().all(|server| !server.pieces("run 7").is_empty() && server.has_list("run 7")),
         "{sent}"
     );
 
-    // From any of them, and permissions where that is wanted.
+    // Fetched from another server than the first; permissions are kept on request.
     let output = gather(&servers[1], "run%207", there.path(), &["--preserve"]).output().unwrap();
     let fetched = done(&output);
     assert_eq!(
@@ -182,9 +182,9 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
     );
     assert!(bytes_at(&fetched).iter().all(|bytes| *bytes > 0), "{fetched}");
     for (name, content) in &files {
-        let (sent, came) = (set.join(name), there.path().join("run 7").join(name));
-        assert!(fs::read(&came).unwrap() == *content, "{name}");
-        assert_eq!(time(&came), time(&sent), "{name}");
+        let (sent, received) = (set.join(name), there.path().join("run 7").join(name));
+        assert!(fs::read(&received).unwrap() == *content, "{name}");
+        assert_eq!(time(&received), time(&sent), "{name}");
     }
     let mode = there.path().join("run 7/large").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
@@ -194,7 +194,7 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
         "nothing else is there"
     );
 
-    // What is there is there, at both ends.
+    // A second run transfers nothing, in either direction.
     let again = done(&spread(&set, &servers, &[]).output().unwrap());
     assert_eq!(
         (again["bytes"].as_u64(), again["unchanged"].as_u64()),
@@ -208,20 +208,20 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
         "{again}"
     );
 
-    // Another set of that name stays out, unless it is to replace this one.
+    // Another set of that name is refused, unless it may replace this one.
     fs::write(set.join("large"), content(MEGABYTE, 4)).unwrap();
     let refused = spread(&set, &servers, &[]).output().unwrap();
-    assert_eq!(refused.status.code(), Some(4), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(4), "{}", stderr_of(&refused));
     let replaced = done(&spread(&set, &servers, &["--force"]).output().unwrap());
     assert_eq!(replaced["bytes"].as_u64(), Some(MEGABYTE as u64), "the rest is there: {replaced}");
     let refused = gather(&servers[0], "run%207", there.path(), &[]).output().unwrap();
-    assert_eq!(refused.status.code(), Some(6), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(6), "{}", stderr_of(&refused));
     done(&gather(&servers[2], "run%207", there.path(), &["--force"]).output().unwrap());
     assert!(fs::read(there.path().join("run 7/large")).unwrap() == content(MEGABYTE, 4));
 }
 
 #[test]
-fn whoever_is_killed_while_a_set_is_sent_it_goes_on() {
+fn sending_a_set_survives_kills() {
     let mut servers = [Server::start(), Server::start(), Server::start()];
     let here = tempfile::tempdir().unwrap();
     let (file, content) = (here.path().join("file"), content(640 * MEGABYTE + 5, 7));
@@ -230,32 +230,32 @@ fn whoever_is_killed_while_a_set_is_sent_it_goes_on() {
         servers.iter().map(|server| server.pieces("file").len()).sum::<usize>()
     };
 
-    // The sender.
+    // The sender is killed.
     let mut sender = spread(&file, &servers, &["--limit", "2Gb/s"]).spawn().unwrap();
     until("some pieces", || pieces(&servers) >= 3);
     sender.kill().unwrap();
     sender.wait().unwrap();
     assert!(!servers.iter().any(|server| server.has_list("file")));
 
-    // A server, for a while.
+    // A server is killed, and comes back after a while.
     let mut sender =
         spread(&file, &servers, &["--limit", "2Gb/s", "--retries", "100"]).spawn().unwrap();
-    let mut said = BufReader::new(sender.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("\"progress\"")), "it has begun");
+    let mut events = BufReader::new(sender.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(events.any(|line| line.contains("\"progress\"")), "it has begun");
     servers[1].kill();
     servers[1].restart();
-    let said: Vec<Value> = said.map(|line| serde_json::from_str(&line).unwrap()).collect();
-    assert!(sender.wait().unwrap().success(), "{said:?}");
-    let sent = said.last().unwrap();
-    // Of three pieces there were, one may have been sent again: whose end was not heard of, another
-    // server is sent it too.
+    let events: Vec<Value> = events.map(|line| serde_json::from_str(&line).unwrap()).collect();
+    assert!(sender.wait().unwrap().success(), "{events:?}");
+    let sent = events.last().unwrap();
+    // One of three pieces may have been sent twice: if the sender does not learn that a piece is
+    // complete, it sends the piece to another server too.
     assert!(
         sent["bytes"].as_u64().unwrap() <= (content.len() - 2 * 64 * MEGABYTE) as u64,
         "{sent}"
     );
-    assert!(pieces(&servers) >= 11 && bytes_at(sent).len() == 3, "{said:?}");
+    assert!(pieces(&servers) >= 11 && bytes_at(sent).len() == 3, "{events:?}");
 
-    // One for good: the others get what it had.
+    // One server is killed for good: the others get its pieces.
     let before = servers[2].pieces("file").len();
     assert!(before > 0, "{sent}");
     servers[2].kill();
@@ -274,7 +274,7 @@ fn whoever_is_killed_while_a_set_is_sent_it_goes_on() {
 }
 
 #[test]
-fn whoever_is_killed_while_a_set_is_fetched_it_goes_on() {
+fn fetching_a_set_survives_kills() {
     let mut servers = [Server::start(), Server::start()];
     let here = tempfile::tempdir().unwrap();
     let (file, content) = (here.path().join("file"), content(256 * MEGABYTE + 5, 7));
@@ -292,43 +292,43 @@ fn whoever_is_killed_while_a_set_is_fetched_it_goes_on() {
         );
     };
     let mut fetcher = gather(&servers[0], "file", &there, &["--limit", "300Mb/s"]).spawn().unwrap();
-    // Something is durable, and written down, every three seconds.
+    // The fetcher syncs and records its progress every three seconds.
     watch(&mut fetcher, 150 * MEGABYTE);
     fetcher.kill().unwrap();
     fetcher.wait().unwrap();
     assert!(!there.exists());
-    // From the other, and one that is away for a while meanwhile.
+    // From the other server, while one is away for some time.
     let more = ["--limit", "300Mb/s", "--retries", "100", "--also", &servers[0].address];
     let mut fetcher = gather(&servers[1], "file", &there, &more).spawn().unwrap();
     watch(&mut fetcher, 170 * MEGABYTE);
     servers[0].kill();
     servers[0].restart();
     let output = fetcher.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr_of(&output));
     assert!(fs::read(&there).unwrap() == content);
     let left: Vec<_> =
         fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 
-    // When the first is gone, another has the list; but not its pieces.
+    // When the first server is gone, another has the list, but not the first one's pieces.
     fs::remove_file(&there).unwrap();
     servers[0].kill();
     let output =
         gather(&servers[0], "file", &there, &["--retries", "0", "--also", &servers[1].address])
             .output()
             .unwrap();
-    assert_eq!(output.status.code(), Some(5), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(5), "{}", stderr_of(&output));
     assert!(lines(&output).iter().any(|line| line["event"] == "without"));
 }
 
 #[test]
-fn a_piece_that_is_another_is_found_out() {
+fn a_wrong_piece_is_detected() {
     let servers = [Server::start(), Server::start()];
     let here = tempfile::tempdir().unwrap();
     let file = here.path().join("file");
     fs::write(&file, content(130 * MEGABYTE, 7)).unwrap();
     done(&spread(&file, &servers, &[]).output().unwrap());
-    // Either of them may have been so quick that it has all pieces.
+    // Either server may have been so fast that it has all pieces.
     let (at, server) =
         servers.iter().find_map(|server| Some((server.pieces("file").pop()?, server))).unwrap();
     let at = server.folder.path().join("file.sprat-pieces").join(at);
@@ -337,11 +337,15 @@ fn a_piece_that_is_another_is_found_out() {
     fs::write(&at, bytes).unwrap();
     let there = here.path().join("there");
     let output = gather(&servers[1], "file", &there, &[]).output().unwrap();
-    assert_eq!(output.status.code(), Some(10), "{}", told(&output));
-    assert!(told(&output).contains("is not the piece that the list tells of"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(10), "{}", stderr_of(&output));
+    assert!(
+        stderr_of(&output).contains("is not the piece that the list tells of"),
+        "{}",
+        stderr_of(&output)
+    );
     assert!(!there.exists());
-    // Whoever sends it once more compares what lies there with the file, and does not take it for
-    // the piece.
+    // A sender that sends the file again compares the stored piece with the file, and does not
+    // accept it.
     let sent = done(&spread(&file, &servers, &[]).output().unwrap());
     assert!(sent["bytes"].as_u64() > Some(0), "{sent}");
     done(&gather(&servers[1], "file", &there, &[]).output().unwrap());
@@ -349,7 +353,7 @@ fn a_piece_that_is_another_is_found_out() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictory_options_are_refused() {
     let here = tempfile::tempdir().unwrap();
     let file = here.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -369,17 +373,17 @@ fn what_makes_no_sense_is_refused() {
         &["--gather", "--no-verify", server, folder],
     ] {
         let output = sprat().arg("cp").args(words).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr_of(&output));
     }
-    // Nobody there; and no list.
+    // No server answers; and a server without a list.
     let output = sprat().args(["cp", "--spread", "127.0.0.1:2", file, server]).output().unwrap();
-    assert_eq!(output.status.code(), Some(5), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(5), "{}", stderr_of(&output));
     let one = Server::start();
     let output = gather(&one, "none", here.path(), &[]).output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr_of(&output));
 }
 
-/// As `b3sum` prints it; by another way than what is tried.
+/// Returns the hash as `b3sum` prints it, by a code path other than the tested one.
 fn blake3_of(content: &[u8]) -> String {
     let values: Vec<_> = (0..sprat_flow::group::count(content.len() as u64))
         .map(|index| {

@@ -1,6 +1,5 @@
-//! Clusters of real processes in trouble, and what they say of it: files that are not what was
-//! written are named and done without, those of another cluster are refused, and what is brought
-//! back can be watched.
+//! Tests clusters of real processes in trouble, and their messages: damaged files are named and
+//! replaced by other replicas, files of another cluster are refused, and recoveries are visible.
 
 use crate::support;
 use sprat_client::{Client, Error, Options};
@@ -14,31 +13,30 @@ use std::time::{Duration, Instant};
 use support::small::SmallFilesystem;
 use support::{PATIENCE, ServerProcess, run, skip, sprat};
 
-/// As many as keep replicas of each other's logs, and one more that comes later.
+/// Number of servers that keep replicas of each other's logs. Some tests add one later.
 const SERVERS: usize = 3;
 const COPIES: &str = "2";
 
-/// What a coordinator says when it can be asked.
+/// A coordinator's log line when it accepts requests.
 const READY: &str = "coordinator ready";
 
-/// Where they stand.
+/// The racks of the servers.
 const RACKS: [&str; 3] = ["left", "middle", "right"];
 
-/// Objects, and bytes of each: a few segments for every server.
+/// Number of objects, and bytes of each: a few segments for every server.
 const OBJECTS: u64 = 800;
 const OBJECT_BYTES: usize = 100_000;
 
-/// Bytes by which the files are looked through: what is written in one of them gets one byte that
-/// is another.
+/// Block size of [`spoil`], which changes one byte in each block that contains data.
 const BLOCK: usize = 4096;
 
-/// Blocks at the beginning of a file that are not touched: what it says of itself, twice.
+/// Number of blocks at the beginning of a file that are not damaged: its two headers.
 const HEADERS: u64 = 16;
 
-/// A process that does not outlive its test.
-struct Mortal(Child);
+/// A process that is killed when dropped.
+struct KilledOnDrop(Child);
 
-impl Drop for Mortal {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill(); // it may have ended
         let _ = self.0.wait();
@@ -50,9 +48,9 @@ struct Cluster {
     listens: Vec<String>,
     coordinator: String,
     durability: &'static str,
-    /// The size of each server.
+    /// Flags for the size of each server.
     size: &'static [&'static str],
-    process: Mortal,
+    process: KilledOnDrop,
     dir: tempfile::TempDir,
 }
 
@@ -77,14 +75,14 @@ impl Cluster {
         cluster
     }
 
-    /// Ends the coordinator and starts one on other data; what it says is appended to that
-    /// directory's `said`.
+    /// Ends the coordinator and starts one on other data. Its standard error is appended to a file
+    /// beside that directory, with the extension `said`.
     fn coordinate_from(&mut self, data: &Path) {
         self.end_coordinator();
-        let said = || std::fs::read_to_string(data.with_extension("said")).unwrap_or_default();
-        let before = said().matches(READY).count();
+        let log = || std::fs::read_to_string(data.with_extension("said")).unwrap_or_default();
+        let before = log().matches(READY).count();
         self.process = coordinate(&self.coordinator, data);
-        until(READY, || said().matches(READY).count() > before);
+        until(READY, || log().matches(READY).count() > before);
     }
 
     fn end_coordinator(&mut self) {
@@ -96,18 +94,18 @@ impl Cluster {
         self.dir.path().join(server.to_string())
     }
 
-    /// One more server.
+    /// Starts one more server.
     fn add(&mut self) {
         let port =
             UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         self.listens.push(format!("fast+udp:host=127.0.0.1,port={port}"));
         let number = self.servers.len();
         let started =
-            self.serve(number, &self.data(number)).unwrap_or_else(|said| panic!("{said}"));
+            self.serve(number, &self.data(number)).unwrap_or_else(|error| panic!("{error}"));
         self.servers.push(started);
     }
 
-    /// Starts a server on the data of some directory.
+    /// Starts a server on a data directory.
     fn serve(&self, server: usize, data: &Path) -> Result<ServerProcess, String> {
         let flags = ["-C", &self.coordinator, "-L", &self.listens[server], "-r", COPIES];
         let more = [
@@ -137,25 +135,25 @@ impl Cluster {
         counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
     }
 
-    /// What `sprat status --json` says of a server.
+    /// Returns a server's part of `sprat status --json`.
     fn status_of(&self, server: usize) -> serde_json::Value {
-        let told = run(&["status", "--json", "-C", &self.coordinator, "--timeout", "3s"]);
-        let told: serde_json::Value = serde_json::from_str(told.ok()).expect("JSON");
-        let servers = told["servers"].as_array().expect("a list");
+        let report = run(&["status", "--json", "-C", &self.coordinator, "--timeout", "3s"]);
+        let report: serde_json::Value = serde_json::from_str(report.ok()).expect("JSON");
+        let servers = report["servers"].as_array().expect("a list");
         servers
             .iter()
-            .find(|told| told["locator"] == *self.listens[server])
+            .find(|status| status["locator"] == *self.listens[server])
             .expect("it is a member")
             .clone()
     }
 
-    /// What this server brings back and found not to be all there.
+    /// Returns the recoveries in which this server misses something.
     fn lost(&self, server: usize) -> Vec<serde_json::Value> {
         let tasks = self.status_of(server)["recoveries"].as_array().expect("a list").clone();
         tasks.into_iter().filter(|task| task["failed"] == "lost").collect()
     }
 
-    /// Waits until every replica of these servers' logs is where it should be.
+    /// Waits until these servers' logs have all their replicas.
     fn settle(&self, servers: &[usize]) {
         let begun = Instant::now();
         while servers.iter().any(|&server| self.counter(server, "segments_short") > 0) {
@@ -166,9 +164,9 @@ impl Cluster {
 }
 
 /// Starts a coordinator.
-fn coordinate(locator: &str, data: &Path) -> Mortal {
+fn coordinate(locator: &str, data: &Path) -> KilledOnDrop {
     std::fs::create_dir_all(data).expect("a directory");
-    let said = File::options()
+    let log = File::options()
         .create(true)
         .append(true)
         .open(data.with_extension("said"))
@@ -178,8 +176,8 @@ fn coordinate(locator: &str, data: &Path) -> Mortal {
         .args(["coordinator", "-C", locator, "--data"])
         .arg(data)
         .stdout(Stdio::null())
-        .stderr(said);
-    Mortal(command.spawn().expect("the binary runs"))
+        .stderr(log);
+    KilledOnDrop(command.spawn().expect("the binary runs"))
 }
 
 /// Waits until something is true.
@@ -222,7 +220,8 @@ fn assert_whole(cluster: &Cluster) {
     }
 }
 
-/// Changes a byte in each block that has anything in it, in this many at most; tells in how many.
+/// Changes a byte in each block that contains data, in `most` blocks at most. Returns how many
+/// blocks it changed.
 fn spoil(data: &Path, most: u64) -> u64 {
     let file =
         File::options().read(true).write(true).open(data.join("replicas.sprat")).expect("replicas");
@@ -243,7 +242,7 @@ fn spoil(data: &Path, most: u64) -> u64 {
 
 #[test]
 fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
-    // Who of two is asked for a segment first is theirs to choose: each is the bad one once.
+    // Which of two backups is asked first for a segment is not fixed: each is damaged once.
     let mut named = 0;
     for bad in [1, 2] {
         let mut cluster = Cluster::start(SERVERS, "buffered");
@@ -255,11 +254,11 @@ fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
         assert_whole(&cluster);
         let counted = cluster.counter(bad, "replicas_damaged_total");
         named += counted;
-        let said = cluster.servers[bad].heard();
+        let stderr = cluster.servers[bad].new_stderr();
         assert_eq!(
-            said.contains("replicas.sprat is damaged at offset"),
+            stderr.contains("replicas.sprat is damaged at offset"),
             counted > 0,
-            "{counted}: {said}"
+            "{counted}: {stderr}"
         );
         eprintln!("server {bad} named {counted} damaged replicas");
     }
@@ -268,21 +267,18 @@ fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
 
 #[test]
 fn replicas_that_rot_while_their_server_is_away_are_named_when_it_starts() {
-    // What was not synced when its server was killed may be missing: nothing tells then what has
-    // rotted since.
+    // Unsynced data may be missing after the kill, and could not be distinguished from data that
+    // was damaged later.
     let mut cluster = Cluster::start(SERVERS + 1, "sync");
     fill(&cluster);
     cluster.settle(&[0, 1, 2, 3]);
     cluster.servers[1].kill();
     assert!(spoil(&cluster.data(1), u64::MAX) > 100, "there was something");
-    let started = cluster.serve(1, &cluster.data(1)).unwrap_or_else(|said| panic!("{said}"));
+    let started = cluster.serve(1, &cluster.data(1)).unwrap_or_else(|error| panic!("{error}"));
     cluster.servers[1] = started;
     let counted = cluster.counter(1, "replicas_damaged_total");
-    let said = &cluster.servers[1].said;
-    assert!(
-        counted > 0 && said.contains("replicas.sprat is damaged at offset"),
-        "{counted}: {said}"
-    );
+    let log = &cluster.servers[1].startup_log;
+    assert!(counted > 0 && log.contains("replicas.sprat is damaged at offset"), "{counted}: {log}");
     assert_whole(&cluster);
     cluster.settle(&[0, 1, 2, 3]);
     cluster.servers[0].kill();
@@ -296,19 +292,19 @@ fn a_server_with_the_data_of_another_cluster_is_refused() {
     let mut other = Cluster::start(1, "buffered");
     one.servers[0].kill();
     other.servers[0].kill();
-    let said = one.serve(0, &other.data(0)).err().expect("refused");
+    let message = one.serve(0, &other.data(0)).err().expect("refused");
     for word in ["the data is of cluster", "this is cluster", "--data"] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
-    // Neither is harmed by it.
-    one.serve(0, &one.data(0)).unwrap_or_else(|said| panic!("{said}"));
-    other.serve(0, &other.data(0)).unwrap_or_else(|said| panic!("{said}"));
+    // Neither cluster is harmed.
+    one.serve(0, &one.data(0)).unwrap_or_else(|error| panic!("{error}"));
+    other.serve(0, &other.data(0)).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// One server alone has all that the others had, and nobody to keep replicas: it brings everything
-/// back, but cannot end.
+/// Only one server remains. It recovers everything, but cannot end the recovery, because no other
+/// server keeps replicas.
 #[test]
-fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
+fn recoveries_and_missing_replicas_are_shown() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
@@ -324,16 +320,16 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     cluster.servers[0].kill();
     cluster.servers[1].kill();
     let begun = Instant::now();
-    let told = loop {
-        let told = cluster.status_of(2);
-        let tasks = told["recoveries"].as_array().expect("a list").clone();
+    let report = loop {
+        let report = cluster.status_of(2);
+        let tasks = report["recoveries"].as_array().expect("a list").clone();
         if tasks.len() == 2 && tasks.iter().all(|task| task["stage"] == "settling") {
-            break told;
+            break report;
         }
-        assert!(begun.elapsed() < PATIENCE, "{told}");
+        assert!(begun.elapsed() < PATIENCE, "{report}");
         pause();
     };
-    for task in told["recoveries"].as_array().expect("seen") {
+    for task in report["recoveries"].as_array().expect("seen") {
         assert!(task["server"].as_u64().is_some_and(|server| server > 0), "{task}");
         assert!(
             task["tablets"].as_u64() > Some(0) && task["segments_read"].as_u64() > Some(0),
@@ -341,7 +337,7 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
         );
         assert_eq!(task["segments_left"], 0, "{task}");
     }
-    assert!(told["counters"]["segments_short"].as_u64() > Some(0), "{told}");
+    assert!(report["counters"]["segments_short"].as_u64() > Some(0), "{report}");
     let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3s"]).ok().to_owned();
     for words in [
         "recovering ",
@@ -351,7 +347,8 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     ] {
         assert!(text.contains(words), "{text}");
     }
-    // Who asks for what nobody has for now is told that, and not that a server is silent.
+    // A client that asks for a tablet under recovery learns that, rather than that a server is
+    // silent.
     let mut hasty = cluster.client_within(Duration::from_secs(1));
     let table = hasty.table("t").expect("it is there, whoever serves it");
     let lost = (0..OBJECTS).find_map(|number| hasty.get(table, &number.to_le_bytes()).err());
@@ -360,26 +357,25 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     assert!(matches!(counted, Err(Error::Recovering { .. })), "{counted:?}");
     for server in [0, 1] {
         cluster.servers[server] =
-            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|error| panic!("{error}"));
     }
     assert_whole(&cluster);
     cluster.settle(&[0, 1, 2]);
-    let told = cluster.status_of(2);
+    let report = cluster.status_of(2);
     assert_eq!(
-        (&told["recoveries"], &told["counters"]["segments_short"]),
+        (&report["recoveries"], &report["counters"]["segments_short"]),
         (&serde_json::json!([]), &0.into())
     );
 }
 
-/// Both replicas of a segment are damaged: `status` names it, also while the next attempt is under
-/// way.
+/// Both replicas of a segment are damaged: `status` names it, even while the next attempt runs.
 #[test]
-fn a_segment_that_is_nowhere_whole_is_named() {
+fn a_segment_without_a_whole_replica_is_named() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
-    // Half of what each keeps, which is two thirds of all: first segments, and no newest one, which
-    // says what there is.
+    // Half of what each keeps, which is two thirds of all: the first segments, but not the newest,
+    // which lists the others.
     let half = OBJECTS * OBJECT_BYTES as u64 / BLOCK as u64 / 3;
     (1..SERVERS).for_each(|server| assert_eq!(spoil(&cluster.data(server), half), half));
     cluster.servers[0].kill();
@@ -397,10 +393,10 @@ fn a_segment_that_is_nowhere_whole_is_named() {
     assert!(text.contains("LOG INCOMPLETE: no backup that answers has all of segment "), "{text}");
 }
 
-/// All servers lost power, and one that never had anything starts first: it says what it lacks
-/// until the others are back.
+/// All servers lost power, and one without any data starts first: it reports what it lacks until
+/// the others are back.
 #[test]
-fn a_log_whose_servers_are_away_is_said_to_be_lost_until_they_start() {
+fn a_log_is_reported_lost_while_its_servers_are_away() {
     let mut cluster = Cluster::start(SERVERS, "sync");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
@@ -414,15 +410,15 @@ fn a_log_whose_servers_are_away_is_said_to_be_lost_until_they_start() {
     );
     for server in 0..SERVERS {
         cluster.servers[server] =
-            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|error| panic!("{error}"));
     }
     assert_whole(&cluster);
     until("it has what it lacked", || cluster.lost(3).is_empty());
 }
 
-/// A coordinator that comes back with older metadata, or with none, is refused by servers that run
-/// and by those that start, and both sides say so; with metadata made again from a server's copy
-/// all is well.
+/// A coordinator that returns with older metadata, or with none, is refused by running and by
+/// starting servers, and both sides log it. With metadata restored from a server's copy, all is
+/// well.
 #[test]
 fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
@@ -448,13 +444,13 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
 
     for (data, reason) in [(older, "they are an older copy"), (empty, "they began empty")] {
         cluster.coordinate_from(&data);
-        let said = || std::fs::read_to_string(data.with_extension("said")).expect("a file");
-        until(reason, || said().contains(reason));
+        let log = || std::fs::read_to_string(data.with_extension("said")).expect("a file");
+        until(reason, || log().contains(reason));
         for server in &mut cluster.servers {
-            until(reason, || server.heard().contains(reason));
+            until(reason, || server.new_stderr().contains(reason));
             assert!(server.runs(), "it waits for its own coordinator");
         }
-        // One that starts says so and ends.
+        // A starting server logs it and ends.
         let mut last = cluster.servers.pop().expect("three");
         last.kill();
         let number = cluster.servers.len();
@@ -462,7 +458,7 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
         assert!(refused.contains(reason) || refused.contains("give -C of its own"), "{refused}");
         cluster.coordinate_from(&now);
         let started =
-            cluster.serve(number, &cluster.data(number)).unwrap_or_else(|said| panic!("{said}"));
+            cluster.serve(number, &cluster.data(number)).unwrap_or_else(|error| panic!("{error}"));
         cluster.servers.push(started);
         assert_whole(&cluster);
         cluster.settle(&[0, 1, 2]);
@@ -471,11 +467,11 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     let copies: Vec<String> = (0..SERVERS)
         .map(|server| cluster.data(server).join("catalog.sprat").display().to_string())
         .collect();
-    // The last death has been dealt with, and every server knows.
+    // The last death has been handled, and every server knows.
     until("copies without the dead", || {
-        // One that is replaced while it is read is no copy.
+        // A copy that is replaced while it is read is ignored.
         let of =
-            |path: &String| Catalog::<MetadataMemory>::of_copy(&std::fs::read(path).ok()?).ok();
+            |path: &String| Catalog::<MetadataMemory>::from_copy(&std::fs::read(path).ok()?).ok();
         let all: Option<Vec<_>> = copies.iter().map(of).collect();
         let alive = |copy: &Catalog<MetadataMemory>| copy.servers().all(|(_, known)| !known.dead);
         all.is_some_and(|all| {
@@ -496,8 +492,8 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     assert!(new.0 > old.0 + 1000, "ids go on far above: {} and {}", old.0, new.0);
 }
 
-/// A stopped server whose log is damaged: it does not start, `store verify` names the place, and
-/// all but what was hit comes out and goes into another server.
+/// The log of a stopped server is damaged: the server does not start, `store verify` names the
+/// place, and all undamaged objects can be exported and imported into another server.
 #[test]
 fn a_damaged_store_is_salvaged() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -505,7 +501,7 @@ fn a_damaged_store_is_salvaged() {
     let data = dir.path().join("data");
     let flags =
         ["-C", support::COORDINATOR, "--with-coordinator", "-L", support::UDP, "--memory", "64M"];
-    let server = ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}"));
+    let server = ServerProcess::start(&data, &flags).unwrap_or_else(|error| panic!("{error}"));
     let coordinator = server.coordinator.clone();
     for table in ["users", "odd name"] {
         run(&["table", "create", table, "-C", &coordinator]).ok();
@@ -541,17 +537,17 @@ fn a_damaged_store_is_salvaged() {
     assert!(lines("users.jsonl").iter().all(|line| !line.contains("value 11")));
 
     let server = ServerProcess::start(&dir.path().join("new"), &flags)
-        .unwrap_or_else(|said| panic!("{said}"));
+        .unwrap_or_else(|error| panic!("{error}"));
     run(&["import", "users", &at("saved/users.jsonl"), "-q", "-C", &server.coordinator]).ok();
     let got = run(&["get", "users", "key 7", "-C", &server.coordinator]);
     assert_eq!(got.ok(), "users value 7");
     server.stop();
 }
 
-/// Fewer servers than a write needs: the table's creation, a put and the status say how many are
-/// missing, at once and not after the client's patience; with one more all is well.
+/// With fewer servers than a write needs, creating a table, a put and the status report how many
+/// are missing, at once rather than after the client's timeout. With one more, all is well.
 #[test]
-fn too_few_servers_are_told_at_once() {
+fn too_few_servers_are_reported_at_once() {
     let mut cluster = Cluster::start(SERVERS - 1, "buffered");
     let words = "3 servers needed (-r 2), 2 here";
     let to = cluster.coordinator.clone();
@@ -560,8 +556,8 @@ fn too_few_servers_are_told_at_once() {
     assert!(created.stderr.contains("WARNING") && created.stderr.contains(words), "{created:?}");
     let status = run(&["status", "-C", &to]);
     assert!(status.ok().matches(&format!("CANNOT WRITE: {words}")).count() == 2, "{status:?}");
-    // The first may come while it is still waited for servers, and is then sent more than once: it
-    // may count.
+    // The first put may arrive while the cluster still waits for servers. It is then sent more than
+    // once, and may count.
     for _ in 0..2 {
         let put = run(&["put", "t", "k", "v", "-C", &to]);
         assert!(put.code == Some(5) && put.stderr.contains(words), "{put:?}");
@@ -579,27 +575,28 @@ fn too_few_servers_are_told_at_once() {
 }
 
 /// All servers of a cluster lose power after their logs have filled up. Recovery writes new logs
-/// while the old ones are still there, and the disk that servers take by default has room for both.
+/// while the old ones still exist: the default disk size has room for both.
 #[test]
-fn a_cluster_that_lost_power_comes_back_with_the_disk_that_it_takes_by_itself() {
+fn a_cluster_recovers_from_power_loss_with_the_default_disk_size() {
     // With "buffered", the backups' memory is lost when all of them are killed.
     let mut cluster = Cluster::start(0, "sync");
     cluster.size = &["--memory", "64M"];
     (0..=SERVERS).for_each(|_| cluster.add());
-    // The cleaner begins when memory runs out: until then overwritten objects take disk, too.
+    // The cleaner begins when memory runs out: until then, overwritten objects also take disk
+    // space.
     (0..3).for_each(|_| fill(&cluster));
     cluster.servers.iter_mut().for_each(ServerProcess::kill);
     cluster.coordinate_from(&cluster.dir.path().join("coordinator"));
     for server in 0..=SERVERS {
         let started =
-            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|error| panic!("{error}"));
         cluster.servers[server] = started;
     }
     assert_whole(&cluster);
 }
 
-/// A member whose disk is full to the last byte is killed: it starts again, as what it keeps for
-/// others may be all that there is, under its next name; and what it has frames for it takes.
+/// A server whose disk is full to the last byte is killed. It starts again under its next id,
+/// because its replicas of other logs may be the only ones, and accepts whatever it has frames for.
 #[test]
 fn a_member_starts_on_a_full_disk() {
     let small = match SmallFilesystem::mount(96 << 20) {
@@ -610,7 +607,7 @@ fn a_member_starts_on_a_full_disk() {
             ));
         }
     };
-    // As many beside it as a log and its replicas need: it takes no more.
+    // With as many others as a log and its replicas need, it need not accept any more.
     let mut cluster = Cluster::start(SERVERS, "sync");
     std::os::unix::fs::symlink(small.root(), cluster.data(SERVERS)).expect("a link");
     cluster.add();
@@ -624,7 +621,7 @@ fn a_member_starts_on_a_full_disk() {
     for life in 0..3 {
         cluster.servers[SERVERS].kill();
         let started = cluster.serve(SERVERS, &cluster.data(SERVERS));
-        cluster.servers[SERVERS] = started.unwrap_or_else(|said| panic!("life {life}: {said}"));
+        cluster.servers[SERVERS] = started.unwrap_or_else(|error| panic!("life {life}: {error}"));
         for number in 0..50 {
             let found = client.get(table, &key(number)).expect("it is brought back");
             assert!(

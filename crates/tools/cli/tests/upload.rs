@@ -1,5 +1,5 @@
-//! `sprat cp` to `sprat share --writable`, by their binaries: what they say, what they refuse, and
-//! what kill -9 of either end costs.
+//! Tests uploads from `sprat cp` to `sprat share --writable`, by their binaries: the output, the
+//! refusals, and what is sent again after a `kill -9` of either end.
 
 use crate::support;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::kills::{Ends, client, kill_either_end};
 use support::sprat;
 
-/// A real server of `directory`, at `address`, that takes files; killed when it is dropped.
+/// A real, writable server of `directory`, at `address`; killed when dropped.
 struct Server(Child);
 
 impl Server {
@@ -44,7 +44,7 @@ fn serve(directory: &Path, address: &str, more: &[&str]) -> Child {
     server
 }
 
-/// A port that is free now, and stays ours through every restart.
+/// Returns an address whose port is free now; each restart of a server uses it again.
 fn address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -53,7 +53,7 @@ fn cp(arguments: &[&str]) -> Output {
     sprat().arg("cp").args(arguments).output().unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -67,7 +67,7 @@ fn wait(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
-/// How many times 10 ms something may take that never takes as long.
+/// How long to wait for anything, in steps of 10 ms; far more than it takes.
 const PATIENCE: u32 = 6_000;
 
 #[track_caller]
@@ -81,7 +81,7 @@ fn until(is: impl Fn() -> bool) {
     panic!("it does not come to be so");
 }
 
-/// Bytes that are nowhere the same.
+/// Returns bytes that do not repeat.
 fn content(megabytes: u32) -> Vec<u8> {
     (0..megabytes << 18).flat_map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect()
 }
@@ -95,7 +95,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
+fn files_and_folders_are_sent_and_the_result_is_reported() {
     let (here, there, address) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
     let _server = Server::start(there.path(), &address, &["--max-file", "20M"]);
@@ -103,18 +103,18 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
     fs::write(&file, content(3)).unwrap();
     let (file, url) = (file.to_str().unwrap(), format!("sprat://{address}"));
     let output = cp(&["--json", file, &format!("{url}/")]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let done = lines(&output).pop().unwrap();
     assert_eq!((&done["event"], &done["verified"]), (&"done".into(), &true.into()));
     assert_eq!(done["target"], format!("http://{address}/file"));
     assert!(fs::read(there.path().join("file")).unwrap() == content(3));
     let again = cp(&[file, &format!("{url}/file")]);
     assert!(
-        again.status.success() && told(&again).contains("is there already"),
+        again.status.success() && stderr_of(&again).contains("exists already"),
         "{}",
-        told(&again)
+        stderr_of(&again)
     );
-    // A folder, into one that is there and as one that is not; and what is in it a second time.
+    // A folder, into an existing folder and under a new name; and its content a second time.
     let folder = here.path().join("folder");
     fs::create_dir_all(folder.join("sub/empty")).unwrap();
     for at in 0..300 {
@@ -130,7 +130,7 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
             (output.status.code(), done["files"].as_u64()),
             (Some(0), Some(302)),
             "{}",
-            told(&output)
+            stderr_of(&output)
         );
         let lies = there.path().join(lies);
         assert!(fs::read(lies.join("large")).unwrap() == content(9));
@@ -144,7 +144,7 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
     fs::write(folder.join("sub/.hidden"), "").unwrap();
     let output = cp(&["--json", "-r", folder_name, &format!("{url}/")]);
     let (events, done) = (lines(&output), lines(&output).pop().unwrap());
-    assert_eq!(output.status.code(), Some(6), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(6), "{}", stderr_of(&output));
     assert_eq!(
         (done["unchanged"].as_u64(), done["failed"].as_u64()),
         (Some(301), Some(1)),
@@ -154,9 +154,9 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
     assert!(events.iter().any(|event| event["event"] == "failed"), "{events:?}");
     fs::remove_file(folder.join("sub/.hidden")).unwrap();
     let output = cp(&["--force", "--quiet", "-r", folder_name, &format!("{url}/")]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     assert_eq!(fs::read(there.path().join("folder/sub/7 #?")).unwrap(), b"another");
-    // What is refused, and by which code.
+    // Refusals, with their exit codes.
     fs::write(here.path().join("other"), "x").unwrap();
     let (other, large) = (here.path().join("other"), here.path().join("too large"));
     fs::File::create(&large).unwrap().set_len(21 << 20).unwrap();
@@ -170,27 +170,27 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
         ("http://127.0.0.1:1/x", "/", 2),
     ] {
         let output = cp(&[from, &format!("{url}{to}")]);
-        assert_eq!(output.status.code(), Some(code), "{from} {to}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(code), "{from} {to}: {}", stderr_of(&output));
     }
     assert_eq!(names(there.path()), ["file", "folder", "new"]);
 }
 
 #[test]
-fn who_may_send_is_asked_for() {
+fn uploads_need_a_token() {
     let (here, there, address) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
-    // Not without a token where others can reach it.
+    // Without a token, it refuses to listen where other machines can reach it.
     let output = sprat()
         .arg("share")
         .arg(there.path())
         .args(["--writable", "--port", "0"])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_of(&output));
     assert!(
-        told(&output).contains("--token-file") && told(&output).contains("--open"),
+        stderr_of(&output).contains("--token-file") && stderr_of(&output).contains("--open"),
         "{}",
-        told(&output)
+        stderr_of(&output)
     );
     let (tokens, file) = (here.path().join("tokens"), here.path().join("file"));
     fs::write(&tokens, "abcdefghijklmnop\n").unwrap();
@@ -201,12 +201,12 @@ fn who_may_send_is_asked_for() {
     assert_eq!(cp(&[file, &url]).status.code(), Some(8));
     assert_eq!(names(there.path()), [""; 0]);
     let output = cp(&["--token-file", tokens, file, &url]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr_of(&output));
     assert_eq!(names(there.path()), ["file"]);
 }
 
 #[test]
-fn what_either_end_had_when_it_was_killed_is_not_sent_again() {
+fn durable_bytes_are_not_sent_again_after_a_kill() {
     let (here, there, address) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
     let mut server = Server::start(there.path(), &address, &[]);
@@ -223,10 +223,10 @@ fn what_either_end_had_when_it_was_killed_is_not_sent_again() {
         command.arg(format!("sprat://{address}/"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    // The client: the server writes down what came as soon as it is gone.
+    // The client is killed: the server records what it received as soon as the connection is gone.
     let mut client = send("60Mb/s");
-    let said = BufReader::new(client.stdout.take().unwrap()).lines();
-    let some = said.map_while(Result::ok).any(|line| {
+    let events = BufReader::new(client.stdout.take().unwrap()).lines();
+    let some = events.map_while(Result::ok).any(|line| {
         let line: Value = serde_json::from_str(&line).unwrap();
         line["event"] == "progress" && line["done"].as_u64() > Some(6 << 20)
     });
@@ -235,14 +235,14 @@ fn what_either_end_had_when_it_was_killed_is_not_sent_again() {
     client.wait().unwrap();
     until(|| durable() >= 4);
     assert_eq!(names(there.path()), [".file.sprat-journal", ".file.sprat-part"]);
-    // The server: what it had written down is there when it comes back.
+    // The server is killed: what it had recorded is there after the restart.
     let (client, before) = (send("60Mb/s"), durable());
     until(|| durable() >= before + 4);
     server.kill();
     let kept = durable();
     let _server = Server::start(there.path(), &address, &[]);
     let output = client.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr_of(&output));
     let (opened, done) = (&lines(&output)[0], lines(&output).pop().unwrap());
     assert!(opened["resumed"].as_u64() >= Some(4 << 20), "{opened}");
     assert!(done["retries"].as_u64() >= Some(1), "{done}");
@@ -252,7 +252,7 @@ fn what_either_end_had_when_it_was_killed_is_not_sent_again() {
 }
 
 #[test]
-fn whichever_end_of_an_upload_is_killed_the_file_is_exact() {
+fn an_uploaded_file_is_exact_when_either_end_is_killed() {
     let (here, there, address) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
     let (file, to, content) = (here.path().join("file"), there.path().join("file"), content(24));

@@ -1,4 +1,4 @@
-//! Cores and time slices: binding threads, sleeping, and taking a core away on purpose.
+//! Cores and scheduling: binding threads, sleeping, and occupying a core on purpose.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Binds the calling thread to `core`; threads it starts later inherit that.
+/// Binds the calling thread to `core`; threads that it starts later inherit this.
 ///
 /// # Errors
-/// When there is no such core, or this process may not use it.
+/// If there is no such core, or this process may not use it.
 pub fn pin_current_thread(core: usize) -> Result<()> {
     if core >= CpuSet::MAX_CPU {
         bail!("core {core} is beyond {}", CpuSet::MAX_CPU);
@@ -23,27 +23,27 @@ pub fn pin_current_thread(core: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("binding a thread to core {core}"))
 }
 
-/// The cores that this process may use.
+/// Returns the cores that this process may use.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// If the kernel does not report them.
 pub fn allowed_cores() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("reading this thread's cores")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
-/// The calling thread's binding, as it was before a guarded piece of work; restored on drop.
+/// A guard that restores the calling thread's binding to cores when it is dropped.
 #[derive(Debug)]
 pub struct Pinned {
     before: CpuSet,
 }
 
 impl Pinned {
-    /// Binds the calling thread to `core` until the guard is dropped (on the same thread); `None`
+    /// Binds the calling thread to `core` until the guard is dropped on the same thread. `None`
     /// changes nothing.
     ///
     /// # Errors
-    /// When there is no such core, or this process may not use it.
+    /// If there is no such core, or this process may not use it.
     pub fn to(core: Option<usize>) -> Result<Self> {
         let before = sched_getaffinity(None).context("reading this thread's cores")?;
         if let Some(core) = core {
@@ -55,14 +55,14 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // It was this thread's own set a moment ago.
+        // These cores were allowed a moment ago.
         let _ = sched_setaffinity(None, &self.before);
     }
 }
 
-/// The calling thread is SCHED_FIFO until this is dropped (on the same thread): nothing ordinary
-/// runs on its core while it spins. For a bounded timed loop on a core of its own; servers keep
-/// their class.
+/// A guard during whose life the calling thread is scheduled as SCHED_FIFO, so that no ordinary
+/// thread runs on its core while it spins. Drop it on the same thread. For a bounded timed loop on
+/// a core of its own; servers keep their scheduling class.
 #[derive(Debug)]
 pub struct Fifo(());
 
@@ -70,7 +70,7 @@ impl Fifo {
     /// Raises the calling thread to `priority` (1 to 99), through util-linux's `chrt`.
     ///
     /// # Errors
-    /// When this process may not (it needs CAP_SYS_NICE), or `chrt` is missing.
+    /// If this process may not (it needs CAP_SYS_NICE), or `chrt` is missing.
     pub fn current_thread(priority: u8) -> Result<Self> {
         assert!((1..=99).contains(&priority), "a FIFO priority is 1 to 99, not {priority}");
         chrt(&["-f", "-p", &priority.to_string()])?;
@@ -80,7 +80,7 @@ impl Fifo {
 
 impl Drop for Fifo {
     fn drop(&mut self) {
-        // Lowering is always allowed; if `chrt` vanished meanwhile, the thread merely keeps its
+        // Lowering the class is always allowed. If `chrt` has vanished, the thread only keeps its
         // class.
         let _ = chrt(&["-o", "-p", "0"]);
     }
@@ -100,7 +100,7 @@ fn chrt(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Processor time that the calling thread has used so far.
+/// Returns the processor time that the calling thread has used.
 #[must_use]
 pub fn thread_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -108,13 +108,13 @@ pub fn thread_time() -> Duration {
     Duration::from_secs(part(now.tv_sec)) + Duration::from_nanos(part(now.tv_nsec))
 }
 
-/// Sleeps. The bench's control threads wait for servers and time; nodes do not.
+/// Sleeps. For the bench's control threads, which wait for servers and time; nodes must not.
 #[expect(clippy::disallowed_methods, reason = "a control thread of the bench, not a node")]
 pub fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// A thread that does nothing but use a core, until dropped: the noisy neighbour.
+/// A thread that only uses up a core until it is dropped: a noisy neighbour.
 #[derive(Debug)]
 pub struct Hog {
     stop: Arc<AtomicBool>,
@@ -122,10 +122,10 @@ pub struct Hog {
 }
 
 impl Hog {
-    /// Starts one, on `core` or on whichever the scheduler likes.
+    /// Starts the thread, on `core` or on any core the scheduler chooses.
     ///
     /// # Errors
-    /// When there is no such core.
+    /// If there is no such core.
     pub fn start(core: Option<usize>) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -149,7 +149,7 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It cannot panic; and a drop has nobody to tell.
+            // It cannot panic, and a drop could not report it.
             let _ = thread.join();
         }
     }

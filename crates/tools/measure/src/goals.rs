@@ -1,5 +1,5 @@
-//! What was promised, and whether it was kept. A list of rows goes to `target/bench/NAME.json` by
-//! [`write_json`](crate::report::write_json).
+//! Goals, and whether measurements meet them. [`write_json`](crate::report::write_json) writes a
+//! list of rows to `target/bench/NAME.json`.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use serde::{Serialize, Serializer};
 use crate::table::Table;
 use sprat_units::figure;
 
-/// A bound on a figure, or on its ratio to the peer's.
+/// A bound on a figure, or on its ratio to a peer's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// ours / peer at most this.
+    /// The ratio ours / peer is at most this.
     RatioAtMost(f64),
-    /// ours / peer at least this.
+    /// The ratio ours / peer is at least this.
     RatioAtLeast(f64),
-    /// Our figure at most this, in the row's unit.
+    /// Our figure is at most this, in the row's unit.
     AtMost(f64),
-    /// Our figure at least this, in the row's unit.
+    /// Our figure is at least this, in the row's unit.
     AtLeast(f64),
-    /// ours / peer at most this far from 1.
+    /// The ratio ours / peer differs from 1 by at most this.
     RatioWithin(f64),
-    /// Shown for comparison only.
+    /// There is no goal; the figures are shown for comparison.
     Shown,
 }
 
@@ -51,26 +51,26 @@ impl Serialize for Goal {
     }
 }
 
-/// One promise and the figures it is judged by.
+/// A goal and the figures it is judged by.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What was measured, and against whom: `100 B read p50, fast+udp spinning vs redis tcp`.
+    /// What was measured, and against which peer: `100 B read p50, fast+udp spinning vs redis tcp`.
     pub name: String,
-    /// Our figure, `null` when it was not measured.
+    /// Our figure; `null` if it was not measured.
     pub ours: Option<f64>,
-    /// The peer's, in the same run, `null` when the goal is absolute.
+    /// The peer's figure in the same run; `null` if the goal is absolute.
     pub peer: Option<f64>,
     /// The unit of both.
     pub unit: String,
     /// ours / peer.
     pub ratio: Option<f64>,
-    /// The promise.
+    /// The goal.
     pub goal: Goal,
-    /// Whether it was kept. A figure that is missing or not a number keeps nothing.
+    /// Whether the goal is met. A missing or non-finite figure meets no goal.
     pub met: bool,
-    /// The machine's load average over the last minute when it was measured, if noted.
+    /// The machine's load average over the last minute at the time of the measurement, if noted.
     pub load: Option<f64>,
-    /// Why our figure could not be told on this machine; only of rows that lack it for that.
+    /// Why our figure could not be measured on this machine, if that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -109,7 +109,7 @@ impl Row {
     }
 }
 
-/// Rows as a table, the ratio first; those that fell short are marked.
+/// Renders rows as a table, the ratio first; rows that miss their goal are marked.
 #[must_use]
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&["what", "ratio", "ours", "peer", "unit", "goal", ""]);
@@ -133,7 +133,7 @@ pub fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// `12 of 14 goals met`; rows shown for comparison only are not counted.
+/// Summarises rows as `12 of 14 goals met`. Rows shown for comparison only do not count.
 #[must_use]
 pub fn verdict(rows: &[Row]) -> String {
     let judged = rows.iter().filter(|row| row.goal != Goal::Shown);

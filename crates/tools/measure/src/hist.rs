@@ -1,4 +1,4 @@
-//! Latency distributions.
+//! Latency histograms.
 
 use std::collections::BTreeMap;
 
@@ -6,62 +6,62 @@ use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 use sprat_net::Scale;
 
-/// Longest latency told apart, ns (a minute); longer ones count as this.
+/// Longest latency distinguished, in ns (a minute); longer ones count as this.
 pub const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
-/// Significant decimal digits kept of a latency.
+/// Significant decimal digits of a latency.
 const DIGITS: u8 = 3;
 
-/// Histogram bars a decade in reports.
+/// Histogram bars per decade in reports.
 const BARS_PER_DECADE: f64 = 20.0;
 
-/// Latencies, ns, exact to three digits.
+/// A histogram of latencies in ns, exact to three digits.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
-/// The quantiles that tables print, ns.
+/// The quantiles that tables show, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// Latencies counted.
+    /// The number of latencies.
     pub count: u64,
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// Least.
+    /// The minimum.
     pub min: u64,
-    /// Median.
+    /// The median.
     pub p50: u64,
-    /// 90 in 100 are at most this.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 99 in 100.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 999 in 1,000.
+    /// The 99.9th percentile.
     pub p999: u64,
-    /// Greatest.
+    /// The maximum.
     pub max: u64,
 }
 
 /// A point of the percentile curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// Share of latencies at most `ns`, 0 to 1.
+    /// The share of latencies that are at most `ns`, 0 to 1.
     pub quantile: f64,
-    /// Latency, ns.
+    /// The latency, in ns.
     pub ns: u64,
 }
 
-/// A bar of the histogram, twenty a decade.
+/// A bar of the histogram, of which there are twenty per decade.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Bar {
-    /// Lower edge, ns.
+pub struct HistogramBar {
+    /// The lower edge, in ns.
     pub from_ns: f64,
-    /// Upper edge, ns.
+    /// The upper edge, in ns.
     pub to_ns: f64,
-    /// Latencies within.
+    /// The number of latencies within.
     pub count: u64,
 }
 
 impl Latencies {
-    /// None yet.
+    /// Creates an empty histogram.
     #[must_use]
     pub fn new() -> Self {
         Self(
@@ -70,55 +70,56 @@ impl Latencies {
         )
     }
 
-    /// Counts one latency.
+    /// Adds one latency.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Counts a time told in ticks.
+    /// Adds a latency in ticks.
     pub fn record_ticks(&mut self, scale: Scale, ticks: u64) {
         self.record(nanos(scale, ticks));
     }
 
-    /// Counts all of `other` too.
+    /// Adds all latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// The same without `taken`; nothing if one of those was not counted here.
+    /// Returns the histogram without the latencies in `removed`; `None` if one of them is missing.
     #[must_use]
-    pub fn less(&self, taken: &Self) -> Option<Self> {
+    pub fn without(&self, removed: &Self) -> Option<Self> {
         let mut left = self.0.clone();
-        left.subtract(&taken.0).ok().map(|()| Self(left))
+        left.subtract(&removed.0).ok().map(|()| Self(left))
     }
 
-    /// Latencies counted.
+    /// Returns the number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency that a share `quantile` (0 to 1) does not exceed, ns; 0 when there are none.
+    /// Returns the latency that a share `quantile` (0 to 1) does not exceed, in ns; 0 if there are
+    /// none.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
         self.0.value_at_quantile(quantile).min(self.0.max())
     }
 
-    /// The share of latencies longer than `ns`, 0 to 1; 0 when there are none.
+    /// Returns the share of latencies longer than `ns`, 0 to 1; 0 if there are none.
     #[must_use]
     pub fn beyond(&self, ns: u64) -> f64 {
         let up_to = self.0.count_between(0, ns.min(MAX_LATENCY_NS));
         self.0.len().saturating_sub(up_to) as f64 / self.0.len().max(1) as f64
     }
 
-    /// All there is: each latency that was counted, ns, and how often, ascending.
+    /// Returns each recorded latency, in ns and ascending, with its count.
     #[must_use]
     pub fn counts(&self) -> Vec<(u64, u64)> {
         let recorded = self.0.iter_recorded();
         recorded.map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
     }
 
-    /// The same from [`counts`](Self::counts).
+    /// Recreates the histogram from its [`counts`](Self::counts).
     #[must_use]
     pub fn from_counts(counts: &[(u64, u64)]) -> Self {
         let mut all = Self::new();
@@ -128,7 +129,7 @@ impl Latencies {
         all
     }
 
-    /// The quantiles that tables print.
+    /// The quantiles that tables show.
     #[must_use]
     pub fn summary(&self) -> Summary {
         if self.0.is_empty() {
@@ -146,8 +147,8 @@ impl Latencies {
         }
     }
 
-    /// Points of the percentile curve, evenly spaced in nines, as far as there are latencies to
-    /// tell.
+    /// Returns points of the percentile curve, evenly spaced in nines, as far as the number of
+    /// latencies supports.
     #[must_use]
     pub fn curve(&self) -> Vec<CurvePoint> {
         let least = 1.0 / self.0.len().max(1) as f64;
@@ -159,15 +160,15 @@ impl Latencies {
             .collect()
     }
 
-    /// Bars of the histogram on a logarithmic axis, those without latencies left out.
+    /// Returns the non-empty bars of the histogram on a logarithmic axis.
     #[must_use]
-    pub fn bars(&self) -> Vec<Bar> {
+    pub fn bars(&self) -> Vec<HistogramBar> {
         let mut counts = BTreeMap::<u32, u64>::new();
         for value in self.0.iter_recorded() {
             *counts.entry(bar_of(value.value_iterated_to())).or_default() += value.count_at_value();
         }
         let edge = |index: f64| 10_f64.powf(index / BARS_PER_DECADE);
-        let bar = |(index, count)| Bar {
+        let bar = |(index, count)| HistogramBar {
             from_ns: edge(f64::from(index)),
             to_ns: edge(f64::from(index) + 1.0),
             count,
@@ -176,7 +177,7 @@ impl Latencies {
     }
 }
 
-/// Ticks as whole nanoseconds.
+/// Converts ticks to whole nanoseconds.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -202,33 +203,33 @@ impl Default for Latencies {
     }
 }
 
-/// In JSON: the summary, the curve and the bars.
+/// Serialises the summary, the curve and the bars.
 impl Serialize for Latencies {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Distribution {
             summary: Summary,
             curve: Vec<CurvePoint>,
-            histogram: Vec<Bar>,
+            histogram: Vec<HistogramBar>,
         }
         Distribution { summary: self.summary(), curve: self.curve(), histogram: self.bars() }
             .serialize(serializer)
     }
 }
 
-/// In JSON: everything, as [`Latencies::counts`] has it. For `#[serde(with = "..")]` where it is to
-/// be read again.
+/// Serialises all counts, as [`Latencies::counts`] returns them: for `#[serde(with = "..")]` where
+/// the histogram is to be read back.
 pub mod counted {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::Latencies;
 
-    /// Writes them as pairs of a latency in nanoseconds and how often it was.
+    /// Writes pairs of a latency in nanoseconds and its count.
     pub fn serialize<S: Serializer>(all: &Latencies, serializer: S) -> Result<S::Ok, S::Error> {
         all.counts().serialize(serializer)
     }
 
-    /// Reads what [`serialize`] has written.
+    /// Reads the format of [`serialize`].
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Latencies, D::Error> {
         Vec::deserialize(deserializer)
             .map(|counts: Vec<(u64, u64)>| Latencies::from_counts(&counts))

@@ -1,5 +1,5 @@
-//! The jitter meter: a thread that does nothing but look at the time, and records how long it did
-//! not. What it finds the machine and its kernel do to anybody, store or not.
+//! The jitter meter: a thread that only reads the clock, and records for how long it could not. It
+//! measures what the machine and its kernel do to any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,44 +16,45 @@ use crate::hist::{Latencies, nanos};
 use crate::table::Table;
 use sprat_units::figure;
 
-/// A turn of the meter that takes this long, ns, is a gap: the loop itself takes some tens.
+/// An iteration of the meter that takes this long, in ns, is a gap; an undisturbed one takes some
+/// tens.
 pub const GAP_NS: u64 = 1_000;
 
-/// How often a meter looks whether it is to end, in turns.
-const TURNS: u64 = 4_096;
+/// Iterations between two checks of whether the meter is to stop.
+const ITERATIONS: u64 = 4_096;
 
-/// Lengths, ns, that the table has a line for.
+/// The gap lengths, in ns, that have a row in the table.
 const LINES: [u64; 8] = [1_000, 5_000, 20_000, 50_000, 100_000, 500_000, 1_000_000, 10_000_000];
 
-/// Where a meter runs.
+/// The core and priority of a meter's thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
-    /// The core; any, if `None`.
+pub struct MeterPlacement {
+    /// The core to bind it to; any core if `None`.
     pub core: Option<usize>,
-    /// SCHED_FIFO priority, if it is to have one.
+    /// Its SCHED_FIFO priority, if it is to have one.
     pub fifo: Option<u8>,
 }
 
-/// What a meter found.
+/// The measurement of a meter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Jitter {
-    /// The core it was bound to.
+    /// The core the meter was bound to.
     pub core: Option<usize>,
-    /// Whether it had a real-time class, so that no ordinary thread could take its core.
+    /// Whether it had a real-time class, so that no ordinary thread could preempt it.
     pub real_time: bool,
     /// How long it ran.
     pub seconds: f64,
-    /// Its gaps, ns.
+    /// Its gaps, in ns.
     #[serde(with = "crate::hist::counted")]
     pub gaps: Latencies,
-    /// Times another thread was given its core.
+    /// Times it was preempted.
     pub preempted: u64,
-    /// Time the hypervisor took, as far as it tells, ns; while the thread was preempted that is
-    /// not known.
+    /// Time stolen by the hypervisor, as far as it reports that, in ns; unknown, and then 0, if the
+    /// thread was preempted.
     pub stolen_ns: u64,
 }
 
-/// A meter that runs.
+/// A running jitter meter on a thread of its own.
 #[derive(Debug)]
 pub struct Meter {
     stop: Arc<AtomicBool>,
@@ -61,27 +62,28 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts one, and returns when it measures or has failed. It spins until [`stop`](Self::stop).
+    /// Starts a meter, and returns once it measures or has failed. It spins until
+    /// [`stop`](Self::stop).
     ///
     /// # Errors
-    /// When a thread cannot be had.
-    pub fn start(place: Place) -> Result<Self> {
+    /// If the thread cannot be started.
+    pub fn start(placement: MeterPlacement) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let (begun, begins) = sync_channel(1);
+        let (started, has_started) = sync_channel(1);
         let builder = std::thread::Builder::new().name("jitter".into());
-        let thread = builder.spawn(move || measure(place, &stopped, begun))?;
-        // On a busy machine the thread may get its core long after the spawn: a caller that counted
-        // 100 ms from the spawn stopped a meter that had not looked at the time once. An error here
-        // is the thread's own, which `stop` returns.
-        begins.recv().ok();
+        let thread = builder.spawn(move || measure(placement, &stopped, started))?;
+        // On a busy machine the thread may get a core long after it was spawned: a caller that
+        // counted 100 ms from the spawn stopped a meter that had not read the clock once. An error
+        // here is the thread's own, which `stop` returns.
+        has_started.recv().ok();
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Ends it.
+    /// Stops the meter and returns its measurement.
     ///
     /// # Errors
-    /// When it could not be bound to its core, or given its class.
+    /// If it could not be bound to its core, or given its class.
     pub fn stop(mut self) -> Result<Jitter> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("stopped once");
@@ -95,31 +97,35 @@ impl Drop for Meter {
     }
 }
 
-/// Meters at all of `places` at once, for `duration`.
+/// Runs meters at all of `placements` at once, for `duration`.
 ///
 /// # Errors
-/// As [`Meter::stop`].
-pub fn meter(places: &[Place], duration: Duration) -> Result<Vec<Jitter>> {
+/// Those of [`Meter::stop`].
+pub fn meter(placements: &[MeterPlacement], duration: Duration) -> Result<Vec<Jitter>> {
     let meters: Vec<Meter> =
-        places.iter().map(|&place| Meter::start(place)).collect::<Result<_>>()?;
+        placements.iter().map(|&placement| Meter::start(placement)).collect::<Result<_>>()?;
     pause(duration);
     meters.into_iter().map(Meter::stop).collect()
 }
 
-fn measure(place: Place, stop: &AtomicBool, begun_to: SyncSender<()>) -> Result<Jitter> {
-    place.core.map(pin_current_thread).transpose()?;
+fn measure(
+    placement: MeterPlacement,
+    stop: &AtomicBool,
+    started: SyncSender<()>,
+) -> Result<Jitter> {
+    placement.core.map(pin_current_thread).transpose()?;
     let scale = Scale::measure();
-    let fifo = place.fifo.map(Fifo::current_thread).transpose()?;
+    let fifo = placement.fifo.map(Fifo::current_thread).transpose()?;
     let mut gaps = Latencies::new();
     let least = least_ticks(scale);
     let before = ThreadAccount::read();
     let mut last = ticks();
-    let begun = last;
-    begun_to.try_send(()).ok();
+    let start = last;
+    started.try_send(()).ok();
     while !stop.load(Ordering::Relaxed) {
-        for _ in 0..TURNS {
+        for _ in 0..ITERATIONS {
             let now = ticks();
-            // Counters of two cores may differ by some ticks where a thread is not bound.
+            // The counters of two cores may differ by some ticks if the thread is not bound.
             let gap = now.saturating_sub(last);
             last = now;
             if gap >= least {
@@ -132,9 +138,9 @@ fn measure(place: Place, stop: &AtomicBool, begun_to: SyncSender<()>) -> Result<
     drop(fifo);
     let missing = nanos(scale, passed.at).saturating_sub(passed.ran_ns);
     Ok(Jitter {
-        core: place.core,
-        real_time: place.fifo.is_some(),
-        seconds: scale.nanos(last.saturating_sub(begun)) / 1e9,
+        core: placement.core,
+        real_time: placement.fifo.is_some(),
+        seconds: scale.nanos(last.saturating_sub(start)) / 1e9,
         gaps,
         preempted: passed.preempted,
         stolen_ns: if passed.preempted + passed.waited == 0 { missing } else { 0 },
@@ -142,7 +148,7 @@ fn measure(place: Place, stop: &AtomicBool, begun_to: SyncSender<()>) -> Result<
 }
 
 impl Jitter {
-    /// Gaps a second that are longer than `ns`.
+    /// Returns the gaps per second that are longer than `ns`.
     #[must_use]
     pub fn rate_beyond(&self, ns: u64) -> f64 {
         if self.seconds > 0.0 {
@@ -152,9 +158,9 @@ impl Jitter {
         }
     }
 
-    /// The same core's meter at two times, as one.
+    /// Combines two measurements of the same core at different times.
     #[must_use]
-    pub fn and(mut self, other: &Self) -> Self {
+    pub fn merged_with(mut self, other: &Self) -> Self {
         self.gaps.merge(&other.gaps);
         self.seconds += other.seconds;
         self.preempted += other.preempted;
@@ -162,20 +168,20 @@ impl Jitter {
         self
     }
 
-    /// `core 1`, or `any core`; with its class if that is not the ordinary one.
+    /// Names the core, `core 1` or `any core`, and the class if it is real-time.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn placement(&self) -> String {
         let core = self.core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"));
         if self.real_time { format!("{core}, FIFO") } else { core }
     }
 }
 
-/// What meters found, a column each.
+/// Renders measurements as a table, a column each.
 #[must_use]
 pub fn table(meters: &[Jitter]) -> Table {
-    let places: Vec<String> = meters.iter().map(Jitter::place).collect();
+    let placements: Vec<String> = meters.iter().map(Jitter::placement).collect();
     let head: Vec<&str> =
-        std::iter::once("gaps a second").chain(places.iter().map(String::as_str)).collect();
+        std::iter::once("gaps a second").chain(placements.iter().map(String::as_str)).collect();
     let mut table = Table::new(&head);
     let mut row = |name: String, cell: &dyn Fn(&Jitter) -> String| {
         table.row(std::iter::once(name).chain(meters.iter().map(cell)).collect());
@@ -222,7 +228,7 @@ mod tests {
         assert!((one.rate_beyond(10_000) - 25.0).abs() < 1e-9);
         assert!((one.rate_beyond(100_000) - 5.0).abs() < 1e-9);
         assert!(one.rate_beyond(1_000_000).abs() < 1e-9);
-        let both = one.clone().and(&one);
+        let both = one.clone().merged_with(&one);
         assert!(
             (both.rate_beyond(10_000) - 25.0).abs() < 1e-9,
             "the rate of twice the same is the same"
@@ -231,8 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_runs_and_tells_where() {
-        let found = meter(&[Place::default()], Duration::from_millis(30)).expect("a thread");
+    fn a_meter_runs_and_names_its_core() {
+        let found =
+            meter(&[MeterPlacement::default()], Duration::from_millis(30)).expect("a thread");
         let [one] = &found[..] else { panic!("one place, {} meters", found.len()) };
         assert!(one.seconds > 0.0 && one.core.is_none() && !one.real_time);
         let text = table(&found).to_string();

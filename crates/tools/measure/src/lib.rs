@@ -1,12 +1,11 @@
-//! How Sprat measures and prints: what the benchmarks, the load for Cassandra and the reports of
-//! commands share.
+//! Measurement and reporting, shared by the benchmarks, the load for Cassandra and the reports of
+//! commands.
 //!
-//! - [`target`]: what a system under load looks like to the generator.
-//! - [`load`]: closed and open loads, keys, what a run found; interleaved rounds over several
-//!   targets.
-//! - [`hist`]: latencies, counted; [`jitter`]: how often a thread that only spins is held up.
-//! - [`machine`], [`usage`], [`cpu`]: where something was measured, and what ran beside it.
-//! - [`goals`], [`table`], [`report`]: how figures are judged and printed.
+//! - [`target`]: the interface of a system under load.
+//! - [`load`]: closed and open loads, keys, results; interleaved rounds over several targets.
+//! - [`hist`]: latency histograms; [`jitter`]: how often a spinning thread is interrupted.
+//! - [`machine`], [`usage`], [`cpu`]: the machine of a measurement, and what ran beside it.
+//! - [`goals`], [`table`], [`report`]: judging and rendering figures.
 //!
 //! Nothing here prints: results render to strings and files, and the caller decides where they go.
 

@@ -1,4 +1,4 @@
-//! The machine a figure was measured on, and what ran beside it.
+//! The machine of a measurement, and the processes that ran beside it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cpu, usage};
 
-/// How long the other processes are watched.
+/// How long other processes are observed.
 const WATCH: Duration = Duration::from_millis(300);
 
-/// Most neighbours listed.
+/// Most neighbours that are listed.
 const MAX_NEIGHBOURS: usize = 5;
 
-/// Share of a core from which a process counts as a neighbour.
+/// The share of a core from which a process counts as a neighbour.
 const NEIGHBOUR_SHARE: f64 = 0.02;
 
-/// What a reader needs to know of the machine to judge a figure.
+/// Facts about the machine that a reader needs to judge a figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's model, as it names itself.
+    /// The processor's model name.
     pub cpu: String,
-    /// Cores this process may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
-    /// Kernel release.
+    /// The kernel's release.
     pub kernel: String,
-    /// Memory, bytes.
+    /// The machine's memory, in bytes.
     pub memory_bytes: u64,
     /// The kernel's clock source.
     pub clocksource: String,
-    /// Whether a hypervisor is below.
+    /// Whether it is a virtual machine.
     pub virtual_machine: bool,
-    /// Load average over the last minute, at the start.
+    /// The load average over the last minute, at the start.
     pub load_average: f64,
-    /// Other processes that used a core at the start, most first.
+    /// Other processes that used a core at the start, busiest first.
     pub neighbours: Vec<Neighbour>,
-    /// Versions of the peers installed.
+    /// Versions of the installed peers.
     pub peers: Vec<String>,
 }
 
@@ -48,13 +48,13 @@ pub struct Neighbour {
     pub name: String,
     /// Process id.
     pub pid: u32,
-    /// Share of one core it used: 1 is a whole one.
+    /// The share of a core it used; 1 is a whole core.
     pub cores: f64,
 }
 
 impl Machine {
-    /// Looks around; takes a third of a second, to see what else runs. What cannot be read is left
-    /// empty.
+    /// Describes this machine. Takes a third of a second, to see what else runs. What cannot be
+    /// read is left empty.
     #[must_use]
     pub fn describe() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
@@ -97,7 +97,7 @@ impl std::fmt::Display for Machine {
     }
 }
 
-/// The load average over the last minute; 0 where it cannot be read.
+/// Returns the load average over the last minute; 0 if it cannot be read.
 #[must_use]
 pub fn load_average() -> f64 {
     read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
@@ -118,7 +118,7 @@ fn version(program: &str) -> Option<String> {
     Some(format!("{} {number}", program.trim_end_matches("-server")))
 }
 
-/// Name and CPU ticks of every process but this one.
+/// Returns the name and CPU ticks of every other process.
 fn processes() -> HashMap<u32, (String, u64)> {
     let own = std::process::id();
     let Ok(entries) = std::fs::read_dir("/proc") else { return HashMap::new() };

@@ -1,8 +1,8 @@
-//! Text tables: first column left, the others right, one blank line around nothing.
+//! Text tables: the first column is aligned left, the others right.
 
 use std::fmt;
 
-/// A table being filled.
+/// A table of text cells. `Display` renders it as aligned columns.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
@@ -10,7 +10,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table with these column names.
+    /// Creates an empty table with these column names.
     #[must_use]
     pub fn new(head: &[&str]) -> Self {
         Self { head: head.iter().map(|&name| name.to_owned()).collect(), rows: Vec::new() }
@@ -22,13 +22,13 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Column names.
+    /// The column names.
     #[must_use]
     pub fn head(&self) -> &[String] {
         &self.head
     }
 
-    /// Rows, in order.
+    /// The rows, in order.
     #[must_use]
     pub fn rows(&self) -> &[Vec<String>] {
         &self.rows

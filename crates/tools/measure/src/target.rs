@@ -1,4 +1,4 @@
-//! What a system under load looks like to the thread that loads it.
+//! The interface between the load generator and a system under load.
 
 use std::time::Duration;
 
@@ -19,49 +19,49 @@ pub enum Op<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// An echo of the far end's driver: the path without the store. Of targets whose driver has
-    /// such a thing.
+    /// An echo by the peer's driver: the path without the store. Only for targets whose driver
+    /// supports it.
     Ping,
 }
 
-/// How one operation ended.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// Done; `bytes` of value were read (0 for a write).
+    /// It succeeded, and read `bytes` of value (0 for a write).
     Ok {
-        /// Bytes of value in the answer.
+        /// Bytes of value in the reply.
         bytes: usize,
     },
-    /// The key was not there.
+    /// The key does not exist.
     Miss,
-    /// Refused, as the system's memory is full: perhaps for a moment, until what is dead has been
-    /// cleaned away.
+    /// The system refused it because its memory is full, perhaps only until cleaning has freed
+    /// some.
     Full,
-    /// The system answered with an error, or lost the operation.
+    /// The system replied with an error, or lost the operation.
     Error,
 }
 
-/// An operation that ended.
+/// A completed operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Completion {
-    /// What [`Target::submit`] was given.
+    /// The tag passed to [`LoadTarget::submit`].
     pub tag: u64,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// What the generator does while nothing has arrived.
+/// How the generator waits for completions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wait {
-    /// Asks again at once: lowest latency, costs a core.
+    /// Polls again at once: lowest latency, uses a whole core.
     Spin,
-    /// Sleeps in the kernel until something arrives, as an ordinary blocking client does.
+    /// Sleeps in the kernel until something arrives, like an ordinary blocking client.
     Sleep,
 }
 
 impl Wait {
-    /// What a client or server that waits like this does: `spinning` or `sleeping`.
+    /// Names this way to wait: `spinning` or `sleeping`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -73,43 +73,43 @@ impl Wait {
 
 /// A system under load, driven by one generator thread.
 ///
-/// Operations are submitted to one of the target's connections and complete later, in order or
-/// not, in [`poll`](Self::poll). A target never reorders its own clock readings into the figures:
-/// the generator reads the clock, before `submit` and after `poll`.
-pub trait Target {
-    /// The system's name, as tables print it: `redis`, `sprat`.
+/// The generator submits operations to the target's connections with [`submit`](Self::submit); they
+/// complete later, in any order, in [`poll`](Self::poll). The generator reads the clock itself,
+/// before `submit` and after `poll`, so that a target cannot put its own readings into the figures.
+pub trait LoadTarget {
+    /// The system's name in tables: `redis`, `sprat`.
     fn name(&self) -> &str;
 
-    /// How it is reached: `tcp`, `unix`, `fast+udp`.
+    /// The transport: `tcp`, `unix`, `fast+udp`.
     fn transport(&self) -> &str;
 
-    /// Connections (or sessions) it has; operations are spread over them by index.
+    /// The number of its connections or sessions; operations are spread over them by index.
     fn connections(&self) -> usize;
 
-    /// Takes one operation for `connection` without blocking. The bytes may wait for the next
-    /// [`poll`](Self::poll), so that operations submitted together leave together.
-    /// Returns `false`, and takes nothing, when that connection's window is full.
+    /// Submits one operation on `connection` without blocking. The target may send it only at the
+    /// next [`poll`](Self::poll), so that operations submitted together leave together. Returns
+    /// `false`, and submits nothing, if the connection's window is full.
     ///
     /// # Errors
-    /// When the connection is beyond use: the run ends.
+    /// If the connection is broken: the run ends.
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool>;
 
-    /// Sends what waits to be sent and appends what has completed to `done`. Returns at once when
-    /// `patience` is zero; else sleeps until something completed or `patience` is over. May return
-    /// early with nothing.
+    /// Sends what waits to be sent and appends completed operations to `done`. With zero `patience`
+    /// it returns at once; otherwise it sleeps until something has completed or `patience` is over,
+    /// and may return early with nothing.
     ///
     /// # Errors
-    /// When a connection is beyond use: the run ends.
+    /// If a connection is broken: the run ends.
     fn poll(&mut self, patience: Duration, done: &mut Vec<Completion>) -> Result<()>;
 
-    /// Why the latest operation that ended in [`Outcome::Full`] or [`Outcome::Error`] did, where
-    /// the target knows.
+    /// Why the latest operation with [`Outcome::Full`] or [`Outcome::Error`] failed, if the target
+    /// knows.
     fn failure(&self) -> Option<&str> {
         None
     }
 
-    /// Called before (`true`) and after (`false`) the target's turn in an interleaved run, so that
-    /// one whose server spins can park it while others are measured.
+    /// The generator calls this before (`true`) and after (`false`) the target's turn in an
+    /// interleaved run, so that a target whose server spins can park it while others are measured.
     fn set_active(&mut self, active: bool) {
         let _ = active;
     }

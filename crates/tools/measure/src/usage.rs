@@ -1,4 +1,4 @@
-//! What a process uses, from `/proc`.
+//! The resource usage of a process, from `/proc`.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 
 use crate::cpu;
 
-/// Resident memory of `pid`, bytes.
+/// Returns the resident memory of `pid`, in bytes.
 ///
 /// # Errors
-/// When there is no such process.
+/// If there is no such process.
 pub fn rss_bytes(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("process {pid}"))?;
@@ -21,20 +21,21 @@ pub fn rss_bytes(pid: u32) -> Result<u64> {
     Ok(kib << 10)
 }
 
-/// CPU time `pid` has used so far, all threads, user and system; exact to a clock tick (10 ms).
+/// Returns the CPU time that all threads of `pid` have used, user and system; exact to a clock tick
+/// (10 ms).
 ///
 /// # Errors
-/// When there is no such process.
+/// If there is no such process.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .with_context(|| format!("process {pid}"))?;
     ticks_of(&stat).map(ticks).with_context(|| format!("/proc/{pid}/stat"))
 }
 
-/// Share of one core that `pid` uses over the next `span`: 0.01 is one per cent.
+/// Measures the share of one core that `pid` uses over the next `span`: 0.01 is one per cent.
 ///
 /// # Errors
-/// When the process ends meanwhile.
+/// If the process ends in the meantime.
 pub fn cpu_share(pid: u32, span: Duration) -> Result<f64> {
     let (before, started) = (cpu_time(pid)?, Instant::now());
     cpu::pause(span);
@@ -42,8 +43,8 @@ pub fn cpu_share(pid: u32, span: Duration) -> Result<f64> {
     Ok(used.as_secs_f64() / started.elapsed().as_secs_f64())
 }
 
-/// User and system ticks in a line of `/proc/PID/stat`. The name in it may hold spaces and
-/// parentheses.
+/// Parses the sum of user and system ticks from `/proc/PID/stat`. The name in it may contain spaces
+/// and parentheses.
 pub(crate) fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut times = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);

@@ -1,10 +1,10 @@
-//! Keys and values: distinct, in range, drawn as they should be.
+//! Keys and values are distinct, in range, and drawn from their distribution.
 
 use std::collections::HashSet;
 
 use proptest::prelude::*;
 use sprat_chance::Chance;
-use sprat_measure::load::Choice;
+use sprat_measure::load::KeyDistribution;
 use sprat_measure::load::keys::{Chooser, Values, Zipf, write_key};
 
 #[test]
@@ -34,7 +34,7 @@ fn zipf_follows_its_law() {
 
 #[test]
 fn uniform_reaches_every_key() {
-    let mut chooser = Chooser::new(Choice::Uniform, 100, 1);
+    let mut chooser = Chooser::new(KeyDistribution::Uniform, 100, 1);
     let drawn: HashSet<u64> = (0..2000).map(|_| chooser.draw()).collect();
     assert_eq!(drawn.len(), 100);
 }
@@ -59,8 +59,8 @@ proptest! {
 
     #[test]
     fn draws_stay_in_range(count in 1..=u64::MAX / 2, seed: u64, exponent in 0.1..3.0_f64) {
-        for choice in [Choice::Uniform, Choice::Zipf(exponent)] {
-            let mut chooser = Chooser::new(choice, count, seed);
+        for distribution in [KeyDistribution::Uniform, KeyDistribution::Zipf(exponent)] {
+            let mut chooser = Chooser::new(distribution, count, seed);
             for _ in 0..20 {
                 prop_assert!(chooser.draw() < count);
             }

@@ -1,4 +1,4 @@
-//! Loads against a made-up target by a made-up clock: what is counted, and from when.
+//! Loads against a fake target with a fake clock: what is counted, and from when.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use anyhow::Result;
 use proptest::prelude::*;
 use sprat_measure::load::{
-    Arrivals, Clock, Measured, PERIOD_NS, Pace, Plan, Workload, preload, run_by,
+    Arrivals, Clock, LoadPlan, Measured, PERIOD_NS, Pace, Workload, preload, run_by,
 };
-use sprat_measure::target::{Completion, Op, Outcome, Target, Wait};
+use sprat_measure::target::{Completion, LoadTarget, Op, Outcome, Wait};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// Time that passes only when the target is asked.
+/// Time that passes only when the target is polled.
 #[derive(Default)]
 struct Time(Rc<Cell<u64>>);
 
@@ -53,13 +53,13 @@ impl Fake {
         }
     }
 
-    fn run(&mut self, plan: &Plan) -> Measured {
+    fn run(&mut self, plan: &LoadPlan) -> Measured {
         let clock = Time(Rc::clone(&self.time));
         run_by(self, plan, &clock).expect("the fake never breaks")
     }
 }
 
-impl Target for Fake {
+impl LoadTarget for Fake {
     fn name(&self) -> &str {
         "fake"
     }
@@ -105,13 +105,13 @@ impl Target for Fake {
     }
 }
 
-fn plan(pace: Pace, clients: usize) -> Plan {
-    Plan {
+fn plan(pace: Pace, clients: usize) -> LoadPlan {
+    LoadPlan {
         pace,
         clients,
         warm_up: Duration::from_millis(100),
         duration: Duration::from_secs(2),
-        ..Plan::one_client(Workload::reads(1000, 100), Wait::Spin)
+        ..LoadPlan::one_client(Workload::reads(1000, 100), Wait::Spin)
     }
 }
 
@@ -120,8 +120,8 @@ fn an_open_load_sees_a_stall_that_a_closed_one_hides() {
     let stalled = || Fake { stall: 500 * MS..1500 * MS, ..Fake::new(10 * US) };
     let open = stalled().run(&plan(Pace::Open { rate: 1000.0, arrivals: Arrivals::Fixed }, 8));
     let closed = stalled().run(&plan(Pace::Closed, 1));
-    // Half of the operations should have started during the stall: their waits spread evenly over
-    // its second.
+    // Half of the operations should have started during the stall: their waits are spread evenly
+    // over its second.
     let (median, upper) = (open.latencies.quantile(0.5), open.latencies.quantile(0.75));
     assert_eq!(open.latencies.count(), 2000);
     assert!(median < 40 * MS, "half is not touched by the stall: {median}");
@@ -135,8 +135,8 @@ fn an_open_load_sees_a_stall_that_a_closed_one_hides() {
 
 #[test]
 fn an_overload_is_given_up_on_but_counted() {
-    // 1,000 a second asked for, 50 a second served, 8 in flight: what is never sent counts at its
-    // age.
+    // 1,000 a second intended, 50 a second served, 8 in flight: operations never sent count with
+    // their age.
     let measured =
         Fake::new(20 * MS).run(&plan(Pace::Open { rate: 1000.0, arrivals: Arrivals::Fixed }, 8));
     assert!(measured.unfinished > 1000, "{}", measured.unfinished);
@@ -166,7 +166,7 @@ fn failures_are_counted_by_kind() {
     let outcome: fn(u64) -> Outcome = |served| match served % 4 {
         0 => Outcome::Miss,
         1 => Outcome::Error,
-        2 => Outcome::Ok { bytes: 99 }, // not the length that was stored
+        2 => Outcome::Ok { bytes: 99 }, // not the stored length
         _ => Outcome::Ok { bytes: 100 },
     };
     let measured = Fake { outcome, ..Fake::new(100 * US) }.run(&plan(Pace::Closed, 1));
@@ -178,16 +178,16 @@ fn failures_are_counted_by_kind() {
 #[test]
 fn a_count_ends_the_run_and_an_earlier_runs_answers_do_not_disturb_the_next() {
     let mut fake = Fake::new(100 * US);
-    let counted = Plan { max_ops: Some(50), ..plan(Pace::Closed, 1) };
+    let counted = LoadPlan { max_ops: Some(50), ..plan(Pace::Closed, 1) };
     assert!((50..=51).contains(&fake.run(&counted).latencies.count()));
-    // The run gives up after its drain time while the target stalls; the stale answer comes in the
-    // next run.
+    // The run gives up after its drain time while the target stalls; the stale completion arrives
+    // in the next run.
     let now = fake.time.get();
     fake.stall = now + 1000 * MS..now + 20_000 * MS;
     let given_up = fake.run(&plan(Pace::Closed, 1));
     assert_eq!(given_up.unfinished, 1);
     fake.stall = 0..0;
-    let next = fake.run(&Plan { duration: Duration::from_secs(30), ..plan(Pace::Closed, 1) });
+    let next = fake.run(&LoadPlan { duration: Duration::from_secs(30), ..plan(Pace::Closed, 1) });
     assert_eq!(next.failures(), 0);
 }
 
@@ -222,15 +222,27 @@ fn preload_waits_while_memory_is_full() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever the load, every operation intended in the window is counted once, served or not.
+    /// In any load, every operation intended in the window is counted once, served or not.
     #[test]
-    fn nothing_is_left_out(service in 1..3000_u64, clients in 1..9_usize, depth in 1..4_usize, rate in 100..3000_u32, window in 1..20_usize) {
+    fn nothing_is_left_out(
+        service in 1..3000_u64,
+        clients in 1..9_usize,
+        depth in 1..4_usize,
+        rate in 100..3000_u32,
+        window in 1..20_usize,
+    ) {
         let mut fake = Fake { window, ..Fake::new(service * US) };
         let pace = Pace::Open { rate: f64::from(rate), arrivals: Arrivals::Fixed };
-        let plan = Plan { depth, duration: Duration::from_millis(500), warm_up: Duration::ZERO, ..plan(pace, clients) };
+        let plan = LoadPlan {
+            depth,
+            duration: Duration::from_millis(500),
+            warm_up: Duration::ZERO,
+            ..plan(pace, clients)
+        };
         let measured = fake.run(&plan);
         let intended = u64::from(rate).div_ceil(2);
-        prop_assert!(measured.latencies.count().abs_diff(intended) <= 1, "{} of {intended}", measured.latencies.count());
+        let count = measured.latencies.count();
+        prop_assert!(count.abs_diff(intended) <= 1, "{count} of {intended}");
         let ended: u64 = measured.periods.iter().map(|period| period.ops).sum();
         prop_assert!(ended <= measured.latencies.count());
         prop_assert_eq!(measured.periods.len() as u64, 500 * MS / PERIOD_NS);

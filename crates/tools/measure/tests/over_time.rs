@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sprat_lab::series::{About, Figures, FlowSample, History, LineAbout, LineSample, Sample};
 use sprat_measure::report::over_time::{page, picture};
 
-/// A series as four streams make it that begin one after the other.
+/// A series of four streams that start one after the other.
 fn series() -> (About, Vec<Sample>) {
     let line = LineAbout {
         line: "to right".into(),
@@ -59,10 +59,10 @@ fn it_looks_as_it_did() {
 }
 
 #[test]
-fn it_says_what_it_shows() {
+fn it_labels_what_it_shows() {
     let (about, samples) = series();
     let svg = picture(&about, &samples);
-    for told in [
+    for text in [
         "tap:a0@left &lt;-&gt; tap:b0@right",
         "to right: delay 100 ms, rate 2000 Mb/s",
         "queue of 64 MB",
@@ -71,7 +71,7 @@ fn it_says_what_it_shows() {
         "tcp 10.0.0.1:40003 &gt; 10.0.0.2:5201",
         "prefers-color-scheme: dark",
     ] {
-        assert!(svg.contains(told), "{told:?} is not in {svg}");
+        assert!(svg.contains(text), "{text:?} is not in {svg}");
     }
     let html = page(&about, &samples);
     assert!(html.starts_with("<!doctype html>") && html.contains(&svg), "{html}");
@@ -131,8 +131,16 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_was_measured_it_is_a_drawing(samples in samples(), title in ".{0,40}", settings in ".{0,40}") {
-        let line = |line: &str| LineAbout { line: line.to_owned(), settings: settings.clone(), buffer: Some(1) };
+    fn whatever_was_measured_it_is_a_drawing(
+        samples in samples(),
+        title in ".{0,40}",
+        settings in ".{0,40}",
+    ) {
+        let line = |line: &str| LineAbout {
+            line: line.to_owned(),
+            settings: settings.clone(),
+            buffer: Some(1),
+        };
         let about = About::new(title, vec![line("x"), line("<y>"), line("y")]);
         let mut history = History::new();
         for (number, sample) in samples.into_iter().enumerate() {
@@ -143,10 +151,14 @@ proptest! {
         }
         let svg = picture(&about, history.samples());
         prop_assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", svg);
-        // Every tag is one of ours: what was told stands in text, without a bracket.
+        // Every tag is one of ours: text from the series is escaped.
         for tag in svg.split('<').skip(1) {
-            let name: String = tag.chars().take_while(|letter| letter.is_ascii_alphabetic() || *letter == '/').collect();
-            let ours = ["svg", "/svg", "style", "/style", "rect", "text", "/text", "path", "/path", "title", "/title"];
+            let in_name = |letter: &char| letter.is_ascii_alphabetic() || *letter == '/';
+            let name: String = tag.chars().take_while(in_name).collect();
+            let ours = [
+                "svg", "/svg", "style", "/style", "rect", "text", "/text", "path", "/path", "title",
+                "/title",
+            ];
             prop_assert!(ours.contains(&&name[..]), "<{}", tag);
         }
     }

@@ -1,18 +1,18 @@
-//! Calls that do not belong where they stand, each with its reason.
+//! Calls that are banned in some places, each with its reason.
 
 use crate::Finding;
 use crate::source::Source;
 
 /// Where a call is banned.
 #[derive(Clone, Copy, Debug)]
-pub enum Where {
+pub enum Scope {
     /// In every file whose path begins with none of these.
     AllBut(&'static [&'static str]),
     /// In files whose path begins with one of these.
     Only(&'static [&'static str]),
 }
 
-impl Where {
+impl Scope {
     fn covers(self, path: &str) -> bool {
         match self {
             Self::AllBut(prefixes) => !prefixes.iter().any(|prefix| path.starts_with(prefix)),
@@ -21,20 +21,20 @@ impl Where {
     }
 }
 
-/// A ban. Test code is free of all of them.
+/// A banned call. Test code is exempt from all bans.
 #[derive(Clone, Copy, Debug)]
 pub struct Ban {
-    /// The tokens, one after the other.
+    /// The consecutive tokens.
     pub call: &'static [&'static str],
-    /// Where.
-    pub within: Where,
-    /// Why.
+    /// Where it is banned.
+    pub within: Scope,
+    /// Why it is banned.
     pub reason: &'static str,
     /// What to write instead.
-    pub mend: &'static str,
+    pub remedy: &'static str,
 }
 
-// The last two talk to cargo, and to the terminal of a test.
+// The last two print to cargo, and to the terminal of a test.
 const PRINTS: &[&str] = &[
     "crates/tools/cli/",
     "crates/tools/bench/",
@@ -42,16 +42,16 @@ const PRINTS: &[&str] = &[
     "crates/base/testing/",
 ];
 const PRINT_REASON: &str = "a library does not talk to the terminal";
-const PRINT_MEND: &str = "return it, or count it; the cli and the bench print";
+const PRINT_REMEDY: &str = "return it, or count it; the cli and the bench print";
 
-/// Crates that must run the same in the simulator as on a machine.
+/// Crates that must behave the same in the simulator as on a machine.
 const SANS_IO: &[&str] = &["crates/store/wire/", "crates/store/rpc/", "crates/store/log/"];
 const SANS_IO_REASON: &str =
     "here time, threads and chance come only from the caller, so that a seed reproduces a history";
-const SANS_IO_MEND: &str = "take it as an argument, as the rest of the crate does";
+const SANS_IO_REMEDY: &str = "take it as an argument, as the rest of the crate does";
 
-/// Crates whose code runs on a node's thread and nowhere else. The store has control threads too:
-/// there the lint that `clippy.toml` sets asks each sleep for its reason.
+/// Crates whose code runs only on a node's thread. The store also has control threads; there the
+/// lint that `clippy.toml` configures demands a reason for each sleep.
 const NODE: &[&str] = &[
     "crates/store/wire/",
     "crates/base/disk/",
@@ -63,118 +63,118 @@ const NODE: &[&str] = &[
 
 const WIRE: &[&str] = &["crates/store/wire/"];
 const CAST_REASON: &str = "a cast that loses bits in a layout writes a wrong byte silently";
-const CAST_MEND: &str = "use From or TryFrom, or take the bytes apart";
+const CAST_REMEDY: &str = "use From or TryFrom, or take the bytes apart";
 
 /// The bans.
 pub const BANS: &[Ban] = &[
     Ban {
         call: &[".", "unwrap", "(", ")"],
-        within: Where::AllBut(&[]),
+        within: Scope::AllBut(&[]),
         reason: "it panics without saying what was expected",
-        mend: "return a typed error, or `expect` with why it cannot fail",
+        remedy: "return a typed error, or `expect` with why it cannot fail",
     },
     Ban {
         call: &["println", "!"],
-        within: Where::AllBut(PRINTS),
+        within: Scope::AllBut(PRINTS),
         reason: PRINT_REASON,
-        mend: PRINT_MEND,
+        remedy: PRINT_REMEDY,
     },
     Ban {
         call: &["print", "!"],
-        within: Where::AllBut(PRINTS),
+        within: Scope::AllBut(PRINTS),
         reason: PRINT_REASON,
-        mend: PRINT_MEND,
+        remedy: PRINT_REMEDY,
     },
     Ban {
         call: &["eprintln", "!"],
-        within: Where::AllBut(PRINTS),
+        within: Scope::AllBut(PRINTS),
         reason: PRINT_REASON,
-        mend: PRINT_MEND,
+        remedy: PRINT_REMEDY,
     },
     Ban {
         call: &["eprint", "!"],
-        within: Where::AllBut(PRINTS),
+        within: Scope::AllBut(PRINTS),
         reason: PRINT_REASON,
-        mend: PRINT_MEND,
+        remedy: PRINT_REMEDY,
     },
     Ban {
         call: &["thread", "::", "sleep"],
-        within: Where::Only(NODE),
+        within: Scope::Only(NODE),
         reason: "a node never sleeps by itself: its loop owns waiting",
-        mend: "set a timer and return to the loop",
+        remedy: "set a timer and return to the loop",
     },
     Ban {
         call: &["process", "::", "exit"],
-        within: Where::AllBut(&["crates/tools/cli/src/main.rs"]),
+        within: Scope::AllBut(&["crates/tools/cli/src/main.rs"]),
         reason: "it skips every destructor, and the caller's plans",
-        mend: "return an error up to main",
+        remedy: "return an error up to main",
     },
     Ban {
         call: &["Instant", "::", "now"],
-        within: Where::Only(SANS_IO),
+        within: Scope::Only(SANS_IO),
         reason: SANS_IO_REASON,
-        mend: SANS_IO_MEND,
+        remedy: SANS_IO_REMEDY,
     },
     Ban {
         call: &["SystemTime"],
-        within: Where::Only(SANS_IO),
+        within: Scope::Only(SANS_IO),
         reason: SANS_IO_REASON,
-        mend: SANS_IO_MEND,
+        remedy: SANS_IO_REMEDY,
     },
     Ban {
         call: &["thread", "::", "spawn"],
-        within: Where::Only(SANS_IO),
+        within: Scope::Only(SANS_IO),
         reason: SANS_IO_REASON,
-        mend: SANS_IO_MEND,
+        remedy: SANS_IO_REMEDY,
     },
     Ban {
         call: &["RandomState"],
-        within: Where::Only(SANS_IO),
+        within: Scope::Only(SANS_IO),
         reason: SANS_IO_REASON,
-        mend: SANS_IO_MEND,
+        remedy: SANS_IO_REMEDY,
     },
     // The lints see types and find lossy casts everywhere; only wire may never switch them off.
     Ban {
         call: &["clippy", "::", "cast_possible_truncation"],
-        within: Where::Only(WIRE),
+        within: Scope::Only(WIRE),
         reason: CAST_REASON,
-        mend: CAST_MEND,
+        remedy: CAST_REMEDY,
     },
     Ban {
         call: &["clippy", "::", "cast_possible_wrap"],
-        within: Where::Only(WIRE),
+        within: Scope::Only(WIRE),
         reason: CAST_REASON,
-        mend: CAST_MEND,
+        remedy: CAST_REMEDY,
     },
     Ban {
         call: &["clippy", "::", "cast_sign_loss"],
-        within: Where::Only(WIRE),
+        within: Scope::Only(WIRE),
         reason: CAST_REASON,
-        mend: CAST_MEND,
+        remedy: CAST_REMEDY,
     },
 ];
 
-/// Banned calls, and lints switched off without a reason.
+/// Finds banned calls, and lints that are switched off without a reason.
 #[must_use]
 pub fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for ban in BANS.iter().filter(|ban| ban.within.covers(&source.path)) {
         for found in source.find(ban.call).filter(|found| !found[0].in_test) {
-            let what = format!("`{}`: {}", ban.call.concat(), ban.reason);
-            findings.push(Finding::new(&source.path, found[0].line, what, ban.mend));
+            let problem = format!("`{}`: {}", ban.call.concat(), ban.reason);
+            findings.push(Finding::new(&source.path, found[0].line, problem, ban.remedy));
         }
     }
     for lint in ["allow", "expect"] {
         for found in source.find(&["[", lint, "("]) {
             let inside = found.iter().take_while(|token| token.text != "]");
             let words: Vec<&str> = inside.map(|token| &token.text[..]).collect();
-            // The reasons for `unsafe` stand in the table of the files that may have it.
+            // The reasons for `unsafe` are in the table of the files that may have it.
             if !words.contains(&"reason") && !words.contains(&"unsafe_code") {
-                let what = format!("`#[{lint}(...)]` without a reason");
+                let problem = format!("`#[{lint}(...)]` without a reason");
                 findings.push(Finding::new(
                     &source.path,
                     found[0].line,
-                    what,
+                    problem,
                     "add `reason = \"...\"`",
                 ));
             }

@@ -1,4 +1,4 @@
-//! Every crate says what it is: in its files, in its README and on the map.
+//! Checks that every crate is documented: in its files, in its README and on the map.
 
 use crate::Finding;
 use crate::source::{Source, is_test_file};
@@ -6,18 +6,18 @@ use crate::source::{Source, is_test_file};
 /// Fewest bytes that count as a paragraph.
 const PARAGRAPH_BYTES: usize = 80;
 
-/// Files that do not begin with `//!`, what they are for. Tests may, and need not.
+/// Finds files that do not begin with `//!`. Tests need not.
 #[must_use]
 pub fn check_head(source: &Source) -> Vec<Finding> {
     if is_test_file(&source.path) || source.text.starts_with("//! ") {
         return Vec::new();
     }
-    let mend = "begin with `//! ` and what the file is for";
-    vec![Finding::new(&source.path, 1, "no documentation at the head", mend)]
+    let remedy = "begin with `//! ` and what the file is for";
+    vec![Finding::new(&source.path, 1, "no documentation at the head", remedy)]
 }
 
-/// What is wrong with the README of the crate in `folder` (such as `crates/base/net`); `None`: it
-/// has none.
+/// Checks the README of the crate in `folder` (such as `crates/base/net`). `None` means that it has
+/// none.
 #[must_use]
 pub fn check_readme(folder: &str, text: Option<&str>) -> Vec<Finding> {
     let path = format!("{folder}/README.md");
@@ -51,13 +51,13 @@ pub fn check_readme(folder: &str, text: Option<&str>) -> Vec<Finding> {
     Vec::new()
 }
 
-/// Crates' folders whose README `architecture`, the text of ARCHITECTURE.md, does not link.
+/// Finds folders of crates whose README `architecture`, the text of ARCHITECTURE.md, does not link.
 #[must_use]
 pub fn check_map(folders: &[String], architecture: &str) -> Vec<Finding> {
     let linked = |folder: &&String| architecture.contains(&format!("]({folder}/README.md)"));
     let finding = |folder: &String| {
-        let mend = format!("add a link to {folder}/README.md to the table of groups");
-        Finding::new("ARCHITECTURE.md", 1, format!("{folder} is not on the map"), mend)
+        let remedy = format!("add a link to {folder}/README.md to the table of groups");
+        Finding::new("ARCHITECTURE.md", 1, format!("{folder} is not on the map"), remedy)
     };
     folders.iter().filter(|folder| !linked(folder)).map(finding).collect()
 }

@@ -1,9 +1,9 @@
-//! Arrows between crates point one way.
+//! Checks that dependencies between crates point one way.
 
 use crate::Finding;
 use toml::{Table, Value};
 
-/// The crates, lowest first. A crate may use those of lower rows only, never one of its own row.
+/// The crates, lowest first. A crate may use only crates of lower rows.
 pub const ROWS: &[&[&str]] = &[
     &["wire", "chance", "units", "host", "testing"],
     &["disk", "net", "pace", "key", "plan", "formula", "ranks"],
@@ -15,11 +15,11 @@ pub const ROWS: &[&[&str]] = &[
     &["cli"],
 ];
 
-/// A folder of crates: a part of the product, or what parts have in common.
+/// A folder of crates: one product, or code that products share.
 pub struct Group {
     /// The folder, below `crates`.
     pub name: &'static str,
-    /// The groups that its crates may use, besides their own.
+    /// The other groups that its crates may use.
     pub uses: &'static [&'static str],
     /// Its crates.
     pub crates: &'static [&'static str],
@@ -60,18 +60,17 @@ pub const GROUPS: &[Group] = &[
     },
 ];
 
-/// Crates beside the house: they use none of ours, and none of ours uses them.
+/// Crates outside the layers: they use none of ours, and none of ours uses them.
 pub const BESIDE: &[&str] = &["style"];
 
 const PREFIX: &str = "sprat-";
 
-/// What is wrong in one crate's manifest: `folder` is its folder below `crates`, `text` its
-/// `Cargo.toml`.
+/// Checks one crate's manifest. `folder` is its folder below `crates`, `text` its `Cargo.toml`.
 #[must_use]
 pub fn check(folder: &str, text: &str) -> Vec<Finding> {
     let path = format!("crates/{folder}/Cargo.toml");
     let (group, name) = folder.split_once('/').unwrap_or(("", folder));
-    let finding = |line, what: String, mend: &str| Finding::new(&path, line, what, mend);
+    let finding = |line, problem: String, remedy: &str| Finding::new(&path, line, problem, remedy);
     let manifest: Table = match text.parse() {
         Ok(manifest) => manifest,
         Err(error) => return vec![finding(1, format!("not TOML: {error}"), "see what cargo says")],
@@ -79,50 +78,50 @@ pub fn check(folder: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let row = row_of(name);
     if row.is_none() && !BESIDE.contains(&name) {
-        let what = format!("crate {name} has no place in the house");
-        findings.push(finding(1, what, "give it a row in crates/tools/style/src/layers.rs"));
+        let problem = format!("crate {name} has no place in the house");
+        findings.push(finding(1, problem, "give it a row in crates/tools/style/src/layers.rs"));
     }
     let group =
         GROUPS.iter().find(|one| one.name == group).filter(|group| group.crates.contains(&name));
     if group.is_none() {
-        let what = format!("{folder} is not among the groups");
-        findings.push(finding(1, what, "give it a group in crates/tools/style/src/layers.rs"));
+        let problem = format!("{folder} is not among the groups");
+        findings.push(finding(1, problem, "give it a group in crates/tools/style/src/layers.rs"));
     }
     if !manifest.get("lints").is_some_and(is_workspace) {
-        let mend = "add `[lints]` and `workspace = true`";
-        findings.push(finding(1, "the lints of the house are not on".to_owned(), mend));
+        let remedy = "add `[lints]` and `workspace = true`";
+        findings.push(finding(1, "the lints of the house are not on".to_owned(), remedy));
     }
     for (dependency, spec) in dependencies(&manifest) {
         let line = line_of(text, dependency);
         if !is_workspace(spec) {
-            let what = format!("{dependency} has a version or path of its own");
+            let problem = format!("{dependency} has a version or path of its own");
             findings.push(finding(
                 line,
-                what,
+                problem,
                 "name it in the root Cargo.toml, here `workspace = true`",
             ));
         }
         let Some(ours) = dependency.strip_prefix(PREFIX) else { continue };
         if row.is_none() || row_of(ours).is_none() {
-            let what =
+            let problem =
                 format!("an arrow from {name} to {ours}, one of which stands beside the house");
-            findings.push(finding(line, what, "drop the dependency"));
+            findings.push(finding(line, problem, "drop the dependency"));
         } else if row_of(ours) >= row {
-            let what = format!("an arrow upwards (or across): {name} uses {ours}");
-            findings.push(finding(line, what, "move what is needed into a lower crate"));
+            let problem = format!("an arrow upwards (or across): {name} uses {ours}");
+            findings.push(finding(line, problem, "move what is needed into a lower crate"));
         }
         let theirs = GROUPS.iter().find(|one| one.crates.contains(&ours));
         if let (Some(group), Some(theirs)) = (group, theirs)
             && group.name != theirs.name
             && !group.uses.contains(&theirs.name)
         {
-            let what = format!(
+            let problem = format!(
                 "an arrow between groups: {name} of {} uses {ours} of {}",
                 group.name, theirs.name
             );
             findings.push(finding(
                 line,
-                what,
+                problem,
                 "move what is needed into a group that both may use",
             ));
         }
@@ -134,7 +133,7 @@ fn row_of(name: &str) -> Option<usize> {
     ROWS.iter().position(|row| row.contains(&name))
 }
 
-/// All dependencies: of the crate, its tests and its build script, on every target.
+/// Returns all dependencies: of the crate, its tests and its build script, on every target.
 fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
     let targets = manifest.get("target").and_then(Value::as_table);
     let tables = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);

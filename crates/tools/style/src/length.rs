@@ -1,4 +1,4 @@
-//! Files one can read at a sitting.
+//! Limits the length of files.
 
 use crate::Finding;
 use crate::source::Source;
@@ -10,7 +10,7 @@ pub const MAX_LINES: usize = 900;
 /// Most lines of the median file of a crate's `src`.
 pub const MAX_MEDIAN: usize = 300;
 
-/// Files that are too long, and crates whose files are.
+/// Finds files that are too long, and crates whose median file is.
 #[must_use]
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -18,8 +18,13 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
     for source in sources {
         let lines = source.lines();
         if lines > MAX_LINES {
-            let what = format!("{lines} lines, {MAX_LINES} are the limit");
-            findings.push(Finding::new(&source.path, lines, what, "split it: one purpose a file"));
+            let problem = format!("{lines} lines, {MAX_LINES} are the limit");
+            findings.push(Finding::new(
+                &source.path,
+                lines,
+                problem,
+                "split it: one purpose a file",
+            ));
         }
         if source.path.contains("/src/") {
             crates.entry(source.crate_folder()).or_default().push(lines);
@@ -29,11 +34,11 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
         lengths.sort_unstable();
         let median = lengths[lengths.len() / 2];
         if median > MAX_MEDIAN {
-            let what = format!("the median file has {median} lines, {MAX_MEDIAN} are the limit");
+            let problem = format!("the median file has {median} lines, {MAX_MEDIAN} are the limit");
             findings.push(Finding::new(
                 &format!("{folder}/src"),
                 1,
-                what,
+                problem,
                 "split the longest files",
             ));
         }

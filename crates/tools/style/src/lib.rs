@@ -1,7 +1,8 @@
 //! The rules of the house, as checks over the sources.
 //!
-//! Each check takes texts and gives [`Finding`]s: what breaks a rule, where, and how it is mended.
-//! The `house` test runs them over this workspace; the others show that each of them can fail.
+//! Each check takes texts and returns [`Finding`]s: what breaks a rule, where, and how to correct
+//! it. The `house` test runs them over this workspace; the other tests show that each of them can
+//! fail.
 
 pub mod banned;
 pub mod documented;
@@ -15,28 +16,33 @@ pub mod unsafety;
 
 use std::fmt;
 
-/// A place that breaks a rule.
+/// A violation of a rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
     /// Path from the root of the repository.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is there, and the rule it breaks.
-    pub what: String,
-    /// What to do about it.
-    pub mend: String,
+    /// What is there, and the rule that it breaks.
+    pub problem: String,
+    /// How to correct it.
+    pub remedy: String,
 }
 
 impl Finding {
-    /// A finding in `file`, at `line`.
-    pub fn new(file: &str, line: usize, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line, what: what.into(), mend: mend.into() }
+    /// Creates a finding in `file`, at `line`.
+    pub fn new(
+        file: &str,
+        line: usize,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { file: file.to_owned(), line, problem: problem.into(), remedy: remedy.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}\n    mend: {}", self.file, self.line, self.what, self.mend)
+        write!(f, "{}:{}: {}\n    mend: {}", self.file, self.line, self.problem, self.remedy)
     }
 }

@@ -1,10 +1,10 @@
-//! What our pages speak of: files that exist, and nothing outside the project.
+//! Checks that our pages mention only files that exist, and nothing outside the project.
 
 use crate::Finding;
 
-/// Words that have no place in the repository: hosts that registries live on (they may move, and a
-/// mirror serves as well), and paths of a machine that only its owner has. In halves, or this file
-/// would speak of them.
+/// Words that must not occur in the repository: hosts of registries (they may move, and a mirror
+/// serves as well), and paths on one person's machine. They are split in halves, or this file would
+/// contain them.
 pub const FOREIGN: &[(&str, &str)] = &[
     ("crates", ".io"),
     ("github", ".com"),
@@ -15,10 +15,10 @@ pub const FOREIGN: &[(&str, &str)] = &[
     ("DEVELOPERS", ".md"),
 ];
 
-/// Files that tools write, in which such words are theirs.
+/// Files written by tools, which may contain such words.
 const GENERATED: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
 
-/// Mentions of what is foreign in any file of ours.
+/// Finds foreign words in any file of ours.
 #[must_use]
 pub fn check_foreign(path: &str, text: &str) -> Vec<Finding> {
     if GENERATED.contains(&path) {
@@ -29,20 +29,19 @@ pub fn check_foreign(path: &str, text: &str) -> Vec<Finding> {
         for word in
             FOREIGN.iter().map(|(a, b)| format!("{a}{b}")).filter(|word| line.contains(word))
         {
-            let mend = "say it without: a reader elsewhere has other hosts and paths";
+            let remedy = "say it without: a reader elsewhere has other hosts and paths";
             findings.push(Finding::new(
                 path,
                 at + 1,
                 format!("`{word}` is not of this project"),
-                mend,
+                remedy,
             ));
         }
     }
     findings
 }
 
-/// Links and paths in a page of Markdown that lead nowhere. `exists` answers for a path from the
-/// root.
+/// Finds links and paths in a Markdown page that lead nowhere. `exists` tests a path from the root.
 #[must_use]
 pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -60,14 +59,14 @@ pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<
             .filter(|span| is_our_path(span))
             .map(|span| span.trim_end_matches('/').to_owned());
         for target in linked.chain(named).filter(|target| !exists(target)) {
-            let what = format!("`{target}` does not exist");
-            findings.push(Finding::new(path, at + 1, what, "name what is there, or build it"));
+            let problem = format!("`{target}` does not exist");
+            findings.push(Finding::new(path, at + 1, problem, "name what is there, or build it"));
         }
     }
     findings
 }
 
-/// Targets of the links in a line, those within the repository, without their anchors.
+/// The targets of the links in a line that lie within the repository, without anchors.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
@@ -80,7 +79,7 @@ fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Whether a code span is a path from the root: it begins in one of our folders, or is a page.
+/// Whether a code span is a path from the root: it begins in one of our folders, or names a page.
 fn is_our_path(span: &str) -> bool {
     let plain = span.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
     let folder = ["crates/", "docs/", "scripts/", "fuzz/", ".ci/"]
@@ -89,7 +88,7 @@ fn is_our_path(span: &str) -> bool {
     plain && (folder || (span.ends_with(".md") && !span.contains('/')))
 }
 
-/// `target`, seen from `folder`, as a path from the root.
+/// Returns `target`, relative to `folder`, as a path from the root.
 fn join(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {

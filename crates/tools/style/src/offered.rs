@@ -1,8 +1,8 @@
-//! `make test-all` runs every target that the Makefile offers.
+//! Checks that `make test-all` runs every target that the Makefile offers.
 
 use crate::Finding;
 
-/// Targets that are not run there, and why.
+/// Targets that it does not run, with the reasons.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("help", "lists the others"),
     ("clean", "removes what the others built"),
@@ -10,7 +10,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("test-all", "is what runs the others"),
 ];
 
-/// Finds targets that `makefile` offers (their line has `## ` and what they are for) and the script
+/// Finds targets that `makefile` offers (their line has `## ` and a description) and the script
 /// `test_all` does not run, and targets that the script runs and the Makefile lacks.
 #[must_use]
 pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
@@ -22,8 +22,8 @@ pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
         run.iter().all(|(_, one)| one != name) && LEFT_OUT.iter().all(|(one, _)| one != name)
     });
     let missing = missing.map(|(at, name)| {
-        let mend = "add it to the list in scripts/test-all";
-        Finding::new("Makefile", *at, format!("no script runs `make {name}`"), mend)
+        let remedy = "add it to the list in scripts/test-all";
+        Finding::new("Makefile", *at, format!("no script runs `make {name}`"), remedy)
     });
     let gone = run.iter().filter(|(_, name)| offered.iter().all(|(_, one)| one != name));
     let gone = gone.map(|(at, name)| {

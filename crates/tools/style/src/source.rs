@@ -1,13 +1,13 @@
-//! A Rust file as tokens, each with its line and whether it is test code. Comments and the insides
-//! of strings are no tokens, so a rule about calls never trips over prose.
+//! A Rust file as tokens, each with its line and whether it is test code. Comments and the contents
+//! of strings are not tokens, so a rule about calls ignores prose.
 
 use crate::Finding;
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
-/// One token. `::` is one; groups are their two brackets and what is between.
+/// One token. `::` is one; a group becomes its two brackets and its contents.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// As it stands in the file.
+    /// Its text in the file.
     pub text: String,
     /// Line, from 1.
     pub line: usize,
@@ -30,7 +30,7 @@ impl Source {
     /// Parses a file.
     ///
     /// # Errors
-    /// When it is not Rust.
+    /// If it is not Rust.
     pub fn parse(path: &str, text: &str) -> Result<Self, Finding> {
         let stream: TokenStream = text.parse().map_err(|error: proc_macro2::LexError| {
             let line = error.span().start().line;
@@ -47,13 +47,14 @@ impl Source {
         self.path.find("/src/").map_or("", |end| &self.path[..end])
     }
 
-    /// Lines of the file.
+    /// The number of lines.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.text.lines().count()
     }
 
-    /// Where the tokens of `pattern` stand next to each other; the tokens from there on.
+    /// Finds the places where the tokens of `pattern` follow each other; returns the tokens from
+    /// there on.
     pub fn find<'a>(&'a self, pattern: &'a [&str]) -> impl Iterator<Item = &'a [Token]> {
         (0..self.tokens.len()).map(|at| &self.tokens[at..]).filter(move |rest| {
             rest.len() >= pattern.len()
@@ -62,7 +63,7 @@ impl Source {
     }
 }
 
-/// Whether everything in the file is for tests.
+/// Whether the whole file is test code.
 #[must_use]
 pub fn is_test_file(path: &str) -> bool {
     path.starts_with("fuzz/")
@@ -72,8 +73,8 @@ pub fn is_test_file(path: &str) -> bool {
 
 fn flatten(stream: TokenStream, in_test: bool, tokens: &mut Vec<Token>) {
     let mut rest = stream.into_iter().peekable();
-    let mut whole = in_test; // everything to come in this group
-    let mut item = false; // the item to come
+    let mut whole = in_test; // the rest of this group is test code
+    let mut item = false; // the next item is
     while let Some(tree) = rest.next() {
         let in_test = whole || item;
         let mut push = |text: String, span: proc_macro2::Span| {
@@ -127,7 +128,7 @@ fn flatten(stream: TokenStream, in_test: bool, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Whether an attribute's content is `test`, `…::test`, or a `cfg` that asks for `test`.
+/// Whether an attribute is `test`, `…::test`, or a `cfg` that requires `test`.
 fn means_test(attribute: &TokenStream) -> bool {
     let mut tokens = Vec::new();
     flatten(attribute.clone(), false, &mut tokens);

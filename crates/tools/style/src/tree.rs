@@ -1,19 +1,19 @@
-//! The files of this repository, read.
+//! Reads the files of this repository.
 
 use crate::Finding;
 use crate::source::Source;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// Folders at the root that hold nothing of ours.
+/// Folders at the root without files of ours.
 const NOT_OURS: &[&str] = &[".git", "target"];
-/// Folders of the fuzz crate that its tools fill.
+/// Folders of the fuzz crate that its tools write.
 const FUZZ_OUTPUT: &[&str] = &["fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 
-/// Root of the repository.
+/// Returns the root of the repository.
 ///
 /// # Panics
-/// When this crate no longer lies three folders below it.
+/// If this crate no longer lies three folders below it.
 #[must_use]
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -23,10 +23,10 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Paths of all our files below `root`, relative to it, sorted.
+/// Returns the paths of all our files below `root`, relative to it and sorted.
 ///
 /// # Panics
-/// When the tree cannot be read.
+/// If the tree cannot be read.
 #[must_use]
 pub fn files(root: &Path) -> Vec<String> {
     let relative = |entry: &DirEntry| {
@@ -46,10 +46,10 @@ pub fn files(root: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Every Rust file, parsed; those that are not Rust as findings.
+/// Parses every Rust file; those that are not Rust become findings.
 ///
 /// # Panics
-/// When a file cannot be read.
+/// If a file cannot be read.
 #[must_use]
 pub fn sources(root: &Path, files: &[String]) -> (Vec<Source>, Vec<Finding>) {
     let mut sources = Vec::new();
@@ -63,10 +63,10 @@ pub fn sources(root: &Path, files: &[String]) -> (Vec<Source>, Vec<Finding>) {
     (sources, findings)
 }
 
-/// The text of one file.
+/// Returns the text of one file.
 ///
 /// # Panics
-/// When it cannot be read, or is not UTF-8.
+/// If it cannot be read, or is not UTF-8.
 #[must_use]
 pub fn read(root: &Path, path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))

@@ -1,4 +1,4 @@
-//! The rules of the house, over this house.
+//! Runs the rules of the house over this workspace.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ impl House {
         tree::read(&self.root, path)
     }
 
-    /// Their folders, below `crates`.
+    /// The folders of the crates, below `crates`.
     fn crates(&self) -> Vec<String> {
         let manifests = self.files.iter().filter_map(|path| path.strip_suffix("/Cargo.toml"));
         manifests.filter_map(|path| path.strip_prefix("crates/")).map(str::to_owned).collect()
@@ -39,12 +39,12 @@ impl House {
 
 #[track_caller]
 fn none(findings: Vec<Finding>) {
-    let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(
         findings.is_empty(),
         "{} against the rules of the house:\n{}",
-        told.len(),
-        told.join("\n")
+        lines.len(),
+        lines.join("\n")
     );
 }
 
@@ -110,7 +110,7 @@ fn pages_speak_of_what_exists() {
 }
 
 #[test]
-fn whatever_is_offered_is_run() {
+fn every_offered_target_is_run() {
     none(offered::check(&HOUSE.read("Makefile"), &HOUSE.read("scripts/test-all")));
 }
 

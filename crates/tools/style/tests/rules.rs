@@ -1,7 +1,7 @@
-//! Each rule fails on a snippet that breaks it, at the right line, and lets its neighbour pass.
+//! Each rule fails on a snippet that breaks it, at the right line, and passes a similar one.
 
 use sprat_style::source::Source;
-use sprat_style::unsafety::Place;
+use sprat_style::unsafety::UnsafePlace;
 use sprat_style::{Finding, banned, documented, layers, length, mentions, offered, unsafety};
 
 fn source(path: &str, text: &str) -> Source {
@@ -12,7 +12,7 @@ fn lines(findings: &[Finding]) -> Vec<usize> {
     findings.iter().map(|finding| finding.line).collect()
 }
 
-/// Lines at which `text`, in the file `path`, has banned calls.
+/// The lines at which `text`, in the file `path`, has banned calls.
 fn banned_at(path: &str, text: &str) -> Vec<usize> {
     lines(&banned::check(&source(path, text)))
 }
@@ -80,15 +80,15 @@ fn every_ban_bites_where_it_should() {
 }
 
 #[test]
-fn a_finding_tells_file_line_reason_and_mend() {
+fn a_finding_shows_file_line_reason_and_remedy() {
     let found = banned::check(&source("crates/store/rpc/src/a.rs", "\nfn f() { x.unwrap() }"));
-    let told = found[0].to_string();
-    assert!(told.starts_with("crates/store/rpc/src/a.rs:2: `.unwrap()`: "), "{told}");
-    assert!(told.contains("mend: return a typed error"), "{told}");
+    let text = found[0].to_string();
+    assert!(text.starts_with("crates/store/rpc/src/a.rs:2: `.unwrap()`: "), "{text}");
+    assert!(text.contains("mend: return a typed error"), "{text}");
 }
 
 #[test]
-fn what_is_not_rust_is_said() {
+fn a_file_that_is_not_rust_is_named() {
     let finding = Source::parse("crates/store/log/src/a.rs", "fn f() {\n  \"open\n").unwrap_err();
     assert_eq!(finding.file, "crates/store/log/src/a.rs");
 }
@@ -112,8 +112,8 @@ fn long_files_and_long_medians_are_found() {
 #[test]
 fn unsafe_is_found_outside_its_places() {
     let places = [
-        Place { path: "crates/store/log/src/arena.rs", reason: "" },
-        Place { path: "crates/base/net/src/dpdk/", reason: "" },
+        UnsafePlace { path: "crates/store/log/src/arena.rs", reason: "" },
+        UnsafePlace { path: "crates/base/net/src/dpdk/", reason: "" },
     ];
     let check = |path: &str, text: &str| lines(&unsafety::check(&source(path, text), &places));
     let text = "// unsafe\nfn f() { unsafe { g() } }\n#[unsafe(no_mangle)] fn h() {}";
@@ -124,8 +124,8 @@ fn unsafe_is_found_outside_its_places() {
 }
 
 #[test]
-fn places_that_are_stale_or_untold_are_found() {
-    let places = [Place { path: "crates/store/log/src/arena.rs", reason: "" }];
+fn stale_and_undocumented_places_are_found() {
+    let places = [UnsafePlace { path: "crates/store/log/src/arena.rs", reason: "" }];
     let used = [source("crates/store/log/src/arena.rs", "fn f() { unsafe { g() } }")];
     assert!(
         unsafety::check_places(&places, &used, "see `crates/store/log/src/arena.rs`").is_empty()
@@ -195,7 +195,7 @@ fn links_and_paths_that_lead_nowhere_are_found() {
     let exists = |path: &str| ["README.md", "crates/store/log"].contains(&path);
     let found = mentions::check_page("docs/store.md", text, &exists);
     assert_eq!(lines(&found), [1, 2, 6]);
-    assert!(found[0].what.contains("docs/gone.md"), "{}", found[0]);
+    assert!(found[0].problem.contains("docs/gone.md"), "{}", found[0]);
 }
 
 #[test]

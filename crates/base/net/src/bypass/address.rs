@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-/// Whom a driver is for.
+/// The address of the host that a driver serves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Address {
-    /// A host with this address and port; port 0 lets the driver choose.
+    /// This address and port; with port 0 the driver chooses a port.
     Own(SocketAddr),
-    /// Nobody in particular: an address of the link's own is made of the hardware address, of IPv6
-    /// if true.
+    /// A link-local address derived from the hardware address, IPv6 if true, and a port that the
+    /// driver chooses.
     LinkLocal(bool),
 }

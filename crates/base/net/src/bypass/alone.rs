@@ -1,15 +1,15 @@
-//! In place of the exchange, in builds without devices that nodes could share.
+//! Replaces `exchange` in builds without devices that nodes can share.
 
 use std::io;
 
-/// A node's part: there is none.
-pub enum Share {}
+/// A node's share of a device: there is none.
+pub enum DeviceShare {}
 
-/// Parts for `nodes` nodes.
+/// Creates shares for `nodes` nodes.
 ///
 /// # Errors
 /// Always: this build has no such devices.
-pub fn shares(_nodes: usize) -> io::Result<Vec<Share>> {
+pub fn shares(_nodes: usize) -> io::Result<Vec<DeviceShare>> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "this sprat was built without DPDK, whose devices alone can be shared",

@@ -1,4 +1,4 @@
-//! [`BypassDriver`] and its two halves: a host on its ports.
+//! [`BypassDriver`] and its two halves: a host with its ports.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -7,44 +7,45 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "dpdk")]
-use super::dpdk::{Burst, Parcel, Seat};
+use super::dpdk::{Burst, Parcel, ThreadRegistration};
 #[cfg(feature = "dpdk")]
-use super::exchange::{self, Share};
+use super::exchange::{self, DeviceShare};
 use super::memif::Memif;
 use super::port::Port;
 use super::state::DeviceState;
 use crate::driver::Sink;
-use crate::ether::{Heard, Host, Unroutable};
+use crate::ether::{EtherHost, FrameEvent, Unroutable};
 use crate::{Counters, Driver, Nanos, Sources, Transmit};
 
-/// Payloads that wait for a neighbour's hardware address; more are dropped.
+/// Most payloads that wait for a neighbour's hardware address; further ones are dropped.
 const MAX_PARKED: usize = 64;
 
-/// Answers to pings kept for whoever asks; more are dropped.
+/// Most echo replies kept until they are taken; further ones are dropped.
 const MAX_PONGS: usize = 64;
 
-/// Frames taken from one port before the others have their turn, and whoever asked: a few, so that
-/// what they lead to is sent while the next are read.
+/// Frames taken from one port before the other ports and the caller get their turn: few, so that
+/// replies are sent while the next frames are read.
 const BURST: usize = 4;
 
-/// Looks at the ports in one call that finds nothing. A look costs some 10 ns, and whoever asks has
-/// far more to do before asking again, with a frame perhaps lying there: half of that would be its
-/// delay.
-const LOOKS: usize = 16;
+/// Polls of the ports in one call that finds nothing. A poll costs some 10 ns. The caller has far
+/// more to do before its next call, and a frame that arrives in the meantime would wait for half of
+/// that.
+const POLLS: usize = 16;
 
-/// Rounds between two looks at the clock.
-pub(super) const CLOCK_ROUNDS: u32 = 64;
+/// Calls of `receive` between two readings of the clock.
+pub(super) const CLOCK_ITERATIONS: u32 = 64;
 
-/// Time between two looks at links and neighbours.
-pub(super) const TEND: Duration = Duration::from_millis(1);
+/// Interval of maintenance of links and neighbours.
+pub(super) const MAINTENANCE: Duration = Duration::from_millis(1);
 
-/// The same while a port comes to terms with its peer, who waits for each answer.
-pub(super) const JOIN: Duration = Duration::from_micros(20);
+/// The interval while a port shakes hands with its peer, which waits for each answer.
+pub(super) const JOINING_MAINTENANCE: Duration = Duration::from_micros(20);
 
-/// Longest sleep while a neighbour is asked whether it is there.
+/// Longest sleep while a neighbour is being probed.
 const WATCHING: Duration = Duration::from_millis(10);
 
-/// The driver that bypasses the kernel. Lives on the thread that opened it.
+/// The driver that bypasses the kernel: a host on Ethernet over one or several ports, each of which
+/// is a memory interface or a device of DPDK's. It stays on the thread that opened it.
 pub struct BypassDriver {
     pub(super) tx: BypassTx,
     rx: BypassRx,
@@ -52,34 +53,35 @@ pub struct BypassDriver {
 
 /// The sending half of [`BypassDriver`].
 pub struct BypassTx {
-    /// Of the one port, if other nodes have theirs. Given up first: there are frames in it.
+    /// The node's share of the only port, if other nodes use the device too. Dropped first, because
+    /// it holds frames.
     #[cfg(feature = "dpdk")]
-    pub(super) share: Option<Share>,
-    host: Host,
+    pub(super) share: Option<DeviceShare>,
+    host: EtherHost,
     pub(super) ports: Vec<Port>,
     parked: Vec<(SocketAddr, Vec<u8>)>,
     pongs: Vec<u32>,
     counters: Counters,
     start: Instant,
-    rounds: u32,
-    tended: Nanos,
-    /// Somebody sleeps on our ports.
+    iterations: u32,
+    maintained: Nanos,
+    /// Whether the node has gone to sleep on our ports.
     asleep: Cell<bool>,
-    /// Given up last: frames go back through it.
+    /// Dropped last: frames are returned through it.
     #[cfg(feature = "dpdk")]
-    seat: Option<Seat>,
+    registration: Option<ThreadRegistration>,
 }
 
 /// The receiving half.
 pub(crate) struct BypassRx {
-    /// A frame, copied out of shared memory.
+    /// Space for a frame copied out of shared memory.
     frame: Vec<u8>,
     #[cfg(feature = "dpdk")]
     burst: Burst,
 }
 
 impl BypassDriver {
-    pub(super) fn new(host: Host, ports: Vec<Port>, longest_frame: usize) -> Self {
+    pub(super) fn new(host: EtherHost, ports: Vec<Port>, longest_frame: usize) -> Self {
         let tx = BypassTx {
             #[cfg(feature = "dpdk")]
             share: None,
@@ -89,11 +91,11 @@ impl BypassDriver {
             pongs: Vec::with_capacity(MAX_PONGS),
             counters: Counters::default(),
             start: Instant::now(),
-            rounds: 0,
-            tended: Nanos(0),
+            iterations: 0,
+            maintained: Nanos(0),
             asleep: Cell::new(false),
             #[cfg(feature = "dpdk")]
-            seat: None,
+            registration: None,
         };
         let rx = BypassRx {
             frame: vec![0; longest_frame],
@@ -103,47 +105,46 @@ impl BypassDriver {
         Self { tx, rx }
     }
 
-    /// The same, with a part in an exchange.
+    /// Adds the node's share of the device.
     #[cfg(feature = "dpdk")]
-    pub(super) fn sharing(mut self, share: Option<Share>) -> Self {
+    pub(super) fn with_share(mut self, share: Option<DeviceShare>) -> Self {
         self.tx.share = share;
         self
     }
 
-    /// The same, with this thread's place in DPDK.
+    /// Adds this thread's registration with DPDK.
     #[cfg(feature = "dpdk")]
-    pub(super) fn seated(mut self, seat: Option<Seat>) -> Self {
-        self.tx.seat = seat;
+    pub(super) fn with_registration(mut self, registration: Option<ThreadRegistration>) -> Self {
+        self.tx.registration = registration;
         self
     }
 
-    /// What the driver has counted.
+    /// The driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
     }
 
-    /// The devices: what they are, and how they fare.
+    /// The state of each device.
     #[must_use]
     pub fn devices(&self) -> Vec<DeviceState> {
         self.tx.ports.iter().map(Port::state).collect()
     }
 
-    /// Frames that wait for room, or that devices have.
+    /// Frames that wait for room or are queued in devices.
     #[must_use]
     pub fn frames_in_use(&self) -> usize {
         self.tx.ports.iter().map(Port::frames_in_use).sum()
     }
 
-    /// Sends an echo request (ICMP) of `len` bytes to a host; it is answered in the driver there,
-    /// or in its kernel. Returns whether it has left: not as long as the host's hardware
-    /// address is unknown, which is then asked for. `len` is 4 to what [`mtu`](Transmit::mtu)
-    /// says.
+    /// Sends an ICMP echo request of `len` bytes, 4 to [`mtu`](Transmit::mtu), to a host, whose
+    /// driver or kernel answers it. Returns whether the request has left. While the host's hardware
+    /// address is unknown it does not leave; the driver then resolves the address.
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         self.tx.ping(peer, number, len)
     }
 
-    /// The number of a ping that has been answered.
+    /// Returns the number of a ping that was answered, if there is one.
     pub fn take_pong(&mut self) -> Option<u32> {
         self.tx.take_pong()
     }
@@ -178,7 +179,7 @@ impl Driver for BypassDriver {
 }
 
 impl BypassRx {
-    /// [`Driver::receive`], for whoever holds the sending half: `of` finds it.
+    /// Implements [`Driver::receive`] for any `holder` of the sending half; `of` returns that half.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
@@ -187,20 +188,20 @@ impl BypassRx {
     ) -> usize {
         of(holder).wake();
         let mut frames = 0;
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             for at in 0..of(holder).ports.len() {
-                frames += self.look(at, holder, &of, sink);
+                frames += self.poll_port(at, holder, &of, sink);
             }
             if frames > 0 {
                 break;
             }
         }
-        of(holder).tend();
+        of(holder).end_iteration();
         frames
     }
 
     #[inline]
-    fn look<T>(
+    fn poll_port<T>(
         &mut self,
         at: usize,
         holder: &mut T,
@@ -213,14 +214,14 @@ impl BypassRx {
             dpdk.receive(&mut self.burst);
             let shared = of(holder).share.is_some();
             if shared && !self.burst.is_empty() {
-                of(holder).sort_out(at, &mut self.burst);
+                of(holder).hand_over_foreign(at, &mut self.burst);
             }
             for (frame, checked) in self.burst.iter() {
-                frames += hear(at, frame, checked, holder, of, sink);
+                frames += handle_frame(at, frame, checked, holder, of, sink);
             }
             self.burst.clear();
             if shared {
-                frames += take_over(at, holder, of, sink);
+                frames += receive_handed_over(at, holder, of, sink);
             }
             return frames;
         }
@@ -230,7 +231,7 @@ impl BypassRx {
             else {
                 break;
             };
-            frames += hear(at, &self.frame[..len], true, holder, of, sink);
+            frames += handle_frame(at, &self.frame[..len], true, holder, of, sink);
         }
         if let Some(memif) = of(holder).ports[at].memif() {
             memif.release();
@@ -239,9 +240,9 @@ impl BypassRx {
     }
 }
 
-/// Does what a frame asks for: 1 if it was a datagram, which `sink` has had.
+/// Handles a frame. Returns 1 if it was a datagram, which it has passed to `sink`, otherwise 0.
 #[inline]
-fn hear<T>(
+fn handle_frame<T>(
     at: usize,
     frame: &[u8],
     checked: bool,
@@ -251,21 +252,21 @@ fn hear<T>(
 ) -> usize {
     let tx = of(holder);
     match tx.host.read(at, frame, checked, &mut tx.counters) {
-        Heard::Datagram { from, payload } => {
+        FrameEvent::Datagram { from, payload } => {
             tx.counters.received(payload.len());
             sink(holder, from, &frame[payload]);
             return 1;
         }
-        Heard::Question if tx.speaks() => tx.answer(at),
-        Heard::Pong { number, .. } if tx.pongs.len() < MAX_PONGS => tx.pongs.push(number),
-        Heard::Question | Heard::Pong { .. } | Heard::Nothing => {}
+        FrameEvent::Request if tx.replies_for_host() => tx.reply_over(at),
+        FrameEvent::EchoReply { number, .. } if tx.pongs.len() < MAX_PONGS => tx.pongs.push(number),
+        FrameEvent::Request | FrameEvent::EchoReply { .. } | FrameEvent::Nothing => {}
     }
     0
 }
 
-/// Does what is asked for by frames that came to other nodes and are for this one.
+/// Handles frames for this node that other nodes received.
 #[cfg(feature = "dpdk")]
-fn take_over<T>(
+fn receive_handed_over<T>(
     at: usize,
     holder: &mut T,
     of: &impl Fn(&mut T) -> &mut BypassTx,
@@ -273,9 +274,9 @@ fn take_over<T>(
 ) -> usize {
     let mut frames = 0;
     for _ in 0..BURST {
-        let Some(parcel) = of(holder).share.as_ref().and_then(Share::take) else { break };
+        let Some(parcel) = of(holder).share.as_ref().and_then(DeviceShare::take) else { break };
         let (frame, checked) = parcel.frame();
-        frames += hear(at, frame, checked, holder, of, sink);
+        frames += handle_frame(at, frame, checked, holder, of, sink);
     }
     frames
 }
@@ -303,9 +304,9 @@ impl Transmit for BypassTx {
                 self.ports[route.link()].send(route, parts, len, &mut self.counters);
             }
             Err(Unroutable::Family) => self.counters.dropped_unreachable += 1,
-            Err(Unroutable::Asking(first)) => {
+            Err(Unroutable::Resolving(first)) => {
                 if first {
-                    self.ask(peer.ip());
+                    self.solicit(peer.ip());
                 }
                 self.park(peer, parts);
             }
@@ -321,7 +322,7 @@ impl Transmit for BypassTx {
 }
 
 impl BypassTx {
-    /// What the driver has counted.
+    /// The driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -347,18 +348,18 @@ impl BypassTx {
         }
     }
 
-    /// Hands over what is another node's, and to each of them a copy of what is for all.
+    /// Hands frames for other nodes over to them, and a copy of frames for all to each of them.
     #[cfg(feature = "dpdk")]
-    fn sort_out(&mut self, port: usize, burst: &mut Burst) {
+    fn hand_over_foreign(&mut self, port: usize, burst: &mut Burst) {
         let (Some(share), Some(pool)) = (&self.share, self.ports[port].pool()) else { return };
         let (own, nodes) = (share.number(), share.nodes());
         let first = self.host.address().port() - u16::try_from(own).expect("few");
-        let whose = |frame: &[u8]| exchange::whose(frame, first, nodes);
+        let node_of = |frame: &[u8]| exchange::destination_node(frame, first, nodes);
         burst.take_out(
-            |frame| whose(frame).filter(|&number| number != own),
+            |frame| node_of(frame).filter(|&number| number != own),
             |to, parcel| share.hand_over(to, parcel),
         );
-        for (frame, checked) in burst.iter().filter(|(frame, _)| whose(frame).is_none()) {
+        for (frame, checked) in burst.iter().filter(|(frame, _)| node_of(frame).is_none()) {
             for other in share.others() {
                 if let Some(copy) = Parcel::copy(frame, checked, pool) {
                     share.hand_over(other, copy);
@@ -367,25 +368,25 @@ impl BypassTx {
         }
     }
 
-    /// Whether this node answers what is asked of the address: one of those that share it does.
+    /// Whether this node answers requests to the address: one of those that share it does.
     #[cfg(feature = "dpdk")]
-    fn speaks(&self) -> bool {
+    fn replies_for_host(&self) -> bool {
         self.share.as_ref().is_none_or(|share| share.number() == 0)
     }
 
     #[cfg(not(feature = "dpdk"))]
-    fn speaks(&self) -> bool {
+    fn replies_for_host(&self) -> bool {
         true
     }
 
-    /// Awake again, if we slept: what woke us may be a port's own affair.
+    /// Leaves the sleeping state, if the node slept: perhaps a port woke it for maintenance.
     #[inline]
     fn wake(&mut self) {
         if self.asleep.replace(false) {
             self.ports.iter_mut().filter_map(Port::memif).for_each(Memif::wake);
             #[cfg(feature = "dpdk")]
-            self.share.iter().for_each(Share::wake);
-            (self.rounds, self.tended) = (u32::MAX, Nanos(0));
+            self.share.iter().for_each(DeviceShare::wake);
+            (self.iterations, self.maintained) = (u32::MAX, Nanos(0));
         }
     }
 
@@ -393,13 +394,13 @@ impl BypassTx {
         Nanos(0) + self.start.elapsed()
     }
 
-    fn answer(&mut self, port: usize) {
+    fn reply_over(&mut self, port: usize) {
         self.ports[port].send_frame(self.host.reply(), &mut self.counters);
     }
 
-    fn ask(&mut self, ip: IpAddr) {
+    fn solicit(&mut self, ip: IpAddr) {
         for (at, port) in self.ports.iter_mut().enumerate() {
-            port.send_frame(self.host.question(ip, at), &mut self.counters);
+            port.send_frame(self.host.solicitation(ip, at), &mut self.counters);
         }
     }
 
@@ -414,8 +415,8 @@ impl BypassTx {
                 self.ports[link].send_frame(frame, &mut self.counters);
                 true
             }
-            Err(Unroutable::Asking(true)) => {
-                self.ask(peer);
+            Err(Unroutable::Resolving(true)) => {
+                self.solicit(peer);
                 false
             }
             Err(_) => false,
@@ -431,31 +432,33 @@ impl BypassTx {
         self.parked.push((peer, parts.iter().flat_map(|part| part.iter().copied()).collect()));
     }
 
-    /// What is due now and then, at the end of each round.
+    /// Periodic work at the end of each call of `receive`.
     #[inline]
-    fn tend(&mut self) {
-        self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds.is_multiple_of(CLOCK_ROUNDS) || !self.parked.is_empty() {
-            self.look_around();
+    fn end_iteration(&mut self) {
+        self.iterations = self.iterations.wrapping_add(1);
+        if self.iterations.is_multiple_of(CLOCK_ITERATIONS) || !self.parked.is_empty() {
+            self.maintain();
         }
     }
 
     #[cold]
-    fn look_around(&mut self) {
+    fn maintain(&mut self) {
         if !self.parked.is_empty() {
             for (peer, payload) in std::mem::take(&mut self.parked) {
-                self.send(peer, &[IoSlice::new(&payload)]); // parks it again if need be
+                // Parks it again if the neighbour is still unknown.
+                self.send(peer, &[IoSlice::new(&payload)]);
             }
             self.flush();
         }
         let now = self.now();
-        let every = if self.ports.iter().any(Port::is_joining) { JOIN } else { TEND };
-        if now.since(self.tended) < every && self.tended != Nanos(0) {
+        let every =
+            if self.ports.iter().any(Port::is_joining) { JOINING_MAINTENANCE } else { MAINTENANCE };
+        if now.since(self.maintained) < every && self.maintained != Nanos(0) {
             return;
         }
-        self.tended = now;
+        self.maintained = now;
         for (at, port) in self.ports.iter_mut().enumerate() {
-            let up = port.tend(now, &mut self.counters);
+            let up = port.maintain(now, &mut self.counters);
             self.host.set_mac(at, port.mac());
             if self.host.set_link(at, up) {
                 port.send_frame(self.host.announcement(at), &mut self.counters);
@@ -464,7 +467,7 @@ impl BypassTx {
         let Self { host, ports, counters, .. } = self;
         host.watch(now, |port, frame| ports[port].send_frame(frame, counters));
         while let Some(ip) = self.host.take_due(now) {
-            self.ask(ip);
+            self.solicit(ip);
         }
     }
 }

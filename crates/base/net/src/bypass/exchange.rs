@@ -1,15 +1,15 @@
-//! Several nodes that share one device: each has a queue of its own, and hands over what came to it
-//! and is another's.
+//! Lets several nodes share one device: each has a queue of its own and hands frames for other
+//! nodes over to them.
 //!
 //! ```text
-//! device -> queue i -> node i: its own datagrams -> the node
-//!                              datagrams for port P + j -> the inbox of node j, which is woken if it sleeps
-//!                              all else (ARP, neighbour discovery, ICMP) -> itself, and a copy to each of the others
+//! device -> queue i -> node i: own datagrams -> the node
+//!                     datagrams for port P + j -> the inbox of node j, which is woken if it sleeps
+//!                     others (ARP, neighbour discovery, ICMP) -> itself, a copy to each other node
 //! ```
 //!
-//! All have one address, and node i the UDP port P + i. A device that takes rules puts datagrams
-//! where they belong, and little is handed over; one that does not is used just the same. Node 0
-//! alone answers what anybody asks the address; everybody learns from what is said.
+//! All nodes have one address, and node i the UDP port P + i. A device that supports flow rules
+//! steers datagrams to the right queue, so that few are handed over; without rules sharing works
+//! too. Only node 0 answers requests to the address; all nodes learn from them.
 
 use sprat_host::lock;
 use std::cell::Cell;
@@ -22,48 +22,48 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::dpdk::{Joint, Parcel};
+use super::dpdk::{Parcel, SharedDevice};
 use crate::Sources;
 
-/// Frames that wait to be taken over by a node; more are dropped, and counted.
+/// Most frames that wait in a node's inbox; further ones are dropped and counted.
 const MAX_INBOX: usize = 512;
 
-/// Where a node takes over what others got for it.
-struct Door {
+/// A node's inbox, in which other nodes leave frames for it.
+struct Mailbox {
     inbox: SyncSender<Parcel>,
     bell: OwnedFd,
-    /// Its node sleeps, or is about to.
+    /// Whether its node sleeps or is about to.
     sleeps: AtomicBool,
     lost: AtomicU64,
 }
 
-/// What the nodes have in common.
-struct Team {
-    doors: Vec<Door>,
-    /// The device, while any of them has it.
-    device: Mutex<Weak<Joint>>,
+/// The state that the nodes share.
+struct SharedState {
+    mailboxes: Vec<Mailbox>,
+    /// The device, while any node has it open.
+    device: Mutex<Weak<SharedDevice>>,
 }
 
-/// A node's part: to be moved to its thread.
-pub struct Share {
-    team: Arc<Team>,
+/// A node's share of a device. Move it to the node's thread, which opens its driver with it.
+pub struct DeviceShare {
+    shared: Arc<SharedState>,
     number: usize,
     inbox: Receiver<Parcel>,
-    /// The bell has been waited for since it was last hushed.
+    /// Whether the node has waited for the bell since it was last cleared.
     slept: Cell<bool>,
     handed: Cell<u64>,
 }
 
-/// Parts for `nodes` nodes, in their order.
+/// Creates shares for `nodes` nodes, in the order of their ports.
 ///
 /// # Errors
 /// Those of `eventfd`.
-pub fn shares(nodes: usize) -> io::Result<Vec<Share>> {
-    let (mut doors, mut inboxes) = (Vec::new(), Vec::new());
+pub fn shares(nodes: usize) -> io::Result<Vec<DeviceShare>> {
+    let (mut mailboxes, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..nodes {
         let (sender, inbox) = sync_channel(MAX_INBOX);
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        doors.push(Door {
+        mailboxes.push(Mailbox {
             inbox: sender,
             bell,
             sleeps: AtomicBool::new(false),
@@ -71,101 +71,105 @@ pub fn shares(nodes: usize) -> io::Result<Vec<Share>> {
         });
         inboxes.push(inbox);
     }
-    let team = Arc::new(Team { doors, device: Mutex::new(Weak::new()) });
+    let shared = Arc::new(SharedState { mailboxes, device: Mutex::new(Weak::new()) });
     let share = |(number, inbox)| {
         let (slept, handed) = (Cell::new(false), Cell::new(0));
-        Share { team: Arc::clone(&team), number, inbox, slept, handed }
+        DeviceShare { shared: Arc::clone(&shared), number, inbox, slept, handed }
     };
     Ok(inboxes.into_iter().enumerate().map(share).collect())
 }
 
-impl Share {
-    /// Which node it is for, from 0.
+impl DeviceShare {
+    /// The node's number, from 0.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// How many nodes share.
+    /// The number of nodes that share the device.
     #[must_use]
     pub fn nodes(&self) -> usize {
-        self.team.doors.len()
+        self.shared.mailboxes.len()
     }
 
-    /// The device, if it is open; whoever finds that it is not opens it while the others wait.
-    pub(super) fn device(&self) -> MutexGuard<'_, Weak<Joint>> {
-        lock(&self.team.device)
+    /// The device, if it is open. A node that finds it closed opens it while the others wait for
+    /// the lock.
+    pub(super) fn device(&self) -> MutexGuard<'_, Weak<SharedDevice>> {
+        lock(&self.shared.device)
     }
 
     /// Hands a frame over to another node.
     pub(super) fn hand_over(&self, to: usize, parcel: Parcel) {
         self.handed.set(self.handed.get() + 1);
-        let door = &self.team.doors[to];
-        match door.inbox.try_send(parcel) {
-            Ok(()) => door.ring(),
-            // It is late, or has ended.
+        let mailbox = &self.shared.mailboxes[to];
+        match mailbox.inbox.try_send(parcel) {
+            Ok(()) => mailbox.ring(),
+            // The node is overloaded, or has exited.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                _ = door.lost.fetch_add(1, Ordering::Relaxed)
+                _ = mailbox.lost.fetch_add(1, Ordering::Relaxed)
             }
         }
     }
 
-    /// The other nodes.
+    /// The numbers of the other nodes.
     pub(super) fn others(&self) -> impl Iterator<Item = usize> {
         let own = self.number;
         (0..self.nodes()).filter(move |&number| number != own)
     }
 
-    /// A frame that another node has handed over.
+    /// Takes a frame that another node has handed over.
     #[inline]
     pub(super) fn take(&self) -> Option<Parcel> {
         self.inbox.try_recv().ok()
     }
 
-    /// What to sleep on. Between the first call and the second the inbox must be looked into: what
-    /// came before the first rings no bell.
+    /// Adds the descriptor to sleep on. The inbox must be polled between the first call and the
+    /// second, because frames handed over before the first call ring no bell.
     pub(super) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
-        let door = &self.team.doors[self.number];
-        if !door.sleeps.swap(true, Ordering::SeqCst) {
+        let mailbox = &self.shared.mailboxes[self.number];
+        if !mailbox.sleeps.swap(true, Ordering::SeqCst) {
             return sources.nap(Duration::ZERO);
         }
         if sources.room() > 0 {
             self.slept.set(true);
-            sources.push(door.bell.as_fd());
+            sources.push(mailbox.bell.as_fd());
         } else {
             sources.nap(Duration::from_millis(1));
         }
     }
 
-    /// Awake again.
+    /// Notes that the node is awake again.
     #[inline]
     pub(super) fn wake(&self) {
         if self.slept.take() {
-            let door = &self.team.doors[self.number];
-            door.sleeps.store(false, Ordering::SeqCst);
+            let mailbox = &self.shared.mailboxes[self.number];
+            mailbox.sleeps.store(false, Ordering::SeqCst);
             let mut count = [0; 8];
-            let _ = rustix::io::read(&door.bell, &mut count); // it rang or it did not
+            // Reads nothing if it did not ring.
+            let _ = rustix::io::read(&mailbox.bell, &mut count);
         }
     }
 
-    /// Frames handed over to others, and frames that others could not hand over to this node.
+    /// Frames handed over to other nodes, and frames that others could not hand over to this node.
     pub(super) fn counted(&self) -> (u64, u64) {
-        (self.handed.get(), self.team.doors[self.number].lost.load(Ordering::Relaxed))
+        (self.handed.get(), self.shared.mailboxes[self.number].lost.load(Ordering::Relaxed))
     }
 }
 
-impl Door {
+impl Mailbox {
     fn ring(&self) {
         if self.sleeps.swap(false, Ordering::SeqCst) {
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes()); // full: it is being woken anyway
+            // Fails only when the counter is full, and then the node is being woken anyway.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }
 }
 
-/// Which of `nodes` nodes a frame is for, whose ports begin with `first`; `None` for all of them.
+/// Returns which of `nodes` nodes, whose ports begin with `first`, a frame is for; `None` if it is
+/// for all of them.
 #[must_use]
-pub(super) fn whose(frame: &[u8], first: u16, nodes: usize) -> Option<usize> {
+pub(super) fn destination_node(frame: &[u8], first: u16, nodes: usize) -> Option<usize> {
     let port = crate::ether::port_of(frame)?;
-    // What is for nobody here is nobody's news either: let the first count it.
+    // Node 0 counts datagrams for ports of no node.
     Some(port.checked_sub(first).map(usize::from).filter(|&number| number < nodes).unwrap_or(0))
 }

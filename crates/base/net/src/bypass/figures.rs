@@ -1,11 +1,11 @@
-//! What the driver tells of its devices.
+//! The driver's metrics of its devices.
 
 use super::BypassTx;
 use super::port::Port;
 use crate::Figure;
 
 impl BypassTx {
-    /// Adds how the devices fare, and how many of their frames are in use.
+    /// Adds the state of the devices and how many of their frames are in use.
     pub(crate) fn figures(&self, figures: &mut Vec<Figure>) {
         let sum = |of: fn(&Port) -> usize| self.ports.iter().map(of).sum::<usize>() as u64;
         figures.push(Figure::new("frames_in_use", sum(Port::frames_in_use)));
@@ -19,8 +19,8 @@ impl BypassTx {
         for device in self.ports.iter().map(Port::state) {
             let name = ("device", device.name.as_str());
             let mac = device.mac.to_string();
-            let who = [name, ("driver", device.driver.as_str()), ("mac", mac.as_str())];
-            figures.push(Figure::labelled("device_info", &who, 1));
+            let labels = [name, ("driver", device.driver.as_str()), ("mac", mac.as_str())];
+            figures.push(Figure::labelled("device_info", &labels, 1));
             let values = [
                 ("device_up", u64::from(device.up)),
                 ("device_changes_total", device.changes),
@@ -33,7 +33,10 @@ impl BypassTx {
                     .steers
                     .map(|steers| Figure::labelled("device_steers", &[name], steers.into())),
             );
-            figures.extend(values.map(|(what, value)| Figure::labelled(what, &[name], value)));
+            figures.extend(
+                values
+                    .map(|(name_of_value, value)| Figure::labelled(name_of_value, &[name], value)),
+            );
         }
     }
 }

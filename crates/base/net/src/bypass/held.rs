@@ -1,16 +1,16 @@
-//! Frames kept from a driver, as by a device that gives none back.
+//! Frames kept from a driver, as a device would that returns none.
 
 use super::BypassDriver;
 use super::dpdk::Draft;
 use super::port::Port;
 
-/// Frames that their driver must do without until this is dropped.
-pub struct Held {
+/// Frames that their driver cannot use until this is dropped.
+pub struct HeldFrames {
     frames: Vec<Draft>,
 }
 
-impl Held {
-    /// How many they are.
+impl HeldFrames {
+    /// How many frames are held.
     #[must_use]
     pub fn frames(&self) -> usize {
         self.frames.len()
@@ -18,11 +18,10 @@ impl Held {
 }
 
 impl BypassDriver {
-    /// Takes all frames out of the pools of DPDK's devices that are in them: for tests of what
-    /// happens then.
+    /// Takes all frames out of the pools of DPDK's devices, to test what happens then.
     #[must_use]
-    pub fn hold_all(&mut self) -> Held {
+    pub fn hold_all(&mut self) -> HeldFrames {
         let pools = self.tx.ports.iter_mut().filter_map(Port::pool);
-        Held { frames: pools.flat_map(|pool| std::iter::from_fn(|| pool.draft())).collect() }
+        HeldFrames { frames: pools.flat_map(|pool| std::iter::from_fn(|| pool.draft())).collect() }
     }
 }

@@ -2,13 +2,14 @@
 //! ports, each of which is a memory interface or a device that DPDK drives.
 //!
 //! ```text
-//! node -> send: headers and payload written once, into a frame of the port's -> flush: the port is told
-//! port -> receive: a burst -> the host reads each frame -> datagrams to the node where they lie -> frames go back
+//! node -> send: headers and payload are written once, into a frame of the port's
+//!      -> flush: the port sends the frames
+//! port -> receive: a burst -> the host parses each frame -> datagrams go to the node from where
+//!         they lie -> frames return to the port
 //! ```
 //!
-//! Everything happens on the thread that opened the driver; nothing is allocated and the kernel is
-//! not called, but to look for neighbours, to see whether links are up, and to wake a peer that
-//! sleeps.
+//! Everything happens on the thread that opened the driver. It allocates nothing, and calls the
+//! kernel only to resolve neighbours, to check links, and to wake a peer that sleeps.
 
 mod address;
 #[cfg(feature = "dpdk")]
@@ -29,8 +30,8 @@ mod state;
 pub use self::address::Address;
 pub(crate) use self::driver::BypassRx;
 pub use self::driver::{BypassDriver, BypassTx};
-pub use self::exchange::{Share, shares};
+pub use self::exchange::{DeviceShare, shares};
 #[cfg(feature = "dpdk")]
-pub use self::held::Held;
+pub use self::held::HeldFrames;
 pub use self::raw::{RawDevice, start_devices};
 pub use self::state::DeviceState;

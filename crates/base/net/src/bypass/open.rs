@@ -1,4 +1,4 @@
-//! Opening the driver: from a locator's words to a host on its ports.
+//! Opens the driver: turns a locator's settings into a host with its ports.
 
 use sprat_host::random;
 use std::io;
@@ -7,37 +7,42 @@ use std::net::{IpAddr, SocketAddr};
 use super::BypassDriver;
 use super::address::Address;
 #[cfg(feature = "dpdk")]
-use super::dpdk::{self, Dpdk, Seat, Whose};
-use super::exchange::Share;
+use super::dpdk::{self, AcceptedFrames, Dpdk, ThreadRegistration};
+use super::exchange::DeviceShare;
 use super::memif::Memif;
 use super::port::Port;
 use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
 use crate::ether::{
-    Checksums, Host, LinkSettings, MIN_MTU, Settings, group_mac, link_local_v4, link_local_v6,
+    Checksums, EtherHost, HostSettings, LinkSettings, MIN_MTU, group_mac, link_local_v4,
+    link_local_v6,
 };
 use crate::{Bypass, Mac};
 
-/// The ports from which one is chosen that nobody asked for (RFC 6335).
+/// The ports from which an unspecified port is chosen (RFC 6335).
 const EPHEMERAL: std::ops::Range<u64> = 49_152..65_536;
 
 impl BypassDriver {
-    /// Opens the devices that `bypass` names, or the first there is, and makes a host of them.
+    /// Opens the devices that `bypass` names, or the first one found, and creates a host over them.
     ///
     /// # Errors
-    /// What a device or DPDK says of its start; packets longer than a device carries; `Unsupported`
-    /// for devices of DPDK's in a build without it.
+    /// Errors of a device or of DPDK; an MTU beyond what a device carries; `Unsupported` for
+    /// devices of DPDK's in a build without it.
     pub fn open(bypass: &Bypass, address: Address) -> io::Result<Self> {
         Self::open_with(bypass, address, None)
     }
 
-    /// The same for one of several nodes, on threads of their own, that share the device and the IP
-    /// address: the first has the port of `share`'s first, and so on. The device is open when
-    /// the first has opened it, and closed when the last has gone.
+    /// Opens the driver of one of several nodes, on threads of their own, that share a device and
+    /// an IP address; node i has the first node's port plus i. The first node opens the device; the
+    /// last to exit closes it.
     ///
     /// # Errors
-    /// As [`open`](Self::open); a device that has not so many queues, or is of a kind that cannot
-    /// be shared.
-    pub fn open_share(bypass: &Bypass, address: SocketAddr, share: Share) -> io::Result<Self> {
+    /// Those of [`open`](Self::open); a device with too few queues, or of a kind that cannot be
+    /// shared.
+    pub fn open_share(
+        bypass: &Bypass,
+        address: SocketAddr,
+        share: DeviceShare,
+    ) -> io::Result<Self> {
         #[cfg(feature = "dpdk")]
         if usize::from(address.port()) <= share.number() {
             let reason = format!(
@@ -49,7 +54,11 @@ impl BypassDriver {
         Self::open_with(bypass, Address::Own(address), Some(share))
     }
 
-    fn open_with(bypass: &Bypass, address: Address, share: Option<Share>) -> io::Result<Self> {
+    fn open_with(
+        bypass: &Bypass,
+        address: Address,
+        share: Option<DeviceShare>,
+    ) -> io::Result<Self> {
         let is_memif = |device: &String| Memif::is(device);
         let all_memif = !bypass.devices.is_empty() && bypass.devices.iter().all(is_memif);
         let mtu = bypass.mtu.unwrap_or(if all_memif { JUMBO } else { ETHERNET });
@@ -63,11 +72,14 @@ impl BypassDriver {
         }
         let address = own_address(address, links[0].mac);
         if let Some(group) = group_mac(address.ip()) {
-            ports.iter_mut().for_each(|port| port.hear(group));
+            ports.iter_mut().for_each(|port| port.join_group(group));
         }
         #[cfg(feature = "dpdk")]
-        let seat =
-            ports.iter().any(|port| matches!(port, Port::Dpdk(_))).then(Seat::take).transpose()?;
+        let registration = ports
+            .iter()
+            .any(|port| matches!(port, Port::Dpdk(_)))
+            .then(ThreadRegistration::register)
+            .transpose()?;
         let (vlan, gateway) = (bypass.vlan, bypass.gateway);
         if let Some(gateway) = gateway
             && gateway.is_ipv4() != address.is_ipv4()
@@ -76,21 +88,24 @@ impl BypassDriver {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let prefix = bypass.prefix.unwrap_or(0);
-        let host = Host::new(Settings { address, prefix, gateway, vlan, mtu: mtu.into() }, &links);
+        let host = EtherHost::new(
+            HostSettings { address, prefix, gateway, vlan, mtu: mtu.into() },
+            &links,
+        );
         let driver = Self::new(host, ports, usize::from(mtu) + FRAME_ROOM);
         #[cfg(feature = "dpdk")]
-        let driver = driver.sharing(share).seated(seat);
+        let driver = driver.with_share(share).with_registration(registration);
         Ok(driver)
     }
 }
 
-/// The ports, in the locator's order, and who writes their checksums. The locator's hardware
-/// address is the first's.
+/// Opens the ports, in the locator's order, and returns who computes the checksums of each. The
+/// locator's hardware address is the first port's.
 fn open_ports(
     bypass: &Bypass,
     mtu: u16,
     address: Address,
-    share: Option<&Share>,
+    share: Option<&DeviceShare>,
 ) -> io::Result<Vec<(Port, Checksums)>> {
     let mac = |at: usize| bypass.mac.filter(|_| at == 0);
     #[cfg(feature = "dpdk")]
@@ -112,12 +127,12 @@ fn open_ports(
         }
         if bypass.devices.is_empty() {
             let (port, checksums) =
-                Dpdk::open(None, mac(0), mtu, Whose::Node(address, bypass.vlan))?;
+                Dpdk::open(None, mac(0), mtu, AcceptedFrames::Node(address, bypass.vlan))?;
             return Ok(vec![(Port::Dpdk(port), checksums)]);
         }
     }
     #[cfg(not(feature = "dpdk"))]
-    let _ = (address, share); // what a memory interface carries is all ours
+    let _ = (address, share); // memory interfaces carry frames for this host only
     #[cfg(not(feature = "dpdk"))]
     if bypass.devices.is_empty() {
         return Err(io::Error::new(
@@ -133,7 +148,7 @@ fn open_ports(
         #[cfg(feature = "dpdk")]
         false => {
             let (port, checksums) =
-                Dpdk::open(Some(device), mac(at), mtu, Whose::Node(address, bypass.vlan))?;
+                Dpdk::open(Some(device), mac(at), mtu, AcceptedFrames::Node(address, bypass.vlan))?;
             Ok((Port::Dpdk(port), checksums))
         }
         #[cfg(not(feature = "dpdk"))]
@@ -153,7 +168,7 @@ fn own_address(address: Address, mac: Mac) -> SocketAddr {
     }
 }
 
-/// The address with a port, if it is known so far.
+/// Returns the address with a port, if the address is known already.
 fn with_port(address: Address) -> Address {
     match address {
         Address::Own(own) if own.port() == 0 => {

@@ -1,4 +1,4 @@
-//! A port: one device, of whichever kind.
+//! A port of a host: one device of either kind.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ pub(super) enum Port {
     Dpdk(Dpdk),
 }
 
-/// Calls the same method of whichever it is.
+/// Calls a method of the device, of either kind.
 macro_rules! each {
     ($port:expr, $device:ident => $call:expr) => {
         match $port {
@@ -37,16 +37,16 @@ impl Port {
         each!(self, device => device.state())
     }
 
-    /// Has it take in frames to a group: cards pass on only what they were told to.
-    pub(super) fn hear(&mut self, group: Mac) {
+    /// Joins a multicast group: cards pass on only frames to addresses they were given.
+    pub(super) fn join_group(&mut self, group: Mac) {
         match self {
-            Self::Memif(_) => _ = group, // takes in everything
+            Self::Memif(_) => _ = group, // receives everything
             #[cfg(feature = "dpdk")]
-            Self::Dpdk(dpdk) => dpdk.hear(group),
+            Self::Dpdk(dpdk) => dpdk.join_group(group),
         }
     }
 
-    /// Takes a datagram to send: its route, and its parts, `len` bytes together.
+    /// Sends a datagram, given its route and its parts of `len` bytes in all.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -66,18 +66,18 @@ impl Port {
         });
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting frames as far as there is room.
     #[inline]
     pub(super) fn flush(&mut self, counters: &mut Counters) {
         each!(self, device => device.flush(counters));
     }
 
-    /// Does what is due now and then; whether the other end is there.
-    pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
-        each!(self, device => device.tend(now, counters))
+    /// Does periodic work, and returns whether the peer is there.
+    pub(super) fn maintain(&mut self, now: Nanos, counters: &mut Counters) -> bool {
+        each!(self, device => device.maintain(now, counters))
     }
 
-    /// The memory interface, if it is one.
+    /// The memory interface, if the port is one.
     #[inline]
     pub(super) fn memif(&mut self) -> Option<&mut Memif> {
         match self {
@@ -87,7 +87,7 @@ impl Port {
         }
     }
 
-    /// Where its frames come from, if DPDK drives it.
+    /// The pool of its frames, if DPDK drives it.
     #[cfg(feature = "dpdk")]
     pub(super) fn pool(&mut self) -> Option<&mut dpdk::Pool> {
         match self {
@@ -96,7 +96,7 @@ impl Port {
         }
     }
 
-    /// Frames there are to wait in.
+    /// The number of frames that its queue or pool holds.
     pub(super) fn frames_max(&self) -> usize {
         match self {
             Self::Memif(_) => memif::MAX_BACKLOG,
@@ -105,7 +105,7 @@ impl Port {
         }
     }
 
-    /// Frames that wait, or that a device has.
+    /// Frames that wait or that the device has.
     pub(super) fn frames_in_use(&self) -> usize {
         match self {
             Self::Memif(memif) => memif.waiting(),
@@ -114,7 +114,7 @@ impl Port {
         }
     }
 
-    /// Whether it is about to find its peer, and is to be tended often.
+    /// Whether it is shaking hands with its peer, so that it needs maintenance often.
     pub(super) fn is_joining(&self) -> bool {
         match self {
             Self::Memif(memif) => memif.is_joining(),
@@ -123,21 +123,21 @@ impl Port {
         }
     }
 
-    /// Drops what waits to be sent; how many frames those were.
-    pub(super) fn forget(&mut self) -> usize {
-        each!(self, device => device.forget())
+    /// Drops the frames waiting to be sent and returns how many.
+    pub(super) fn discard_waiting(&mut self) -> usize {
+        each!(self, device => device.discard_waiting())
     }
 
-    /// Whether it stood on an interface that was removed.
-    pub(super) fn is_gone(&self) -> bool {
+    /// Whether the kernel's interface below it was removed.
+    pub(super) fn is_interface_removed(&self) -> bool {
         match self {
             Self::Memif(_) => false,
             #[cfg(feature = "dpdk")]
-            Self::Dpdk(dpdk) => dpdk.is_gone(),
+            Self::Dpdk(dpdk) => dpdk.is_interface_removed(),
         }
     }
 
-    /// The socket by which it has an interface of the kernel's, if it stands on one.
+    /// The socket of the kernel's interface below it, if there is one.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Memif(_) => None,
@@ -146,7 +146,7 @@ impl Port {
         }
     }
 
-    /// What to sleep on.
+    /// Adds the descriptors to sleep on.
     pub(super) fn sources<'a>(&'a self, now: Nanos, sources: &mut Sources<'a>) {
         match self {
             Self::Memif(memif) => memif.sources(now, sources),

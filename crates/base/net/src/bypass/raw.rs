@@ -1,4 +1,4 @@
-//! A device for whoever is no host: whole Ethernet frames in and out, whomever they are for.
+//! A device without a host: whole Ethernet frames in and out, whatever their addresses.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -6,50 +6,52 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 #[cfg(feature = "dpdk")]
-use super::dpdk::{self, Burst, Dpdk, Seat, Whose};
-use super::driver::{CLOCK_ROUNDS, JOIN, TEND};
+use super::dpdk::{self, AcceptedFrames, Burst, Dpdk, ThreadRegistration};
+use super::driver::{CLOCK_ITERATIONS, JOINING_MAINTENANCE, MAINTENANCE};
 use super::memif::Memif;
 use super::port::Port;
 use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
 use super::state::DeviceState;
 use crate::{Counters, Nanos, Sources};
 
-/// Frames that wait for room at a device; more are refused. Short of where drivers begin to drop
-/// the oldest.
+/// Most frames that wait for room at a device; further ones are refused. Fewer than the number at
+/// which the drivers drop the oldest.
 const MAX_WAITING: usize = 256;
 
-/// Longest packet above Ethernet that a device can be opened for, in bytes.
+/// Largest MTU for which a device can be opened, in bytes.
 const MAX_MTU: u16 = 16_000;
 
-/// A device whose frames are all taken in and given out as they are. It may be opened on one thread
-/// and used on another; it is for one at a time.
+/// A device that receives and sends whole Ethernet frames unchanged.
+///
+/// Call [`receive`](Self::receive) and [`send`](Self::send) for frames, [`poll`](Self::poll) often,
+/// and sleep on [`sources`](Self::sources). It may be opened on one thread and used on another, by
+/// one at a time.
 pub struct RawDevice {
     port: Port,
     counters: Counters,
-    /// Bytes of the longest frame.
+    /// Length of the longest frame, in bytes.
     longest: usize,
-    /// A frame, copied out of shared memory.
+    /// Space for a frame copied out of shared memory.
     frame: Vec<u8>,
     #[cfg(feature = "dpdk")]
     burst: Burst,
-    /// The next of the burst.
+    /// The index of the next frame in the burst.
     #[cfg(feature = "dpdk")]
     next: usize,
     start: Instant,
-    rounds: u32,
-    tended: Nanos,
+    iterations: u32,
+    maintained: Nanos,
     up: bool,
-    /// Frames that waited when the other end went.
-    forgotten: u64,
-    /// Somebody sleeps on it.
+    /// Frames that were waiting when the peer left.
+    discarded: u64,
+    /// Whether its user has gone to sleep on it.
     asleep: Cell<bool>,
 }
 
-/// Prepares for devices that are about to be opened: DPDK looks for those on buses once, when it
-/// starts.
+/// Prepares to open devices: DPDK probes the buses only once, when it starts.
 ///
 /// # Errors
-/// What DPDK says of its start.
+/// DPDK's error on start.
 pub fn start_devices(devices: &[String]) -> io::Result<()> {
     #[cfg(feature = "dpdk")]
     {
@@ -59,18 +61,18 @@ pub fn start_devices(devices: &[String]) -> io::Result<()> {
         }
     }
     #[cfg(not(feature = "dpdk"))]
-    let _ = devices; // opening them says what is missing
+    let _ = devices; // opening them reports the missing feature
     Ok(())
 }
 
 impl RawDevice {
     /// Opens a device, named as in a locator's `dev=`, for packets of up to `mtu` bytes above
-    /// Ethernet: 1,500 unless told, and 9,000 over memory interfaces. An interface of the
-    /// kernel's is looked for in the network namespace of the calling thread, and the device is
-    /// to be dropped in the same.
+    /// Ethernet; the default is 1,500, and 9,000 for memory interfaces. A kernel interface is
+    /// looked up in the network namespace of the calling thread, and the device must be dropped in
+    /// the same namespace.
     ///
     /// # Errors
-    /// What the device or DPDK says; packets longer than it carries; `Unsupported` for devices of
+    /// Errors of the device or of DPDK; an MTU beyond what it carries; `Unsupported` for devices of
     /// DPDK's in a build without it.
     pub fn open(device: &str, mtu: Option<u16>) -> io::Result<Self> {
         let mtu = mtu.unwrap_or(if Memif::is(device) { JUMBO } else { ETHERNET });
@@ -89,22 +91,22 @@ impl RawDevice {
             #[cfg(feature = "dpdk")]
             next: 0,
             start: Instant::now(),
-            rounds: 0,
-            tended: Nanos(0),
+            iterations: 0,
+            maintained: Nanos(0),
             up: false,
-            forgotten: 0,
+            discarded: 0,
             asleep: Cell::new(false),
         })
     }
 
-    /// The next frame that has come, if there is one.
+    /// Returns the next received frame, if there is one.
     #[inline]
     pub fn receive(&mut self) -> Option<&[u8]> {
         if self.asleep.replace(false) {
             if let Some(memif) = self.port.memif() {
                 memif.wake();
             }
-            self.tended = Nanos(0);
+            self.maintained = Nanos(0);
         }
         match &mut self.port {
             Port::Memif(memif) => {
@@ -115,7 +117,7 @@ impl RawDevice {
             #[cfg(feature = "dpdk")]
             Port::Dpdk(dpdk) => {
                 if self.burst.get(self.next).is_none() {
-                    take_seat();
+                    register_thread();
                     dpdk.receive(&mut self.burst);
                     self.next = 0;
                 }
@@ -125,9 +127,9 @@ impl RawDevice {
         }
     }
 
-    /// Takes a frame to send, in parts; it leaves at the latest with the next [`turn`](Self::turn).
-    /// False: it is longer than the device was opened for, the other end is not there, or too
-    /// many wait for room.
+    /// Sends a frame, given in parts; it leaves at the latest with the next [`poll`](Self::poll).
+    /// Returns false if the frame is longer than the device was opened for, the peer is not there,
+    /// or too many frames wait for room.
     #[inline]
     pub fn send(&mut self, parts: &[IoSlice<'_>]) -> bool {
         let len: usize = parts.iter().map(|part| part.len()).sum();
@@ -152,71 +154,70 @@ impl RawDevice {
         }
     }
 
-    /// Sends what waits, as far as there is room, and does what is due now and then: to be called
-    /// often, whether there was anything to send or not.
+    /// Sends waiting frames as far as there is room, and does periodic work. Call it often, whether
+    /// or not there was anything to send.
     ///
     /// # Errors
-    /// `NotConnected`: the interface that it stands on was removed. It will not come back.
+    /// `NotConnected`: the kernel's interface below was removed. It will not come back.
     #[inline]
-    pub fn turn(&mut self) -> io::Result<()> {
+    pub fn poll(&mut self) -> io::Result<()> {
         self.port.flush(&mut self.counters);
-        self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds.is_multiple_of(CLOCK_ROUNDS) || self.tended == Nanos(0) {
-            return self.look_around();
+        self.iterations = self.iterations.wrapping_add(1);
+        if self.iterations.is_multiple_of(CLOCK_ITERATIONS) || self.maintained == Nanos(0) {
+            return self.maintain();
         }
         Ok(())
     }
 
     #[cold]
-    fn look_around(&mut self) -> io::Result<()> {
+    fn maintain(&mut self) -> io::Result<()> {
         let now = Nanos(1) + self.start.elapsed();
-        let every = if self.port.is_joining() { JOIN } else { TEND };
-        if self.tended != Nanos(0) && now.since(self.tended) < every {
+        let every = if self.port.is_joining() { JOINING_MAINTENANCE } else { MAINTENANCE };
+        if self.maintained != Nanos(0) && now.since(self.maintained) < every {
             return Ok(());
         }
-        self.tended = now;
-        let up = self.port.tend(now, &mut self.counters);
+        self.maintained = now;
+        let up = self.port.maintain(now, &mut self.counters);
         if self.up && !up {
-            // Whoever comes next is not to get what the one before did not.
-            self.forgotten += self.port.forget() as u64;
+            // The next peer must not get frames meant for the previous one.
+            self.discarded += self.port.discard_waiting() as u64;
         }
         self.up = up;
-        if self.port.is_gone() {
+        if self.port.is_interface_removed() {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the interface was removed"));
         }
         Ok(())
     }
 
-    /// Adds what to sleep on until a frame comes. A device that has yet to be looked at once more
-    /// says so by a nap of no time.
+    /// Adds the descriptors to sleep on until a frame arrives. If the device must be polled once
+    /// more first, limits the sleep to zero.
     pub fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         self.asleep.set(true);
         self.port.sources(Nanos(1) + self.start.elapsed(), sources);
     }
 
-    /// The socket by which it has an interface of the kernel's, if it stands on one: for options of
-    /// its own.
+    /// The socket of the kernel's interface below, if there is one, for setting options.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.port.socket()
     }
 
-    /// Whether somebody is at the other end.
+    /// Whether a peer is at the other end.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.up
     }
 
-    /// What it is, and how it fares.
+    /// The state of the device.
     #[must_use]
     pub fn state(&self) -> DeviceState {
         self.port.state()
     }
 
-    /// Frames taken to be sent that were dropped, for the other end had gone.
+    /// Frames accepted for sending that were dropped because the peer had left.
     #[must_use]
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
+    pub fn discarded(&self) -> u64 {
+        self.discarded
     }
 }
 
@@ -233,9 +234,9 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     #[cfg(feature = "dpdk")]
     {
         start_devices(&[device.to_owned()])?;
-        let (dpdk, _) = Dpdk::open(Some(device), None, mtu, Whose::All)?;
-        // A peer may come yet; an interface is there, or what is wrong with it would be tried again
-        // from another namespace.
+        let (dpdk, _) = Dpdk::open(Some(device), None, mtu, AcceptedFrames::All)?;
+        // A missing peer may still come. A missing interface is an error now: a retry could run in
+        // another network namespace.
         match dpdk.state().trouble.filter(|_| dpdk.has_interface()) {
             Some(trouble) => Err(io::Error::other(trouble)),
             None => Ok(Port::Dpdk(dpdk)),
@@ -244,20 +245,20 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     #[cfg(not(feature = "dpdk"))]
     {
         let reason = format!(
-            "{device} is driven by DPDK, which this sprat was built without: install libdpdk 22.11 and build with \
-             --features sprat-cli/dpdk (`make build` does where libdpdk is)"
+            "{device} is driven by DPDK, which this sprat was built without: install libdpdk \
+             22.11 and build with --features sprat-cli/dpdk (`make build` does where libdpdk is)"
         );
         Err(io::Error::new(io::ErrorKind::Unsupported, reason))
     }
 }
 
-/// Gives the thread a place in DPDK, with caches of its own, for as long as it lives. Without one
-/// it is merely slower.
+/// Registers the thread with DPDK, which gives it caches of its own, for as long as it lives.
+/// Without that it is only slower.
 #[cfg(feature = "dpdk")]
 #[inline]
-fn take_seat() {
+fn register_thread() {
     thread_local! {
-        static SEAT: Option<Seat> = Seat::take().ok();
+        static REGISTRATION: Option<ThreadRegistration> = ThreadRegistration::register().ok();
     }
-    SEAT.with(|_| {});
+    REGISTRATION.with(|_| {});
 }

@@ -1,32 +1,32 @@
-//! How a device fares.
+//! The state of a device.
 
 use crate::Mac;
 
-/// How a device fares.
+/// What a device is and the state it is in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DeviceState {
-    /// As the locator names it.
+    /// Its name in the locator.
     pub name: String,
-    /// Its driver: `memif`, or as DPDK calls it.
+    /// Its driver: `memif`, or DPDK's name for it.
     pub driver: String,
     /// Its hardware address.
     pub mac: Mac,
-    /// Whether the other end is there.
+    /// Whether the link is up: the peer is there.
     pub up: bool,
-    /// How often that has changed.
+    /// How often the link has changed.
     pub changes: u64,
-    /// Frames lost because nobody took those before in time.
+    /// Frames lost because earlier ones were not read in time.
     pub missed: u64,
-    /// Frames that came broken or could not be sent; of memory interfaces, peers that broke the
-    /// rules.
+    /// Frames received with errors or not sent; for memory interfaces, violations of the protocol
+    /// by peers.
     pub errors: u64,
-    /// Of the errors, frames that could not be sent.
+    /// How many of the errors are frames that could not be sent.
     pub unsent: u64,
     /// Frames lost because the pool was empty.
     pub no_buffer: u64,
-    /// Why the other end is not there, if that is known.
+    /// Why the link is down, if that is known.
     pub trouble: Option<String>,
-    /// Of one that several nodes share: whether it puts datagrams into the right queues by itself.
-    /// If not, the nodes hand over what is another's.
+    /// For a device that several nodes share: whether it steers datagrams to the right queues
+    /// itself. If not, the nodes hand frames over to one another.
     pub steers: Option<bool>,
 }

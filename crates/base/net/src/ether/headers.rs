@@ -1,7 +1,7 @@
 //! The layouts below UDP: Ethernet, VLAN tag, ARP, IPv4, IPv6, UDP, ICMP and neighbour discovery.
 //!
-//! They are other people's formats, so they stand here and not in the `wire` crate, which holds
-//! ours.
+//! They are standards, so they are defined here and not in the `wire` crate, which holds our own
+//! formats.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ pub(super) const PROTOCOL_ICMP: u8 = 1;
 pub(super) const PROTOCOL_UDP: u8 = 17;
 pub(super) const PROTOCOL_ICMPV6: u8 = 58;
 
-/// Twelve bits of a VLAN tag's control field are its number.
+/// The twelve bits of a VLAN tag's control field that hold the VLAN's number.
 pub(super) const VLAN_MASK: u16 = 0x0fff;
 
 /// Bytes of an Ethernet header without a tag.
@@ -39,7 +39,7 @@ pub(super) struct Ethernet {
     pub(super) ethertype: U16,
 }
 
-/// What stands behind the addresses of a tagged frame, after its ethertype (IEEE 802.1Q).
+/// The VLAN tag, which follows the ethertype of a tagged frame (IEEE 802.1Q).
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct VlanTag {
@@ -106,8 +106,8 @@ pub(super) struct Udp {
     pub(super) checksum: [u8; 2],
 }
 
-/// What every ICMP message begins with (RFC 792, RFC 4443). `rest` is the identifier and sequence
-/// of an echo, or the path's MTU.
+/// The header of every ICMP message (RFC 792, RFC 4443). `rest` is the identifier and sequence
+/// number of an echo, or the path's MTU.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Icmp {
@@ -127,7 +127,7 @@ pub(super) const ICMPV6_ECHO_REPLY: u8 = 129;
 pub(super) const ICMPV6_SOLICIT: u8 = 135;
 pub(super) const ICMPV6_ADVERTISE: u8 = 136;
 
-/// Neighbour solicitation and advertisement with their one option of interest (RFC 4861).
+/// Neighbour solicitation and advertisement with the one option we use (RFC 4861).
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Discovery {
@@ -138,23 +138,22 @@ pub(super) struct Discovery {
     pub(super) mac: [u8; 6],
 }
 
-/// Option of a solicitation: the asker's hardware address.
+/// Option of a solicitation: the sender's hardware address.
 pub(super) const OPTION_SOURCE: u8 = 1;
-/// Option of an advertisement: the hardware address asked for.
+/// Option of an advertisement: the target's hardware address.
 pub(super) const OPTION_TARGET: u8 = 2;
-/// Advertisement flags: an answer to a question; what was known before is to be forgotten.
+/// Advertisement flags: it answers a solicitation; it overrides cached entries.
 pub(super) const SOLICITED: u32 = 0x4000_0000;
 pub(super) const OVERRIDE: u32 = 0x2000_0000;
-/// The group of all stations on a link.
+/// The multicast group of all nodes on a link.
 pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// Hop limit that neighbour discovery demands: proof that no router has passed it on.
+/// The hop limit that neighbour discovery demands: proof that no router has forwarded the packet.
 pub(super) const DISCOVERY_HOPS: u8 = 255;
 
-/// Hop limit of what we send.
+/// Hop limit of all other packets we send.
 pub(super) const HOPS: u8 = 64;
 
-/// The sum of 16-bit words of which a checksum is made (RFC 1071), 64 bits wide until
-/// [`Sum::finish`].
+/// The Internet checksum's sum of 16-bit words (RFC 1071), 64 bits wide until [`Sum::finish`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum(u64);
 
@@ -162,8 +161,8 @@ impl Sum {
     /// Adds bytes. All but the last part of a message must be even in length.
     pub(super) fn add(self, bytes: &[u8]) -> Self {
         let mut words = bytes.chunks_exact(4);
-        // Sums of 32-bit words fold to the same 16 bits, and vectorise; a frame's sum is far from
-        // 64 bits.
+        // Sums of 32-bit words fold to the same 16 bits, and the compiler vectorises them; a
+        // frame's sum stays far below 64 bits.
         let mut sum: u64 = words
             .by_ref()
             .map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]])))
@@ -204,7 +203,7 @@ impl Sum {
             .add_u16(u16::try_from(len).expect("an IP packet's length has 16 bits"))
     }
 
-    /// The checksum, in the order in which it lies in a packet.
+    /// The checksum in network byte order.
     pub(super) fn finish(self) -> [u8; 2] {
         let mut sum = self.0;
         while sum > 0xffff {
@@ -220,15 +219,15 @@ pub(super) fn multicast_mac(group: Ipv6Addr) -> Mac {
     Mac([0x33, 0x33, a, b, c, d])
 }
 
-/// The group in which the owner of `address` listens for solicitations (RFC 4291).
+/// The solicited-node multicast group of `address` (RFC 4291).
 pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from(b) << 8 | u16::from(c))
 }
 
-/// The hardware address of the group in which the neighbours of a host look for it; `None` for
-/// IPv4, where they broadcast. A network card passes on what is for a group only when it was told
-/// to.
+/// The hardware address of the multicast group in which neighbours look for a host; `None` for
+/// IPv4, where they broadcast. A network card passes on frames to a group only after the host has
+/// joined it.
 #[must_use]
 pub fn group_mac(host: IpAddr) -> Option<Mac> {
     match host {
@@ -237,7 +236,7 @@ pub fn group_mac(host: IpAddr) -> Option<Mac> {
     }
 }
 
-/// The link-local address that IPv6 makes of a hardware address (RFC 4291, modified EUI-64).
+/// The link-local IPv6 address derived from a hardware address (RFC 4291, modified EUI-64).
 #[must_use]
 pub fn link_local_v6(mac: Mac) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac.0;
@@ -245,8 +244,8 @@ pub fn link_local_v6(mac: Mac) -> Ipv6Addr {
     Ipv6Addr::from(bytes)
 }
 
-/// A link-local IPv4 address (RFC 3927) made of a hardware address: the same each time, and rarely
-/// anybody else's.
+/// A link-local IPv4 address (RFC 3927) derived from a hardware address: always the same, and
+/// rarely equal to another host's.
 #[must_use]
 pub fn link_local_v4(mac: Mac) -> Ipv4Addr {
     let [a, b, c, d, e, f] = mac.0;

@@ -1,4 +1,4 @@
-//! The host: who it is, whom it knows, and what it makes of a frame.
+//! The host: its settings, links, neighbours and routes, and how it reacts to frames.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,37 +9,39 @@ use super::headers::{IPV4_BYTES, IPV6_BYTES, UDP_BYTES};
 use super::messages::Sender;
 use super::neighbours::Neighbours;
 use super::parse::{Inbound, Reader, Unread};
-use super::paths::{Paths, place};
+use super::paths::{Paths, index_of};
 use super::route::{Checksums, Origin, Route};
 use super::{MAX_LINKS, MAX_MTU, MIN_MTU};
 use crate::{Counters, Mac, Nanos};
 
-/// Time between two looks at neighbours that are sent to and do not answer.
+/// Interval of the search for neighbours that receive frames and do not answer.
 const WATCH: Duration = Duration::from_millis(10);
 
-/// Peers whose path is narrower than our links; beyond that all are forgotten, and told of again.
+/// Most peers whose path is narrower than our links; beyond that all are forgotten, and learned
+/// again from routers.
 const MAX_NARROW: usize = 4096;
 
 /// Bytes of an echo's identifier and sequence number.
 const ECHO_HEAD: usize = 4;
 
-/// Who a host is.
+/// The addresses of a host and the limits of its network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Settings {
-    /// Its address and UDP port.
+pub struct HostSettings {
+    /// The host's address and UDP port.
     pub address: SocketAddr,
-    /// Leading bits of the address that neighbours share.
+    /// Leading bits of the address that it shares with its neighbours.
     pub prefix: u8,
-    /// Who passes on what is for others. Without one everybody counts as a neighbour.
+    /// The router to all hosts that are not neighbours. Without one every peer counts as a
+    /// neighbour.
     pub gateway: Option<IpAddr>,
-    /// Tag of its frames.
+    /// VLAN tag of its frames.
     pub vlan: Option<u16>,
-    /// Largest IP packet, bytes: [`MIN_MTU`] to [`MAX_MTU`].
+    /// Largest IP packet, in bytes: [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: usize,
 }
 
-impl Settings {
-    /// The neighbour that takes what is for `ip`.
+impl HostSettings {
+    /// The neighbour to which packets for `ip` are sent: the peer itself or the gateway.
     fn next_hop(&self, ip: IpAddr) -> IpAddr {
         match self.gateway {
             Some(gateway) if !same_prefix(ip, self.address.ip(), self.prefix) => gateway,
@@ -48,46 +50,47 @@ impl Settings {
     }
 }
 
-/// One of its links.
+/// The settings of one of a host's links.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LinkSettings {
-    /// Hardware address.
+    /// The link's hardware address.
     pub mac: Mac,
-    /// Who writes checksums.
+    /// Who computes the UDP checksums of frames sent over it.
     pub checksums: Checksums,
 }
 
-/// What a frame was to the host.
+/// The meaning of a received frame, as [`EtherHost::read`] returns it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Heard {
-    /// A datagram for its port. The range is of the frame.
+pub enum FrameEvent {
+    /// A datagram for the host's port.
     Datagram {
-        /// Who sent it.
+        /// The sender.
         from: SocketAddr,
-        /// The data.
+        /// The range of the data in the frame.
         payload: Range<usize>,
     },
-    /// A question. The [answer](Host::reply) is to leave over the link the frame came from.
-    Question,
-    /// The answer to an [echo](Host::echo).
-    Pong {
-        /// Who answered.
+    /// A request (ARP, neighbour solicitation or echo). The caller sends the
+    /// [reply](EtherHost::reply) over the link from which the frame came.
+    Request,
+    /// The reply to an [echo](EtherHost::echo).
+    EchoReply {
+        /// The host that replied.
         from: IpAddr,
         /// The echo's identifier and sequence number.
         number: u32,
     },
-    /// Nothing that anybody must know of.
+    /// The host has handled or dropped the frame; the caller has nothing to do.
     Nothing,
 }
 
 /// Why there is no route to a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unroutable {
-    /// It is of the other family.
+    /// The peer is of the other address family.
     Family,
-    /// Its hardware address is being asked for, since before or, if true, from now on: then
-    /// [`Host::question`] is to leave over every link.
-    Asking(bool),
+    /// Its hardware address is being resolved. If true, resolution starts now, and the caller must
+    /// send [`EtherHost::solicitation`] over every link.
+    Resolving(bool),
 }
 
 struct Link {
@@ -95,23 +98,33 @@ struct Link {
     up: bool,
 }
 
-/// See the [module](super).
-pub struct Host {
-    settings: Settings,
+/// A host on Ethernet, sans-IO: it parses received frames and builds the headers of frames to send,
+/// but owns no device, thread or clock.
+///
+/// For each received frame call [`read`](Self::read), which returns the datagram or says that the
+/// [`reply`](Self::reply) must be sent. To send, get the headers from [`route`](Self::route) or
+/// [`route_of`](Self::route_of); if the neighbour is unknown they return [`Unroutable::Resolving`],
+/// and the caller keeps the datagram and sends the [`solicitation`](Self::solicitation). About
+/// every millisecond report the links by [`set_link`](Self::set_link), call [`watch`](Self::watch),
+/// and repeat solicitations for the addresses that [`take_due`](Self::take_due) returns.
+///
+/// Frames that the host itself composes lie in one buffer, valid until the next call.
+pub struct EtherHost {
+    settings: HostSettings,
     links: Vec<Link>,
     neighbours: Neighbours,
-    /// Counts changes of links.
-    changes: u32,
+    /// Counts changes of links; part of the routes' generation.
+    link_changes: u32,
     paths: Paths,
     watched: Nanos,
     narrow: HashMap<IpAddr, usize>,
     message: Vec<u8>,
 }
 
-impl Host {
-    /// A host with 1 to [`MAX_LINKS`] links.
+impl EtherHost {
+    /// Creates a host with 1 to [`MAX_LINKS`] links, all of them up.
     #[must_use]
-    pub fn new(settings: Settings, links: &[LinkSettings]) -> Self {
+    pub fn new(settings: HostSettings, links: &[LinkSettings]) -> Self {
         assert!(
             (1..=MAX_LINKS).contains(&links.len()),
             "1 to {MAX_LINKS} links, not {}",
@@ -129,7 +142,7 @@ impl Host {
             settings,
             links: links.iter().map(|&settings| Link { settings, up: true }).collect(),
             neighbours: Neighbours::default(),
-            changes: 0,
+            link_changes: 0,
             paths: Paths::default(),
             watched: Nanos(0),
             narrow: HashMap::new(),
@@ -143,7 +156,7 @@ impl Host {
         self.settings.address
     }
 
-    /// Largest datagram to a peer, bytes of data.
+    /// The largest datagram to a peer, in bytes of data.
     #[must_use]
     pub fn mtu(&self, peer: IpAddr) -> usize {
         let packet = self
@@ -153,14 +166,14 @@ impl Host {
         packet - UDP_BYTES - if peer.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES }
     }
 
-    /// Says that a link works, or does not any more. Peers reached over it are reached over another
-    /// from now on. Returns whether it works again: then the host should
-    /// [announce](Self::announcement) itself there.
+    /// Reports that a link is up or down. Peers reached over it are reached over other links from
+    /// now on. Returns whether the link has just come up: then the caller should send the host's
+    /// [announcement](Self::announcement) over it.
     pub fn set_link(&mut self, link: usize, up: bool) -> bool {
         let changed = self.links[link].up != up;
         if changed {
             self.links[link].up = up;
-            self.changes = self.changes.wrapping_add(1);
+            self.link_changes = self.link_changes.wrapping_add(1);
             if up {
                 self.neighbours.forget(link);
             }
@@ -168,25 +181,25 @@ impl Host {
         changed && up
     }
 
-    /// Says what the hardware address of a link is: another, perhaps, when its device has been
-    /// replaced.
+    /// Reports the hardware address of a link, which changes if its device is replaced.
     pub fn set_mac(&mut self, link: usize, mac: Mac) {
         let own = &mut self.links[link].settings.mac;
         if *own != mac {
             *own = mac;
-            self.changes = self.changes.wrapping_add(1);
+            self.link_changes = self.link_changes.wrapping_add(1);
         }
     }
 
-    /// Tells the neighbours on a link who we are, so that they forget who had our address before.
+    /// Returns a frame that announces the host's address to the neighbours on a link, so that they
+    /// forget another host that had the address before.
     pub fn announcement(&mut self, link: usize) -> &[u8] {
         let sender = self.sender(link);
         sender.announce(&mut self.message);
         &self.message
     }
 
-    /// What a frame that came over `link` is to the host. `checked`: the device has found its
-    /// checksums right.
+    /// Handles a frame received over `link` and returns what it means. `checked`: the device has
+    /// verified its checksums. Counts frames that are dropped in `counters`.
     #[inline]
     pub fn read(
         &mut self,
@@ -194,7 +207,7 @@ impl Host {
         frame: &[u8],
         checked: bool,
         counters: &mut Counters,
-    ) -> Heard {
+    ) -> FrameEvent {
         let own = self.links[link].settings;
         let reader = Reader {
             vlan: self.settings.vlan,
@@ -211,66 +224,67 @@ impl Host {
             Ok(Inbound::Datagram { from, to, mac, payload })
                 if to == self.settings.address && ours =>
             {
-                self.recognise(from, link, mac);
-                Heard::Datagram { from, payload }
+                self.learn_sender(from, link, mac);
+                FrameEvent::Datagram { from, payload }
             }
-            // Groups are only asked things.
+            // A datagram to a multicast group is not for our port.
             Ok(Inbound::Datagram { .. }) => {
                 counters.foreign += 1;
-                Heard::Nothing
+                FrameEvent::Nothing
             }
-            Ok(other) => self.hear(link, other, frame),
+            Ok(other) => self.handle_message(link, other, frame),
             Err(Unread::Foreign) => {
                 counters.foreign += 1;
-                Heard::Nothing
+                FrameEvent::Nothing
             }
             Err(Unread::Malformed) => {
                 counters.malformed += 1;
-                Heard::Nothing
+                FrameEvent::Nothing
             }
             Err(Unread::Corrupt) => {
                 counters.corrupt += 1;
-                Heard::Nothing
+                FrameEvent::Nothing
             }
         }
     }
 
     #[cold]
-    fn hear(&mut self, link: usize, inbound: Inbound, frame: &[u8]) -> Heard {
+    fn handle_message(&mut self, link: usize, inbound: Inbound, frame: &[u8]) -> FrameEvent {
         let own = self.settings.address.ip();
         match inbound {
             Inbound::WhoHas { target, from, mac } if target == own => {
                 if from.is_unspecified() {
-                    return Heard::Nothing; // somebody checks that nobody has the address; there is none to answer
+                    // A probe for duplicate addresses: it has no source address to reply to.
+                    return FrameEvent::Nothing;
                 }
                 self.neighbours.learn(from, link, mac);
                 let sender = self.sender(link);
-                sender.tell(&mut self.message, from, mac);
-                Heard::Question
+                sender.advertise(&mut self.message, from, mac);
+                FrameEvent::Request
             }
-            // An announcement; news only of those we deal with.
+            // An announcement: it only updates neighbours that we know.
             Inbound::WhoHas { target, from, mac }
                 if target == from && self.neighbours.knows(from) =>
             {
                 self.neighbours.learn(from, link, mac);
-                Heard::Nothing
+                FrameEvent::Nothing
             }
-            // To a group it is an announcement.
+            // A reply to a group is an announcement.
             Inbound::IsAt { from, .. } if frame[0] & 1 != 0 && !self.neighbours.knows(from) => {
-                Heard::Nothing
+                FrameEvent::Nothing
             }
             Inbound::IsAt { from, mac } if from.is_ipv4() == own.is_ipv4() && from != own => {
                 self.neighbours.confirm(from, link, mac);
-                Heard::Nothing
+                FrameEvent::Nothing
             }
             Inbound::Echo { from, to, mac, body } if to == own && body.len() >= ECHO_HEAD => {
                 let sender = self.sender(link);
                 sender.echo(&mut self.message, (mac, from), true, &frame[body]);
-                Heard::Question
+                FrameEvent::Request
             }
             Inbound::EchoReply { from, to, body } if to == own => match frame[body].first_chunk() {
-                Some(&number) => Heard::Pong { from, number: u32::from_be_bytes(number) },
-                None => Heard::Nothing,
+                Some(&number) => FrameEvent::EchoReply { from, number: u32::from_be_bytes(number) },
+                None => FrameEvent::Nothing,
             },
             Inbound::TooBig { peer, mtu } => {
                 if (MIN_MTU..self.settings.mtu).contains(&mtu) {
@@ -279,23 +293,23 @@ impl Host {
                     }
                     self.narrow.insert(peer, mtu);
                 }
-                Heard::Nothing
+                FrameEvent::Nothing
             }
-            _ => Heard::Nothing,
+            _ => FrameEvent::Nothing,
         }
     }
 
-    /// The answer to a [question](Heard::Question).
+    /// The reply to a [request](FrameEvent::Request).
     #[must_use]
     pub fn reply(&self) -> &[u8] {
         &self.message
     }
 
-    /// Keeps in mind where a peer's datagrams come from, so that the answer needs no question. Only
-    /// from neighbours: what a gateway passes on has the gateway's hardware address.
+    /// Learns the hardware address of a datagram's sender, so that the reply needs no resolution.
+    /// Only for neighbours: what a gateway forwards has the gateway's hardware address.
     #[inline]
-    fn recognise(&mut self, from: SocketAddr, link: usize, mac: Mac) {
-        if self.paths.hear(from, link, mac) {
+    fn learn_sender(&mut self, from: SocketAddr, link: usize, mac: Mac) {
+        if self.paths.note_received(from, link, mac) {
             return;
         }
         if self.settings.next_hop(from.ip()) == from.ip()
@@ -305,7 +319,7 @@ impl Host {
         }
     }
 
-    /// How to reach a peer: over its own link, of those that work.
+    /// Returns the route to a peer over its own link, of those that are up.
     ///
     /// # Errors
     /// [`Unroutable`].
@@ -318,8 +332,8 @@ impl Host {
         self.route_of(peer, 0, now)
     }
 
-    /// How a datagram of `len` bytes is to reach a peer: long ones go over all links that work, in
-    /// turn.
+    /// Returns the route of a datagram of `len` bytes to a peer. Long datagrams take turns on all
+    /// links that are up.
     ///
     /// # Errors
     /// [`Unroutable`].
@@ -330,12 +344,12 @@ impl Host {
         len: usize,
         now: impl FnOnce() -> Nanos,
     ) -> Result<&Route, Unroutable> {
-        let (place, generation) = (place(peer), self.generation());
-        if !self.paths.has(place, peer, generation) {
+        let (index, generation) = (index_of(peer), self.generation());
+        if !self.paths.has(index, peer, generation) {
             let routes = self.find(peer, now)?;
-            self.paths.put(place, peer, generation, routes);
+            self.paths.put(index, peer, generation, routes);
         }
-        Ok(self.paths.pick(place, len))
+        Ok(self.paths.pick(index, len))
     }
 
     #[cold]
@@ -348,16 +362,16 @@ impl Host {
             return Err(Unroutable::Family);
         }
         let hop = self.settings.next_hop(peer.ip());
-        // Peers spread over the links that reach them; those that are down count only if there is
+        // Spread peers over the links that reach them. Links that are down count only if there is
         // no other.
         let mut links: Vec<_> = self.links_to(hop).filter(|&link| self.links[link].up).collect();
         if links.is_empty() {
             links.extend(self.links_to(hop).next());
         }
         if links.is_empty() {
-            return Err(Unroutable::Asking(self.neighbours.want(hop, now())));
+            return Err(Unroutable::Resolving(self.neighbours.want(hop, now())));
         }
-        let own = place(peer) % links.len();
+        let own = index_of(peer) % links.len();
         links.rotate_left(own);
         let route = |link: usize| {
             let mac = self.neighbours.mac(hop, link).expect("known");
@@ -373,11 +387,10 @@ impl Host {
         Ok(links.into_iter().map(route).collect())
     }
 
-    /// Looks after links that work and yet lead nowhere. A neighbour to which something was sent
-    /// over one, and from which nothing came over it, is asked over it whether it is there; if
-    /// it does not answer, it is reached over another until it does. To be called about every
-    /// millisecond; hands what is to be sent, and its link, to `probe`. Only hosts with several
-    /// links have anything to look after.
+    /// Detects links that are up and yet lead nowhere. If frames were sent to a neighbour over a
+    /// link and none came back over it, the host probes the neighbour over that link; if it does
+    /// not answer, the host uses another link until it does. Call this about every millisecond; it
+    /// passes each probe and its link to `probe`. Does nothing for a host with one link.
     pub fn watch(&mut self, now: Nanos, mut probe: impl FnMut(usize, &[u8])) {
         if self.links.len() < 2 || now.since(self.watched) < WATCH {
             return;
@@ -392,19 +405,19 @@ impl Host {
         }
     }
 
-    /// Whether [`watch`](Self::watch) waits for an answer.
+    /// Whether [`watch`](Self::watch) waits for the answer to a probe.
     #[must_use]
     pub fn is_watching(&self) -> bool {
         self.neighbours.has_doubts()
     }
 
-    /// The links over which a neighbour has been heard.
+    /// The links over which a neighbour is reachable.
     fn links_to(&self, hop: IpAddr) -> impl Iterator<Item = usize> {
         (0..self.links.len()).filter(move |&link| self.neighbours.mac(hop, link).is_some())
     }
 
     fn generation(&self) -> u32 {
-        self.neighbours.generation().wrapping_add(self.changes)
+        self.neighbours.generation().wrapping_add(self.link_changes)
     }
 
     fn sender(&self, link: usize) -> Sender {
@@ -412,27 +425,28 @@ impl Host {
         Sender { mac, address: self.settings.address.ip(), vlan: self.settings.vlan }
     }
 
-    /// The question for the neighbour that takes what is for `ip`, as it leaves over `link`.
-    pub fn question(&mut self, ip: IpAddr, link: usize) -> &[u8] {
+    /// The ARP request or neighbour solicitation for the next hop to `ip`, as it is sent over
+    /// `link`.
+    pub fn solicitation(&mut self, ip: IpAddr, link: usize) -> &[u8] {
         let (sender, hop) = (self.sender(link), self.settings.next_hop(ip));
-        sender.ask(&mut self.message, hop);
+        sender.solicit(&mut self.message, hop);
         &self.message
     }
 
-    /// Whether no neighbour is being asked for, and so [`take_due`](Self::take_due) has nothing to
-    /// say.
+    /// Whether no neighbour is being resolved, so that [`take_due`](Self::take_due) returns
+    /// nothing.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.neighbours.is_settled()
     }
 
-    /// A neighbour that has not answered, and is to be asked for again over every link.
+    /// Returns a neighbour that has not answered and must be solicited again over every link.
     pub fn take_due(&mut self, now: Nanos) -> Option<IpAddr> {
         self.neighbours.take_due(now)
     }
 
-    /// An echo request to a peer: `len` bytes of it besides the headers, 4 at least, the first of
-    /// which are `number`. Returns the link it is to leave over, and the frame.
+    /// Composes an echo request to a peer: `len` bytes after the headers, at least 4, which begin
+    /// with `number`. Returns the link to send it over, and the frame.
     ///
     /// # Errors
     /// [`Unroutable`].

@@ -1,4 +1,4 @@
-//! The messages a host sends on its own behalf: questions for neighbours, answers, echoes.
+//! The messages a host composes itself: ARP, neighbour discovery and echoes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ use crate::Mac;
 
 const BROADCAST: Mac = Mac([0xff; 6]);
 
-/// Whose message it is.
+/// The addresses a message is sent from.
 #[derive(Clone, Copy)]
 pub(super) struct Sender {
     pub(super) mac: Mac,
@@ -30,8 +30,8 @@ impl Sender {
         put_ethernet(&mut |bytes| out.extend_from_slice(bytes), self.mac, to, self.vlan, ethertype);
     }
 
-    /// Asks everybody who has `target`.
-    pub(super) fn ask(&self, out: &mut Vec<u8>, target: IpAddr) {
+    /// Asks all neighbours who has `target`: a broadcast ARP request or a multicast solicitation.
+    pub(super) fn solicit(&self, out: &mut Vec<u8>, target: IpAddr) {
         match (self.address, target) {
             (IpAddr::V4(own), IpAddr::V4(target)) => {
                 self.arp(out, ARP_REQUEST, own, BROADCAST, target)
@@ -44,7 +44,7 @@ impl Sender {
         }
     }
 
-    /// Asks a neighbour at its hardware address whether it is still there.
+    /// Asks a neighbour at its hardware address whether it is still reachable.
     pub(super) fn probe(&self, out: &mut Vec<u8>, target: IpAddr, mac: Mac) {
         match (self.address, target) {
             (IpAddr::V4(own), IpAddr::V4(target)) => self.arp(out, ARP_REQUEST, own, mac, target),
@@ -55,8 +55,8 @@ impl Sender {
         }
     }
 
-    /// Answers that we have the address that `to` asked for.
-    pub(super) fn tell(&self, out: &mut Vec<u8>, to: IpAddr, mac: Mac) {
+    /// Replies to `to` that the sender's address is at its hardware address.
+    pub(super) fn advertise(&self, out: &mut Vec<u8>, to: IpAddr, mac: Mac) {
         match (self.address, to) {
             (IpAddr::V4(own), IpAddr::V4(to)) => self.arp(out, ARP_REPLY, own, mac, to),
             (IpAddr::V6(own), IpAddr::V6(to)) => {
@@ -66,11 +66,11 @@ impl Sender {
         }
     }
 
-    /// Tells everybody that we have our address. In IPv4 that is a question for oneself; in IPv6 an
-    /// answer that nobody asked for.
+    /// Announces the sender's address to all neighbours: in IPv4 by a request for the address
+    /// itself, in IPv6 by an unsolicited advertisement.
     pub(super) fn announce(&self, out: &mut Vec<u8>) {
         match self.address {
-            IpAddr::V4(_) => self.ask(out, self.address),
+            IpAddr::V4(_) => self.solicit(out, self.address),
             IpAddr::V6(own) => {
                 self.discovery(
                     out,
@@ -129,13 +129,13 @@ impl Sender {
         out.extend_from_slice(message.as_bytes());
     }
 
-    /// An echo request, or the answer to one. `body` begins with identifier and sequence.
-    pub(super) fn echo(&self, out: &mut Vec<u8>, to: (Mac, IpAddr), answer: bool, body: &[u8]) {
+    /// An echo request, or the reply to one. `body` begins with identifier and sequence number.
+    pub(super) fn echo(&self, out: &mut Vec<u8>, to: (Mac, IpAddr), is_reply: bool, body: &[u8]) {
         let (mac, to) = to;
         let len = 4 + body.len();
         match (self.address, to) {
             (IpAddr::V4(own), IpAddr::V4(to)) => {
-                let head = [if answer { ICMP_ECHO_REPLY } else { ICMP_ECHO }, 0, 0, 0];
+                let head = [if is_reply { ICMP_ECHO_REPLY } else { ICMP_ECHO }, 0, 0, 0];
                 let [a, b] = Sum::default().add(&head).add(body).finish();
                 self.begin(out, mac, ETHERTYPE_IPV4);
                 out.extend_from_slice(
@@ -144,7 +144,7 @@ impl Sender {
                 out.extend_from_slice(&[head[0], 0, a, b]);
             }
             (IpAddr::V6(own), IpAddr::V6(peer)) => {
-                let head = [if answer { ICMPV6_ECHO_REPLY } else { ICMPV6_ECHO }, 0, 0, 0];
+                let head = [if is_reply { ICMPV6_ECHO_REPLY } else { ICMPV6_ECHO }, 0, 0, 0];
                 let sum = Sum::default().pseudo(self.address, to, PROTOCOL_ICMPV6, len).add(&head);
                 let [a, b] = sum.add(body).finish();
                 self.begin(out, mac, ETHERTYPE_IPV6);

@@ -1,4 +1,4 @@
-//! Who is reached by which hardware address, over which link.
+//! The neighbour table: which hardware address reaches a neighbour over which link.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::MAX_LINKS;
 use crate::{Mac, Nanos};
 
-/// Neighbours remembered. Beyond that, those that were only asked for go; a known one stays.
+/// Most neighbours remembered. Beyond that, entries without a hardware address are dropped;
+/// resolved ones stay.
 pub(super) const MAX_NEIGHBOURS: usize = 4096;
 
-/// Waits between one question for a neighbour and the next; after the last it is held to be absent,
-/// until somebody wants to send to it again.
+/// Delays between solicitations for a neighbour. After the last it counts as absent, until the next
+/// frame to it starts again.
 const PATIENCE: [Duration; 5] = [
     Duration::from_millis(5),
     Duration::from_millis(20),
@@ -20,22 +21,22 @@ const PATIENCE: [Duration; 5] = [
     Duration::from_secs(1),
 ];
 
-/// Questions that a neighbour may leave unanswered over a link before it is held to be lost there.
+/// Probes that a neighbour may leave unanswered over a link before it counts as lost there.
 const PROBES: u8 = 3;
 
-/// Time between two questions to neighbours lost over a link: they may be back.
+/// Interval of probes to neighbours lost over a link, which may be back.
 const RECALL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
 struct Neighbour {
-    /// By link.
+    /// The hardware address over each link.
     macs: [Option<Mac>; MAX_LINKS],
-    /// By link: where it was before it stopped answering there.
+    /// For each link, the hardware address it had before it stopped answering there.
     lost: [Option<Mac>; MAX_LINKS],
-    /// By link: looks since something was sent, to which nothing came back.
+    /// For each link, checks since something was sent without anything coming back.
     doubts: [u8; MAX_LINKS],
-    /// Questions asked since it was last wanted, and when the next is due.
-    asked: usize,
+    /// Solicitations sent since it was last needed, and when the next is due.
+    solicited: usize,
     due: Nanos,
 }
 
@@ -43,11 +44,11 @@ struct Neighbour {
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     known: HashMap<IpAddr, Neighbour>,
-    /// Changes whenever an answer of [`Neighbours::mac`] may have.
+    /// Changes whenever a result of [`Neighbours::mac`] may have changed.
     generation: u32,
-    /// Neighbours without any hardware address.
+    /// The number of neighbours without any hardware address.
     wanted: usize,
-    /// Whether there may be doubts, or lost ones.
+    /// Whether there may be unanswered or lost neighbours.
     doubted: bool,
     recalled: Nanos,
 }
@@ -62,71 +63,71 @@ impl Neighbours {
         self.known.get(&ip)?.macs[link]
     }
 
-    /// Takes note of a hardware address that somebody said was theirs. It says nothing of whether
-    /// we can reach them: one that was lost over the link stays so.
+    /// Notes a hardware address that a neighbour claims. That does not prove that we can reach it:
+    /// one that was lost over the link stays lost.
     pub(super) fn learn(&mut self, ip: IpAddr, link: usize, mac: Mac) {
         if self.known.get(&ip).is_none_or(|neighbour| neighbour.lost[link] != Some(mac)) {
             self.confirm(ip, link, mac);
         }
     }
 
-    /// Takes note of a hardware address from which a question of ours was answered.
+    /// Notes a hardware address that has answered our solicitation.
     pub(super) fn confirm(&mut self, ip: IpAddr, link: usize, mac: Mac) {
-        let Some(neighbour) = self.of(ip) else { return };
+        let Some(neighbour) = self.entry(ip) else { return };
         (neighbour.doubts[link], neighbour.lost[link]) = (0, None);
         if neighbour.macs[link] == Some(mac) {
             return;
         }
-        let wanted = neighbour.is_wanted();
+        let wanted = neighbour.is_unresolved();
         neighbour.macs[link] = Some(mac);
         neighbour.due = Nanos::NEVER;
         self.wanted -= usize::from(wanted);
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Whether a neighbour is known over any link.
+    /// Whether a neighbour's hardware address is known over any link.
     pub(super) fn knows(&self, ip: IpAddr) -> bool {
-        self.known.get(&ip).is_some_and(|neighbour| !neighbour.is_wanted())
+        self.known.get(&ip).is_some_and(|neighbour| !neighbour.is_unresolved())
     }
 
-    /// Forgets what was learnt over a link: what is plugged in there now may be something else.
+    /// Forgets the hardware addresses over a link: another network may be plugged in there now.
     pub(super) fn forget(&mut self, link: usize) {
         for neighbour in self.known.values_mut() {
             (neighbour.doubts[link], neighbour.lost[link]) = (0, None);
-            if neighbour.macs[link].take().is_some() && neighbour.is_wanted() {
-                (neighbour.asked, neighbour.due) = (0, Nanos::NEVER);
+            if neighbour.macs[link].take().is_some() && neighbour.is_unresolved() {
+                (neighbour.solicited, neighbour.due) = (0, Nanos::NEVER);
                 self.wanted += 1;
             }
         }
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Somebody wants to send to a neighbour that has no hardware address. Returns whether to ask
-    /// for it now.
+    /// Notes that a frame is to be sent to a neighbour without a known hardware address. Returns
+    /// whether to solicit it now.
     pub(super) fn want(&mut self, ip: IpAddr, now: Nanos) -> bool {
-        let Some(neighbour) = self.of(ip) else { return false };
-        if !neighbour.is_wanted() || neighbour.due != Nanos::NEVER {
-            return false; // known, or asked already
+        let Some(neighbour) = self.entry(ip) else { return false };
+        if !neighbour.is_unresolved() || neighbour.due != Nanos::NEVER {
+            return false; // resolved, or being solicited
         }
-        (neighbour.asked, neighbour.due) = (1, now + PATIENCE[0]);
+        (neighbour.solicited, neighbour.due) = (1, now + PATIENCE[0]);
         true
     }
 
-    /// Whether every neighbour that was wanted is known.
+    /// Whether no neighbour waits to be resolved.
     pub(super) fn is_settled(&self) -> bool {
         self.wanted == 0
     }
 
-    /// A neighbour to ask for again, if one is due.
+    /// Returns a neighbour to solicit again, if one is due.
     pub(super) fn take_due(&mut self, now: Nanos) -> Option<IpAddr> {
         if self.wanted == 0 {
             return None;
         }
         for (ip, neighbour) in &mut self.known {
-            if neighbour.is_wanted() && neighbour.due <= now {
+            if neighbour.is_unresolved() && neighbour.due <= now {
                 neighbour.due =
-                    PATIENCE.get(neighbour.asked).map_or(Nanos::NEVER, |&wait| now + wait);
-                neighbour.asked += 1;
+                    PATIENCE.get(neighbour.solicited).map_or(Nanos::NEVER, |&wait| now + wait);
+                neighbour.solicited += 1;
                 if neighbour.due != Nanos::NEVER {
                     return Some(*ip);
                 }
@@ -135,7 +136,8 @@ impl Neighbours {
         None
     }
 
-    /// Something was sent to a neighbour over a link, and something came back over it, or not.
+    /// Notes that something was sent to a neighbour over a link, and whether something came back
+    /// over it.
     pub(super) fn mark(&mut self, ip: IpAddr, link: usize, heard: bool) {
         let Some(neighbour) = self.known.get_mut(&ip) else { return };
         if heard {
@@ -146,17 +148,17 @@ impl Neighbours {
         }
     }
 
-    /// Whether some neighbour is being asked whether it is still there.
+    /// Whether a neighbour is being probed.
     pub(super) fn has_doubts(&self) -> bool {
         self.doubted
     }
 
-    /// Gives up links over which neighbours do not answer, as long as there is another; returns
-    /// whom to ask whether they are there, over which link and where.
+    /// Gives up links over which neighbours do not answer, as long as they have another. Returns
+    /// the neighbours to probe: address, link and hardware address.
     pub(super) fn watch(&mut self, now: Nanos) -> Vec<(IpAddr, usize, Mac)> {
-        let mut ask = Vec::new();
+        let mut probes = Vec::new();
         if !self.doubted {
-            return ask;
+            return probes;
         }
         let recall = now.since(self.recalled) >= RECALL;
         if recall {
@@ -175,20 +177,20 @@ impl Neighbours {
                 }
                 let doubted = neighbour.macs[link].filter(|_| neighbour.doubts[link] > 0);
                 neighbour.doubts[link] += u8::from(doubted.is_some());
-                ask.extend(
+                probes.extend(
                     doubted.or(neighbour.lost[link].filter(|_| recall)).map(|mac| (ip, link, mac)),
                 );
                 self.doubted |= doubted.is_some() || neighbour.lost[link].is_some();
             }
         }
-        ask
+        probes
     }
 
-    /// The entry of a neighbour, made if there is none and there is room.
-    fn of(&mut self, ip: IpAddr) -> Option<&mut Neighbour> {
+    /// Returns the entry of a neighbour, creating it if there is room.
+    fn entry(&mut self, ip: IpAddr) -> Option<&mut Neighbour> {
         if !self.known.contains_key(&ip) {
             if self.known.len() >= MAX_NEIGHBOURS {
-                self.known.retain(|_, neighbour| !neighbour.is_wanted());
+                self.known.retain(|_, neighbour| !neighbour.is_unresolved());
                 self.wanted = 0;
             }
             if self.known.len() >= MAX_NEIGHBOURS {
@@ -200,7 +202,7 @@ impl Neighbours {
                     macs: [None; MAX_LINKS],
                     lost: [None; MAX_LINKS],
                     doubts: [0; MAX_LINKS],
-                    asked: 0,
+                    solicited: 0,
                     due: Nanos::NEVER,
                 },
             );
@@ -211,7 +213,7 @@ impl Neighbours {
 }
 
 impl Neighbour {
-    fn is_wanted(&self) -> bool {
+    fn is_unresolved(&self) -> bool {
         self.macs.iter().all(Option::is_none)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading what came over a link: each frame is one of a few things, or nothing to us.
+//! Parses received frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
@@ -15,46 +15,46 @@ use super::headers::{
 };
 use crate::Mac;
 
-/// What a frame turned out to be. Ranges are of the frame.
+/// A parsed frame. Ranges are positions in the frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Inbound {
     /// A UDP datagram.
     Datagram { from: SocketAddr, to: SocketAddr, mac: Mac, payload: Range<usize> },
-    /// Somebody asks for the hardware address of `target`, and tells their own.
+    /// A host asks for the hardware address of `target`, and states its own.
     WhoHas { target: IpAddr, from: IpAddr, mac: Mac },
-    /// Somebody tells the hardware address of `from`.
+    /// A host states the hardware address of `from`.
     IsAt { from: IpAddr, mac: Mac },
-    /// An echo request; `body` begins behind the checksum, with identifier and sequence.
+    /// An echo request; `body` begins after the checksum, with identifier and sequence number.
     Echo { from: IpAddr, to: IpAddr, mac: Mac, body: Range<usize> },
-    /// The answer to one.
+    /// The reply to an echo request.
     EchoReply { from: IpAddr, to: IpAddr, body: Range<usize> },
-    /// A router on the way to `peer` takes IP packets of at most `mtu` bytes.
+    /// A router on the path to `peer` forwards IP packets of at most `mtu` bytes.
     TooBig { peer: IpAddr, mtu: usize },
 }
 
-/// Why a frame is none of these.
+/// Why a frame was not parsed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Unread {
-    /// Well formed, perhaps, but of a kind or for somebody that is not us.
+    /// Of a kind that the host does not understand, or for another host.
     Foreign,
-    /// Cut short, or contradicting itself.
+    /// Truncated or inconsistent.
     Malformed,
-    /// A checksum does not fit.
+    /// A checksum is wrong.
     Corrupt,
 }
 
-/// What the reader must know of the link.
+/// Parses the frames of a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader {
-    /// The tag that our frames have.
+    /// The VLAN tag of our frames.
     pub(super) vlan: Option<u16>,
-    /// Whether checksums over data need a look: not when the device has checked, nor when nothing
-    /// but memory was between.
+    /// Whether to verify checksums over data: not if the device has, nor if only memory lies
+    /// between us and the sender.
     pub(super) verify: bool,
 }
 
 impl Reader {
-    /// Reads a frame.
+    /// Parses a frame.
     #[inline]
     pub(super) fn read(self, frame: &[u8]) -> Result<Inbound, Unread> {
         let (ethernet, rest) = split::<Ethernet>(frame)?;
@@ -92,8 +92,7 @@ impl Reader {
         if Sum::default().add(&packet[..header_len]).finish() != [0, 0] {
             return Err(Unread::Corrupt);
         }
-        // More fragments, or not the first: nobody fragments what we send, and we put nothing
-        // together.
+        // A fragment. We set "do not fragment" on what we send, and do not reassemble.
         if header.fragment.get() & !DONT_FRAGMENT_AND_RESERVED != 0 {
             return Err(Unread::Foreign);
         }
@@ -177,7 +176,8 @@ impl Reader {
             (ICMP_UNREACHABLE, ICMP_FRAGMENTATION_NEEDED) => {
                 let (packet, _) = split::<Ipv4>(quoted)?;
                 let mtu = usize::try_from(icmp.rest.get() & 0xffff).expect("16 bits");
-                // It quotes what we sent, or is not for us.
+                // The error quotes the packet it is about; if we did not send that, it is not for
+                // us.
                 let peer = Ipv4Addr::from(packet.destination).into();
                 (IpAddr::from(packet.source) == to)
                     .then_some(Inbound::TooBig { peer, mtu })
@@ -219,10 +219,10 @@ impl Reader {
     }
 }
 
-/// The bit besides "do not fragment" that says nothing about fragments.
+/// The reserved bit says nothing about fragments.
 const DONT_FRAGMENT_AND_RESERVED: u16 = super::headers::DONT_FRAGMENT | 0x8000;
 
-/// Bytes of an ICMP message before what an echo must give back.
+/// Bytes of an ICMP message before the part that an echo reply repeats.
 const ICMP_HEAD: usize = 4;
 
 fn split<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned>(
@@ -255,26 +255,26 @@ fn discovery(body: &[u8], from: IpAddr, hops: u8, mac: Mac) -> Result<Inbound, U
         .unwrap_or((None, ()));
     let target = match message {
         Some(message) => message.target,
-        // Without the option: the target is what is left of the least there can be.
+        // Without the option the message ends after the target.
         None => {
             let (_, rest) = split::<Icmp>(body)?;
             *rest.first_chunk::<16>().ok_or(Unread::Malformed)?
         }
     };
-    let told = |option| match message {
+    let sender_mac = |option| match message {
         Some(message) if message.option == option && message.option_len == 1 => {
             unicast(message.mac)
         }
-        _ => unicast(mac.0), // the frame's own sender, then
+        _ => unicast(mac.0), // without the option, the frame's source
     };
     if body[0] == ICMPV6_SOLICIT {
-        Ok(Inbound::WhoHas { target: target.into(), from, mac: told(OPTION_SOURCE)? })
+        Ok(Inbound::WhoHas { target: target.into(), from, mac: sender_mac(OPTION_SOURCE)? })
     } else {
-        Ok(Inbound::IsAt { from: target.into(), mac: told(OPTION_TARGET)? })
+        Ok(Inbound::IsAt { from: target.into(), mac: sender_mac(OPTION_TARGET)? })
     }
 }
 
-/// A hardware address that one station can have.
+/// Returns a unicast hardware address; group addresses and zero are errors.
 fn unicast(mac: [u8; 6]) -> Result<Mac, Unread> {
     if mac[0] & 1 != 0 || mac == [0; 6] { Err(Unread::Malformed) } else { Ok(Mac(mac)) }
 }

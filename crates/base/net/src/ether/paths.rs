@@ -1,4 +1,4 @@
-//! The ways to peers: over which links, and whose turn it is.
+//! A cache of routes to peers, over every link that reaches them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,98 +6,101 @@ use super::MAX_LINKS;
 use super::route::Route;
 use crate::Mac;
 
-/// Peers at hand, one a place; whoever shares a place takes turns at a small cost.
-const PLACES: usize = 512;
+/// Entries of the cache, one peer each. Peers with the same index evict each other, at a small
+/// cost.
+const ENTRIES: usize = 512;
 
-/// Datagrams of at least this many bytes go over all links in turn: they are parts of something
-/// long. Shorter ones go over one, which is the peer's own and keeps them in order.
+/// Datagrams of at least this many bytes take turns on all links, because they are parts of long
+/// messages. Shorter ones stay on the peer's own link, which keeps them in order.
 const LONG: usize = 1024;
 
-/// The ways to one peer.
-pub(super) struct Ways {
+/// The routes to one peer.
+pub(super) struct PeerPaths {
     peer: SocketAddr,
     generation: u32,
-    /// One a link that works, the peer's own first; never empty.
+    /// One for each usable link, the peer's own first; never empty.
     routes: Vec<Route>,
     turn: usize,
-    /// Links over which something was sent, and over which something came, since the last
+    /// Bits of the links over which something was sent, and received, since the last
     /// [`Paths::take_marks`].
     used: u8,
     heard: u8,
 }
 
-/// The ways to all of them.
-pub(super) struct Paths(Box<[Option<Ways>]>);
+/// The cache of all peers' routes.
+pub(super) struct Paths(Box<[Option<PeerPaths>]>);
 
 impl Default for Paths {
     fn default() -> Self {
-        Self((0..PLACES).map(|_| None).collect())
+        Self((0..ENTRIES).map(|_| None).collect())
     }
 }
 
 impl Paths {
-    /// Whether there are ways to a peer, of that generation; `place` is the peer's.
+    /// Whether the entry `index`, which is the peer's, holds routes to it of that generation.
     #[inline]
-    pub(super) fn has(&self, place: usize, peer: SocketAddr, generation: u32) -> bool {
-        self.0[place]
+    pub(super) fn has(&self, index: usize, peer: SocketAddr, generation: u32) -> bool {
+        self.0[index]
             .as_ref()
-            .is_some_and(|ways| ways.peer == peer && ways.generation == generation)
+            .is_some_and(|paths| paths.peer == peer && paths.generation == generation)
     }
 
-    /// The way of a datagram of `len` bytes to the peer of a place, to which there [is](Self::has)
-    /// one.
+    /// Returns the route of a datagram of `len` bytes to the peer of an entry that [is
+    /// filled](Self::has).
     #[inline]
-    pub(super) fn pick(&mut self, place: usize, len: usize) -> &Route {
-        let ways = self.0[place].as_mut().expect("there are ways");
+    pub(super) fn pick(&mut self, index: usize, len: usize) -> &Route {
+        let paths = self.0[index].as_mut().expect("there are ways");
         let mut at = 0;
-        if len >= LONG && ways.routes.len() > 1 {
-            ways.turn = (ways.turn + 1) % ways.routes.len();
-            at = ways.turn;
+        if len >= LONG && paths.routes.len() > 1 {
+            paths.turn = (paths.turn + 1) % paths.routes.len();
+            at = paths.turn;
         }
-        let route = &ways.routes[at];
-        ways.used |= 1 << route.link;
+        let route = &paths.routes[at];
+        paths.used |= 1 << route.link;
         route
     }
 
-    /// Takes note of the ways to a peer; `place` is the peer's.
+    /// Stores the routes to a peer in the entry `index`, which is the peer's.
     pub(super) fn put(
         &mut self,
-        place: usize,
+        index: usize,
         peer: SocketAddr,
         generation: u32,
         routes: Vec<Route>,
     ) {
         assert!(!routes.is_empty(), "a way at least");
-        self.0[place] = Some(Ways { peer, generation, routes, turn: 0, used: 0, heard: 0 });
+        self.0[index] = Some(PeerPaths { peer, generation, routes, turn: 0, used: 0, heard: 0 });
     }
 
-    /// A datagram came from a peer over a link. Whether that is one of the ways we know.
+    /// Notes a datagram from a peer over a link. Returns whether that is one of the routes in the
+    /// cache.
     #[inline]
-    pub(super) fn hear(&mut self, from: SocketAddr, link: usize, mac: Mac) -> bool {
-        let Some(ways) = self.0[place(from)].as_mut().filter(|ways| ways.peer == from) else {
+    pub(super) fn note_received(&mut self, from: SocketAddr, link: usize, mac: Mac) -> bool {
+        let Some(paths) = self.0[index_of(from)].as_mut().filter(|paths| paths.peer == from) else {
             return false;
         };
-        ways.heard |= 1 << link;
-        ways.routes.iter().any(|route| route.link == link && route.mac == mac)
+        paths.heard |= 1 << link;
+        paths.routes.iter().any(|route| route.link == link && route.mac == mac)
     }
 
-    /// For each peer and link that is in use: whether something came over it since the last call.
+    /// Calls `each` for every peer and link used since the last call, with whether something was
+    /// received over the link.
     pub(super) fn take_marks(&mut self, mut each: impl FnMut(IpAddr, usize, bool)) {
-        for ways in self.0.iter_mut().flatten() {
-            let (used, heard) = (std::mem::take(&mut ways.used), std::mem::take(&mut ways.heard));
-            for route in &ways.routes {
+        for paths in self.0.iter_mut().flatten() {
+            let (used, heard) = (std::mem::take(&mut paths.used), std::mem::take(&mut paths.heard));
+            for route in &paths.routes {
                 let (used, heard) = (used >> route.link & 1 == 1, heard >> route.link & 1 == 1);
                 if used || heard {
-                    each(ways.peer.ip(), route.link, heard);
+                    each(paths.peer.ip(), route.link, heard);
                 }
             }
         }
     }
 }
 
-/// Where the ways to a peer have their place.
+/// The index of a peer's entry.
 #[inline]
-pub(super) fn place(peer: SocketAddr) -> usize {
+pub(super) fn index_of(peer: SocketAddr) -> usize {
     let ip = match peer.ip() {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
         IpAddr::V6(v6) => {
@@ -107,9 +110,9 @@ pub(super) fn place(peer: SocketAddr) -> usize {
             folded
         }
     };
-    // Fibonacci hashing: ports and addresses that follow one another spread.
+    // Fibonacci hashing spreads consecutive ports and addresses.
     let mixed = (ip ^ u64::from(peer.port()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     usize::try_from(mixed >> 55).expect("9 bits")
 }
 
-const _: () = assert!(PLACES == 1 << (64 - 55) && MAX_LINKS <= 8);
+const _: () = assert!(ENTRIES == 1 << (64 - 55) && MAX_LINKS <= 8);

@@ -1,19 +1,20 @@
-//! Whom a frame is for, at a glance: enough to put it where it is read, and no more.
+//! Finds the UDP port a frame is addressed to, without validating the frame: enough to choose the
+//! node that reads it.
 
 use super::headers::{
     ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV6_BYTES, PROTOCOL_UDP,
     VLAN_BYTES,
 };
 
-/// Where, in an IPv4 header, its length, fragment offset and protocol are; in an IPv6 header, what
-/// follows it; in UDP's the port it is for.
+/// Offsets of the fragment field and the protocol in an IPv4 header, of the next header in an IPv6
+/// header, and of the destination port in a UDP header.
 const FRAGMENT: usize = 6;
 const PROTOCOL: usize = 9;
 const NEXT_HEADER: usize = 6;
 const PORT: usize = 2;
 
-/// The port that a UDP datagram is for; `None` of other frames, and of those that cannot be read
-/// that far. Nothing is checked: whoever reads the frame does that.
+/// Returns the destination port of a UDP datagram; `None` for other frames and truncated ones.
+/// Checks nothing: that is left to the host that reads the frame.
 #[inline]
 #[must_use]
 pub fn port_of(frame: &[u8]) -> Option<u16> {

@@ -1,4 +1,4 @@
-//! The headers that every datagram to one peer begins with, made once.
+//! The headers of all datagrams to one peer, composed once.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,21 +11,22 @@ use super::headers::{
 };
 use crate::Mac;
 
-/// Longest headers: Ethernet with a tag, IPv6, UDP.
+/// Bytes of the longest headers: Ethernet with a VLAN tag, IPv6, UDP.
 pub const MAX_HEADERS: usize = ETHERNET_BYTES + VLAN_BYTES + IPV6_BYTES + UDP_BYTES;
 
-/// Who checks what is sent over a link.
+/// Who computes the UDP checksums of frames sent over a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Checksums {
-    /// The device writes them; the field holds the sum of the pseudo header.
+    /// The device computes them; the field holds the sum of the pseudo header.
     Device,
-    /// We do.
+    /// The host computes them.
     Software,
-    /// Nobody need: nothing but memory is between us and the peer. IPv6 demands them even so.
+    /// Unnecessary, since only memory lies between us and the peer. IPv6 demands them even so, and
+    /// the host computes them.
     Spared,
 }
 
-/// Where a datagram comes from: our end of a link.
+/// The source of a datagram: our end of a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     pub(super) mac: Mac,
@@ -34,7 +35,10 @@ pub(super) struct Origin {
     pub(super) checksums: Checksums,
 }
 
-/// How one peer is reached.
+/// The route to a peer: the link, and the headers of datagrams to it.
+///
+/// Copy the payload behind [`len`](Self::len) bytes of space, then call [`finish`](Self::finish),
+/// which writes the headers before it.
 #[derive(Clone, Debug)]
 pub struct Route {
     pub(super) peer: SocketAddr,
@@ -74,7 +78,7 @@ impl Route {
         Self { peer, mac, link, checksums: origin.checksums, len, headers }
     }
 
-    /// Bytes of the headers.
+    /// The length of the headers, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "there is no route without headers")]
     #[must_use]
     #[inline]
@@ -89,43 +93,44 @@ impl Route {
         self.link
     }
 
-    /// Bytes before the IP header, and bytes of the IP header: where a device that checks must
-    /// look.
+    /// Bytes before the IP header, and bytes of the IP header: a device that computes checksums
+    /// needs both.
     #[must_use]
     pub fn layers(&self) -> (usize, usize) {
         let ip = if self.peer.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
         (self.len - UDP_BYTES - ip, ip)
     }
 
-    /// Whether the peer is reached by IPv6.
+    /// Whether the peer's address is IPv6.
     #[must_use]
     pub fn is_v6(&self) -> bool {
         self.peer.is_ipv6()
     }
 
-    /// Whether the device is to fill in the UDP checksum.
+    /// Whether the device must fill in the UDP checksum.
     #[inline]
     #[must_use]
     pub fn device_checks(&self) -> bool {
         self.checksums == Checksums::Device
     }
 
-    /// Whether the headers say nothing of what is behind them but how long it is.
+    /// Whether the headers depend only on the length of the payload, not on its bytes: IPv4 without
+    /// a checksum.
     #[must_use]
     #[inline]
     pub fn is_blind(&self) -> bool {
         self.checksums == Checksums::Spared && self.peer.is_ipv4()
     }
 
-    /// Writes the headers at the front of `frame`, of which `absent` more bytes follow elsewhere:
-    /// only where [nothing is said](Self::is_blind) of them.
+    /// Writes the headers at the front of `frame`, while `absent` further bytes of payload lie
+    /// elsewhere. Only for routes that are [blind](Self::is_blind) to the payload.
     #[inline]
     pub fn finish_before(&self, frame: &mut [u8], absent: usize) {
         assert!(self.is_blind(), "a checksum needs all there is");
         self.write(frame, absent);
     }
 
-    /// Writes the headers at the front of `frame`, whose payload is in place behind them.
+    /// Writes the headers at the front of `frame`, whose payload is already in place behind them.
     #[inline]
     pub fn finish(&self, frame: &mut [u8]) {
         self.write(frame, 0);
@@ -156,7 +161,8 @@ impl Route {
             Checksums::Software | Checksums::Spared => {
                 let sum =
                     self.pseudo(headers, udp_len).add(&headers[udp_at..]).add(payload).finish();
-                if sum == [0, 0] { [0xff, 0xff] } else { sum } // zero says that there is none
+                // Zero would mean that there is no checksum.
+                if sum == [0, 0] { [0xff, 0xff] } else { sum }
             }
         };
         headers[udp_at + 6..udp_at + 8].copy_from_slice(&checksum);
@@ -178,7 +184,7 @@ fn not([a, b]: [u8; 2]) -> [u8; 2] {
     [!a, !b]
 }
 
-/// Hands an Ethernet header, with a tag if there is one, to `put`.
+/// Passes an Ethernet header, with a VLAN tag if there is one, to `put`.
 pub(super) fn put_ethernet(
     put: &mut impl FnMut(&[u8]),
     from: Mac,
@@ -193,14 +199,14 @@ pub(super) fn put_ethernet(
     }
 }
 
-/// An IPv4 header; `len` is that of the payload.
+/// Composes an IPv4 header; `len` is that of the payload.
 pub(super) fn ipv4(source: [u8; 4], destination: [u8; 4], len: usize, protocol: u8) -> Ipv4 {
     let total = u16::try_from(IPV4_BYTES + len).expect("an IP packet's length has 16 bits");
     let mut header = Ipv4 {
         version_len: 0x45,
         service: 0,
         total_len: U16::new(total),
-        id: U16::ZERO, // nothing of ours is ever fragmented
+        id: U16::ZERO, // our packets are never fragmented
         fragment: U16::new(DONT_FRAGMENT),
         ttl: HOPS,
         protocol,
@@ -212,7 +218,7 @@ pub(super) fn ipv4(source: [u8; 4], destination: [u8; 4], len: usize, protocol: 
     header
 }
 
-/// An IPv6 header; `len` is that of the payload.
+/// Composes an IPv6 header; `len` is that of the payload.
 pub(super) fn ipv6(
     source: [u8; 16],
     destination: [u8; 16],

@@ -1,20 +1,21 @@
-//! When to spin, when to yield, when to sleep: the decision alone, without clock or system call.
+//! Decides whether an idle node spins, yields or sleeps. Pure logic: no clock, no system call.
 
 use std::time::Duration;
 
 use crate::Nanos;
 
-/// Arrivals whose gaps are remembered.
+/// How many gaps between arrivals are remembered.
 const GAPS: usize = 8;
 
-/// Being robbed may cost one part in this many of a node's time: so many times as long it sleeps
-/// after.
+/// Losing the core may cost at most one part in this many of a node's time: the node then sleeps
+/// instead of spinning for this many times the gap.
 const ROBBED_SHARE: u32 = 32;
 
-/// The longest it sleeps for that.
+/// The longest time that it does not spin for that reason.
 const ROBBED_MOST: Duration = Duration::from_secs(1);
 
-/// Yields in a row that gave the core to another thread, from which on it is taken to be shared.
+/// After so many consecutive yields that gave the core to another thread, the core counts as
+/// shared.
 const SHARED: u8 = 3;
 
 /// How a node waits for work.
@@ -29,28 +30,28 @@ pub enum Mode {
     Adaptive,
 }
 
-/// The bounds of waiting.
+/// The limits of an idle node's spinning and yielding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Policy {
     /// How to wait.
     pub mode: Mode,
-    /// How long to spin after work that came by itself: it catches a peer that answers at once.
+    /// How long to spin after isolated work: long enough to catch a peer that answers at once.
     pub spin_least: Duration,
-    /// How long to spin while work keeps coming; also the gap up to which it counts as keeping
-    /// coming. More than two wake-ups, or two sleeping peers would wake one another for ever.
+    /// How long to spin while work keeps coming; also the longest gap that counts as such. More
+    /// than two wake-ups, or two sleeping peers would keep waking one another.
     pub spin_most: Duration,
-    /// How long to spin without yielding: a thread that shares the core then gets its turn.
+    /// How long to spin before yielding, so that a thread on the same core gets to run.
     pub yield_after: Duration,
-    /// A gap between two idle rounds from which on another thread must have had the core.
+    /// A gap between two idle iterations from which on another thread must have had the core.
     pub robbed_after: Duration,
-    /// How long not to spin (nor yield) after that, at least; and 32 times the gap. A sleeper
-    /// is woken before threads that only compute; one that spins or yields waits for their turns
-    /// to end.
+    /// How long not to spin or yield after such a gap, at least; otherwise 32 times the gap. The
+    /// scheduler wakes a sleeper before threads that only compute, but one that spins or yields
+    /// waits for their time slices to end.
     pub robbed_for: Duration,
-    /// A yield that takes as long gave the core to a thread that spins itself: almost
-    /// [`yield_after`](Self::yield_after). Three in a row, and it counts as robbed: two peers
-    /// on one core would each spin while the other has work to do. The kernel's own threads,
-    /// which serve the disk, take less.
+    /// A yield that takes this long gave the core to a thread that spins itself: it is almost
+    /// [`yield_after`](Self::yield_after). Three in a row count as losing the core: two peers on
+    /// one core would each spin while the other has work to do. The kernel's own threads, which
+    /// serve the disk, take less.
     pub shared_after: Duration,
 }
 
@@ -69,48 +70,49 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The default bounds, with another mode.
+    /// The default limits with the given mode.
     #[must_use]
     pub fn of(mode: Mode) -> Self {
         Self { mode, ..Self::default() }
     }
 }
 
-/// What to do after a round of the loop that found nothing.
+/// What to do after a loop iteration that found no work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Step {
-    /// Go round again.
+pub enum IdleStep {
+    /// Run the next iteration at once.
     Spin,
-    /// Offer the core to others, then go round again.
+    /// Yield the core to other threads, then run the next iteration.
     Yield,
     /// Sleep until something happens.
     Sleep,
 }
 
-/// The state of one node's waiting.
+/// The state of one node's decisions. Call [`worked`](Self::worked) or [`idle`](Self::idle) after
+/// each iteration of the loop.
 #[derive(Clone, Debug)]
 pub struct Decider {
     policy: Policy,
-    /// When work last came.
+    /// When an iteration last found work.
     worked: Nanos,
-    /// Gaps before the latest arrivals, of which only "short" matters: one bit each, the newest
-    /// lowest.
+    /// For the gap before each of the latest arrivals, one bit: whether it was short. The newest is
+    /// the lowest bit.
     short_gaps: u8,
-    /// When the last round was, if it found nothing and ended awake.
+    /// When the last iteration was, if it found nothing and did not sleep.
     idled: Option<Nanos>,
     yielded: Nanos,
-    /// The last round ended in a yield.
+    /// Whether the last iteration ended in a yield.
     yielding: bool,
-    /// Yields in a row that gave the core to another thread.
+    /// Consecutive yields that gave the core to another thread.
     shared: u8,
-    /// Until when not to spin, for others need the core.
+    /// Until when not to spin, because other threads need the core.
     robbed_until: Nanos,
 }
 
 const _: () = assert!(GAPS <= u8::BITS as usize);
 
 impl Decider {
-    /// Begins at `now`, idle.
+    /// An idle node's state at `now`.
     #[must_use]
     pub fn new(policy: Policy, now: Nanos) -> Self {
         Self {
@@ -125,52 +127,53 @@ impl Decider {
         }
     }
 
-    /// A round found work.
+    /// Notes that an iteration found work.
     pub fn worked(&mut self, now: Nanos) {
-        self.look_for_sharers(now);
+        self.detect_shared_core(now);
         let gap = now.since(self.worked);
         self.short_gaps = self.short_gaps << 1 | u8::from(gap <= self.policy.spin_most);
         self.worked = now;
         self.idled = None;
     }
 
-    /// A round found nothing: what now?
-    pub fn idle(&mut self, now: Nanos) -> Step {
-        self.look_for_robbers(now);
-        self.look_for_sharers(now);
+    /// Decides what to do after an iteration that found nothing.
+    pub fn idle(&mut self, now: Nanos) -> IdleStep {
+        self.detect_lost_core(now);
+        self.detect_shared_core(now);
         let step = self.step(now);
-        self.idled = (step != Step::Sleep).then_some(now);
-        self.yielding = step == Step::Yield;
+        self.idled = (step != IdleStep::Sleep).then_some(now);
+        self.yielding = step == IdleStep::Yield;
         if self.yielding {
             self.yielded = now;
         }
         step
     }
 
-    /// How long after work the node stays awake, as things are.
+    /// How long the node currently stays awake after work.
     #[must_use]
     pub fn spin_bound(&self) -> Duration {
         if self.short_gaps == 0 { self.policy.spin_least } else { self.policy.spin_most }
     }
 
-    fn step(&self, now: Nanos) -> Step {
+    fn step(&self, now: Nanos) -> IdleStep {
         if self.sleeps_at_once(now) {
-            return Step::Sleep;
+            return IdleStep::Sleep;
         }
         let spin = self.policy.mode == Mode::Spin;
         let since = now.since(self.worked);
         if since < self.policy.yield_after {
-            return Step::Spin;
+            return IdleStep::Spin;
         }
         if !spin && since >= self.spin_bound() {
-            return Step::Sleep;
+            return IdleStep::Sleep;
         }
-        // One that never sleeps yields less often: each yield may cost it another's whole turn.
+        // A node that never sleeps yields less often: each yield may cost it another thread's whole
+        // time slice.
         let every = if spin { self.policy.spin_most } else { Duration::ZERO };
-        if now.since(self.yielded) >= every { Step::Yield } else { Step::Spin }
+        if now.since(self.yielded) >= every { IdleStep::Yield } else { IdleStep::Spin }
     }
 
-    /// Whether a node with nothing to do sleeps without spinning first.
+    /// Whether the node, if it finds nothing, sleeps without spinning first.
     #[must_use]
     pub fn sleeps_at_once(&self, now: Nanos) -> bool {
         match self.policy.mode {
@@ -180,7 +183,7 @@ impl Decider {
         }
     }
 
-    fn look_for_robbers(&mut self, now: Nanos) {
+    fn detect_lost_core(&mut self, now: Nanos) {
         let Some(before) = self.idled else { return };
         let gap = now.since(before);
         if gap >= self.policy.robbed_after {
@@ -189,12 +192,12 @@ impl Decider {
         }
     }
 
-    fn look_for_sharers(&mut self, now: Nanos) {
+    fn detect_shared_core(&mut self, now: Nanos) {
         if !std::mem::take(&mut self.yielding) {
             return;
         }
-        let lent = now.since(self.yielded) >= self.policy.shared_after;
-        self.shared = if lent { self.shared + 1 } else { 0 };
+        let gave_core = now.since(self.yielded) >= self.policy.shared_after;
+        self.shared = if gave_core { self.shared + 1 } else { 0 };
         if self.shared == SHARED {
             self.shared = 0;
             self.robbed_until = self.robbed_until.max(now + self.policy.robbed_for);

@@ -1,4 +1,4 @@
-//! How a node waits between rounds of its loop.
+//! Waiting between the iterations of a node's loop.
 
 pub(crate) mod decide;
 pub(crate) mod sources;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-use self::decide::{Decider, Policy, Step};
+use self::decide::{Decider, IdleStep, Policy};
 use self::sources::{MAX_SOURCES, Sources};
 use crate::Nanos;
 
@@ -19,22 +19,22 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const RUNG: u8 = 2;
 
-/// What a node and those who may wake it share.
+/// What a node shares with the threads that may wake it.
 struct Bell {
     state: AtomicU8,
     eventfd: OwnedFd,
 }
 
-/// Wakes a node from another thread: first leave the work where the node looks for it, then ring.
+/// Wakes a node from another thread: first put the work where the node looks for it, then ring.
 ///
-/// While the node is awake that is one atomic operation and no system call.
+/// While the node is awake, ringing is one atomic operation and no system call.
 #[derive(Clone)]
 pub struct Waker {
     bell: Arc<Bell>,
 }
 
 impl Waker {
-    /// Has the node go round its loop once more before it sleeps, and wakes it if it does.
+    /// Makes the node run its loop once more before it sleeps, and wakes it if it sleeps.
     pub fn ring(&self) {
         if self.bell.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
             // Fails only when the counter is full, and then the node is being woken anyway.
@@ -43,14 +43,14 @@ impl Waker {
     }
 }
 
-/// Waits for work between rounds of a node's loop: spins, then yields, then sleeps. Owned by the
-/// node's thread.
+/// Waits for work between iterations of a node's loop: spins, then yields, then sleeps. The node's
+/// thread owns it; other threads wake it through a [`Waker`].
 ///
-/// Each round ends in [`worked`](Self::worked) or [`rest`](Self::rest):
+/// Each iteration ends in [`worked`](Self::worked) or [`rest`](Self::rest):
 ///
 /// ```
 /// # use std::time::Instant;
-/// # use sprat_net::{Idle, Nanos, Policy, Mode, Step};
+/// # use sprat_net::{Idle, Nanos, Policy, Mode, IdleStep};
 /// # fn main() -> std::io::Result<()> {
 /// # let start = Instant::now();
 /// # let clock = || Nanos(start.elapsed().as_nanos() as u64);
@@ -61,7 +61,10 @@ impl Waker {
 /// loop {
 ///     if round() {
 ///         idle.worked(clock());
-///     } else if idle.rest(clock(), || (clock() + std::time::Duration::from_millis(1), Default::default()))? == Step::Sleep {
+///         continue;
+///     }
+///     let until = || (clock() + std::time::Duration::from_millis(1), Default::default());
+///     if idle.rest(clock(), until)? == IdleStep::Sleep {
 ///         break; // time has passed: look at the clock again
 ///     }
 /// }
@@ -74,7 +77,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// A waiter with its bell.
+    /// Creates the state of a node that is idle at `now`.
     ///
     /// # Errors
     /// Those of `eventfd`.
@@ -84,30 +87,30 @@ impl Idle {
         Ok(Self { decider: Decider::new(policy, now), bell: Arc::new(bell) })
     }
 
-    /// By which other threads wake this one.
+    /// Returns the handle by which other threads wake this one.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker { bell: Arc::clone(&self.bell) }
     }
 
-    /// A round found work.
+    /// Notes that an iteration found work.
     #[inline]
     pub fn worked(&mut self, now: Nanos) {
         self.decider.worked(now);
     }
 
-    /// Whether [`rest`](Self::rest) would sleep without spinning first. Then it may be called
-    /// without another look for work, which would be a system call for nothing: whatever has
-    /// arrived meanwhile ends the sleep.
+    /// Whether [`rest`](Self::rest) would sleep without spinning first. Then call it without
+    /// looking for work again, which would be a system call for nothing: work that has arrived in
+    /// the meantime ends the sleep.
     #[inline]
     #[must_use]
     pub fn sleeps_at_once(&self, now: Nanos) -> bool {
         self.decider.sleeps_at_once(now)
     }
 
-    /// A round found nothing: spins, yields, or sleeps until the time that `until` says, or one of
-    /// its sources is readable, or the bell rings. Returns which; may return early for no
-    /// reason. `until` is asked only before a sleep.
+    /// After an iteration that found nothing: spins, yields, or sleeps until the time that `until`
+    /// returns, or until one of its sources is readable or the bell rings. Returns which of the
+    /// three it did; may return early. Calls `until` only before a sleep.
     ///
     /// # Errors
     /// Those of `poll`.
@@ -116,15 +119,15 @@ impl Idle {
         &mut self,
         now: Nanos,
         until: impl FnOnce() -> (Nanos, Sources<'a>),
-    ) -> io::Result<Step> {
+    ) -> io::Result<IdleStep> {
         let step = self.decider.idle(now);
         match step {
-            Step::Spin => std::hint::spin_loop(),
-            Step::Yield => rustix::thread::sched_yield(),
-            Step::Sleep => {
+            IdleStep::Spin => std::hint::spin_loop(),
+            IdleStep::Yield => rustix::thread::sched_yield(),
+            IdleStep::Sleep => {
                 let (deadline, sources) = until();
                 if now >= deadline {
-                    return Ok(Step::Spin);
+                    return Ok(IdleStep::Spin);
                 }
                 self.sleep(now, deadline, &sources)?;
             }
@@ -136,7 +139,7 @@ impl Idle {
     fn sleep(&self, now: Nanos, deadline: Nanos, sources: &Sources<'_>) -> io::Result<()> {
         let state = &self.bell.state;
         if state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-            // Rung since we last slept: what it was for may lie there unseen.
+            // Rung since the last sleep: there may be work that the node has not seen.
             state.store(AWAKE, Ordering::SeqCst);
             return Ok(());
         }
@@ -144,13 +147,14 @@ impl Idle {
         let mut fds: [PollFd<'_>; MAX_SOURCES + 1] = std::array::from_fn(|i| {
             PollFd::from_borrowed_fd(sources.get(i).unwrap_or(bell), PollFlags::IN)
         });
-        // The bell stands right behind the sources; nobody rings one that only its owner knows.
+        // The bell comes after the sources. It is left out if only its owner knows it.
         let known = usize::from(Arc::strong_count(&self.bell) > 1);
         let deadline = sources.longest().map_or(deadline, |nap| deadline.min(now + nap));
         let polled = poll(&mut fds[..sources.len() + known], timeout(now, deadline).as_ref());
         state.store(AWAKE, Ordering::SeqCst);
         if fds[sources.len()].revents().contains(PollFlags::IN) {
-            // Also when the ring was seen, and answered, before: its second step may come late.
+            // Read the eventfd even if the ring was noticed before: the ringer writes it after it
+            // has swapped the state, which may be late.
             let mut count = [0; 8];
             let _ = rustix::io::read(bell, &mut count);
         }
@@ -161,11 +165,11 @@ impl Idle {
     }
 }
 
-/// Time until the deadline; `None` when there is none.
+/// The time until the deadline; `None` if there is none.
 fn timeout(now: Nanos, deadline: Nanos) -> Option<Timespec> {
     if deadline == Nanos::NEVER {
         return None;
     }
-    // Too far for the kernel's clock is as good as never.
+    // A deadline beyond the kernel's clock is as good as none.
     Timespec::try_from(deadline.since(now)).ok()
 }

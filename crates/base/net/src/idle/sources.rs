@@ -1,12 +1,13 @@
-//! What a sleeping node is woken by.
+//! The descriptors that a sleeping node waits for.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Descriptors that a node can wait for, its bell not counted.
+/// Most descriptors that a node can wait for, not counting its bell.
 pub const MAX_SOURCES: usize = 7;
 
-/// Descriptors of which any one, when it polls readable, ends a sleep.
+/// Descriptors that end a sleep as soon as one of them polls readable, and the longest time to
+/// sleep without looking at what has no descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
     fds: [Option<BorrowedFd<'a>>; MAX_SOURCES],
@@ -15,33 +16,33 @@ pub struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Says that there is something that cannot wake the node, and has to be looked at that often.
+    /// Limits the sleep to `longest`, for a source that cannot wake the node and must be polled.
     pub fn nap(&mut self, longest: Duration) {
         self.nap = Some(self.nap.map_or(longest, |nap| nap.min(longest)));
     }
 
-    /// Longest sleep, if there is such a thing.
+    /// The longest sleep allowed, if there is a limit.
     #[must_use]
     pub fn longest(&self) -> Option<Duration> {
         self.nap
     }
 
-    /// Adds one.
+    /// Adds a descriptor.
     ///
     /// # Panics
-    /// When there are [`MAX_SOURCES`].
+    /// If there are [`MAX_SOURCES`] already.
     pub fn push(&mut self, fd: BorrowedFd<'a>) {
         self.fds[self.len] = Some(fd);
         self.len += 1;
     }
 
-    /// How many more there can be.
+    /// How many more can be added.
     #[must_use]
     pub fn room(&self) -> usize {
         MAX_SOURCES - self.len
     }
 
-    /// How many there are.
+    /// The number of descriptors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -53,12 +54,12 @@ impl<'a> Sources<'a> {
         self.len == 0
     }
 
-    /// All of them.
+    /// All descriptors.
     pub fn iter(&self) -> impl Iterator<Item = BorrowedFd<'a>> + '_ {
         self.fds.iter().copied().flatten()
     }
 
-    /// The one at `index`, if there are so many.
+    /// The descriptor at `index`, if there is one.
     pub(super) fn get(&self, index: usize) -> Option<BorrowedFd<'a>> {
         self.fds.get(index).copied().flatten()
     }

@@ -1,55 +1,59 @@
-//! Why a text is not a locator, and what would be.
+//! Why a text is not a locator, and how to correct it.
 
 use thiserror::Error;
 
-/// Longest locator, bytes of text.
+/// Longest locator, in bytes of text.
 pub(super) const MAX_TEXT: usize = 1024;
 
-/// Why a text is not a locator.
+/// The error of parsing a locator.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("service locator `{text}`: {fault}")]
 pub struct LocatorError {
-    /// The text, cut when it is longer than a locator can be.
+    /// The text, cut if it is longer than a locator can be.
     pub text: String,
-    /// What is wrong with it, and how to mend it.
-    pub fault: Fault,
+    /// What is wrong with it, and how to correct it.
+    pub fault: LocatorFault,
 }
 
 /// What is wrong with a locator.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub enum Fault {
-    /// Longer than any locator.
+pub enum LocatorFault {
+    /// The text is too long.
     #[error("{0} bytes are too long for a locator; the limit is {MAX_TEXT}")]
     TooLong(usize),
-    /// No colon.
+    /// There is no colon.
     #[error(
-        "neither an address with its port nor a transport; write for example `127.0.0.1:11100` or `tcp:host=127.0.0.1,port=11100`"
+        "neither an address with its port nor a transport; write for example `127.0.0.1:11100` or \
+         `tcp:host=127.0.0.1,port=11100`"
     )]
     NoTransport,
-    /// Not a transport.
-    #[error("unknown transport `{found}`{}; there are tcp, fast+udp and fast+dpdk", meant(.suggestion))]
+    /// The transport is unknown.
+    #[error(
+        "unknown transport `{found}`{}; there are tcp, fast+udp and fast+dpdk",
+        meant(.suggestion)
+    )]
     Transport {
-        /// What stands before the colon.
+        /// The word before the colon.
         found: String,
-        /// What was perhaps meant.
+        /// A similar word that may have been meant.
         suggestion: Option<&'static str>,
     },
-    /// A part without an equals sign.
+    /// A part has no equals sign.
     #[error("`{0}` is not of the form key=value")]
     NotAPair(String),
-    /// A key that the transport does not have.
+    /// The transport has no such key.
     #[error("{transport} has no key `{found}`{}; it takes {keys}", meant(.suggestion))]
     Key {
         /// The transport.
         transport: &'static str,
         /// The key.
         found: String,
-        /// What was perhaps meant.
+        /// A similar word that may have been meant.
         suggestion: Option<&'static str>,
-        /// The keys there are.
+        /// The keys of the transport.
         keys: &'static str,
     },
-    /// A key that only another transport has.
+    /// Only another transport has the key.
     #[error(
         "`{key}` is only for fast+dpdk: leave it out, or write `fast+dpdk:` for `{transport}:`"
     )]
@@ -59,28 +63,28 @@ pub enum Fault {
         /// The key.
         key: &'static str,
     },
-    /// A key given twice.
+    /// A key is given twice.
     #[error("`{0}` is given twice; keep one")]
     Twice(&'static str),
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("`{key}` is missing; add `{key}={example}`")]
     Missing {
         /// The key.
         key: &'static str,
-        /// A value it could have.
+        /// A possible value.
         example: &'static str,
     },
-    /// More devices than a host can have.
+    /// There are more devices than a host can have.
     #[error("more than {0} devices; a host has no more")]
     TooManyDevices(usize),
-    /// A value that its key cannot have.
+    /// A value that its key does not allow.
     #[error("`{key}={found}` is not {wanted}")]
     Value {
         /// The key.
         key: &'static str,
         /// Its value.
         found: String,
-        /// What it should be, with an example.
+        /// The expected value, with an example.
         wanted: &'static str,
     },
 }

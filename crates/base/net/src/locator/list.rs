@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// Locators with commas between them, at least one:
+/// One or more locators, separated by commas:
 /// `tcp:host=10.0.0.1,port=11100,tcp:host=10.0.0.2,port=11100`, or `10.0.0.1:11100,10.0.0.2:11100`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Locators(Vec<Locator>);
@@ -41,9 +41,9 @@ impl FromStr for Locators {
         let mut ends = Vec::new();
         let mut at = 0;
         for part in text.split(',') {
-            // A colon before the first equals sign: here the next begins.
+            // A colon before the first equals sign: the next locator begins here.
             let head = part.split_once('=').map_or("", |(head, _)| head);
-            // What stands behind `dev=` may be an argument of the device, whatever it looks like.
+            // The text after `dev=` may be an argument of the device, whatever it looks like.
             let device = text[ends.last().copied().unwrap_or(0)..at.max(1) - 1].contains("dev=");
             let short = !device && (part.contains("://") || super::parse::is_short(part.trim()));
             if at > 0 && (head.contains(':') || short) {

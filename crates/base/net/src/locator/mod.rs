@@ -1,9 +1,8 @@
 //! Service locators: `tcp:host=192.168.1.7,port=12246`.
 //!
-//! A locator names an endpoint and chooses its transport: a transport, a colon, then `key=value`
-//! parts with commas between. Which keys there are depends on the transport; none is ignored.
-//! Shorter, where there is nothing else to say: `192.168.1.7:12246`, `localhost:11100`,
-//! `[::1]:11100`, `tcp://192.168.1.7:12246`.
+//! A locator names an endpoint and its transport: the transport, a colon, then `key=value` parts
+//! separated by commas. Each transport has its own keys; an unknown one is an error. There are
+//! shorter forms: `192.168.1.7:12246`, `localhost:11100`, `[::1]:11100`, `tcp://192.168.1.7:12246`.
 
 mod fault;
 mod list;
@@ -15,18 +14,23 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use crate::Mac;
 
-pub use fault::{Fault, LocatorError};
+pub use fault::{LocatorError, LocatorFault};
 pub use list::Locators;
 pub(crate) use parse::mac;
 
-/// Where a service is reached, and over which transport.
+/// The address of a service and the transport to reach it.
+///
+/// Parse one from text with `FromStr`, open a driver for it by
+/// [`AnyDriver::open`](crate::AnyDriver::open), and get the one that peers should use by
+/// [`AnyDriver::advertised`](crate::AnyDriver::advertised). `Display` writes the long form, which
+/// parses back to an equal locator.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Locator {
     /// How frames travel.
     pub transport: Transport,
     /// The machine.
     pub host: Host,
-    /// The port; 0 lets the system choose one, which only makes sense to listen on.
+    /// The port. 0 lets the system choose one, which only makes sense to listen.
     pub port: u16,
 }
 
@@ -37,30 +41,30 @@ pub enum Transport {
     Tcp,
     /// `fast+udp`: our own reliability over the kernel's UDP.
     FastUdp,
-    /// `fast+dpdk`: the same past the kernel.
+    /// `fast+dpdk`: like `fast+udp`, but bypassing the kernel.
     FastDpdk(Bypass),
 }
 
-/// How a host that bypasses the kernel is attached to its network. All but the hardware address
-/// matters only to the host itself: what a kernel's interface is configured with elsewhere.
+/// How a host that bypasses the kernel is attached to its network. Only the hardware address
+/// matters to peers; the rest is what one would configure on a kernel's interface.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Bypass {
     /// Hardware address of the first device; the device's own when absent.
     pub mac: Option<Mac>,
-    /// Leading bits of the host's address that its neighbours share; without it everybody counts
+    /// Leading bits of the host's address that its neighbours share; without it every peer counts
     /// as a neighbour.
     pub prefix: Option<u8>,
-    /// Who passes on what is for others.
+    /// The router to all hosts that are not neighbours.
     pub gateway: Option<IpAddr>,
-    /// VLAN tag of its frames.
+    /// VLAN tag of the host's frames.
     pub vlan: Option<u16>,
-    /// Largest IP packet, bytes.
+    /// Largest IP packet, in bytes.
     pub mtu: Option<u16>,
-    /// Devices to open, in DPDK's words and with its arguments; the first there is when empty.
+    /// Devices to open, with DPDK's names and arguments; if empty, the first that DPDK finds.
     pub devices: Vec<String>,
 }
 
-/// The machine of a locator.
+/// The host of a locator.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Host {
     /// An address, IPv4 or IPv6.
@@ -70,11 +74,11 @@ pub enum Host {
 }
 
 impl Locator {
-    /// The addresses that the host has now, in the system's order of preference. Looks names up,
+    /// Returns the host's current addresses, in the system's order of preference. Looks names up,
     /// which can take seconds: not for a node's loop.
     ///
     /// # Errors
-    /// Those of the system's resolver; never an empty list.
+    /// The errors of the system's resolver. The list is never empty.
     pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let addresses: Vec<_> = match &self.host {
             Host::Ip(ip) => vec![SocketAddr::new(*ip, self.port)],
@@ -86,8 +90,8 @@ impl Locator {
         Ok(addresses)
     }
 
-    /// The same endpoint with another host and port, as when the system has chosen the port; as
-    /// others are to know it, without what matters only to the host itself.
+    /// Returns this locator with another host and port, such as those the system has chosen, and
+    /// without the settings that matter only to the host itself: as peers should know it.
     #[must_use]
     pub fn at(&self, address: SocketAddr) -> Self {
         let transport = match &self.transport {
@@ -101,7 +105,7 @@ impl Locator {
 }
 
 impl Transport {
-    /// The word before the colon.
+    /// The transport's name, as before a locator's colon.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,16 +1,16 @@
-//! Reading locators.
+//! Parses locators.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::fault::{Fault, LocatorError, MAX_TEXT};
+use super::fault::{LocatorError, LocatorFault, MAX_TEXT};
 use super::{Bypass, Host, Locator, Transport};
 use crate::Mac;
 
-/// Longest host or device name, bytes (that of a DNS name).
+/// Longest host or device name, in bytes: that of a DNS name.
 const MAX_NAME: usize = 253;
 
-/// Edits between a word that is unknown and one that may have been meant.
+/// Most edits between an unknown word and the one that is suggested.
 const MAX_EDITS: usize = 3;
 
 /// Most devices of a host.
@@ -19,11 +19,10 @@ const MAX_DEVICES: usize = crate::ether::MAX_LINKS;
 /// Keys of every transport.
 const COMMON: &[&str] = &["host", "port"];
 
-/// Keys of `fast+dpdk` besides. What stands behind `dev` and is none of these belongs to the
-/// device.
+/// Additional keys of `fast+dpdk`. After `dev`, every other key belongs to the device.
 const BYPASS: &[&str] = &["mac", "prefix", "gateway", "vlan", "mtu", "dev"];
 
-/// The values of a locator's keys, before it is known that all are there.
+/// The values of a locator's keys, before the required ones are checked.
 #[derive(Default)]
 struct Parts {
     host: Option<Host>,
@@ -40,19 +39,19 @@ impl FromStr for Locator {
     }
 }
 
-fn parse(text: &str) -> Result<Locator, Fault> {
+fn parse(text: &str) -> Result<Locator, LocatorFault> {
     if text.len() > MAX_TEXT {
-        return Err(Fault::TooLong(text.len()));
+        return Err(LocatorFault::TooLong(text.len()));
     }
     if let Some(locator) = short(text.trim()) {
         return locator;
     }
-    let (word, rest) = text.trim().split_once(':').ok_or(Fault::NoTransport)?;
+    let (word, rest) = text.trim().split_once(':').ok_or(LocatorFault::NoTransport)?;
     let (name, keys): (&'static str, &'static str) = match word {
         "tcp" => ("tcp", "host and port"),
         "fast+udp" => ("fast+udp", "host and port"),
         "fast+dpdk" => ("fast+dpdk", "host, port, mac, prefix, gateway, vlan, mtu and dev"),
-        _ if word.is_empty() || word.contains('=') => return Err(Fault::NoTransport),
+        _ if word.is_empty() || word.contains('=') => return Err(LocatorFault::NoTransport),
         _ => {
             let suggestion = nearest(word, ["tcp", "fast+udp", "fast+dpdk", "udp", "dpdk"]).map(
                 |word| match word {
@@ -61,7 +60,7 @@ fn parse(text: &str) -> Result<Locator, Fault> {
                     word => word,
                 },
             );
-            return Err(Fault::Transport { found: word.to_owned(), suggestion });
+            return Err(LocatorFault::Transport { found: word.to_owned(), suggestion });
         }
     };
     let dpdk = name == "fast+dpdk";
@@ -72,14 +71,14 @@ fn parse(text: &str) -> Result<Locator, Fault> {
             // Some arguments of devices are single words.
             match parts.bypass.devices.last_mut() {
                 Some(device) => extend(device, pair)?,
-                None => return Err(Fault::NotAPair(pair.to_owned())),
+                None => return Err(LocatorFault::NotAPair(pair.to_owned())),
             }
             continue;
         };
         let (key, value) = (key.trim(), value.trim());
         let bypass = &mut parts.bypass;
         if let Some(&only) = BYPASS.iter().find(|&&known| known == key && !dpdk) {
-            return Err(Fault::OnlyDpdk { transport: name, key: only });
+            return Err(LocatorFault::OnlyDpdk { transport: name, key: only });
         }
         match key {
             "host" => set(&mut parts.host, "host", host(value)?)?,
@@ -96,7 +95,7 @@ fn parse(text: &str) -> Result<Locator, Fault> {
                 number(value, "mtu", crate::ether::MIN_MTU, 65_535, MTU)?,
             )?,
             "dev" if bypass.devices.len() >= MAX_DEVICES => {
-                return Err(Fault::TooManyDevices(MAX_DEVICES));
+                return Err(LocatorFault::TooManyDevices(MAX_DEVICES));
             }
             "dev" => bypass.devices.push(device(value)?),
             _ if !bypass.devices.is_empty() => {
@@ -105,7 +104,7 @@ fn parse(text: &str) -> Result<Locator, Fault> {
             }
             _ => {
                 let known = COMMON.iter().chain(BYPASS.iter().filter(|_| dpdk)).copied();
-                return Err(Fault::Key {
+                return Err(LocatorFault::Key {
                     transport: name,
                     found: key.to_owned(),
                     suggestion: nearest(key, known),
@@ -115,8 +114,8 @@ fn parse(text: &str) -> Result<Locator, Fault> {
         }
     }
 
-    let host = parts.host.ok_or(Fault::Missing { key: "host", example: "127.0.0.1" })?;
-    let port = parts.port.ok_or(Fault::Missing { key: "port", example: "11100" })?;
+    let host = parts.host.ok_or(LocatorFault::Missing { key: "host", example: "127.0.0.1" })?;
+    let port = parts.port.ok_or(LocatorFault::Missing { key: "port", example: "11100" })?;
     let transport = match name {
         "tcp" => Transport::Tcp,
         "fast+udp" => Transport::FastUdp,
@@ -125,20 +124,21 @@ fn parse(text: &str) -> Result<Locator, Fault> {
     Ok(Locator { transport, host, port })
 }
 
-/// `HOST:PORT`, which is TCP's, `tcp://HOST:PORT` and `fast+udp://HOST:PORT`, with or without a
-/// slash at the end. `None` for what is neither, which the longer form then judges: `tcp:11100`
-/// lacks its host.
-fn short(text: &str) -> Option<Result<Locator, Fault>> {
-    let (word, place) = text.split_once("://").unwrap_or(("", text));
-    let place = if word.is_empty() { place } else { place.strip_suffix('/').unwrap_or(place) };
+/// Parses `HOST:PORT`, which means TCP, `tcp://HOST:PORT` and `fast+udp://HOST:PORT`, with or
+/// without a slash at the end. `None` leaves the text to the parser of the long form, which
+/// reports, for example, that `tcp:11100` lacks its host.
+fn short(text: &str) -> Option<Result<Locator, LocatorFault>> {
+    let (word, endpoint) = text.split_once("://").unwrap_or(("", text));
+    let endpoint =
+        if word.is_empty() { endpoint } else { endpoint.strip_suffix('/').unwrap_or(endpoint) };
     let transport = match word {
         "" if !is_short(text) => return None,
         "" | "tcp" => Transport::Tcp,
         "fast+udp" => Transport::FastUdp,
         _ => return None,
     };
-    let Some((name, digits)) = place.rsplit_once(':') else {
-        return Some(Err(Fault::Missing { key: "port", example: "11100" }));
+    let Some((name, digits)) = endpoint.rsplit_once(':') else {
+        return Some(Err(LocatorFault::Missing { key: "port", example: "11100" }));
     };
     Some(host(name).and_then(|host| Ok(Locator { transport, host, port: port(digits)? })))
 }
@@ -157,15 +157,15 @@ const PREFIX: &str = "a number of bits from 0 to 128, such as 24";
 const VLAN: &str = "a VLAN from 1 to 4094";
 const MTU: &str = "a packet size from 1280 to 65535 bytes, such as 9000";
 
-fn set<T>(slot: &mut Option<T>, key: &'static str, value: T) -> Result<(), Fault> {
+fn set<T>(slot: &mut Option<T>, key: &'static str, value: T) -> Result<(), LocatorFault> {
     if slot.replace(value).is_some() {
-        return Err(Fault::Twice(key));
+        return Err(LocatorFault::Twice(key));
     }
     Ok(())
 }
 
-fn host(text: &str) -> Result<Host, Fault> {
-    let fault = |wanted| Err(Fault::Value { key: "host", found: text.to_owned(), wanted });
+fn host(text: &str) -> Result<Host, LocatorFault> {
+    let fault = |wanted| Err(LocatorFault::Value { key: "host", found: text.to_owned(), wanted });
     if let Some(inner) = text.strip_prefix('[') {
         let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
         return match address {
@@ -181,7 +181,7 @@ fn host(text: &str) -> Result<Host, Fault> {
             }
         };
     }
-    // What has only digits and dots is meant to be an address, not a name.
+    // A text of digits and dots is meant as an address, not as a name.
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return match text.parse::<Ipv4Addr>() {
             Ok(ip) => Ok(Host::Ip(ip.into())),
@@ -202,17 +202,17 @@ fn host(text: &str) -> Result<Host, Fault> {
     Ok(Host::Name(text.to_owned()))
 }
 
-fn port(text: &str) -> Result<u16, Fault> {
+fn port(text: &str) -> Result<u16, LocatorFault> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits).ok_or_else(|| Fault::Value {
+    text.parse().ok().filter(|_| digits).ok_or_else(|| LocatorFault::Value {
         key: "port",
         found: text.to_owned(),
         wanted: "a port: a number from 0 to 65535, such as 11100",
     })
 }
 
-pub(crate) fn mac(text: &str) -> Result<Mac, Fault> {
-    let fault = || Fault::Value {
+pub(crate) fn mac(text: &str) -> Result<Mac, LocatorFault> {
+    let fault = || LocatorFault::Value {
         key: "mac",
         found: text.to_owned(),
         wanted: "a hardware address: six pairs of hexadecimal digits, such as 94:DE:80:AB:01:79",
@@ -232,19 +232,19 @@ pub(crate) fn mac(text: &str) -> Result<Mac, Fault> {
     Ok(Mac(bytes))
 }
 
-fn device(text: &str) -> Result<String, Fault> {
+fn device(text: &str) -> Result<String, LocatorFault> {
     if text.is_empty() || !is_plain(text) {
         let wanted = "a device, such as net_memif0,role=server or 0000:01:00.0";
-        return Err(Fault::Value { key: "dev", found: text.to_owned(), wanted });
+        return Err(LocatorFault::Value { key: "dev", found: text.to_owned(), wanted });
     }
     Ok(text.to_owned())
 }
 
 /// Adds an argument to a device.
-fn extend(device: &mut String, argument: &str) -> Result<(), Fault> {
+fn extend(device: &mut String, argument: &str) -> Result<(), LocatorFault> {
     if argument.is_empty() || !is_plain(argument) {
         let wanted = "an argument of a device, such as role=server";
-        return Err(Fault::Value { key: "dev", found: argument.to_owned(), wanted });
+        return Err(LocatorFault::Value { key: "dev", found: argument.to_owned(), wanted });
     }
     device.push(',');
     device.push_str(argument);
@@ -255,9 +255,9 @@ fn is_plain(text: &str) -> bool {
     text.len() <= MAX_NAME && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
 
-fn gateway(text: &str) -> Result<IpAddr, Fault> {
+fn gateway(text: &str) -> Result<IpAddr, LocatorFault> {
     let wanted = "the address of a router, such as 192.168.1.1";
-    text.parse().map_err(|_| Fault::Value { key: "gateway", found: text.to_owned(), wanted })
+    text.parse().map_err(|_| LocatorFault::Value { key: "gateway", found: text.to_owned(), wanted })
 }
 
 fn number<T: TryFrom<usize>>(
@@ -266,16 +266,16 @@ fn number<T: TryFrom<usize>>(
     least: usize,
     most: usize,
     wanted: &'static str,
-) -> Result<T, Fault> {
+) -> Result<T, LocatorFault> {
     let found: Option<usize> = text.parse().ok().filter(|number| (least..=most).contains(number));
-    found.and_then(|number| T::try_from(number).ok()).ok_or_else(|| Fault::Value {
+    found.and_then(|number| T::try_from(number).ok()).ok_or_else(|| LocatorFault::Value {
         key,
         found: text.to_owned(),
         wanted,
     })
 }
 
-/// The word of `known` that takes the fewest edits to reach, if few enough.
+/// Returns the word of `known` with the fewest edits from `word`, if few enough.
 fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let word = word.trim().to_ascii_lowercase();
     known

@@ -1,29 +1,31 @@
-//! What the kernel's accounts say of a thread: how much of its time it was given, and how it lost
-//! the rest.
+//! What the kernel accounts to a thread: how long it ran, and why it did not run the rest of the
+//! time.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::ticks;
 
-/// The calling thread's accounts since it started. Two of them tell what came between: see
-/// [`since`](Self::since). Reading takes two system calls, about half a microsecond.
+/// The calling thread's accounts since the thread started. The difference of two readings says what
+/// happened in between: see [`since`](Self::since). A reading takes two system calls, about half a
+/// microsecond.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ThreadAccount {
-    /// When they were read, [`ticks`].
+    /// When it was read, in [`ticks`].
     pub at: u64,
-    /// Time it ran, ns. A guest whose hypervisor tells what it took leaves that out.
+    /// Time the thread ran, in ns. A guest excludes the time stolen by its hypervisor, if the
+    /// hypervisor reports it.
     pub ran_ns: u64,
-    /// Times another thread was given its core before it was done.
+    /// Involuntary context switches: another thread was given the core.
     pub preempted: u64,
-    /// Times it gave its core away, to wait.
+    /// Voluntary context switches: the thread waited.
     pub waited: u64,
-    /// Page faults, those that read from a disk too.
+    /// Page faults, minor and major.
     pub faults: u64,
 }
 
 impl ThreadAccount {
-    /// Those of the calling thread, now. What the kernel does not tell is 0.
+    /// Reads the calling thread's accounts. A value that the kernel does not supply is 0.
     #[must_use]
     pub fn read() -> Self {
         let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -43,7 +45,7 @@ impl ThreadAccount {
         }
     }
 
-    /// What came since `before`: `at` is then how many ticks that were.
+    /// Returns the difference to `before`; `at` is then the number of ticks in between.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -56,8 +58,8 @@ impl ThreadAccount {
     }
 }
 
-fn count(told: i64) -> u64 {
-    u64::try_from(told).unwrap_or(0)
+fn count(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
 }
 
 #[cfg(test)]

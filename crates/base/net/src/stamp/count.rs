@@ -1,5 +1,5 @@
-//! Stamps that count events of the processor or the kernel instead of time: the same stages, seen
-//! through another meter.
+//! Stamps that count events of the processor or the kernel instead of time, for the same stages of
+//! a request.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,33 +12,33 @@ use perf_event::{Builder, Counter};
 
 use super::ticks;
 
-/// Pairs of stamps with nothing in between, of which the median is what a stamp itself counts.
+/// Pairs of adjacent stamps; their median difference is what a stamp itself counts.
 const PAIRS: usize = 1001;
 
-/// What can be counted, of one thread and in user mode.
+/// An event that can be counted, for one thread and in user mode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Event {
+pub enum PerfEvent {
     /// Instructions retired.
     Instructions,
-    /// Cycles of the core, at whatever frequency it runs.
+    /// Cycles of the core, at its current frequency.
     Cycles,
-    /// Misses of the last level of the caches.
+    /// Misses of the last-level cache.
     CacheMisses,
-    /// Pages that were touched first, or had to be mapped again.
+    /// Page faults: pages touched first, or mapped again.
     PageFaults,
-    /// Nanoseconds that the thread ran; in the kernel, too.
+    /// Nanoseconds that the thread ran, in user mode and in the kernel.
     TaskClock,
 }
 
-impl Event {
-    /// All there are.
+impl PerfEvent {
+    /// All events.
     pub const ALL: [Self; 5] =
         [Self::Instructions, Self::Cycles, Self::CacheMisses, Self::PageFaults, Self::TaskClock];
 
-    /// Those that the processor counts, if it has a unit for that.
+    /// The events that the processor counts, if it has a performance monitoring unit.
     pub const HARDWARE: [Self; 3] = [Self::Instructions, Self::Cycles, Self::CacheMisses];
 
-    /// Its name: `cache-misses`.
+    /// The event's name, such as `cache-misses`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl Event {
             Self::PageFaults => Builder::new(Software::PAGE_FAULTS),
             Self::TaskClock => Builder::new(Software::TASK_CLOCK),
         };
-        // All the time or not at all: one that takes turns with others would be an estimate.
+        // Pinned: a counter that is multiplexed with others would be an estimate.
         builder
             .observe_self()
             .any_cpu()
@@ -70,13 +70,13 @@ impl Event {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for PerfEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
 }
 
-impl FromStr for Event {
+impl FromStr for PerfEvent {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
@@ -89,49 +89,50 @@ impl FromStr for Event {
 }
 
 thread_local! {
-    /// Whether there is a counter: a look at this costs nothing.
+    /// Whether this thread has a counter. Unlike [`COUNTER`] it is cheap to read.
     static COUNTS: Cell<bool> = const { Cell::new(false) };
     static COUNTER: RefCell<Option<Counter>> = const { RefCell::new(None) };
 }
 
-/// A stamp to be compared with a later one of the same thread: [`ticks`], or the events that have
-/// happened while a [`Count`] lives. Never 0, but for a counter that has failed.
+/// Returns a stamp to be compared with a later one of the same thread: [`ticks`], or the number of
+/// events while an [`EventCounter`] lives. It is 0 only if the counter has failed.
 #[inline]
 #[must_use]
 pub fn stamp() -> u64 {
-    if counts() { read() } else { ticks() }
+    if counts_events() { read() } else { ticks() }
 }
 
-/// Whether [`stamp`]s of this thread count events.
+/// Whether [`stamp`]s of this thread count events instead of ticks.
 #[inline]
 #[must_use]
-pub fn counts() -> bool {
+pub fn counts_events() -> bool {
     COUNTS.get()
 }
 
 #[cold]
 fn read() -> u64 {
-    let told =
+    let events =
         COUNTER.with_borrow_mut(|counter| counter.as_mut().and_then(|counter| counter.read().ok()));
-    told.map_or(0, |events| events.saturating_add(1))
+    events.map_or(0, |events| events.saturating_add(1))
 }
 
-/// While it lives, the [`stamp`]s of the thread that made it count an event. Each is a system call.
+/// While this lives, [`stamp`]s of the thread that created it count an event. Each of them is then
+/// a system call.
 #[derive(Debug)]
-pub struct Count {
-    event: Event,
+pub struct EventCounter {
+    event: PerfEvent,
     cost: u64,
-    /// Of one thread.
+    /// Makes it `!Send`: the counter belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
 
-impl Count {
-    /// Begins to count. A thread has one of these at a time.
+impl EventCounter {
+    /// Starts to count. A thread can have only one counter at a time.
     ///
     /// # Errors
-    /// What the kernel says, and what would help: a machine without such a counter, a right that is
-    /// missing.
-    pub fn start(event: Event) -> io::Result<Self> {
+    /// The kernel's error with a remedy: the machine lacks such a counter, or the process lacks a
+    /// right.
+    pub fn start(event: PerfEvent) -> io::Result<Self> {
         if COUNTS.get() {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
@@ -142,7 +143,7 @@ impl Count {
         COUNTER.set(Some(counter));
         COUNTS.set(true);
         let mut count = Self { event, cost: 0, _thread: PhantomData };
-        // One that is not on the processor has nothing to read.
+        // A pinned counter that the kernel could not schedule reads nothing.
         if stamp() == 0 {
             return Err(refused(event, &io::Error::other("the counter is taken")));
         }
@@ -156,35 +157,36 @@ impl Count {
         Ok(count)
     }
 
-    /// What is counted.
+    /// The event that is counted.
     #[must_use]
-    pub fn event(&self) -> Event {
+    pub fn event(&self) -> PerfEvent {
         self.event
     }
 
-    /// What two stamps with nothing in between differ by: to be taken off each difference.
+    /// What a stamp itself counts: subtract it from each difference of two stamps.
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.cost
     }
 }
 
-impl Drop for Count {
+impl Drop for EventCounter {
     fn drop(&mut self) {
         COUNTS.set(false);
         COUNTER.set(None);
     }
 }
 
-/// What the kernel said, with what would help.
-fn refused(event: Event, error: &io::Error) -> io::Error {
+/// Adds a remedy to the kernel's error.
+fn refused(event: PerfEvent, error: &io::Error) -> io::Error {
     let mend = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "it takes CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=2`, and a sandbox that lets perf_event_open pass"
+            "it takes CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=2`, and a sandbox that \
+             lets perf_event_open pass"
         }
-        _ if Event::HARDWARE.contains(&event) => {
-            "the processor's counters are not there or all in use; a guest has them only if its hypervisor passes them on \
-             (QEMU: `-cpu host,pmu=on`)"
+        _ if PerfEvent::HARDWARE.contains(&event) => {
+            "the processor's counters are not there or all in use; a guest has them only if its \
+             hypervisor passes them on (QEMU: `-cpu host,pmu=on`)"
         }
         _ => "a kernel built with CONFIG_PERF_EVENTS counts them",
     };

@@ -1,43 +1,43 @@
-//! Peers not to connect to just now.
+//! Delays between attempts to connect to a peer.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// After the first failure.
+/// The delay after the first failure.
 const FIRST: Duration = Duration::from_millis(2);
 
-/// After many: doubled each time up to this.
+/// The longest delay; it doubles up to this.
 const MOST: Duration = Duration::from_millis(500);
 
-/// Peers remembered; beyond that the oldest news are dropped.
+/// Most peers remembered; beyond that the table is cleared.
 const MAX_PEERS: usize = 1024;
 
-/// When to try again, by peer. Reads the clock itself, but only off the hot path.
+/// For each peer, when to try again. Reads the clock itself, but only off the hot path.
 #[derive(Default)]
 pub(super) struct Backoff {
     peers: HashMap<SocketAddr, (Instant, Duration)>,
 }
 
 impl Backoff {
-    /// Whether connecting to `peer` may be tried.
+    /// Whether an attempt to connect to `peer` is allowed now.
     pub(super) fn may_try(&self, peer: SocketAddr) -> bool {
         self.peers.get(&peer).is_none_or(|(until, _)| Instant::now() >= *until)
     }
 
-    /// Connecting to `peer` failed: wait, each time twice as long.
+    /// Notes that connecting to `peer` failed; each failure doubles the delay.
     pub(super) fn failed(&mut self, peer: SocketAddr) {
         let wait = self.peers.get(&peer).map_or(FIRST, |(_, wait)| (*wait * 2).min(MOST));
         self.note(peer, wait);
     }
 
-    /// The connection that `peer` had opened to us is gone. It is not a listener:
-    /// an answer that comes too late must not have us call back.
+    /// Notes that a connection that `peer` had opened is closed. The peer does not listen, so a
+    /// reply that comes too late must not make us connect to it.
     pub(super) fn left(&mut self, peer: SocketAddr) {
         self.note(peer, MOST);
     }
 
-    /// A connection to or from `peer` stands.
+    /// Notes that a connection to or from `peer` is established.
     pub(super) fn succeeded(&mut self, peer: SocketAddr) {
         self.peers.remove(&peer);
     }

@@ -1,4 +1,4 @@
-//! One connection.
+//! A TCP connection to or from a peer.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -9,36 +9,37 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 
 use super::stream::{Inbox, Outbox, prefix};
 
-/// Slices of one gathered write: what is pending, the prefix, and the frame's parts. A frame in
-/// more parts is copied.
+/// Most slices of one gathered write: pending bytes, the length prefix, and the frame's parts. A
+/// frame in more parts is copied.
 const MAX_SLICES: usize = 32;
 
 /// A connection to or from a peer.
 pub(super) struct Conn {
     pub(super) socket: OwnedFd,
     pub(super) peer: SocketAddr,
-    /// Tells this connection from earlier ones in its slot.
+    /// Distinguishes this connection from earlier ones in its slot.
     pub(super) serial: u32,
-    /// The peer opened it.
+    /// Whether the peer opened it.
     pub(super) incoming: bool,
-    /// Not before the kernel says so: connecting, or the peer takes no more for now.
+    /// Whether writes must wait until epoll reports the socket writable: it is still connecting, or
+    /// its send buffer is full.
     pub(super) blocked: bool,
-    /// Still connecting.
+    /// Whether it is still connecting.
     pub(super) connecting: bool,
-    /// Has bytes for the next flush.
+    /// Whether it has bytes for the next flush.
     pub(super) dirty: bool,
-    /// Has carried something since idle connections were last looked for.
+    /// Whether it has carried a frame since the last search for idle connections.
     pub(super) used: bool,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
 }
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Written {
-    /// The kernel has everything.
+    /// The kernel took everything.
     All,
-    /// The rest is in the outbox.
+    /// The kernel took a part; the rest is in the outbox.
     Blocked,
     /// The connection is broken.
     Broken,
@@ -61,7 +62,7 @@ impl Conn {
         }
     }
 
-    /// Writes what is pending.
+    /// Writes the pending bytes.
     pub(super) fn write(&mut self) -> Written {
         while !self.outbox.is_empty() {
             match send(&self.socket, self.outbox.pending(), SendFlags::NOSIGNAL) {
@@ -74,8 +75,8 @@ impl Conn {
         Written::All
     }
 
-    /// Writes what is pending and then a frame of `len` bytes from where it lies, in one call
-    /// if the kernel takes it all; what it does not take of the frame goes to the outbox.
+    /// Writes the pending bytes and then a frame of `len` bytes from where it lies, in one call if
+    /// the kernel takes it all. What the kernel does not take of the frame goes to the outbox.
     pub(super) fn write_frame(&mut self, parts: &[IoSlice<'_>], len: usize) -> Written {
         if parts.len() + 2 > MAX_SLICES {
             self.outbox.push(parts, len, 0);
@@ -110,8 +111,8 @@ impl Conn {
     }
 }
 
-/// Reads into `inbox` once. `None`: the stream has ended or broken. Otherwise whether there may be
-/// more.
+/// Reads into `inbox` once and returns whether there may be more; `None` if the stream has ended or
+/// broken.
 pub(super) fn read(socket: &OwnedFd, inbox: &mut Inbox) -> Option<bool> {
     loop {
         match recv(socket, inbox.room(), RecvFlags::empty()) {

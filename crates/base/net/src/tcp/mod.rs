@@ -24,55 +24,56 @@ use crate::refusals::Refusals;
 use crate::udp::SMALL_FRAME;
 use crate::{Counters, Driver, MAX_FRAME, Sources, Transmit};
 
-/// Connections of one driver, incoming and outgoing; peers beyond that are turned away.
+/// Most connections of one driver, incoming and outgoing; further peers are refused.
 pub const MAX_CONNECTIONS: usize = 4096;
 
-/// Bytes that wait for one slow or not yet connected peer; frames beyond that are dropped.
+/// Most bytes that wait for one slow or not yet connected peer; further frames are dropped.
 const OUTBOX_LIMIT: usize = 2 << 20;
 
-/// Bytes gathered for one peer before they are sent unasked: as much as stays in the cache.
+/// Bytes gathered for one peer before they are sent without waiting for the flush: as much as stays
+/// in the cache.
 const STAGE_BYTES: usize = 48 << 10;
 
-/// Bytes that wait for all of them together.
+/// Most bytes that wait for all peers together.
 const BUFFERED_LIMIT: usize = 128 << 20;
 
-/// Up to this many connections are slept on each by itself.
+/// Up to this many connections, a sleep waits for each socket directly rather than for epoll.
 const DIRECT_SOURCES: usize = 3;
 
-/// Connections that the kernel completes before we accept them.
+/// The `listen` backlog: connections that the kernel completes before they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// The kernel's probes of a silent peer, in seconds and count.
+/// The keepalive probes by which the kernel detects silent peers.
 const KEEPALIVE: socket2::TcpKeepalive = socket2::TcpKeepalive::new()
     .with_time(std::time::Duration::from_secs(10))
     .with_interval(std::time::Duration::from_secs(5))
     .with_retries(3);
 
-/// Epoll's word for the listener; connections have their serial and slot.
+/// The epoll data of the listener; a connection's holds its serial and slot.
 const LISTENER: u64 = u64::MAX;
 
-/// The driver for kernel TCP, IPv4 and IPv6: each frame goes behind its length of four bytes.
+/// The driver for kernel TCP, IPv4 and IPv6. Each frame follows its length of four bytes.
 ///
-/// A peer is the remote address of a connection. Frames to an address that has none have one
-/// opened, and wait for it; when that fails, or a connection breaks, the next frame tries again,
-/// after a pause that grows. Frames of a connection that breaks are lost: above this, calls are
-/// tried again.
+/// A peer is identified by the remote address of a connection. The first frame to an address
+/// without a connection opens one and waits for it. When that fails, or a connection breaks, the
+/// next frame tries again after a growing delay. Frames of a broken connection are lost; the layer
+/// above repeats calls.
 pub struct Tcp {
     tx: TcpTx,
     rx: TcpRx,
     local: SocketAddr,
 }
 
-/// The sending half of [`Tcp`], which has the connections.
+/// The sending half of [`Tcp`], which owns the connections.
 pub struct TcpTx {
     epoll: rustix::fd::OwnedFd,
     listener: Option<Socket>,
-    /// The listener is not watched: we cannot take more connections for now.
-    deaf: bool,
+    /// Whether epoll does not watch the listener, because no more connections can be accepted now.
+    listener_paused: bool,
     table: Table,
-    /// Slots (with serials) that have something to flush.
+    /// Slots, with serials, of connections that have bytes to flush.
     dirty: Vec<(usize, u32)>,
-    /// Connections in the table that wait for the kernel to let them write.
+    /// Connections that wait for epoll to report them writable.
     blocked: usize,
     /// Bytes in all outboxes.
     buffered: usize,
@@ -92,7 +93,8 @@ impl Tcp {
         if local.is_ipv6() {
             listener.set_only_v6(false)?;
         }
-        // Or a restarted server would wait for its predecessor's connections to be forgotten.
+        // Without this a restarted server could not bind until its predecessor's connections have
+        // left TIME_WAIT.
         listener.set_reuse_address(true)?;
         listener.bind(&local.into())?;
         listener.listen(BACKLOG)?;
@@ -100,7 +102,7 @@ impl Tcp {
         Self::new(Some(listener), local)
     }
 
-    /// Reaches peers, but cannot be reached: its local address is unspecified.
+    /// Opens a driver that connects to peers but does not listen: its local address is unspecified.
     ///
     /// # Errors
     /// Those of `epoll_create`.
@@ -113,7 +115,7 @@ impl Tcp {
         let mut tx = TcpTx {
             epoll,
             listener,
-            deaf: true,
+            listener_paused: true,
             table: Table::new(),
             dirty: Vec::new(),
             blocked: 0,
@@ -122,11 +124,11 @@ impl Tcp {
             refusals: Refusals::default(),
             counters: Counters::default(),
         };
-        tx.hear()?;
+        tx.watch_listener()?;
         Ok(Self { tx, rx: TcpRx::default(), local })
     }
 
-    /// Connections there are, those being opened included.
+    /// The number of connections, including those being opened.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.tx.table.len()
@@ -137,13 +139,13 @@ impl Tcp {
         self.tx.close_idle()
     }
 
-    /// What the driver has counted.
+    /// The driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
     }
 
-    /// The halves by themselves, for [`AnyDriver`](crate::AnyDriver).
+    /// Returns both halves and the local address, for [`AnyDriver`](crate::AnyDriver).
     pub(crate) fn into_parts(self) -> (TcpTx, TcpRx, SocketAddr) {
         (self.tx, self.rx, self.local)
     }
@@ -231,7 +233,7 @@ impl Transmit for TcpTx {
                 continue;
             };
             conn.dirty = false;
-            // Blocked since, or written with a long frame.
+            // It may be blocked by now, or a long frame may have flushed it.
             if !conn.blocked && !conn.outbox.is_empty() {
                 self.write(slot);
             }
@@ -240,7 +242,7 @@ impl Transmit for TcpTx {
 }
 
 impl TcpTx {
-    /// What the driver has counted.
+    /// The driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -254,10 +256,10 @@ impl TcpTx {
         self.refusals.take()
     }
 
-    /// A few connections themselves: a wake-up through epoll takes longer, and tells the scheduler
-    /// less. Many by epoll.
+    /// Adds the sockets of a few connections, since a wake-up through epoll takes longer and gives
+    /// the scheduler less information; adds epoll for many.
     pub(crate) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
-        let listener = self.listener.as_ref().filter(|_| !self.deaf);
+        let listener = self.listener.as_ref().filter(|_| !self.listener_paused);
         if self.table.len() > DIRECT_SOURCES || self.blocked > 0 || sources.room() <= DIRECT_SOURCES
         {
             sources.push(self.epoll.as_fd());
@@ -270,9 +272,9 @@ impl TcpTx {
     /// Closes connections that have carried nothing since the last call; returns how many.
     pub fn close_idle(&mut self) -> usize {
         let mut closed = 0;
-        // Backwards, for closing one moves the last into its place.
-        for place in (0..self.table.len()).rev() {
-            let slot = self.table.slot_at(place);
+        // Backwards, because closing one moves the last into its position.
+        for position in (0..self.table.len()).rev() {
+            let slot = self.table.slot_at(position);
             let Some(conn) = self.table.get_mut(slot) else { continue };
             if !std::mem::take(&mut conn.used) {
                 self.close(slot);
@@ -282,7 +284,7 @@ impl TcpTx {
         closed
     }
 
-    /// Writes what the connection in `slot` has pending.
+    /// Writes the pending bytes of the connection in `slot`.
     fn write(&mut self, slot: usize) {
         let Some(conn) = self.table.get_mut(slot) else { return };
         let before = conn.outbox.len();
@@ -292,7 +294,7 @@ impl TcpTx {
         self.settle(slot, written);
     }
 
-    /// Draws the consequences of a write.
+    /// Updates the connection after a write.
     fn settle(&mut self, slot: usize, written: Written) {
         match written {
             Written::All => self.set_blocked(slot, false),
@@ -301,7 +303,7 @@ impl TcpTx {
         }
     }
 
-    /// Has epoll watch for room to write, or no longer.
+    /// Makes epoll watch for room to write, or stops it.
     fn set_blocked(&mut self, slot: usize, blocked: bool) {
         let Some(conn) = self.table.get_mut(slot) else { return };
         if conn.blocked == blocked {
@@ -324,7 +326,8 @@ impl TcpTx {
         }
     }
 
-    /// Begins to connect to `peer`; what is sent meanwhile waits. Counts what is in the way.
+    /// Starts to connect to `peer`; frames sent in the meantime wait. Counts the reason if it
+    /// cannot.
     fn connect(&mut self, peer: SocketAddr) -> Option<usize> {
         if self.table.len() >= MAX_CONNECTIONS {
             self.counters.dropped_full += 1;
@@ -362,7 +365,7 @@ impl TcpTx {
         Ok(slot)
     }
 
-    /// Puts a connection into the table and under epoll's watch.
+    /// Adds a connection to the table and to epoll.
     fn admit(
         &mut self,
         socket: rustix::fd::OwnedFd,
@@ -382,7 +385,7 @@ impl TcpTx {
         Ok(slot)
     }
 
-    /// An outgoing connection stands or has failed: the kernel says it can be written to.
+    /// Handles the kernel's report that an outgoing connection is established or has failed.
     fn connected(&mut self, slot: usize) {
         let Some(conn) = self.table.get_mut(slot) else { return };
         let peer = conn.peer;
@@ -401,7 +404,7 @@ impl TcpTx {
         }
     }
 
-    /// Closes the connection in `slot`. What it had pending is lost.
+    /// Closes the connection in `slot`; its pending bytes are lost.
     fn close(&mut self, slot: usize) {
         let Some(conn) = self.table.remove(slot) else { return };
         self.buffered -= conn.outbox.len();
@@ -411,14 +414,14 @@ impl TcpTx {
         if conn.incoming {
             self.backoff.left(conn.peer);
         }
-        drop(conn); // closes the socket, and so ends epoll's watch
-        if self.deaf && self.hear().is_err() {
+        drop(conn); // closes the socket, which removes it from epoll
+        if self.listener_paused && self.watch_listener().is_err() {
             self.counters.receive_errors += 1;
         }
     }
 
-    /// Has epoll watch the listener, if there is one.
-    fn hear(&mut self) -> io::Result<()> {
+    /// Makes epoll watch the listener, if there is one.
+    fn watch_listener(&mut self) -> io::Result<()> {
         if let Some(listener) = &self.listener {
             epoll::add(
                 &self.epoll,
@@ -427,14 +430,14 @@ impl TcpTx {
                 epoll::EventFlags::IN,
             )?;
         }
-        self.deaf = false;
+        self.listener_paused = false;
         Ok(())
     }
 
-    /// Stops watching the listener until a connection closes: it would wake us for nothing.
-    fn go_deaf(&mut self) {
+    /// Stops watching the listener until a connection closes: it would wake the node in vain.
+    fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
-            self.deaf = epoll::delete(&self.epoll, listener).is_ok();
+            self.listener_paused = epoll::delete(&self.epoll, listener).is_ok();
         }
     }
 }
@@ -444,7 +447,7 @@ fn event_data(slot: usize, serial: u32) -> u64 {
     u64::from(serial) << 32 | u64::from(slot)
 }
 
-/// Every connection's options: no waiting for more to send, and notice of peers that vanish.
+/// Sets every connection's options: no delay to gather more bytes, and keepalive probes.
 fn set_options(socket: BorrowedFd<'_>) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     socket2::SockRef::from(&socket).set_tcp_keepalive(&KEEPALIVE)

@@ -13,29 +13,30 @@ use super::conn::read;
 use super::{LISTENER, MAX_CONNECTIONS, TcpTx, set_options};
 use crate::driver::Sink;
 
-/// Up to this many connections are each read from when polled; beyond, epoll tells which.
+/// Up to this many connections are each read when the driver is polled; beyond that epoll returns
+/// the readable ones.
 const DIRECT: usize = 4;
 
-/// While connections are read from directly, epoll is asked after new ones every so many calls.
+/// While connections are read directly, epoll is polled for new ones once in so many calls.
 const LISTEN_EVERY: u32 = 16;
 
-/// Connections served in one call, at most.
+/// Most connections served in one call.
 const EVENT_BATCH: usize = 64;
 
-/// Connections accepted in one call, at most.
+/// Most connections accepted in one call.
 const ACCEPT_BATCH: usize = 16;
 
-/// Reads of one connection in one call, at most: others wait.
+/// Most reads of one connection in one call, so that others are not kept waiting.
 const READ_BATCH: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct TcpRx {
-    turn: u32,
+    calls: u32,
 }
 
 impl TcpRx {
-    /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds
-    /// it.
+    /// Implements [`Driver::receive`](crate::Driver::receive) for any `holder` of the sending half;
+    /// `of` returns that half.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
@@ -43,26 +44,26 @@ impl TcpRx {
         sink: Sink<'_, T>,
     ) -> io::Result<usize> {
         let tx = of(holder);
-        self.turn = self.turn.wrapping_add(1);
+        self.calls = self.calls.wrapping_add(1);
         let count = tx.table.len();
         let listens = tx.listener.is_some();
         if count == 0 && !listens {
             return Ok(0);
         }
-        let look_around = listens && (count == 0 || self.turn.is_multiple_of(LISTEN_EVERY));
-        if count > DIRECT || tx.blocked > 0 || look_around {
+        let poll_epoll = listens && (count == 0 || self.calls.is_multiple_of(LISTEN_EVERY));
+        if count > DIRECT || tx.blocked > 0 || poll_epoll {
             return receive_ready(holder, of, sink);
         }
-        // A copy, for the sink may open and close connections.
+        // A copy, because the sink may open and close connections.
         let mut slots = [0; DIRECT];
-        for (place, slot) in slots[..count].iter_mut().enumerate() {
-            *slot = tx.table.slot_at(place);
+        for (position, slot) in slots[..count].iter_mut().enumerate() {
+            *slot = tx.table.slot_at(position);
         }
         Ok(slots[..count].iter().map(|&slot| read_frames(slot, holder, &of, sink)).sum())
     }
 }
 
-/// Serves the connections that epoll names.
+/// Serves the connections that epoll returns.
 fn receive_ready<T>(
     holder: &mut T,
     of: impl Fn(&mut T) -> &mut TcpTx,
@@ -84,7 +85,7 @@ fn receive_ready<T>(
         let tx = of(holder);
         let slot = usize::try_from(data & u64::from(u32::MAX)).expect("slots are limited");
         let Some(conn) = tx.table.get_mut(slot) else { continue };
-        // Closed by an earlier event of this batch, and the slot used again.
+        // An earlier event of this batch closed it, and the slot was reused.
         if u64::from(conn.serial) != data >> 32 {
             continue;
         }
@@ -103,7 +104,7 @@ fn receive_ready<T>(
 
 const NOW: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Reads from the connection in `slot` and hands its whole frames out; returns how many.
+/// Reads from the connection in `slot`, hands complete frames to `sink`, and returns how many.
 fn read_frames<T>(
     slot: usize,
     holder: &mut T,
@@ -112,7 +113,7 @@ fn read_frames<T>(
 ) -> usize {
     let Some(conn) = of(holder).table.get_mut(slot) else { return 0 };
     let (peer, serial) = (conn.peer, conn.serial);
-    // Lent from the connection, which the sink may send to, or even close.
+    // Taken out of the connection, which the sink may send to or even close.
     let mut inbox = std::mem::take(&mut conn.inbox);
     let mut frames = 0;
     let mut open = true;
@@ -138,7 +139,7 @@ fn read_frames<T>(
                 }
             }
         }
-        // A read that did not fill the buffer has emptied the socket.
+        // A read that does not fill the buffer has emptied the socket.
         if more != Some(true) || !open {
             break;
         }
@@ -156,7 +157,7 @@ fn read_frames<T>(
 }
 
 impl TcpTx {
-    /// Takes connections that have come, or turns them away.
+    /// Accepts the connections that have arrived, or refuses them.
     fn accept(&mut self) {
         for _ in 0..ACCEPT_BATCH {
             let Some(listener) = &self.listener else { return };
@@ -165,27 +166,27 @@ impl TcpTx {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     match peer {
                         Some(peer) if self.table.len() < MAX_CONNECTIONS => {
-                            self.welcome(socket, peer)
+                            self.accept_from(socket, peer)
                         }
                         _ => self.counters.rejected += 1,
                     }
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                // No descriptor or memory left: the listener would stay ready, and we awake for
-                // nothing.
+                // No descriptor or memory is left: the listener would stay readable and keep waking
+                // the node in vain.
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     self.counters.rejected += 1;
-                    return self.go_deaf();
+                    return self.pause_listener();
                 }
                 Err(_) => self.counters.receive_errors += 1,
             }
         }
     }
 
-    fn welcome(&mut self, socket: OwnedFd, peer: SocketAddr) {
+    fn accept_from(&mut self, socket: OwnedFd, peer: SocketAddr) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        // The same address again: the peer has lost its side of the earlier connection.
+        // The peer has lost its side of an earlier connection and uses the same address again.
         if let Some(slot) = self.table.find(peer) {
             self.close(slot);
         }

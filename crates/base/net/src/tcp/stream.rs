@@ -5,35 +5,36 @@ use std::ops::Range;
 
 use crate::MAX_FRAME;
 
-/// Bytes of a frame's length.
+/// Bytes of a frame's length prefix.
 pub(super) const PREFIX: usize = 4;
 
-/// What a connection's read buffer begins with, and the most it grows to, bytes.
+/// The initial size and the limit of a connection's read buffer, in bytes.
 const INBOX_FIRST: usize = 16 << 10;
 const INBOX_MOST: usize = 256 << 10;
 
-/// Write buffers above this size are given back once empty.
+/// Write buffers above this size are shrunk once empty.
 const OUTBOX_KEPT: usize = 64 << 10;
 
 const _: () = assert!(PREFIX + MAX_FRAME <= INBOX_MOST);
 
-/// A length that no frame has: whoever sent it does not speak our tongue, and there is no finding
-/// the next frame.
+/// A length that no frame has: the sender does not speak this protocol, and the next frame cannot
+/// be found.
 #[derive(Debug)]
 pub(super) struct BadLength;
 
-/// Bytes read and not yet handed out.
+/// Bytes read but not yet handed out as frames.
 #[derive(Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// The last read filled the buffer: there is more, and a bigger one would have taken it.
+    /// Whether the last read filled the buffer: there is more, and a bigger buffer would have taken
+    /// it.
     filled: bool,
 }
 
 impl Inbox {
-    /// Where to read to. Never empty.
+    /// The space to read into; never empty.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let kept = self.end - self.start;
         if kept == 0 {
@@ -41,7 +42,7 @@ impl Inbox {
         } else if self.start > 0
             && (self.end == self.bytes.len() || self.missing() > self.bytes.len() - self.end)
         {
-            // Only the beginning of a frame is left here; make it the beginning of the buffer.
+            // Only the start of a frame is left; move it to the front of the buffer.
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, kept);
         }
@@ -54,8 +55,8 @@ impl Inbox {
         &mut self.bytes[self.end..]
     }
 
-    /// Notes that `count` bytes were read to where [`room`](Self::room) said. Returns whether that
-    /// filled it, so that there may be more.
+    /// Notes that `count` bytes were read into [`room`](Self::room). Returns whether they filled
+    /// it, so that there may be more.
     pub(super) fn filled(&mut self, count: usize) -> bool {
         self.end += count;
         assert!(self.end <= self.bytes.len());
@@ -63,7 +64,7 @@ impl Inbox {
         self.filled
     }
 
-    /// Where the next frame lies, if it is whole.
+    /// Returns the range of the next frame, if it is complete.
     pub(super) fn next_frame(&mut self) -> Result<Option<Range<usize>>, BadLength> {
         let Some(len) = self.length()? else { return Ok(None) };
         let start = self.start + PREFIX;
@@ -78,7 +79,7 @@ impl Inbox {
         &self.bytes[frame]
     }
 
-    /// Length of the first frame, if that much has come.
+    /// The length of the first frame, if its prefix is complete.
     fn length(&self) -> Result<Option<usize>, BadLength> {
         let Some(prefix) = self.bytes[self.start..self.end].first_chunk::<PREFIX>() else {
             return Ok(None);
@@ -89,7 +90,7 @@ impl Inbox {
         }
     }
 
-    /// Bytes of the first frame that have not come, as far as known; at least one.
+    /// Bytes of the first frame that are still missing, as far as known; at least one.
     fn missing(&self) -> usize {
         let whole = match self.length() {
             Ok(Some(len)) => PREFIX + len,
@@ -99,12 +100,12 @@ impl Inbox {
     }
 }
 
-/// Bytes the kernel has yet to take.
+/// Bytes that the kernel has not taken yet.
 #[derive(Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     start: usize,
-    /// Frames in it, as far as not begun: what is lost with the connection.
+    /// Frames added since it was last empty: those lost if the connection breaks.
     frames: u64,
 }
 
@@ -121,14 +122,15 @@ impl Outbox {
         self.bytes.len() - self.start
     }
 
-    /// Frames that were put in since it was last empty.
+    /// Frames added since it was last empty.
     pub(super) fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Appends a frame of `len` bytes, without its first `skip`, which have gone, prefix included.
+    /// Appends a frame of `len` bytes without the first `skip` bytes, counted with the prefix,
+    /// which are sent already.
     pub(super) fn push(&mut self, parts: &[IoSlice<'_>], len: usize, skip: usize) {
-        // Move what is left to the front when that is less than has gone.
+        // Move the rest to the front once it is shorter than the part already sent.
         if self.start > self.bytes.len() / 2 {
             self.bytes.copy_within(self.start.., 0);
             self.bytes.truncate(self.bytes.len() - self.start);
@@ -145,7 +147,7 @@ impl Outbox {
         parts.iter().for_each(|part| append(part));
     }
 
-    /// Drops the first `count` bytes: the kernel has them.
+    /// Drops the first `count` bytes, which the kernel has taken.
     pub(super) fn advance(&mut self, count: usize) {
         self.start += count;
         assert!(self.start <= self.bytes.len());
@@ -158,7 +160,7 @@ impl Outbox {
     }
 }
 
-/// The length that goes before a frame.
+/// The length prefix of a frame.
 pub(super) fn prefix(len: usize) -> [u8; PREFIX] {
     u32::try_from(len).expect("a frame's length is limited").to_le_bytes()
 }

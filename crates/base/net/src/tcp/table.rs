@@ -1,19 +1,19 @@
-//! The connections, by slot and by peer.
+//! The connections of a driver, by slot and by peer.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use super::conn::Conn;
 
-/// Connections in slots, which are used again; a serial tells the users of a slot apart.
+/// Connections in slots, which are reused; a serial distinguishes successive connections in a slot.
 pub(super) struct Table {
     slots: Vec<Option<Conn>>,
     free: Vec<usize>,
-    /// Slots in use, in no order, and where each slot stands in it.
+    /// The slots in use, in no order, and for each slot its position in that list.
     live: Vec<usize>,
-    places: Vec<usize>,
+    positions: Vec<usize>,
     by_peer: HashMap<SocketAddr, usize>,
-    /// The peer looked for last, and its slot: runs of frames to one peer need no hashing.
+    /// The peer looked up last and its slot, so that runs of frames to one peer need no hashing.
     last: Option<(SocketAddr, usize)>,
     serial: u32,
 }
@@ -24,7 +24,7 @@ impl Table {
             slots: Vec::new(),
             free: Vec::new(),
             live: Vec::new(),
-            places: Vec::new(),
+            positions: Vec::new(),
             by_peer: HashMap::new(),
             last: None,
             serial: 0,
@@ -35,9 +35,9 @@ impl Table {
         self.live.len()
     }
 
-    /// The slot in use at `place`, counted from 0 to [`len`](Self::len).
-    pub(super) fn slot_at(&self, place: usize) -> usize {
-        self.live[place]
+    /// The slot at `position` in the list of slots in use, from 0 to [`len`](Self::len).
+    pub(super) fn slot_at(&self, position: usize) -> usize {
+        self.live[position]
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Conn> {
@@ -60,15 +60,16 @@ impl Table {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// Puts in a connection made with its serial. Its peer must have none.
+    /// Inserts the connection that `make` returns for a new serial. Its peer must have no
+    /// connection in the table.
     pub(super) fn insert(&mut self, make: impl FnOnce(u32) -> Conn) -> (usize, &mut Conn) {
         self.serial = self.serial.wrapping_add(1);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            self.places.push(0);
+            self.positions.push(0);
             self.slots.len() - 1
         });
-        self.places[slot] = self.live.len();
+        self.positions[slot] = self.live.len();
         self.live.push(slot);
         let conn = self.slots[slot].insert(make(self.serial));
         let before = self.by_peer.insert(conn.peer, slot);
@@ -78,10 +79,10 @@ impl Table {
 
     pub(super) fn remove(&mut self, slot: usize) -> Option<Conn> {
         let conn = self.slots.get_mut(slot)?.take()?;
-        let place = self.places[slot];
-        self.live.swap_remove(place);
-        if let Some(&moved) = self.live.get(place) {
-            self.places[moved] = place;
+        let position = self.positions[slot];
+        self.live.swap_remove(position);
+        if let Some(&moved) = self.live.get(position) {
+            self.positions[moved] = position;
         }
         self.free.push(slot);
         self.by_peer.remove(&conn.peer);

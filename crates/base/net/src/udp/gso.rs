@@ -1,21 +1,22 @@
-//! Small frames gathered until the flush, and the runs of them that leave in one call.
+//! Gathers small frames until the flush, and sends runs of them in one system call (generic
+//! segmentation offload).
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-/// Frames gathered before they are sent unasked.
+/// Frames gathered before they are sent without waiting for the flush.
 const MAX_FRAMES: usize = 256;
 
-/// Bytes gathered before they are sent unasked.
+/// Bytes gathered before they are sent without waiting for the flush.
 const STAGE_BYTES: usize = 128 << 10;
 
-/// Segments that the kernel takes in one call (its `UDP_MAX_SEGMENTS`, as old kernels have it).
+/// Most segments that the kernel takes in one call: `UDP_MAX_SEGMENTS` of old kernels.
 pub(super) const MAX_SEGMENTS: usize = 64;
 
-/// Frames to as many peers that leave in one call.
-pub(super) const MAX_LONE: usize = 32;
+/// Most frames to different peers that are sent in one call.
+pub(super) const MAX_DISTINCT: usize = 32;
 
-/// Bytes of a run. Packets of 64 KB and more, headers included, are cut by the kernel at once, at
+/// Most bytes of a run. The kernel itself segments packets of 64 KB and more, headers included, at
 /// three times the cost; 62 bytes are Ethernet's, IPv6's and UDP's headers.
 const RUN_BYTES: usize = (64 << 10) - 1 - 62;
 
@@ -26,21 +27,21 @@ const UDP_SEGMENT: i32 = 103;
 /// Bytes of a `cmsghdr`: a `size_t` and two `int`.
 const CMSG_HEADER: usize = size_of::<usize>() + 8;
 
-/// A control message that carries a `u16`, padded as `CMSG_SPACE` does.
+/// Bytes of a control message that carries a `u16`, padded as `CMSG_SPACE` does.
 pub(super) const SEGMENT_CONTROL: usize = CMSG_HEADER + size_of::<usize>();
 
-/// A frame in the stage.
+/// A frame that waits for the flush.
 #[derive(Clone, Copy)]
 struct Staged {
     peer: SocketAddr,
-    /// Tells most peers apart at a glance.
-    mark: u64,
+    /// A hash of the peer, which distinguishes most peers cheaply.
+    peer_hash: u64,
     start: usize,
     len: usize,
     sent: bool,
 }
 
-/// Frames waiting for the flush, in the order they came.
+/// Frames waiting for the flush, in the order they were sent.
 pub(super) struct Stage {
     bytes: Box<[u8]>,
     used: usize,
@@ -49,8 +50,8 @@ pub(super) struct Stage {
     first: usize,
 }
 
-/// Frames to one peer that leave in one call: all as long as the first, but the last may be
-/// shorter. Each is a slice, so runs interleaved with other peers' need no copy.
+/// Frames to one peer that are sent in one call: all as long as the first, except that the last may
+/// be shorter. Each is a slice, so runs interleaved with other peers' need no copy.
 pub(super) struct Run<'a> {
     pub(super) peer: SocketAddr,
     pub(super) segment: usize,
@@ -60,7 +61,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The frames, one a slice.
+    /// The frames, one in each slice.
     pub(super) fn frames(&self) -> &[IoSlice<'a>] {
         &self.slices[..self.count]
     }
@@ -81,7 +82,7 @@ impl Stage {
         self.frames.len() < MAX_FRAMES && self.used + len <= STAGE_BYTES
     }
 
-    /// Copies one frame of `len` bytes.
+    /// Copies one frame of `len` bytes into the stage.
     pub(super) fn push(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>], len: usize) {
         assert!(self.fits(len));
         let start = self.used;
@@ -90,22 +91,22 @@ impl Stage {
             self.used += part.len();
         }
         assert_eq!(self.used - start, len);
-        self.frames.push(Staged { peer, mark: mark(peer), start, len, sent: false });
+        self.frames.push(Staged { peer, peer_hash: peer_hash(peer), start, len, sent: false });
     }
 
-    /// Takes the next run: of `only`, or of whoever's frame is oldest. Frames of one peer keep
-    /// their order.
+    /// Takes the next run of frames to `only`, or to the peer of the oldest frame. Frames to one
+    /// peer keep their order.
     pub(super) fn next_run(&mut self, only: Option<SocketAddr>) -> Option<Run<'_>> {
         while self.frames.get(self.first).is_some_and(|frame| frame.sent) {
             self.first += 1;
         }
         let wanted = |frame: &Staged| !frame.sent && only.is_none_or(|peer| frame.peer == peer);
         let first = self.first + self.frames[self.first..].iter().position(wanted)?;
-        let Staged { peer, mark, len: segment, .. } = self.frames[first];
+        let Staged { peer, peer_hash, len: segment, .. } = self.frames[first];
         let mut run =
             Run { peer, segment, bytes: 0, count: 0, slices: [IoSlice::new(&[]); MAX_SEGMENTS] };
         for frame in &mut self.frames[first..] {
-            if frame.mark != mark || frame.sent || frame.peer != peer {
+            if frame.peer_hash != peer_hash || frame.sent || frame.peer != peer {
                 continue;
             }
             if frame.len > segment || run.bytes + frame.len > RUN_BYTES {
@@ -122,23 +123,23 @@ impl Stage {
         Some(run)
     }
 
-    /// The frames, when there are several and each is to another peer, as when many peers are
-    /// answered at once. They count as sent.
-    pub(super) fn lone(&mut self) -> Option<impl Iterator<Item = (SocketAddr, &[u8])>> {
-        if !(2..=MAX_LONE).contains(&self.frames.len()) || self.first > 0 {
+    /// Returns the frames and marks them as sent, if there are several and each is to another peer,
+    /// as when many peers get a reply at once.
+    pub(super) fn distinct_peers(&mut self) -> Option<impl Iterator<Item = (SocketAddr, &[u8])>> {
+        if !(2..=MAX_DISTINCT).contains(&self.frames.len()) || self.first > 0 {
             return None;
         }
-        let lone = |(at, frame): (usize, &Staged)| {
-            !frame.sent && self.frames[..at].iter().all(|other| other.mark != frame.mark)
+        let is_alone = |(at, frame): (usize, &Staged)| {
+            !frame.sent && self.frames[..at].iter().all(|other| other.peer_hash != frame.peer_hash)
         };
-        if !self.frames.iter().enumerate().all(lone) {
+        if !self.frames.iter().enumerate().all(is_alone) {
             return None;
         }
         self.frames.iter_mut().for_each(|frame| frame.sent = true);
         Some(self.frames.iter().map(|frame| (frame.peer, &self.bytes[frame.start..][..frame.len])))
     }
 
-    /// Makes room again, when all has been sent.
+    /// Empties the stage after everything was sent.
     pub(super) fn clear(&mut self) {
         debug_assert!(self.frames.iter().all(|frame| frame.sent));
         self.frames.clear();
@@ -146,7 +147,8 @@ impl Stage {
         self.first = 0;
     }
 
-    /// The frame, if there is but one, as when a single request is answered. Counts as sent.
+    /// Returns the frame and marks it as sent, if there is only one, as when a single request gets
+    /// its reply.
     pub(super) fn single(&mut self) -> Option<(SocketAddr, &[u8])> {
         match self.frames.as_mut_slice() {
             [frame] if !frame.sent => {
@@ -158,8 +160,8 @@ impl Stage {
     }
 }
 
-/// The same for the same peer, and seldom for another.
-fn mark(peer: SocketAddr) -> u64 {
+/// A hash of a peer's address; rarely equal for two peers.
+fn peer_hash(peer: SocketAddr) -> u64 {
     let ip = match peer.ip() {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
         IpAddr::V6(v6) => {
@@ -170,7 +172,7 @@ fn mark(peer: SocketAddr) -> u64 {
     ip ^ u64::from(peer.port()) << 48
 }
 
-/// The control message by which the kernel cuts a send into segments of `segment` bytes.
+/// The control message that makes the kernel cut a send into segments of `segment` bytes.
 pub(super) fn segment_control(segment: usize) -> [u8; SEGMENT_CONTROL] {
     let segment = u16::try_from(segment).expect("a segment fits a datagram");
     let mut control = [0; SEGMENT_CONTROL];

@@ -16,27 +16,29 @@ use rustix::net::addr::SocketAddrArg as _;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sendto, sockopt};
 use socket2::{Domain, MsgHdr, Protocol, SockAddr, Socket, Type};
 
-use self::gso::{MAX_LONE, Run, Stage, segment_control};
+use self::gso::{MAX_DISTINCT, Run, Stage, segment_control};
 pub(crate) use self::receive::UdpRx;
 use self::route::{MAX_DATAGRAM, Routes};
 use crate::driver::Sink;
 use crate::refusals::Refusals;
 use crate::{Counters, Driver, Transmit};
 
-/// Frames up to this many bytes are copied and leave at the flush; longer ones leave from where
-/// they lie. Jumbo Ethernet's frames are below it, so they leave in runs. Copying this much costs
-/// about 0.3 us; a call of the kernel for each frame would cost 1 to 2 us (256 KB in frames of 4
-/// KB: 150 us one by one).
+/// Frames up to this many bytes are copied and sent at the flush; longer ones are sent from where
+/// they lie. Jumbo Ethernet's frames are below it, so they are sent in runs. Copying this much
+/// costs about 0.3 us; a system call for each frame would cost 1 to 2 us (256 KB in frames of 4 KB:
+/// 150 us one by one).
 pub const SMALL_FRAME: usize = 9216;
 
-/// Bytes of datagrams the kernel keeps for us each way; without the right to force it,
-/// as much as `net.core.rmem_max` and `wmem_max` allow.
+/// The size of the kernel's socket buffers, in bytes each way; without the right to force it, at
+/// most what `net.core.rmem_max` and `wmem_max` allow.
 const SOCKET_BUFFER: usize = 8 << 20;
 
 /// The driver for kernel UDP, IPv4 and IPv6.
 ///
-/// Runs of frames to one peer leave in one call and arrive in one call (`UDP_SEGMENT`, `UDP_GRO`).
-/// A driver bound to an IPv6 address also reaches peers of IPv4, if the address allows.
+/// Runs of frames to one peer are sent in one call and received in one call (`UDP_SEGMENT`,
+/// `UDP_GRO`). A driver bound to an IPv6 address also reaches IPv4 peers, if the address allows.
+/// Frames up to [`SMALL_FRAME`] bytes are sent at the flush, longer ones at once; frames to one
+/// peer keep their order in either case.
 pub struct Udp {
     tx: UdpTx,
     rx: UdpRx,
@@ -49,17 +51,17 @@ pub struct UdpTx {
     port: Port,
 }
 
-/// The socket, and what sending over it has taught.
+/// The socket, and what the driver has learned about it and its peers.
 struct Port {
     socket: Socket,
     v6: bool,
-    /// Whether kernel and device cut runs into frames.
+    /// Whether the kernel and the device can segment runs.
     segments: bool,
     routes: Routes,
-    /// Who refuses what is sent; `None` unless the kernel keeps such news for us.
+    /// Peers that refuse datagrams; `None` unless the kernel queues such errors.
     refusals: Option<Refusals>,
-    /// A call has failed: there may be such news.
-    has_news: bool,
+    /// Whether a call has failed, so that the socket's error queue may hold reports.
+    has_reports: bool,
     counters: Counters,
 }
 
@@ -75,23 +77,24 @@ impl Udp {
             socket.set_only_v6(false)?;
         }
         enlarge(&socket)?;
-        // Kernels before 5.0 join nothing on receive and cut nothing on send: frames go one by one.
+        // Kernels before 5.0 support neither UDP_GRO nor UDP_SEGMENT: frames go one by one.
         let segments = setsockopt(&socket, UdpGroSegment, &true).is_ok();
         socket.bind(&local.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let v6 = local.is_ipv6();
         let (routes, counters) = (Routes::default(), Counters::default());
-        let port = Port { socket, v6, segments, routes, refusals: None, has_news: false, counters };
+        let port =
+            Port { socket, v6, segments, routes, refusals: None, has_reports: false, counters };
         Ok(Self { tx: UdpTx { stage: Stage::new(), port }, rx: UdpRx::new(), local })
     }
 
-    /// Has the kernel keep what hosts report of datagrams for ports where no process listens:
-    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns them. For sockets that
-    /// reach a few servers; a server would be woken for every client that has gone.
+    /// Makes the kernel queue ICMP errors for datagrams to ports where no process listens;
+    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns those peers. For sockets
+    /// that reach a few servers; a server's would wake it for every client that has exited.
     ///
     /// # Errors
     /// Those of `setsockopt`.
-    pub fn hear_refusals(&mut self) -> io::Result<()> {
+    pub fn enable_refusals(&mut self) -> io::Result<()> {
         let port = &mut self.tx.port;
         if port.v6 {
             setsockopt(&port.socket, Ipv6RecvErr, &true)?;
@@ -101,7 +104,7 @@ impl Udp {
         Ok(())
     }
 
-    /// Has the kernel poll the device for up to `micros` microseconds where it would sleep
+    /// Makes the kernel poll the device for up to `micros` microseconds instead of sleeping
     /// (`SO_BUSY_POLL`). For network cards; loopback has nothing to poll.
     ///
     /// # Errors
@@ -110,19 +113,19 @@ impl Udp {
         self.tx.port.socket.set_busy_poll(micros)
     }
 
-    /// What the driver has counted.
+    /// The driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.tx.counters()
     }
 
-    /// The halves by themselves, for [`AnyDriver`](crate::AnyDriver).
+    /// Returns both halves and the local address, for [`AnyDriver`](crate::AnyDriver).
     pub(crate) fn into_parts(self) -> (UdpTx, UdpRx, SocketAddr) {
         (self.tx, self.rx, self.local)
     }
 }
 
-/// Asks for big buffers, by force where we may.
+/// Enlarges the socket's buffers, beyond the system's limits if the process may.
 fn enlarge(socket: &Socket) -> io::Result<()> {
     if sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
         socket.set_recv_buffer_size(SOCKET_BUFFER)?;
@@ -188,8 +191,8 @@ impl Transmit for UdpTx {
     fn flush(&mut self) {
         if let Some((peer, frame)) = self.stage.single() {
             self.port.send_one(peer, frame);
-        } else if let Some(frames) = self.stage.lone() {
-            self.port.send_lone(frames);
+        } else if let Some(frames) = self.stage.distinct_peers() {
+            self.port.send_distinct(frames);
         } else {
             while let Some(run) = self.stage.next_run(None) {
                 self.port.send_run(&run);
@@ -200,7 +203,7 @@ impl Transmit for UdpTx {
 }
 
 impl UdpTx {
-    /// What the driver has counted.
+    /// The driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.port.counters
@@ -216,7 +219,7 @@ impl UdpTx {
 }
 
 impl Port {
-    /// The address by which our socket reaches `peer`, if it can.
+    /// Returns the address by which our socket reaches `peer`, or `None` if it cannot.
     fn reachable(&self, peer: SocketAddr) -> Option<SocketAddr> {
         match peer {
             SocketAddr::V4(v4) if self.v6 => Some((v4.ip().to_ipv6_mapped(), v4.port()).into()),
@@ -225,7 +228,8 @@ impl Port {
         }
     }
 
-    /// Sends a run in one call if kernel and device can cut it, else frame by frame.
+    /// Sends a run in one call if the kernel and the device can segment it, otherwise frame by
+    /// frame.
     fn send_run(&mut self, run: &Run<'_>) {
         if let ([_, _, ..], true) = (run.frames(), self.segments) {
             let address = SockAddr::from(run.peer);
@@ -252,17 +256,17 @@ impl Port {
         self.settle(result, peer, 1, len);
     }
 
-    /// Sends one frame, without the work that a message header is to us and the kernel.
+    /// Sends one frame with `sendto`, which saves us and the kernel the work of a message header.
     fn send_one(&mut self, peer: SocketAddr, frame: &[u8]) {
         let result = retry(|| Ok(sendto(&self.socket, frame, SendFlags::empty(), &peer)?));
         self.settle(result, peer, 1, frame.len());
     }
 
-    /// Sends frames to as many peers in one call.
-    fn send_lone<'a>(&mut self, frames: impl Iterator<Item = (SocketAddr, &'a [u8])>) {
-        let mut peers = [(SocketAddr::from(([0; 4], 0)), 0); MAX_LONE];
-        let mut addresses: [_; MAX_LONE] = std::array::from_fn(|_| peers[0].0.as_any());
-        let mut slices = [[IoSlice::new(&[])]; MAX_LONE];
+    /// Sends frames to different peers in one call.
+    fn send_distinct<'a>(&mut self, frames: impl Iterator<Item = (SocketAddr, &'a [u8])>) {
+        let mut peers = [(SocketAddr::from(([0; 4], 0)), 0); MAX_DISTINCT];
+        let mut addresses: [_; MAX_DISTINCT] = std::array::from_fn(|_| peers[0].0.as_any());
+        let mut slices = [[IoSlice::new(&[])]; MAX_DISTINCT];
         let mut count = 0;
         for (peer, frame) in frames {
             peers[count] = (peer, frame.len());
@@ -270,9 +274,10 @@ impl Port {
             slices[count] = [IoSlice::new(frame)];
             count += 1;
         }
-        let mut controls: [_; MAX_LONE] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+        let mut controls: [_; MAX_DISTINCT] =
+            std::array::from_fn(|_| SendAncillaryBuffer::default());
         let mut controls = controls.iter_mut();
-        let mut messages: [_; MAX_LONE] = std::array::from_fn(|at| {
+        let mut messages: [_; MAX_DISTINCT] = std::array::from_fn(|at| {
             MMsgHdr::new_with_addr(&addresses[at], &slices[at], controls.next().expect("as many"))
         });
         let (mut sent, mut reports) = (0, 1);
@@ -284,9 +289,9 @@ impl Port {
                     sent += more;
                 }
                 Err(Errno::INTR) => {}
-                // Of an earlier datagram: see `retry`.
+                // Reports an earlier datagram: see `retry`.
                 Err(Errno::CONNREFUSED) if reports > 0 => reports -= 1,
-                // The first that is left is the one that failed.
+                // The first of the rest is the one that failed.
                 Err(error) => {
                     let (peer, bytes) = peers[sent];
                     self.settle(Err(error.into()), peer, 1, bytes);
@@ -296,8 +301,8 @@ impl Port {
         }
     }
 
-    /// Whether a run failed only because it was one. `EINVAL`: its frames are longer than this path
-    /// carries whole. `EIO`: the device cannot checksum what it cuts, and will not learn to.
+    /// Whether a run failed only because it was one. `EINVAL`: its frames are longer than the path
+    /// carries whole. `EIO`: the device cannot checksum the segments, and never will.
     fn cannot_segment(&mut self, error: &io::Error) -> bool {
         match Errno::from_io_error(error) {
             Some(Errno::INVAL) => true,
@@ -309,13 +314,13 @@ impl Port {
         }
     }
 
-    /// Counts what became of `frames` sent in one call.
+    /// Counts `frames` frames sent in one call as sent or dropped, according to `result`.
     fn settle(&mut self, result: io::Result<usize>, peer: SocketAddr, frames: usize, bytes: usize) {
         self.counters.sends += 1;
         let Err(error) = result else {
             return self.counters.sent(frames, bytes);
         };
-        self.has_news = self.refusals.is_some();
+        self.has_reports = self.refusals.is_some();
         let counters = &mut self.counters;
         let dropped = match Errno::from_io_error(&error) {
             Some(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => &mut counters.dropped_full,
@@ -337,8 +342,8 @@ impl Port {
     }
 }
 
-/// Calls again when a signal came between, and once when the kernel reports what became of an
-/// earlier datagram, which may have been for another peer: then it has sent nothing.
+/// Calls again after a signal, and once more when the kernel reports an error of an earlier
+/// datagram, perhaps to another peer: then it has not sent this one.
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     let mut reports = 1;
     loop {

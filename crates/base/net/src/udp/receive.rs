@@ -10,13 +10,13 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use super::UdpTx;
 use crate::driver::Sink;
 
-/// Bytes of one receive: a run that the kernel has joined is at most as long as an IP packet.
+/// Bytes of one receive: a run that the kernel has coalesced is at most as long as an IP packet.
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// Most receives in one call, so that a node under load still gets round its loop.
+/// Most receives in one call, so that a node under load still reaches the rest of its loop.
 const RECEIVE_BATCH: usize = 16;
 
-/// Room for the one control message there is, the segment size, and some to spare.
+/// Room for the only expected control message, the segment size, and some to spare.
 const CONTROL_BYTES: usize = 64;
 
 /// Control messages must be aligned as `cmsghdr` is.
@@ -26,12 +26,11 @@ struct Control([u8; CONTROL_BYTES]);
 pub(crate) struct UdpRx {
     buffer: Box<[u8]>,
     control: Control,
-    /// The call before came to the end of what there was.
+    /// Whether the last call emptied the socket.
     drained: bool,
 }
 
-/// What the kernel had: bytes in the buffer, cut into frames of `segment` bytes, the last perhaps
-/// shorter.
+/// One receive: bytes in the buffer, in frames of `segment` bytes, the last perhaps shorter.
 struct Received {
     peer: SocketAddr,
     len: usize,
@@ -47,23 +46,23 @@ impl UdpRx {
         }
     }
 
-    /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds
-    /// it.
+    /// Implements [`Driver::receive`](crate::Driver::receive) for any `holder` of the sending half;
+    /// `of` returns that half.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
         of: impl Fn(&mut T) -> &mut UdpTx,
         sink: Sink<'_, T>,
     ) -> io::Result<usize> {
-        // After a call that came to the end take one datagram only: its answer leaves before the
-        // next look, and a request by itself is not held up by a system call that finds
+        // After a call that emptied the socket receive one datagram only: its reply is sent before
+        // the next receive, so that a single request is not delayed by a system call that finds
         // nothing.
         let batch = if self.drained { 1 } else { RECEIVE_BATCH };
         self.drained = false;
         let mut frames = 0;
         for _ in 0..batch {
             let tx = of(holder);
-            if tx.port.has_news {
+            if tx.port.has_reports {
                 tx.port.take_reports();
             }
             let received = match self.take(tx) {
@@ -77,7 +76,7 @@ impl UdpRx {
                     return Err(io::Error::last_os_error());
                 }
                 Err(Errno::EINTR) => continue,
-                // An error some earlier send met, or memory short for the moment.
+                // An error of an earlier send, or a temporary lack of memory.
                 Err(_) => {
                     tx.port.counters.receive_errors += 1;
                     tx.port.take_reports();
@@ -93,7 +92,7 @@ impl UdpRx {
         Ok(frames)
     }
 
-    /// One receive. `None`: a datagram that is no frame.
+    /// Receives once. `None`: the datagram is not a frame.
     fn take(&mut self, tx: &mut UdpTx) -> Result<Option<Received>, Errno> {
         let mut parts = [IoSliceMut::new(&mut self.buffer)];
         let message = recvmsg::<SockaddrStorage>(
@@ -121,7 +120,7 @@ impl UdpRx {
     }
 }
 
-/// A peer's address, an IPv4 one as such even when a socket of IPv6 has it.
+/// Returns a peer's address; an IPv4-mapped address becomes IPv4.
 pub(super) fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(v4) = storage.as_sockaddr_in() {
         return Some(SocketAddr::from(*v4));

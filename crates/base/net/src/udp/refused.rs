@@ -1,5 +1,5 @@
-//! What hosts report of datagrams for ports where no process listens: ICMP, which the kernel keeps
-//! beside what has arrived.
+//! Reads the socket's error queue, in which the kernel keeps ICMP errors for datagrams to ports
+//! where no process listens.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
@@ -10,10 +10,10 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use super::Port;
 use super::receive::address;
 
-/// Reports taken in one look: the kernel keeps few.
+/// Most reports read in one call: the kernel keeps few.
 const MAX_REPORTS: usize = 64;
 
-/// Bytes of a datagram that is given back; nothing of it is read.
+/// Bytes of the returned datagram that are kept; nothing reads them.
 const RETURNED_BYTES: usize = 64;
 
 /// Room for the two control messages of a report.
@@ -24,10 +24,10 @@ const CONTROL_BYTES: usize = 256;
 struct Control([u8; CONTROL_BYTES]);
 
 impl Port {
-    /// Takes the reports that there are, and notes who refuses. Until they are taken the socket
-    /// counts as readable.
+    /// Reads all reports and notes the peers that refuse. Until they are read the socket polls
+    /// readable.
     pub(super) fn take_reports(&mut self) {
-        self.has_news = false;
+        self.has_reports = false;
         let Some(refusals) = &mut self.refusals else { return };
         let (mut returned, mut control) = ([0; RETURNED_BYTES], Control([0; CONTROL_BYTES]));
         for _ in 0..MAX_REPORTS {

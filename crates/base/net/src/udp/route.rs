@@ -1,4 +1,4 @@
-//! What the path to a peer carries.
+//! The path MTU of each peer.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,29 +9,29 @@ use rustix::net::sockopt;
 /// Largest UDP payload: 65,535 less the IPv4 and UDP headers.
 pub(super) const MAX_DATAGRAM: usize = 65_507;
 
-/// Assumed when the kernel will not say: what every IPv6 path carries, less its headers.
+/// Assumed if the kernel has no answer: what every IPv6 path carries, less its headers.
 const FALLBACK: usize = 1280 - V6_HEADERS;
 
 const V4_HEADERS: usize = 20 + 8;
 const V6_HEADERS: usize = 40 + 8;
 
-/// Peers remembered; beyond that all are forgotten and asked for again.
+/// Most peers remembered; beyond that all are forgotten and looked up again.
 const MAX_ROUTES: usize = 4096;
 
-/// Largest payload by peer, as the kernel's routes have it.
+/// The largest payload by peer, from the kernel's routes.
 #[derive(Default)]
 pub(super) struct Routes {
     known: HashMap<IpAddr, usize>,
 }
 
 impl Routes {
-    /// Largest payload to `peer`, bytes. Costs a few system calls the first time.
+    /// Returns the largest payload to `peer`, in bytes. Costs a few system calls the first time.
     pub(super) fn mtu(&mut self, peer: SocketAddr) -> usize {
         let ip = peer.ip().to_canonical();
         if let Some(&mtu) = self.known.get(&ip) {
             return mtu;
         }
-        let mtu = ask(peer).unwrap_or(FALLBACK).min(MAX_DATAGRAM);
+        let mtu = look_up(peer).unwrap_or(FALLBACK).min(MAX_DATAGRAM);
         if self.known.len() >= MAX_ROUTES {
             self.known.clear();
         }
@@ -39,14 +39,15 @@ impl Routes {
         mtu
     }
 
-    /// Drops what is known of `peer`, for the path turned out narrower.
+    /// Forgets the MTU of `peer`, because the path turned out narrower.
     pub(super) fn forget(&mut self, peer: SocketAddr) {
         self.known.remove(&peer.ip().to_canonical());
     }
 }
 
-/// Connecting a UDP socket sends nothing, but has the kernel look the route up.
-fn ask(peer: SocketAddr) -> io::Result<usize> {
+/// Asks the kernel for the route's MTU: connecting a UDP socket sends nothing, but looks up the
+/// route.
+fn look_up(peer: SocketAddr) -> io::Result<usize> {
     let own: SocketAddr = match peer {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),

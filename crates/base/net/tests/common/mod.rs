@@ -1,4 +1,4 @@
-//! What the drivers' tests share.
+//! Helpers of the drivers' tests.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sprat_net::{Driver, Transmit};
 
-/// Long past anything that should happen on loopback.
+/// Far longer than anything should take on loopback.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
@@ -19,18 +19,18 @@ pub(crate) fn at(address: &str) -> SocketAddr {
     address.parse().expect("an address")
 }
 
-/// A frame of `len` bytes that tells its number.
+/// A frame of `len` bytes whose contents depend on its number.
 pub(crate) fn frame(number: u64, len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|i| number.wrapping_mul(31).wrapping_add(i * 7 + (i >> 8)).to_le_bytes()[0])
         .collect()
 }
 
-/// Calls `step` until it says that it is done.
-pub(crate) fn until(what: &str, mut step: impl FnMut() -> bool) {
+/// Calls `step` until it returns true. `awaited` says what it waits for.
+pub(crate) fn until(awaited: &str, mut step: impl FnMut() -> bool) {
     let start = Instant::now();
     while !step() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {awaited}");
         std::thread::yield_now();
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn send<T: Transmit>(tx: &mut T, peer: SocketAddr, frame: &[u8]) {
     tx.send(peer, &[IoSlice::new(head), IoSlice::new(&[]), IoSlice::new(tail)]);
 }
 
-/// Takes what has come; each frame with its sender.
+/// Receives the frames that have arrived, each with its sender.
 pub(crate) fn take<D: Driver>(driver: &mut D) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut frames = Vec::new();
     let count = driver
@@ -51,7 +51,7 @@ pub(crate) fn take<D: Driver>(driver: &mut D) -> Vec<(SocketAddr, Vec<u8>)> {
     frames
 }
 
-/// Sends back all that comes.
+/// Sends all received frames back; returns how many.
 pub(crate) fn echo<D: Driver>(driver: &mut D) -> usize {
     let count = driver
         .receive(&mut |tx, peer, frame| tx.send(peer, &[IoSlice::new(frame)]))
@@ -60,15 +60,15 @@ pub(crate) fn echo<D: Driver>(driver: &mut D) -> usize {
     count
 }
 
-/// Has `client` send frames of `sizes` to `server`, which sends them back; checks that all come
-/// back whole, and in order.
+/// Sends frames of `sizes` from `client` to `server`, which sends them back; checks that all return
+/// complete and in order.
 pub(crate) fn exchange<C: Driver, S: Driver>(
     client: &mut C,
     server: &mut S,
     to: SocketAddr,
     sizes: &[usize],
 ) {
-    // Not more at a time than a socket's buffer takes.
+    // At most as many at once as a socket's buffer holds.
     let mut number = 0;
     for burst in sizes.chunks(32) {
         let frames: Vec<_> = burst

@@ -1,28 +1,29 @@
-//! Networks of a test's own: cables in a network namespace that is gone with the thread that made
-//! it.
+//! Networks of a test's own: virtual cables in a network namespace that ends with the thread that
+//! created it.
 
 use std::fs;
 use std::process::Command;
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Gives this thread, and those it starts, a network namespace without anything.
+/// Gives this thread, and those it starts, an empty network namespace.
 ///
 /// # Errors
-/// Why this machine does not let us.
-pub(crate) fn alone() -> Result<(), String> {
+/// The reason why this machine does not allow it.
+pub(crate) fn enter_namespace() -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace: {error}"))?;
-    // Nobody but the test is to send anything.
+    // Only the test may send anything.
     for interfaces in ["all", "default"] {
-        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1"); // if it has IPv6
+        // Fails where there is no IPv6.
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1");
     }
     ip(&["link", "set", "lo", "up"])
 }
 
-/// Lays a virtual Ethernet cable, and switches both its ends on.
+/// Creates a virtual Ethernet cable and brings up both its ends.
 ///
 /// # Errors
-/// What `ip` says.
+/// The error of `ip`.
 pub(crate) fn cable(a: &str, b: &str) -> Result<(), String> {
     ip(&["link", "add", a, "type", "veth", "peer", "name", b])?;
     ip(&["link", "set", a, "up"])?;
@@ -32,7 +33,7 @@ pub(crate) fn cable(a: &str, b: &str) -> Result<(), String> {
 /// Runs `ip` in this thread's network namespace.
 ///
 /// # Errors
-/// What it says.
+/// Its error output.
 pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
     match output.status.success() {

@@ -1,23 +1,22 @@
-//! Frames of native messaging: the length in the machine's own byte order (4 bytes), and so many
-//! bytes of JSON.
+//! Frames of native messaging: the length (4 bytes, native byte order), and as many bytes of JSON.
 
 use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
-/// Most bytes of a message from the browser. The longest that the extension sends has an address in
-/// it.
+/// Longest message from the browser in bytes; the longest that the extension sends contains an
+/// address.
 pub const MAX_REQUEST: usize = 64 << 10;
 
-/// Most bytes of a message to the browser: what browsers take.
+/// Longest message to the browser in bytes: the limit of browsers.
 pub const MAX_REPORT: usize = 1 << 20;
 
 /// Why no more frames can be read.
 #[derive(Debug, Error)]
 pub enum FrameError {
-    /// A frame is longer than any that the extension sends: what comes is not from it.
+    /// A frame is longer than any that the extension sends, so it is not from the extension.
     #[error("a message of {0} B; the longest has {MAX_REQUEST}")]
     TooLong(u32),
-    /// It ended within a frame.
+    /// The input ended within a frame.
     #[error("the browser stopped within a message")]
     Cut,
     /// It cannot be read.
@@ -25,19 +24,18 @@ pub enum FrameError {
     Io(#[from] io::Error),
 }
 
-/// Reads a frame. None: the browser has closed its end.
-///
+/// Reads a frame; `None` when the browser has closed its end.
 /// # Errors
-/// [`FrameError`]; where the next frame begins is not known then.
+/// [`FrameError`], after which the next frame cannot be found.
 pub fn read(from: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
     let mut head = Vec::new();
     if from.take(4).read_to_end(&mut head)? == 0 {
         return Ok(None);
     }
     let head: [u8; 4] = head.try_into().map_err(|_| FrameError::Cut)?;
-    let told = u32::from_ne_bytes(head);
-    let length = usize::try_from(told).ok().filter(|length| *length <= MAX_REQUEST);
-    let mut body = vec![0; length.ok_or(FrameError::TooLong(told))?];
+    let length_field = u32::from_ne_bytes(head);
+    let length = usize::try_from(length_field).ok().filter(|length| *length <= MAX_REQUEST);
+    let mut body = vec![0; length.ok_or(FrameError::TooLong(length_field))?];
     from.read_exact(&mut body).map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => FrameError::Cut,
         _ => error.into(),
@@ -46,10 +44,9 @@ pub fn read(from: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
 }
 
 /// Writes a frame.
-///
 /// # Errors
-/// The system's; or [`ErrorKind::InvalidInput`] for more than [`MAX_REPORT`] bytes, of which
-/// nothing is written.
+/// The operating system's; or [`ErrorKind::InvalidInput`] for more than [`MAX_REPORT`] bytes, in
+/// which case nothing is written.
 pub fn write(to: &mut impl Write, body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= MAX_REPORT);
     let length = length.ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;

@@ -1,93 +1,91 @@
-//! The messages.
+//! The messages between the extension and the host.
 
 use super::name::{self, MAX_NAME};
 use serde::{Deserialize, Serialize};
 use sprat_http::Address;
 
-/// Most bytes of an address.
+/// Longest address in bytes.
 pub const MAX_SOURCE: usize = 16 << 10;
 
-/// Most bytes of a download's number.
+/// Longest id of a download in bytes.
 pub const MAX_ID: usize = 64;
 
-/// Most characters of a text for people.
+/// Longest text for the user in characters.
 const MAX_TEXT: usize = 4096;
 
-/// What the extension asks for.
+/// A request from the extension.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// The first: which version of the messages it speaks.
+    /// The first message: the version of the protocol.
     Hello {
-        /// That version.
+        /// The extension's version.
         protocol: u32,
     },
-    /// Fetch a file.
+    /// Download a file.
     Start {
-        /// What the download is called from now on.
+        /// The id of the download from now on.
         id: Id,
-        /// Where from.
+        /// The address.
         source: Source,
-        /// The name that it had before, to go on from there; without one the host finds a name
-        /// that is free.
+        /// The name it had before, to resume; without one the host chooses a free name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<FileName>,
     },
-    /// Say whether a server has the verified form of a file.
+    /// Find out whether a server offers the verified form of a file.
     Probe {
-        /// What the answer is called.
+        /// The id of the answer.
         id: Id,
-        /// The file.
+        /// The address.
         source: Source,
     },
-    /// Stop a download.
+    /// Cancel a download.
     Cancel {
-        /// Which.
+        /// Its id.
         id: Id,
-        /// Whether what has arrived goes too, or stays to go on from.
+        /// Whether to remove what was received, rather than keep it for resuming.
         discard: bool,
     },
-    /// Throw away what there is of a download that was stopped.
+    /// Remove what was received of a cancelled download.
     Discard {
-        /// Which.
+        /// Its id.
         id: Id,
         /// Its name.
         name: FileName,
     },
-    /// Show the folder of the downloads.
+    /// Open the folder of downloads.
     Show {
-        /// What the answer is called.
+        /// The id of the answer.
         id: Id,
     },
 }
 
 impl Request {
-    /// Reads a message.
-    ///
+    /// Parses a message.
     /// # Errors
-    /// What is wrong with it.
+    /// Says what is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| format!("not a request: {error}"))
     }
 
-    /// The message.
+    /// Encodes the message.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings, numbers and truths are JSON")
     }
 }
 
-/// What the host reports.
+/// A report from the host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Report {
-    /// The first: who we are.
+    /// The first message: who the host is.
     Hello {
-        /// The version of the messages.
+        /// The version of the protocol.
         protocol: u32,
-        /// That of the program.
+        /// The version of the program.
         version: &'static str,
-        /// Where files go.
+        /// Where files are stored.
         folder: Text,
     },
     /// A download waits for others to end.
@@ -95,93 +93,93 @@ pub enum Report {
         /// Which.
         id: Id,
     },
-    /// Its source has answered.
+    /// The source has responded.
     Opened {
         /// Which.
         id: Id,
-        /// What the file will be called.
+        /// The name that the file will have.
         name: FileName,
-        /// Its length, bytes, if that is known.
+        /// Length of the file in bytes, if known.
         bytes: Option<u64>,
-        /// Whether it is verified on the way.
+        /// Whether the bytes are verified as they arrive.
         verified: bool,
-        /// Bytes that were here already.
+        /// Bytes that were received before.
         resumed: u64,
     },
-    /// How far it is.
+    /// Progress of a download.
     Progress {
         /// Which.
         id: Id,
-        /// Bytes that are here.
+        /// Bytes received so far.
         done: u64,
-        /// Its length, bytes, if that is known.
+        /// Length of the file in bytes, if known.
         bytes: Option<u64>,
-        /// The rate of late.
+        /// The rate of the last seconds.
         bytes_per_second: u64,
-        /// The round-trip time, microseconds; 0 when not known.
+        /// Round-trip time in microseconds; 0 if unknown.
         rtt_us: u64,
     },
-    /// Something that the user should know.
+    /// A message for the user.
     Note {
         /// About which.
         id: Id,
-        /// What.
+        /// The text.
         text: Text,
     },
-    /// It is whole, and has its name.
+    /// The download is complete and has its name.
     Done {
         /// Which.
         id: Id,
-        /// What the file is called.
+        /// The file's name.
         name: FileName,
-        /// Its length, bytes.
+        /// Length of the file in bytes.
         bytes: u64,
-        /// Its BLAKE3 hash; none when it was there already.
+        /// The file's BLAKE3 hash; `None` when it was there already.
         blake3: Option<String>,
-        /// Whether it was verified on the way.
+        /// Whether every byte was verified on arrival.
         verified: bool,
         /// Whether it was there already.
         unchanged: bool,
     },
-    /// It was stopped.
+    /// The download was cancelled.
     Stopped {
         /// Which.
         id: Id,
-        /// Whether what had arrived is gone.
+        /// Whether what was received is removed.
         discarded: bool,
     },
-    /// It failed.
+    /// The download failed.
     Failed {
         /// Which.
         id: Id,
-        /// Why, for programs.
+        /// The reason, for programs.
         code: Code,
-        /// Why, for people.
+        /// The reason, for people.
         why: Text,
     },
-    /// A request was not understood, or not now.
+    /// A request was not understood, or is not possible now.
     Refused {
-        /// About which download, if that is known.
+        /// The download it concerns, if known.
         id: Option<Id>,
-        /// Why.
+        /// The reason.
         why: Text,
     },
     /// The answer to a probe.
     Probed {
-        /// Its name.
+        /// Its id.
         id: Id,
-        /// Whether the server has the verified form.
+        /// Whether the server offers the verified form.
         verified: bool,
     },
-    /// The folder is shown, or at least somebody was asked to.
+    /// The folder is being opened.
     Shown {
-        /// The request's name.
+        /// The id of the request.
         id: Id,
     },
 }
 
 impl Report {
-    /// The message.
+    /// Encodes the message.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings, numbers and truths are JSON")
@@ -192,30 +190,29 @@ impl Report {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// It makes no sense to us.
+    /// The request makes no sense.
     Usage,
     /// There is no such file.
     NotFound,
-    /// The server does not give it to us; it may give it to the browser.
+    /// The server denies us access; it may grant it to the browser.
     Denied,
-    /// Nobody there, or not for long enough.
+    /// The server cannot be reached, or its connections keep breaking.
     Unreachable,
-    /// We do not trust the server's certificate; the browser may.
+    /// The server's certificate is not trusted here; the browser may trust it.
     Untrusted,
-    /// The server does something that we do not understand.
+    /// The server violates the protocol.
     Protocol,
     /// The file keeps changing.
     Changed,
-    /// What comes is not what was sent.
+    /// Bytes arrive corrupt.
     Corrupt,
-    /// A file of that name is there.
+    /// A file of that name exists.
     Exists,
     /// It cannot be written.
     Unwritable,
 }
 
-/// What a download is called: 1 to [`MAX_ID`] letters, digits and dashes, as the extension chose
-/// them.
+/// The id of a download: 1 to [`MAX_ID`] letters, digits and dashes, chosen by the extension.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String")]
 pub struct Id(String);
@@ -240,13 +237,13 @@ impl TryFrom<String> for Id {
 pub struct Source(String);
 
 impl Source {
-    /// As it came.
+    /// Returns the address as received.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Read.
+    /// Returns the parsed address.
     #[must_use]
     pub fn address(&self) -> Address {
         Address::parse(&self.0).expect("it was read before")
@@ -268,25 +265,25 @@ impl TryFrom<String> for Source {
     }
 }
 
-/// The name of a file in the folder of the downloads: one that [`name::safe`] leaves as it is.
+/// The name of a file in the folder of downloads: one that [`name::safe`] leaves unchanged.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String")]
 pub struct FileName(String);
 
 impl FileName {
-    /// A name that is made safe.
+    /// Makes a name safe.
     #[must_use]
     pub fn safe(name: &str) -> Self {
         Self(name::safe(name))
     }
 
-    /// The same with a number.
+    /// Adds a number to the name.
     #[must_use]
     pub fn numbered(&self, number: u32) -> Self {
         Self(name::numbered(&self.0, number))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -302,7 +299,7 @@ impl TryFrom<String> for FileName {
     }
 }
 
-/// A text for people, of bounded length.
+/// A text for the user, of bounded length.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Text(String);
 

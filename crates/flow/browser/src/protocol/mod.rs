@@ -1,5 +1,5 @@
-//! What the extension and the host say to each other: JSON in frames, parsed once into types that
-//! cannot be wrong.
+//! The protocol between the extension and the host: JSON in frames, parsed once into types that are
+//! always valid.
 
 pub mod frame;
 mod message;
@@ -8,5 +8,5 @@ mod name;
 pub use message::{Code, FileName, Id, MAX_ID, MAX_SOURCE, Report, Request, Source, Text};
 pub use name::{MAX_NAME, numbered, safe};
 
-/// The version of the messages. Both ends say it first, and do not go on with another.
+/// The version of the protocol. Both ends send it first, and refuse another.
 pub const PROTOCOL: u32 = 1;

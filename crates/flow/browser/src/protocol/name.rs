@@ -1,43 +1,40 @@
-//! Names for files whose names come from somebody else.
+//! Makes names from web servers safe as local file names.
 
-/// Most bytes of a name: what every filesystem takes, with room for what is written beside the
-/// file.
+/// Longest name in bytes: fits every filesystem, with room for the endings of part and journal.
 pub const MAX_NAME: usize = 200;
 
-/// Most bytes behind a dot that are kept when a name is cut or numbered.
+/// Longest ending, in bytes, that is kept when a name is shortened or numbered.
 const MAX_ENDING: usize = 16;
 
-/// Endings that would make the file something else than a file that was fetched: those of our own
-/// parts and journals, and what a desktop starts.
-const NOT_OURS_TO_GIVE: [&str; 3] = [".sprat-part", ".sprat-journal", ".desktop"];
+/// Endings with a meaning here: our own parts and journals, and files that a desktop executes.
+const RESERVED_ENDINGS: [&str; 3] = [".sprat-part", ".sprat-journal", ".desktop"];
 
-/// What such a name gets, so that it is harmless.
-const HARMLESS: &str = ".download";
+/// Appended to a name with such an ending.
+const SAFE_ENDING: &str = ".download";
 
-/// What a name of nothing becomes.
-const NAMELESS: &str = "download";
+/// Replaces an empty name.
+const DEFAULT_NAME: &str = "download";
 
-/// A name as a file here may have it: one part of a path, seen in listings, without marks that hide
-/// what it is. A name that is so already stays what it is.
+/// Makes a name a single visible path component, without characters that disguise it. Leaves a safe
+/// name unchanged.
 #[must_use]
 pub fn safe(name: &str) -> String {
     let marked: String =
-        name.chars().map(|char| if is_tricky(char) { '_' } else { char }).collect();
+        name.chars().map(|char| if is_unprintable(char) { '_' } else { char }).collect();
     let trimmed = trim(&marked);
     let mut safe = match trimmed.len() {
-        0 => NAMELESS.to_owned(),
+        0 => DEFAULT_NAME.to_owned(),
         1..=MAX_NAME => trimmed.to_owned(),
-        _ => trim(&cut(trimmed, MAX_NAME - HARMLESS.len())).to_owned(),
+        _ => trim(&cut(trimmed, MAX_NAME - SAFE_ENDING.len())).to_owned(),
     };
     let lower = safe.to_ascii_lowercase();
-    if NOT_OURS_TO_GIVE.iter().any(|ending| lower.ends_with(ending)) {
-        safe = cut(&safe, MAX_NAME - HARMLESS.len()) + HARMLESS;
+    if RESERVED_ENDINGS.iter().any(|ending| lower.ends_with(ending)) {
+        safe = cut(&safe, MAX_NAME - SAFE_ENDING.len()) + SAFE_ENDING;
     }
     safe
 }
 
-/// The same name with a number, for when the first is taken; the ending stays. Of a safe name it
-/// makes a safe name.
+/// Inserts a number before the ending, for when the name is taken. A safe name stays safe.
 #[must_use]
 pub fn numbered(name: &str, number: u32) -> String {
     let (stem, ending) = split(name);
@@ -46,18 +43,19 @@ pub fn numbered(name: &str, number: u32) -> String {
     format!("{stem}{behind}")
 }
 
-/// Whether a character means something to a path or to a screen.
-fn is_tricky(char: char) -> bool {
-    sprat_flow::is_tricky(char) || matches!(char, '/' | '\\')
+/// Returns whether a character has a meaning in paths or affects a terminal.
+fn is_unprintable(char: char) -> bool {
+    sprat_flow::is_unprintable(char) || matches!(char, '/' | '\\')
 }
 
-/// Without what hides a name, or what other systems drop from its end.
+/// Removes leading dots, which hide a file, and trailing ones, which other systems drop, and white
+/// space.
 fn trim(name: &str) -> &str {
     name.trim_start_matches(|char: char| char == '.' || char.is_whitespace())
         .trim_end_matches(|char: char| char == '.' || char.is_whitespace())
 }
 
-/// A name of at most so many bytes, with its ending.
+/// Shortens a name to at most `most` bytes, keeping its ending.
 fn cut(name: &str, most: usize) -> String {
     if name.len() <= most {
         return name.to_owned();
@@ -66,7 +64,7 @@ fn cut(name: &str, most: usize) -> String {
     format!("{}{ending}", floor(stem, most - ending.len()))
 }
 
-/// A name as what is before its ending, and that: `.gz`, `.tar.gz`, or nothing.
+/// Splits a name into its stem and its ending: `.gz`, `.tar.gz`, or nothing.
 fn split(name: &str) -> (&str, &str) {
     let at = name.rfind('.').filter(|at| *at > 0 && name.len() - at <= MAX_ENDING);
     let Some(at) = at else { return (name, "") };
@@ -74,7 +72,7 @@ fn split(name: &str) -> (&str, &str) {
     if at == 0 { (name, "") } else { name.split_at(at) }
 }
 
-/// The longest beginning of at most so many bytes that is text.
+/// Returns the longest prefix of at most `most` bytes that is valid UTF-8.
 fn floor(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most.min(text.len()))]
 }
@@ -85,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_stay_what_they_are_unless_they_are_tricks() {
+    fn safe_names_stay_and_unsafe_ones_change() {
         for (name, expected) in [
             ("big.iso", "big.iso"),
             ("ä b (1).tar.gz", "ä b (1).tar.gz"),
@@ -130,7 +128,10 @@ mod tests {
 
         #[test]
         fn so_does_one_of_awkward_parts(parts in prop::collection::vec(
-            prop::sample::select(vec![".", " ", "/", "a", "ä", ".desktop", ".sprat-part", ".tar.gz", "\u{202e}", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"]), 0..20),
+            prop::sample::select(vec![
+                ".", " ", "/", "a", "ä", ".desktop", ".sprat-part", ".tar.gz", "\u{202e}",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            ]), 0..20),
             number in 1..1000u32) {
             let name = safe(&parts.concat());
             let other = numbered(&name, number);

@@ -1,5 +1,5 @@
-//! What an answer means for who asked: a pure function of the head and the question, so that a
-//! server that lies is caught here.
+//! Checks a response against the request: a pure function of both, so that a server that violates
+//! the protocol is caught in one place.
 
 use crate::group;
 use sprat_http::client::Framing;
@@ -7,44 +7,44 @@ use sprat_http::client::Head;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Longest file, bytes: 64 TiB. A server that tells more is not believed.
+/// Longest file, in bytes: 64 TiB. A server that states a longer one is not believed.
 pub const MAX_LENGTH: u64 = 64 << 40;
 
-/// What was asked for.
+/// A request for a file, or for a part or the values of one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
-    /// Whether only the head was.
+pub struct FileRequest {
+    /// Whether to request only the head.
     pub head_only: bool,
-    /// The part, bytes of the file; none: all of it.
+    /// The bytes of the file to request; `None` requests all of it.
     pub range: Option<Range<u64>>,
-    /// Of a file of which nothing is known yet: no more than the first so many bytes. A shorter
-    /// file comes whole, and so does one from a server that sends no parts.
+    /// Requests at most the first so many bytes of a file of unknown length. A shorter file comes
+    /// whole, and so does one from a server that ignores ranges.
     pub beginning: Option<u64>,
-    /// The length of the file, if an earlier answer told.
+    /// The length of the file, if an earlier response stated it.
     pub length: Option<u64>,
-    /// What an earlier answer told this state of the file by.
+    /// The entity tag or date that identified the file's state in an earlier response.
     pub validator: Option<String>,
-    /// The form that the body must have; none: the file, verified or as it is.
+    /// The form that the body must have; `None` accepts the file verified or plain.
     pub form: Option<Form>,
-    /// Whether the file's extended attributes are to be told.
+    /// Whether to request the file's extended attributes.
     pub xattrs: bool,
-    /// Whether nothing is to be answered from memory: what came before was wrong.
+    /// Whether to bypass caches, because bytes received before were corrupt.
     pub fresh: bool,
 }
 
-/// What a body holds of a file.
+/// The content of a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// Its bytes.
+    /// The file's bytes.
     Plain,
-    /// Its groups, each with its value behind it.
+    /// The file's groups, each followed by its value.
     Verified,
-    /// The groups' values alone.
+    /// Only the values of the groups.
     Values,
 }
 
 impl Form {
-    /// The form of a file's bytes that `verified` stands for.
+    /// Returns the form in which a server sends the file's bytes.
     #[must_use]
     pub fn of_bytes(verified: bool) -> Self {
         if verified { Self::Verified } else { Self::Plain }
@@ -67,75 +67,75 @@ impl Form {
     }
 }
 
-/// What came.
+/// The meaning of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// The bytes that were asked for.
-    Bytes(Start),
-    /// They are elsewhere.
-    Elsewhere(String),
+    /// The requested body follows.
+    Bytes(BodyStart),
+    /// The file is at another address.
+    Redirect(String),
     /// There is no such file.
     Missing,
-    /// Not for us.
+    /// The credentials do not grant access.
     Denied,
-    /// Not now; and when, if the server says.
-    Later(Option<Duration>),
-    /// The file is not the one that we began with.
+    /// Try again, after this pause if the server states one.
+    Unavailable(Option<Duration>),
+    /// The file is no longer in the state that was requested; says how that was seen.
     Changed(String),
-    /// What makes no sense, or was not asked for.
-    Wrong(String),
+    /// The response violates the protocol or does not match the request; says how.
+    Invalid(String),
 }
 
-/// A body that begins.
+/// What the head says of the body that follows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Start {
-    /// How its end is told.
+pub struct BodyStart {
+    /// How the body's end is marked.
     pub framing: Framing,
-    /// The first byte of the file that comes.
+    /// The first byte of the file that the body contains.
     pub first: u64,
-    /// The byte behind the last that comes, if that is known.
+    /// The byte after the last one that the body contains, if known.
     pub end: Option<u64>,
-    /// The length of the file, if that is known.
+    /// The length of the file, if known.
     pub length: Option<u64>,
-    /// Whether it is in verified form.
+    /// Whether the body is in verified form.
     pub verified: bool,
 }
 
-/// Holds an answer against what was asked.
+/// Checks the head of a response against the request that it answers.
 #[must_use]
-pub fn judge(head: &Head, asked: &Asked) -> Answer {
+pub fn judge(head: &Head, file_request: &FileRequest) -> Answer {
     match head.status {
-        200 | 206 => match accepted(head, asked) {
+        200 | 206 => match accepted(head, file_request) {
             Ok(answer) => answer,
-            Err(why) => Answer::Wrong(why),
+            Err(why) => Answer::Invalid(why),
         },
         301 | 302 | 303 | 307 | 308 => match &head.location {
-            Some(location) => Answer::Elsewhere(location.clone()),
-            None => Answer::Wrong(format!("redirects ({}) to nowhere", head.status)),
+            Some(location) => Answer::Redirect(location.clone()),
+            None => Answer::Invalid(format!("redirects ({}) to nowhere", head.status)),
         },
         401 | 403 | 407 => Answer::Denied,
         404 | 410 => Answer::Missing,
-        408 | 425 | 429 | 500 | 502 | 503 | 504 => Answer::Later(head.pause),
+        408 | 425 | 429 | 500 | 502 | 503 | 504 => Answer::Unavailable(head.retry_after),
         412 => Answer::Changed("it does not meet our condition".to_owned()),
         416 => Answer::Changed("it has no such part".to_owned()),
-        status => Answer::Wrong(format!("answers {status}, which makes no sense here")),
+        status => Answer::Invalid(format!("answers {status}, which makes no sense here")),
     }
 }
 
-fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
+fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
     if let Some(coding) = &head.coding {
         return Err(format!("sends the file coded as {coding:?}, which was not asked for"));
     }
     let form = Form::of_kind(&head.kind);
     let verified = form == Form::Verified;
-    if asked.form.map_or(form == Form::Values, |want| want != form) {
-        let (want, has) = (asked.form.map_or("as it is", Form::name), form.name());
+    if file_request.form.map_or(form == Form::Values, |want| want != form) {
+        let (want, has) = (file_request.form.map_or("as it is", Form::name), form.name());
         return Err(format!(
             "was asked for the file {want}, and sends it {has}; sprat:// is for servers of ours"
         ));
     }
-    // The state of the file first: of another one nothing else can be right.
-    if let (Some(want), Some(has)) = (&asked.validator, head.validator())
+    // Compared first: a response about another state of the file cannot be right otherwise.
+    if let (Some(want), Some(has)) = (&file_request.validator, head.validator())
         && *want != has
     {
         return Ok(Answer::Changed(format!("was {want}, is {has}")));
@@ -145,22 +145,22 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
         (false, Some(length)) => Framing::Length(length),
         (false, None) => Framing::Close,
     };
-    let (first, end, length) = match (&asked.range, head.status) {
-        (None, 206) if let Some(most) = asked.beginning => beginning(head, most)?,
+    let (first, end, length) = match (&file_request.range, head.status) {
+        (None, 206) if let Some(most) = file_request.beginning => beginning(head, most)?,
         (None, 200) if form == Form::Values => return Err("sends values of no part".to_owned()),
         (None, 200) => whole(&framing, verified)?,
         (None, _) => return Err("sends a part and was asked for all".to_owned()),
         (Some(range), 206) => part(head, range)?,
-        // With a condition a whole file means that it does not hold; without one, that parts cannot
-        // be had.
-        (Some(_), _) if asked.validator.is_some() => {
+        // A whole file means that the `If-Range` condition failed; without a condition, that the
+        // server ignores ranges.
+        (Some(_), _) if file_request.validator.is_some() => {
             return Ok(Answer::Changed(
                 "the whole file was sent where a part of the one before was asked for".to_owned(),
             ));
         }
         (Some(_), _) => return Err("sends the whole file and was asked for a part".to_owned()),
     };
-    if let (Some(want), Some(has)) = (asked.length, length)
+    if let (Some(want), Some(has)) = (file_request.length, length)
         && want != has
     {
         return Ok(Answer::Changed(format!("had {want} B, has {has} B")));
@@ -169,7 +169,7 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
         return Err(format!("tells of a file of more than {MAX_LENGTH} B"));
     }
     if let (Framing::Length(body), Some(end)) = (&framing, end)
-        && !asked.head_only
+        && !file_request.head_only
     {
         let want = match form {
             Form::Plain => end - first,
@@ -182,10 +182,10 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
             ));
         }
     }
-    Ok(Answer::Bytes(Start { framing, first, end, length, verified }))
+    Ok(Answer::Bytes(BodyStart { framing, first, end, length, verified }))
 }
 
-/// First byte, the one behind the last, and length of a whole file.
+/// Returns the first byte, the end, and the length of a complete file.
 fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<u64>), String> {
     let Framing::Length(body) = *framing else {
         return if verified {
@@ -205,21 +205,25 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
     Ok((0, Some(length), Some(length)))
 }
 
-/// First byte, end and length of an answer to a request for the first `most` bytes.
+/// Returns the first byte, the end, and the length of a response to a request for the first `most`
+/// bytes.
 fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), String> {
-    let Some(total) = head.range.as_ref().and_then(|told| told.total).filter(|total| *total > 0)
+    let Some(total) = head.range.as_ref().and_then(|range| range.total).filter(|total| *total > 0)
     else {
         return Err("sends a part and does not say of how much".to_owned());
     };
     part(head, &(0..total.min(most)))
 }
 
-/// The same for a part.
+/// Returns the first byte, the end, and the length of a partial response, which must be for
+/// `range`.
 fn part(head: &Head, range: &Range<u64>) -> Result<(u64, Option<u64>, Option<u64>), String> {
-    let Some(told) = &head.range else {
+    let Some(content_range) = &head.range else {
         return Err("sends a part and does not say which".to_owned());
     };
-    let Some(bytes) = &told.bytes else { return Err("sends no part and calls it one".to_owned()) };
+    let Some(bytes) = &content_range.bytes else {
+        return Err("sends no part and calls it one".to_owned());
+    };
     if *bytes.start() != range.start || *bytes.end() != range.end - 1 {
         let (first, last) = (range.start, range.end - 1);
         return Err(format!(
@@ -228,5 +232,5 @@ fn part(head: &Head, range: &Range<u64>) -> Result<(u64, Option<u64>, Option<u64
             bytes.end()
         ));
     }
-    Ok((range.start, Some(range.end), told.total))
+    Ok((range.start, Some(range.end), content_range.total))
 }

@@ -1,6 +1,6 @@
-//! One request and its answer.
+//! Requests for files and their responses.
 
-use super::answer::{Answer, Asked, Form, Start, judge};
+use super::answer::{Answer, BodyStart, FileRequest, Form, judge};
 use super::error::{Error, Trouble, fault};
 use super::options::Options;
 use crate::group::{VALUES, VERIFIED};
@@ -12,64 +12,66 @@ use std::fmt::Write as _;
 /// Most redirects that are followed.
 const MAX_REDIRECTS: usize = 10;
 
-/// Asks servers for files, from any number of threads.
+/// Requests files from servers; any number of threads may use one.
 #[derive(Debug)]
 pub(crate) struct Client(Connector);
 
-/// An answer that brings what was asked for.
+/// A response whose body is what was requested, and the connection it comes on.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) wire: Wire,
     pub(crate) head: Head,
-    pub(crate) start: Start,
+    pub(crate) start: BodyStart,
 }
 
 impl Client {
-    /// Connects by a transfer's options, with so many bytes of each connection's receive buffer; 0:
-    /// the kernel's choice.
+    /// Makes a client with the connection settings of a transfer. `receive_buffer` is the size of
+    /// each connection's receive buffer in bytes; 0 leaves it to the kernel.
     pub(crate) fn new(options: &Options, receive_buffer: usize) -> Result<Self, Error> {
         let options = client::Options { receive_buffer, ..options.into() };
         Ok(Self(Connector::new(&options)?))
     }
 
-    /// Asks, on a connection that is there or on a new one, which then is the caller's.
+    /// Sends a request on `kept`, or on a new connection, and receives the head of the response.
+    /// The caller then owns the connection.
     pub(crate) fn ask(
         &self,
         address: &Address,
-        asked: &Asked,
+        file_request: &FileRequest,
         kept: Option<Wire>,
         cancel: &Cancel,
     ) -> Result<Reply, Trouble> {
-        let (wire, head) = self.exchange(address, asked, kept, cancel)?;
-        match judge(&head, asked) {
+        let (wire, head) = self.exchange(address, file_request, kept, cancel)?;
+        match judge(&head, file_request) {
             Answer::Bytes(start) => Ok(Reply { wire, head, start }),
-            Answer::Elsewhere(_) => {
+            Answer::Redirect(_) => {
                 Err(wrong(address, "redirects in the middle of a file".to_owned()))
             }
             other => Err(refusal(address, &head, other)),
         }
     }
 
-    /// The same, following redirects. Gives the address that answered.
-    pub(crate) fn ask_around(
+    /// Sends a request on new connections, following redirects, and returns the address that
+    /// finally responded.
+    pub(crate) fn ask_following(
         &self,
         address: &Address,
-        asked: &Asked,
+        file_request: &FileRequest,
         cancel: &Cancel,
     ) -> Result<(Address, Reply), Trouble> {
         let mut address = address.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let (wire, head) = self.exchange(&address, asked, None, cancel)?;
-            match judge(&head, asked) {
+            let (wire, head) = self.exchange(&address, file_request, None, cancel)?;
+            match judge(&head, file_request) {
                 Answer::Bytes(start) => return Ok((address, Reply { wire, head, start })),
-                Answer::Elsewhere(location) => address = address.redirected(&location)?,
+                Answer::Redirect(location) => address = address.redirected(&location)?,
                 other => return Err(refusal(&address, &head, other)),
             }
         }
         Err(wrong(&address, format!("redirects more than {MAX_REDIRECTS} times")))
     }
 
-    /// A new connection.
+    /// Makes a new connection.
     pub(crate) fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Trouble> {
         self.0.connect(address, cancel).map_err(|error| fault(&address.to_string(), error))
     }
@@ -77,14 +79,15 @@ impl Client {
     fn exchange(
         &self,
         address: &Address,
-        asked: &Asked,
+        file_request: &FileRequest,
         kept: Option<Wire>,
         cancel: &Cancel,
     ) -> Result<(Wire, Head), Trouble> {
         let trouble = |error| fault(&address.to_string(), error);
-        let request = request(address, asked);
+        let request = request(address, file_request);
         if let Some(mut wire) = kept {
-            // A server may have closed what it kept: then a new connection, not an error.
+            // The server may have closed the idle connection: then a new one is made, and it is no
+            // error.
             if wire.send(request.as_bytes()).is_ok()
                 && let Ok(head) = wire.head()
             {
@@ -98,16 +101,16 @@ impl Client {
     }
 }
 
-/// The text of a request.
-pub(crate) fn request(address: &Address, asked: &Asked) -> String {
-    let method = if asked.head_only { "HEAD" } else { "GET" };
+/// Renders the text of a request.
+pub(crate) fn request(address: &Address, file_request: &FileRequest) -> String {
+    let method = if file_request.head_only { "HEAD" } else { "GET" };
     let version = env!("CARGO_PKG_VERSION");
     let mut text = format!(
         "{method} {} HTTP/1.1\r\nHost: {}\r\n",
-        address.target(asked.head_only),
+        address.target(file_request.head_only),
         address.authority()
     );
-    let accept = match asked.form {
+    let accept = match file_request.form {
         Some(Form::Verified) => VERIFIED.to_owned(),
         Some(Form::Values) => VALUES.to_owned(),
         Some(Form::Plain) => "*/*".to_owned(),
@@ -119,21 +122,22 @@ pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     field("User-Agent", &format!("sprat/{version}"));
     field("Accept", &accept);
     field("Accept-Encoding", "identity");
-    if let Some(most) = asked.beginning {
+    if let Some(most) = file_request.beginning {
         field("Range", &format!("bytes=0-{}", most - 1));
     }
-    if let Some(range) = &asked.range {
+    if let Some(range) = &file_request.range {
         field("Range", &format!("bytes={}-{}", range.start, range.end - 1));
-        if let Some(validator) = &asked.validator {
-            // Object stores do not know the one, and refuse by the other.
+        if let Some(validator) = &file_request.validator {
+            // Object stores do not know `If-Range`; with `If-Match` they refuse instead of sending
+            // the whole.
             let condition = if address.is_signed() { "If-Match" } else { "If-Range" };
             field(condition, validator);
         }
     }
-    if asked.xattrs {
+    if file_request.xattrs {
         field(XATTRS, "1");
     }
-    if asked.fresh {
+    if file_request.fresh {
         field("Cache-Control", "no-cache");
     }
     if let Some(authorization) = address.authorization() {
@@ -143,18 +147,18 @@ pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     text
 }
 
-/// What an answer without the bytes means.
+/// Turns a response without the requested body into an error.
 fn refusal(address: &Address, head: &Head, answer: Answer) -> Trouble {
     let (source_name, status) = (address.to_string(), head.status);
     match answer {
         Answer::Missing => Error::NotFound { source_name, status }.into(),
         Answer::Denied => Error::Denied { source_name, status }.into(),
-        Answer::Later(pause) => {
-            Trouble::Passing(format!("the server answers {status}: not now"), pause)
+        Answer::Unavailable(pause) => {
+            Trouble::Transient(format!("the server answers {status}: not now"), pause)
         }
         Answer::Changed(why) => Trouble::Changed(why),
-        Answer::Wrong(why) => wrong(address, why),
-        Answer::Bytes(_) | Answer::Elsewhere(_) => unreachable!("handled by who asked"),
+        Answer::Invalid(why) => wrong(address, why),
+        Answer::Bytes(_) | Answer::Redirect(_) => unreachable!("handled by who asked"),
     }
 }
 

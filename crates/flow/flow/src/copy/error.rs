@@ -1,17 +1,17 @@
-//! Why a copy was not made, and what to do about it.
+//! Why a transfer failed, and what the user can do about it.
 
-use crate::file::{PlaceError, RegularError, SinkError};
+use crate::file::{DestinationError, RegularError, SinkError};
 use sprat_http::Error as HttpError;
 use sprat_http::client::Fault;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a copy was not made. There is no file under the destination's name then, or the one that was
-/// there before.
+/// Why a transfer failed. Nothing then has the destination's name, or what had it before. What was
+/// received usually stays beside it, so that the same transfer can resume.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
     /// The source has no such file.
@@ -21,36 +21,36 @@ pub enum Error {
     NotFound {
         /// The source.
         source_name: String,
-        /// What the server said.
+        /// The server's status.
         status: u16,
     },
-    /// The source does not give it to us.
+    /// The source denies access.
     #[error("{source_name}: not for us ({status}); --token-file says who we are")]
     Denied {
         /// The source.
         source_name: String,
-        /// What the server said.
+        /// The server's status.
         status: u16,
     },
-    /// The server does not take what is sent to it.
+    /// The server rejects what is sent to it.
     #[error("{target_name}: the server does not take it ({status}): {why}")]
     Refused {
         /// The destination.
         target_name: String,
-        /// What the server said.
+        /// The server's status.
         status: u16,
-        /// And in words.
+        /// The server's text.
         why: String,
     },
-    /// Nobody there, or not for long enough.
+    /// The source cannot be reached, or its connections keep breaking.
     #[error("{source_name}: {why}; the same command goes on from here, --retries tries longer")]
     Unreachable {
         /// The source.
         source_name: String,
-        /// What failed last.
+        /// The last failure.
         why: String,
     },
-    /// The other end's certificate is not trusted.
+    /// The server's certificate is not trusted.
     #[error("{source_name}: {why}; --cacert FILE says whom to trust")]
     Untrusted {
         /// The source.
@@ -58,23 +58,23 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The other end does not keep to HTTP, or not to what it said before.
+    /// The server violates HTTP, or contradicts an earlier response.
     #[error("{source_name}: {why}; nothing of it was kept under the file's name")]
     Protocol {
         /// The source.
         source_name: String,
-        /// What it did.
+        /// What the server did.
         why: String,
     },
-    /// The file changed while it was fetched, again and again.
+    /// The file kept changing while it was transferred.
     #[error("{source_name}: changes while it is fetched ({why}); fetch it when it rests")]
     Changed {
         /// The source.
         source_name: String,
-        /// How that was seen.
+        /// How the last change was seen.
         why: String,
     },
-    /// Bytes arrive as others than were sent.
+    /// Bytes arrive corrupt.
     #[error("{source_name}: {why}")]
     Corrupt {
         /// The source.
@@ -85,29 +85,29 @@ pub enum Error {
     /// The destination's file cannot be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// The destination's name cannot be had.
+    /// The destination's name cannot be used.
     #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// A file beside the destination, or one that was named, cannot be used.
+    Destination(#[from] DestinationError),
+    /// A file beside the destination, or one that the user named, cannot be used.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Somebody asked it to stop.
+    /// The transfer was cancelled.
     #[error("stopped; the same command goes on from here")]
     Cancelled,
 }
 
 impl Error {
-    /// A local file that cannot be used.
+    /// Makes the error for a local file that cannot be used.
     pub(crate) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::File { path: path.into(), source }
     }
 
-    /// Whether it is about the source, so that another might do.
+    /// Returns whether the error concerns the source, so that another source might succeed.
     pub(crate) fn is_of_source(&self) -> bool {
         matches!(
             self,
@@ -120,7 +120,7 @@ impl Error {
         )
     }
 
-    /// The reason without the source's name.
+    /// Returns the reason without the name of the source.
     pub(crate) fn why(&self) -> String {
         match self {
             Self::NotFound { status, .. } => format!("there is no such file ({status})"),
@@ -160,37 +160,39 @@ impl From<HttpError> for Error {
     }
 }
 
-/// What kind of trouble a request met, for who decides whether to ask again.
+/// The failure of a request, classified for the decision whether to repeat it.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// Of the passing kind; the server may have said when to come back.
-    Passing(String, Option<std::time::Duration>),
-    /// Nobody answers there.
-    Nobody(String),
-    /// The file is another one now.
+    /// May pass; the server may have stated when to try again.
+    Transient(String, Option<std::time::Duration>),
+    /// No address of the host accepts a connection.
+    Unreachable(String),
+    /// The file is in another state now.
     Changed(String),
-    /// No use in asking again.
+    /// Repeating the request is of no use.
     Fatal(Error),
 }
 
 impl Trouble {
-    /// The trouble as the end of a copy from this source.
+    /// Turns the failure into the error of a transfer from `source_name`.
     pub(crate) fn into_error(self, source_name: &str) -> Error {
         let source_name = source_name.to_owned();
         match self {
-            Self::Passing(why, _) | Self::Nobody(why) => Error::Unreachable { source_name, why },
+            Self::Transient(why, _) | Self::Unreachable(why) => {
+                Error::Unreachable { source_name, why }
+            }
             Self::Changed(why) => Error::Changed { source_name, why },
             Self::Fatal(error) => error,
         }
     }
 }
 
-/// What a fault on the way means for the transfer.
+/// Classifies a fault of a connection to `source_name`.
 pub(crate) fn fault(source_name: &str, fault: Fault) -> Trouble {
-    let is_nobody = matches!(fault, Fault::NoConnection(_));
+    let has_no_connection = matches!(fault, Fault::NoConnection(_));
     match fault.into_error(source_name) {
-        HttpError::Unreachable { why, .. } if is_nobody => Trouble::Nobody(why),
-        HttpError::Unreachable { why, .. } => Trouble::Passing(why, None),
+        HttpError::Unreachable { why, .. } if has_no_connection => Trouble::Unreachable(why),
+        HttpError::Unreachable { why, .. } => Trouble::Transient(why, None),
         error => Trouble::Fatal(error.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What a transfer reports while it goes on, and at its end. Uses no other file of `copy`.
+//! What a transfer reports while it runs, and its outcome. Uses no other file of `copy`.
 
 use crate::group::Value;
 use std::path::PathBuf;
@@ -7,117 +7,118 @@ use std::time::Duration;
 /// Interval between two reports of progress.
 pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What happens meanwhile.
+/// A report of a transfer that is running, passed to the callback of its `run`.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The source has answered.
+    /// The source has responded.
     Opened {
-        /// Where from.
+        /// The source.
         source: String,
-        /// Where to.
+        /// The destination.
         target: PathBuf,
-        /// Bytes of the file, if they are known.
+        /// Length of the file in bytes, if known.
         length: Option<u64>,
-        /// Whether what comes is verified on the way.
+        /// Whether the bytes are verified as they arrive.
         verified: bool,
-        /// Bytes that were here already.
+        /// Bytes that an earlier attempt left and that are used.
         resumed: u64,
-        /// Streams.
+        /// Number of TCP streams.
         streams: usize,
-        /// How the file is written.
+        /// How the file is written, in words.
         written: String,
     },
-    /// Where it is; some ten times a second.
+    /// Progress so far; about ten times a second.
     Progress(Progress),
-    /// A group arrived wrong and is fetched again.
+    /// A group arrived corrupt and is fetched again.
     Wrong {
-        /// Where in the file, bytes.
+        /// Its first byte in the file.
         offset: u64,
-        /// How long it is.
+        /// Its length in bytes.
         bytes: u64,
-        /// How often it arrived wrong so far.
+        /// How often it has arrived corrupt.
         times: u32,
     },
-    /// A connection failed; another is tried.
+    /// A connection failed and is tried again.
     Retry {
-        /// Why.
+        /// The failure.
         why: String,
-        /// After which pause.
+        /// The pause before the next attempt.
         pause: Duration,
     },
-    /// What is here cannot be used, and everything is fetched.
+    /// What was received cannot be used, and the file is transferred from its beginning.
     StartsOver {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// What is here is read and verified.
+    /// Bytes that are here are read and verified.
     Checking {
-        /// Bytes.
+        /// How many.
         bytes: u64,
     },
-    /// A file of a folder could not be copied; the others are.
+    /// A file of a folder could not be copied; the others still are.
     Failed {
-        /// Its name within the folder.
+        /// Its path within the folder.
         name: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// One of several hosts is of no use, and the copy goes on with the others.
-    Without {
-        /// The file there.
+    /// One of several hosts cannot be used, and the transfer continues with the others.
+    HostDropped {
+        /// The file's address there.
         source: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// What the user should know.
+    /// A message for the user.
     Note(String),
 }
 
-/// Where a copy is.
+/// Progress of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Bytes of the file that are here, and right as far as can be known.
+    /// Bytes of the file that are complete, and verified where that is possible.
     pub done: u64,
-    /// Bytes of those that came in this run.
+    /// Bytes of those that were transferred in this run.
     pub received: u64,
-    /// Bytes of the file, if they are known.
+    /// Length of the file in bytes, if known.
     pub length: Option<u64>,
-    /// The round-trip time as a stream saw it last; zero when not known.
+    /// Round-trip time of some stream, measured last; zero if unknown.
     pub rtt: Duration,
     /// Connections that failed and were tried again.
     pub retries: u64,
-    /// Groups that arrived wrong.
+    /// Groups that arrived corrupt.
     pub wrong: u64,
 }
 
-/// What came of a copy.
+/// The outcome of a transfer.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The file.
+    /// The destination.
     pub target: PathBuf,
-    /// Its length, bytes.
+    /// Length of the file in bytes.
     pub length: u64,
-    /// Its BLAKE3 hash; none when it was there already and no sum was asked for.
+    /// The file's BLAKE3 hash; `None` when the file was there already and no sum was given.
     pub blake3: Option<Value>,
-    /// Whether every group was verified against the source's value, or the whole against a sum
-    /// that was given.
+    /// Whether every group was verified against the source's value, or the whole file against a
+    /// given sum.
     pub verified: bool,
-    /// Whether it was there already, as long and as old as the source, and nothing was done.
+    /// Whether a file of the same length and time was there already, so that nothing was
+    /// transferred.
     pub unchanged: bool,
-    /// How it went.
+    /// The final progress.
     pub progress: Progress,
-    /// What came from where in this run, the host that decided what the file is first; empty when
-    /// nothing was done.
+    /// Bytes received from each host in this run; the host that defined the file is the first.
+    /// Empty when nothing was transferred.
     pub sources: Vec<Served>,
-    /// How long it took.
+    /// Duration of the run.
     pub time: Duration,
 }
 
-/// What came from one host.
+/// How much one host contributed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Served {
-    /// The file there.
+    /// The file's address there.
     pub source: String,
-    /// Bytes of it that were taken.
+    /// Bytes of the file that were used.
     pub bytes: u64,
 }

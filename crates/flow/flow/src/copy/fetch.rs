@@ -1,30 +1,31 @@
-//! One transfer: where from, where to, and how. `job` runs it.
+//! The description of one fetch; `job` runs it.
 
 use super::error::Error;
 use super::options::{MAX_HOSTS, Options};
-use crate::file::Place;
+use crate::file::Destination;
 use sprat_http::{Address, Cancel};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where `/dev/null` is: what is copied there is received and verified, and thrown away.
+/// A destination for which a file is received and verified, but not stored.
 const NOWHERE: &str = "/dev/null";
 
-/// A transfer of one file to here: from a server, from several that may have it, or from another
-/// disk of this machine.
+/// A fetch of one file to a local destination: from a server, from several that may have it, or
+/// from another disk of this machine.
 ///
-/// [`Fetch::new`] says where from and where to, [`Fetch::also`] names more servers, and
-/// [`Fetch::run`] does it, on the caller's thread and one more for each stream. It reports what
-/// happens by a callback, and returns when the file has its name or cannot have it. Until then the
-/// bytes lie beside the destination, with a journal of what is verified and durable, from which the
-/// next run of an equal transfer goes on. [`Fetch::cancel`] returns a handle by which any thread
-/// stops it. A transfer may run again after an error.
+/// [`Fetch::new`] takes source and destination, [`Fetch::add_host`] adds servers, and
+/// [`Fetch::run`] transfers, on the caller's thread and one more for each stream. It reports
+/// progress to a callback on the caller's thread, and returns when the file has its name or cannot
+/// get it. Until then the bytes are in a file beside the destination, with a journal of the groups
+/// that are verified and durable, from which the next run of an equal fetch resumes.
+/// [`Fetch::cancel`] returns a handle by which any thread stops it. A fetch may be run again after
+/// an error.
 #[derive(Debug)]
 pub struct Fetch {
     pub(super) origin: Origin,
     /// Other hosts that may have the same file.
     pub(super) others: Vec<Address>,
-    pub(super) place: Place,
+    pub(super) destination: Destination,
     pub(super) options: Options,
     pub(super) cancel: Cancel,
 }
@@ -46,26 +47,25 @@ impl fmt::Display for Origin {
 }
 
 impl Fetch {
-    /// Fetches the file at an address, or a local one, to `target`: the name that it will have, or
-    /// a directory in which it keeps its own.
-    ///
+    /// Fetches the file at an address, or a local one, to `target`: the name it will have, or a
+    /// directory where it keeps its own.
     /// # Errors
-    /// [`Error::Usage`], [`Error::Place`].
+    /// [`Error::Usage`], [`Error::Destination`].
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
         if source.contains("://") {
             let address = Address::parse(source)?.with_token(options.token.as_deref());
-            return Self::of(address, target, options);
+            return Self::from_address(address, target, options);
         }
         let path = PathBuf::from(source);
         let name = path.file_name().map(PathBuf::from);
         Self::from(Origin::File(path), name, target, options)
     }
 
-    /// Fetches the file at an address that was parsed before, with the credentials that it has.
+    /// Fetches the file at a parsed address, with its credentials.
     ///
     /// # Errors
     /// As [`Fetch::new`].
-    pub fn of(address: Address, target: &Path, options: Options) -> Result<Self, Error> {
+    pub fn from_address(address: Address, target: &Path, options: Options) -> Result<Self, Error> {
         let name = address.name().map(PathBuf::from);
         Self::from(Origin::Server(address), name, target, options)
     }
@@ -90,19 +90,19 @@ impl Fetch {
         Ok(Self {
             origin,
             others: Vec::new(),
-            place: Place::of(&target)?,
+            destination: Destination::new(&target)?,
             options,
             cancel: Cancel::default(),
         })
     }
 
-    /// Another host that may have the same file: `HOST[:PORT]` for the same path there, by the same
-    /// token; or an address, which is told nothing of who we are but what is in it. Every group
-    /// that comes from it is held against what the first host says of it.
-    ///
+    /// Adds a host that may have the same file. `HOST[:PORT]` means the same path there and gets
+    /// the same credentials; a whole address gets only the credentials in it. Every group from that
+    /// host is compared with the value that the first host states.
     /// # Errors
-    /// [`Error::Usage`]: not an address, a host that is named already, more than [`MAX_HOSTS`], or the source is a local file.
-    pub fn also(&mut self, host: &str) -> Result<(), Error> {
+    /// [`Error::Usage`]: not an address, a host that was added before, more than [`MAX_HOSTS`]
+    /// hosts, or a local source.
+    pub fn add_host(&mut self, host: &str) -> Result<(), Error> {
         let Origin::Server(first) = &self.origin else {
             return Err(Error::Usage(format!(
                 "{host}: other hosts are for a file on a server, not for a local one"
@@ -123,24 +123,24 @@ impl Fetch {
         Ok(())
     }
 
-    /// Whether what comes is thrown away.
-    pub(super) fn is_for_nowhere(&self) -> bool {
-        self.place.target() == Path::new(NOWHERE)
+    /// Returns whether the bytes are only received and verified, not stored.
+    pub(super) fn is_discarding(&self) -> bool {
+        self.destination.target() == Path::new(NOWHERE)
     }
 
-    /// The file that will be there.
+    /// Returns the path that the file will have.
     #[must_use]
     pub fn target(&self) -> &Path {
-        self.place.target()
+        self.destination.target()
     }
 
-    /// A handle that stops it.
+    /// Returns a handle that cancels the fetch.
     #[must_use]
     pub fn cancel(&self) -> Cancel {
         self.cancel.clone()
     }
 
-    /// Stops when this handle says so, which others may share.
+    /// Uses this handle, which may be shared, for cancellation.
     pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }

@@ -1,10 +1,10 @@
-//! The end of a transfer: a whole file gets its name; what is not whole is kept for the next
+//! The end of a transfer: a complete file gets its name; an incomplete one is kept for the next
 //! attempt.
 
 use super::error::Error;
 use super::event::{Event, Outcome, Progress, Served};
 use super::fetch::Fetch;
-use super::sums::Summed;
+use super::sums::FileSums;
 use crate::file::Attributes;
 use crate::group::{self, Value};
 use crate::partial::Partial;
@@ -13,28 +13,28 @@ use std::time::Duration;
 /// A transfer whose streams have ended.
 pub(super) struct Ready<'a> {
     pub(super) fetch: &'a Fetch,
-    /// Where it came from, to be told.
+    /// The source, for messages.
     pub(super) source_name: String,
-    /// Whether each group was verified on the way.
+    /// Whether each group was verified on arrival.
     pub(super) verified: bool,
     pub(super) attributes: Attributes,
     pub(super) length: u64,
     pub(super) progress: Progress,
-    /// What came from where.
+    /// Bytes received from each host.
     pub(super) sources: Vec<Served>,
 }
 
 impl Ready<'_> {
-    /// Gives the whole file its name.
+    /// Checks the complete file against the given sums and gives it its name.
     pub(super) fn publish(
         self,
         state: &mut Partial,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, Error> {
         let values: Vec<Value> = state.values.values().copied().collect();
         let blake3 = group::root(&values);
-        self.hold_against_sums(state, &blake3)?;
-        finish(self.fetch, state, self.length, self.attributes, tell)?;
+        self.check_sums(state, &blake3)?;
+        finish(self.fetch, state, self.length, self.attributes, report)?;
         let sums = &self.fetch.options.sums;
         Ok(Outcome {
             target: self.fetch.target().to_owned(),
@@ -48,46 +48,46 @@ impl Ready<'_> {
         })
     }
 
-    /// Keeps what has arrived, if it is of use.
+    /// Makes what was received durable for the next attempt, unless it is of no use.
     pub(super) fn keep(self, state: &mut Partial) {
-        if self.fetch.is_for_nowhere() {
+        if self.fetch.is_discarding() {
             return;
         }
-        // The reason why this transfer ends is told; a second one is of no use.
+        // The transfer already fails with its own error; a failure to flush adds nothing.
         let flushed = state.sink.flush();
-        state.write_down();
+        state.journal_durable();
         if state.values.is_empty() || (state.journal.is_none() && flushed.is_ok()) {
-            let _ = self.fetch.place.discard();
+            let _ = self.fetch.destination.discard();
         }
     }
 
-    /// Holds the file, as it is on the disk, against the sums that it must have. One that has
-    /// others is another file: nothing of it is kept.
-    fn hold_against_sums(&self, state: &mut Partial, blake3: &Value) -> Result<(), Error> {
+    /// Reads the file back from the disk and checks it against the given sums. Discards a file that
+    /// does not match.
+    fn check_sums(&self, state: &mut Partial, blake3: &Value) -> Result<(), Error> {
         let (sums, cancel) = (&self.fetch.options.sums, &self.fetch.cancel);
-        if self.fetch.is_for_nowhere() {
+        if self.fetch.is_discarding() {
             if sums.sha256.is_some() {
                 return Err(Error::Usage(
                     "--sha256 reads the file again: not of /dev/null".to_owned(),
                 ));
             }
-            return sums.hold(&self.source_name, &Summed { blake3: *blake3, sha256: None });
+            return sums.check(&self.source_name, &FileSums { blake3: *blake3, sha256: None });
         }
         if !sums.any() {
             return Ok(());
         }
-        let has = sums.of_written(&mut state.sink, self.length, cancel)?;
+        let has = sums.hash_written(&mut state.sink, self.length, cancel)?;
         let held = if has.blake3 == *blake3 {
-            sums.hold(&self.source_name, &has)
+            sums.check(&self.source_name, &has)
         } else {
             Err(self.decayed())
         };
         held.inspect_err(|_| {
-            let _ = self.fetch.place.discard(); // the error is told
+            let _ = self.fetch.destination.discard(); // the caller gets the error that matters
         })
     }
 
-    /// The disk gives back other bytes than were verified and written.
+    /// Makes the error for bytes that read back differently from what was verified and written.
     fn decayed(&self) -> Error {
         let why =
             "what was written reads back as something else; look at the disk and the memory here"
@@ -96,24 +96,24 @@ impl Ready<'_> {
     }
 }
 
-/// Makes a whole file durable, with its attributes, and gives it its name.
+/// Sets the attributes of a complete file, makes it durable, and gives it its name.
 pub(super) fn finish(
     fetch: &Fetch,
     state: &mut Partial,
     length: u64,
     attributes: Attributes,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<(), Error> {
     let mode = attributes.mode.filter(|_| fetch.options.preserve);
     let refused = state.sink.finish(length, &Attributes { mode, ..attributes })?;
     if let Some(error) = refused {
-        tell(&Event::Note(format!(
+        report(&Event::Note(format!(
             "{}: time, permissions or extended attributes cannot be set: {error}",
             fetch.target().display()
         )));
     }
-    if !fetch.is_for_nowhere() {
-        fetch.place.publish(fetch.options.force)?;
+    if !fetch.is_discarding() {
+        fetch.destination.publish(fetch.options.force)?;
     }
     Ok(())
 }

@@ -1,12 +1,11 @@
-//! The hosts of one file: the first, which decides what the file is, and others that may have it
-//! too.
+//! The hosts of one file: the first defines the file, and others may have it too.
 //!
-//! Entity tags are each host's own, so that nothing can be told by holding those of two against
-//! each other. What can is the bytes: every group that another host sends must have the value that
-//! the first tells for it. A host's own value only tells whether the group is what that host has:
-//! if so, and it is not the first's, that host has another file.
+//! Entity tags are local to a host, so tags of two hosts cannot be compared. The bytes can: every
+//! group from another host must have the value that the first host states for it. A host's own
+//! value only shows whether a group is intact: if it is, but differs from the first host's, that
+//! host has another file.
 
-use super::answer::{Asked, Form};
+use super::answer::{FileRequest, Form};
 use super::client::{Client, Reply};
 use super::error::{Error, Trouble};
 use crate::file::Attributes;
@@ -15,10 +14,10 @@ use sprat_http::{Address, Cancel};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Groups of a host that may arrive wrong before it is done without; the first host is not.
+/// Corrupt groups after which a host is dropped, unless it is the first.
 pub(super) const MAX_WRONG: u32 = 3;
 
-/// Where the bytes come from, and how those of this state of the file are asked for.
+/// Where bytes come from, and what identifies this state of the file there.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) address: Address,
@@ -27,51 +26,51 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The form in which it sends the file's bytes.
+    /// Returns the form in which it sends the file's bytes.
     pub(crate) fn form(&self) -> Form {
         Form::of_bytes(self.verified)
     }
 }
 
-/// What the first answer told.
+/// What the first response said of the file.
 pub(super) struct Found {
     pub(super) source: Source,
-    /// When the file changed, and its permissions, as told.
+    /// Time, permissions and extended attributes that the file is to get.
     pub(super) attributes: Attributes,
     pub(super) reply: Reply,
     /// Whether the reply has a body: all of the file, or its beginning.
     pub(super) has_body: bool,
 }
 
-/// One of the hosts, as all lanes to it see it.
+/// One of the hosts, shared by all streams to it.
 #[derive(Debug)]
 pub(crate) struct Host {
     address: Address,
     standing: Mutex<Standing>,
-    /// Bytes of the file that came from it.
+    /// Bytes of the file received from it.
     pub(crate) received: AtomicU64,
-    /// Groups that arrived wrong from it.
+    /// Corrupt groups received from it.
     pub(crate) wrong: AtomicU32,
 }
 
 #[derive(Debug)]
 enum Standing {
-    /// Nobody has asked it yet.
+    /// No stream has asked it yet.
     Unknown,
     Ready(Source),
-    /// It is done without; for good, if it does not have the file.
-    Left {
+    /// It is not used any more; `for_good` if it does not have the file.
+    Dropped {
         for_good: bool,
     },
 }
 
 impl Host {
-    /// One that may have the file.
+    /// Makes a host that may have the file.
     pub(super) fn new(address: Address) -> Self {
         Self::with(address, Standing::Unknown)
     }
 
-    /// One that has answered.
+    /// Makes a host that has responded.
     pub(super) fn ready(source: Source) -> Self {
         Self::with(source.address.clone(), Standing::Ready(source))
     }
@@ -89,8 +88,8 @@ impl Host {
         &self.address
     }
 
-    /// How it is asked for the file of `length` bytes. The first time it is seen whether it has
-    /// one.
+    /// Returns how to request the file of `length` bytes from this host. The first call asks the
+    /// host whether it has a file of that length.
     pub(super) fn source(
         &self,
         client: &Client,
@@ -103,8 +102,8 @@ impl Host {
             return Ok(source.clone());
         }
         let form = (!verify).then_some(Form::Plain);
-        let asked = Asked { head_only: true, form, ..Asked::default() };
-        let (address, reply) = client.ask_around(&self.address, &asked, cancel)?;
+        let file_request = FileRequest { head_only: true, form, ..FileRequest::default() };
+        let (address, reply) = client.ask_following(&self.address, &file_request, cancel)?;
         let (verified, source_name) = (reply.start.verified, address.to_string());
         let why = match reply.start.length {
             Some(has) if has != length => {
@@ -123,20 +122,20 @@ impl Host {
         Err(Error::Protocol { source_name, why }.into())
     }
 
-    /// Does without it from here on. Gives whether that is new.
-    pub(super) fn leave(&self, for_good: bool) -> bool {
-        let had = std::mem::replace(&mut *self.lock(), Standing::Left { for_good });
-        !matches!(had, Standing::Left { .. })
+    /// Stops using the host. Returns whether it was in use.
+    pub(super) fn drop_host(&self, for_good: bool) -> bool {
+        let had = std::mem::replace(&mut *self.lock(), Standing::Dropped { for_good });
+        !matches!(had, Standing::Dropped { .. })
     }
 
-    /// Whether it is done without.
-    pub(super) fn is_left(&self) -> bool {
-        matches!(*self.lock(), Standing::Left { .. })
+    /// Returns whether the host is not used any more.
+    pub(super) fn is_dropped(&self) -> bool {
+        matches!(*self.lock(), Standing::Dropped { .. })
     }
 
-    /// Whether it is done without because it does not have this file.
-    pub(super) fn has_another(&self) -> bool {
-        matches!(*self.lock(), Standing::Left { for_good: true })
+    /// Returns whether the host was dropped because it does not have this file.
+    pub(super) fn lacks_file(&self) -> bool {
+        matches!(*self.lock(), Standing::Dropped { for_good: true })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Standing> {

@@ -1,16 +1,16 @@
-//! One file from the first request to its name.
+//! A fetch of one file from its first request to its name.
 
-use super::answer::{Asked, Form};
+use super::answer::{FileRequest, Form};
 use super::client::Client;
 use super::error::{Error, Trouble};
 use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress};
 use super::fetch::{Fetch, Origin};
 use super::finish::Ready;
 use super::host::{Found, Host, Source};
-use super::lane::{First, Lane, backoff};
+use super::lane::{First, Stream, backoff};
 use super::options::{MAX_STREAMS, Options};
 use super::plan::{LEAST_RUN, Plan};
-use super::resume::{Wanted, take_up};
+use super::resume::{Wanted, resume_or_begin};
 use super::shared::Shared;
 use super::sources::Sources;
 use super::unchanged::unchanged;
@@ -25,32 +25,30 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
-/// How often a file that changes meanwhile is begun anew.
+/// How often the fetch starts over because the file changed meanwhile.
 pub(super) const MAX_RESTARTS: u32 = 3;
 
-/// Most events that wait to be told.
+/// Capacity of the queue of events from the streams.
 pub(super) const MAX_EVENTS: usize = 64;
 
-/// Failures one after the other after which the first of several hosts leaves it to the next to say
-/// what the file is.
+/// Consecutive failures after which the first of several hosts is replaced by the next.
 const FEW_RETRIES: u32 = 3;
 
 impl Fetch {
-    /// Fetches the file, and reports how it goes.
-    ///
+    /// Fetches the file, and passes events to `report` on this thread.
     /// # Errors
-    /// [`Error`]. What has arrived stays beside the destination, for the next attempt, unless it is
+    /// [`Error`]. What was received stays beside the destination for the next attempt, unless it is
     /// of no use.
-    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+    pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
         let begun = Instant::now();
-        if !self.is_for_nowhere() {
-            self.place.check()?;
+        if !self.is_discarding() {
+            self.destination.check()?;
         }
-        let lanes = self.options.streams.max(1 + self.others.len()).min(MAX_STREAMS);
-        let receive_buffer = self.options.receive_buffer / lanes;
+        let streams = self.options.streams.max(1 + self.others.len()).min(MAX_STREAMS);
+        let receive_buffer = self.options.receive_buffer / streams;
         let client = Client::new(&self.options, receive_buffer)?;
         if self.options.insecure {
-            tell(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
+            report(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
         }
         let mut job = match &self.origin {
             Origin::Server(_) => Some(Job::new(self, &client)),
@@ -59,9 +57,9 @@ impl Fetch {
         let mut restarts = 0;
         loop {
             let attempt = match (&mut job, &self.origin) {
-                (Some(job), _) => job.once(tell),
+                (Some(job), _) => job.attempt(report),
                 (None, Origin::File(path)) => {
-                    local::once(self, path, self.options.restart || restarts > 0, tell)
+                    local::attempt(self, path, self.options.restart || restarts > 0, report)
                 }
                 (None, Origin::Server(_)) => unreachable!("a server has its job"),
             };
@@ -74,10 +72,10 @@ impl Fetch {
                     return Err(Error::Changed { source_name: self.origin.to_string(), why });
                 }
                 restarts += 1;
-                tell(&Event::StartsOver { why: format!("the source has changed: {why}") });
+                report(&Event::StartsOver { why: format!("the source has changed: {why}") });
                 job.iter_mut().for_each(|job| job.fresh = true);
             } else if let Some(job) = &mut job {
-                job.without_first(trouble, tell)?;
+                job.recover(trouble, report)?;
             } else {
                 return Err(trouble.into_error(&self.origin.to_string()));
             }
@@ -85,39 +83,38 @@ impl Fetch {
     }
 }
 
-/// A file that is fetched, in as many attempts as it takes: each has one host that decides what the
-/// file is.
+/// A file that is being fetched, in as many attempts as it takes. In each attempt one host defines
+/// the file.
 pub(super) struct Job<'a> {
     fetch: &'a Fetch,
     client: &'a Client,
     sources: Sources,
-    /// Whether nothing of an earlier attempt is used.
+    /// Whether to ignore what an earlier attempt left.
     fresh: bool,
     /// Whether an attempt of this run has begun to receive: what is here then stays.
     settled: bool,
-    /// Attempts that ended one after the other without a byte between them.
+    /// Consecutive attempts that ended without receiving a byte.
     losses: u32,
-    /// What was counted in the attempts before.
+    /// Counters of the attempts before.
     before: Progress,
 }
 
-/// What a source is asked for first.
+/// The scope of the first request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum FirstAsked {
-    /// What there is.
+enum FirstRequest {
+    /// Only the head.
     Head,
-    /// All of it.
+    /// The whole file.
     Whole,
-    /// As much as one of several streams would begin with: a round trip less than to ask first what
-    /// there is.
+    /// The first run of one of several streams: this saves the round trip of a `HEAD` before it.
     Beginning,
 }
 
-/// Bytes of that.
+/// Bytes requested by [`FirstRequest::Beginning`].
 const BEGINNING: u64 = LEAST_RUN * GROUP_BYTES;
 
-/// What is told by the streams, and whom it is told on.
-type Telling<'a> = (&'a Receiver<Event>, &'a mut dyn FnMut(&Event));
+/// The queue of events from the streams, and the callback that gets them.
+type EventRelay<'a> = (&'a Receiver<Event>, &'a mut dyn FnMut(&Event));
 
 impl<'a> Job<'a> {
     fn new(fetch: &'a Fetch, client: &'a Client) -> Self {
@@ -130,37 +127,42 @@ impl<'a> Job<'a> {
         Self { fetch, client, sources, fresh, settled: false, losses: 0, before }
     }
 
-    /// One attempt at a file in one state.
-    fn once(&mut self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
-        let Fetch { place, options, .. } = self.fetch;
-        let nowhere = self.fetch.is_for_nowhere();
-        let exists = !nowhere && !options.force && place.target().symlink_metadata().is_ok();
-        let begun = !self.fresh && !nowhere && place.journal().exists() && place.part().exists();
+    /// Makes one attempt to fetch the file in one state.
+    fn attempt(&mut self, report: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+        let Fetch { destination, options, .. } = self.fetch;
+        let nowhere = self.fetch.is_discarding();
+        let exists = !nowhere && !options.force && destination.target().symlink_metadata().is_ok();
+        let begun = !self.fresh
+            && !nowhere
+            && destination.journal().exists()
+            && destination.part().exists();
         let first = match options.streams {
-            _ if begun || exists || self.sources.are_several() => FirstAsked::Head,
-            1 => FirstAsked::Whole,
-            _ => FirstAsked::Beginning,
+            _ if begun || exists || self.sources.are_several() => FirstRequest::Head,
+            1 => FirstRequest::Whole,
+            _ => FirstRequest::Beginning,
         };
         let ahead = if exists { 0 } else { options.streams - 1 };
-        let (found, wires) = self.choose_and_connect(first, ahead, tell)?;
-        let asked = &self.sources.all()[0];
-        if found.source.address.path().ends_with('/') && !asked.path().ends_with('/') {
-            return Err(Error::Usage(format!("{asked}: is a folder; -r copies folders")).into());
+        let (found, wires) = self.choose_and_connect(first, ahead, report)?;
+        let first_address = &self.sources.all()[0];
+        if found.source.address.path().ends_with('/') && !first_address.path().ends_with('/') {
+            return Err(
+                Error::Usage(format!("{first_address}: is a folder; -r copies folders")).into()
+            );
         }
         if exists {
             let (modified, exact) = (found.attributes.modified, found.reply.head.changed.is_some());
-            return Ok(unchanged(self.fetch, found.reply.start.length, modified, exact, tell)?);
+            return Ok(unchanged(self.fetch, found.reply.start.length, modified, exact, report)?);
         }
         let Some(length) = found.reply.start.length else {
-            return unknown::run(self.fetch, self.client, found, tell);
+            return unknown::run(self.fetch, self.client, found, report);
         };
-        let hosts = self.hosts(&found, tell);
-        // Of what is on its way nobody else is asked for anything.
+        let hosts = self.hosts(&found, report);
+        // While the whole file is already arriving, no other stream requests any of it.
         let comes_whole = found.has_body && found.reply.start.end == Some(length);
         let several = sends_parts(&found) && !comes_whole;
-        let lanes = if several { options.streams.max(hosts.len()).min(MAX_STREAMS) } else { 1 };
-        if lanes < options.streams && !sends_parts(&found) {
-            tell(&Event::Note(
+        let streams = if several { options.streams.max(hosts.len()).min(MAX_STREAMS) } else { 1 };
+        if streams < options.streams && !sends_parts(&found) {
+            report(&Event::Note(
                 "the server does not say that it sends parts of files: one stream".to_owned(),
             ));
         }
@@ -170,37 +172,37 @@ impl<'a> Job<'a> {
             validator: found.source.validator.clone(),
             values: found.source.verified.then_some((self.client, &found.source)),
             strict: self.settled && !self.fresh,
-            lanes,
+            streams,
         };
-        let state = take_up(self.fetch, self.fresh, wanted, tell)?;
+        let state = resume_or_begin(self.fetch, self.fresh, wanted, report)?;
         (self.fresh, self.settled) = (false, true);
         let resumed = state.values.keys().map(|group| bytes_of(length, *group)).sum();
-        tell(&Event::Opened {
+        report(&Event::Opened {
             source: found.source.address.to_string(),
-            target: place.target().to_owned(),
+            target: destination.target().to_owned(),
             length: Some(length),
             verified: found.source.verified,
             resumed,
-            streams: lanes,
+            streams,
             written: state.sink.describe().to_owned(),
         });
-        let plan = Plan::new(group::count(length), &state.values, lanes);
+        let plan = Plan::new(group::count(length), &state.values, streams);
         let plan = if hosts.len() == 1 { plan.for_alike() } else { plan };
         let on_its_way =
             found.reply.start.end.filter(|_| found.has_body && several).map_or(0, group::count);
         let plan = plan.with_beginning(on_its_way);
-        let (events, told) = sync_channel(MAX_EVENTS);
-        let stop = self.fetch.cancel.part();
+        let (events, emitted) = sync_channel(MAX_EVENTS);
+        let stop = self.fetch.cancel.child();
         let shared = Shared::new(length, self.before, state, plan, options.limit, stop, events);
         let Found { source, attributes, reply, has_body } = found;
         let first = match has_body {
             true if resumed == 0 => First::Reply(Box::new(reply)),
-            true => First::Nothing, // there is some of it all at once, and not a moment ago
+            true => First::Nothing, // parts appeared since the request was chosen
             false if reply.head.close => First::Nothing,
             false => First::Wire(reply.wire),
         };
         let firsts = std::iter::once(first).chain(wires.into_iter().map(First::Wire));
-        self.lanes(&shared, &hosts, &source, firsts, lanes, (&told, tell));
+        self.run_streams(&shared, &hosts, &source, firsts, streams, (&emitted, report));
         let has_cut = shared.plan().has_cut();
         let (mut state, counters, failure) = shared.into_parts();
         let progress = counters.progress(Some(length));
@@ -216,7 +218,7 @@ impl<'a> Job<'a> {
             progress,
             sources: self.sources.served(),
         };
-        tell(&Event::Progress(ready.progress));
+        report(&Event::Progress(ready.progress));
         let whole = match failure {
             None if state.values.len() as u64 != group::count(length) => {
                 Err(Trouble::Fatal(Error::Cancelled))
@@ -226,7 +228,7 @@ impl<'a> Job<'a> {
             Some(trouble) => Err(trouble),
         };
         match whole {
-            Ok(()) => Ok(ready.publish(&mut state, tell)?),
+            Ok(()) => Ok(ready.publish(&mut state, report)?),
             Err(trouble) => {
                 ready.keep(&mut state);
                 Err(trouble)
@@ -234,46 +236,51 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The hosts that take part: the first, and the others if it can be known that they have the
+    /// Returns the hosts to use: the first, and the others if it can be verified that they have the
     /// same file.
-    fn hosts(&self, found: &Found, tell: &mut dyn FnMut(&Event)) -> Vec<Host> {
+    fn hosts(&self, found: &Found, report: &mut dyn FnMut(&Event)) -> Vec<Host> {
         let mut hosts = vec![Host::ready(found.source.clone())];
         if !self.sources.are_several() {
             return hosts;
         }
         if !sends_parts(found) {
-            tell(&Event::Note(
+            report(&Event::Note(
                 "the first host does not say that it sends parts of files: it sends all".to_owned(),
             ));
         } else if !found.source.verified && !self.fetch.options.sums.any() {
-            let why = "no host tells values of the file's parts, so that nobody knows whether all have the same file: the first sends all; with \
+            let why = "no host tells values of the file's parts, so that nobody knows whether all \
+                have the same file: the first sends all; with \
                        --blake3 or --sha256 the others may help";
-            tell(&Event::Note(why.to_owned()));
+            report(&Event::Note(why.to_owned()));
         } else {
             hosts.extend(self.sources.all()[1..].iter().cloned().map(Host::new));
         }
         hosts
     }
 
-    /// [`Job::choose`], and meanwhile so many more connections to an only source: its streams then
-    /// need not wait for theirs. Fewer come of it when the source is not where it was looked
-    /// for, or does not take as many; the streams see to that.
+    /// Runs [`Job::choose`], and meanwhile opens `ahead` more connections if there is only one
+    /// source, so that its streams need not wait for theirs. Returns fewer where the source
+    /// redirects or accepts fewer connections; the streams then connect themselves.
     fn choose_and_connect(
         &mut self,
-        first: FirstAsked,
+        first: FirstRequest,
         ahead: usize,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<(Found, Vec<Wire>), Trouble> {
-        let [only] = self.sources.all() else { return Ok((self.choose(first, tell)?, Vec::new())) };
-        let (asked, client, cancel) = (only.clone(), self.client, self.fetch.cancel.part());
+        let [only] = self.sources.all() else {
+            return Ok((self.choose(first, report)?, Vec::new()));
+        };
+        let (only_address, client, cancel) = (only.clone(), self.client, self.fetch.cancel.child());
         std::thread::scope(|scope| {
-            let connecting: Vec<_> =
-                (0..ahead).map(|_| scope.spawn(|| client.connect(&asked, &cancel).ok())).collect();
-            let found = self.choose(first, tell);
-            let is_there =
-                found.as_ref().is_ok_and(|found| found.source.address.is_at_host_of(&asked));
+            let connecting: Vec<_> = (0..ahead)
+                .map(|_| scope.spawn(|| client.connect(&only_address, &cancel).ok()))
+                .collect();
+            let found = self.choose(first, report);
+            let is_there = found
+                .as_ref()
+                .is_ok_and(|found| found.source.address.is_same_server(&only_address));
             if !is_there {
-                cancel.ask();
+                cancel.cancel();
             }
             let wires = connecting.into_iter().filter_map(|thread| thread.join().ok().flatten());
             let wires = wires.filter(|_| is_there).collect();
@@ -281,21 +288,20 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The first source that answers and tells the values of groups; if none does, the first that
-    /// answers. It comes to stand before all others, and those that do not have the file are no
-    /// sources any more.
+    /// Chooses the first source that responds and states values of groups; if none does, the first
+    /// that responds. Moves it to the front, and removes sources that do not have the file.
     fn choose(
         &mut self,
-        first: FirstAsked,
-        tell: &mut dyn FnMut(&Event),
+        first: FirstRequest,
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Found, Trouble> {
         if let [only] = self.sources.all() {
-            return self.open(only, first, self.fetch.options.retries, tell);
+            return self.open(only, first, self.fetch.options.retries, report);
         }
         let (mut index, mut plain, mut failure) = (0, None, None);
         while index < self.sources.all().len() {
             let address = self.sources.all()[index].clone();
-            match self.open(&address, first, 0, tell) {
+            match self.open(&address, first, 0, report) {
                 Ok(found) if found.source.verified => {
                     self.sources.promote(index);
                     return Ok(found);
@@ -309,7 +315,7 @@ impl<'a> Job<'a> {
                     if !error.is_of_source() {
                         return Err(error.into());
                     }
-                    tell(&Event::Without { source: address.to_string(), why: error.why() });
+                    report(&Event::HostDropped { source: address.to_string(), why: error.why() });
                     if matches!(error, Error::Unreachable { .. }) {
                         index += 1; // it may be back later
                     } else {
@@ -324,62 +330,68 @@ impl<'a> Job<'a> {
                 self.sources.promote(index);
                 Ok(found)
             }
-            (None, Some(Error::Unreachable { why, .. })) => Err(Trouble::Nobody(why)),
+            (None, Some(Error::Unreachable { why, .. })) => Err(Trouble::Unreachable(why)),
             (None, failure) => Err(failure.unwrap_or(Error::Cancelled).into()),
         }
     }
 
-    /// The first request.
+    /// Sends the first request, with retries.
     fn open(
         &self,
         address: &Address,
-        first: FirstAsked,
+        first: FirstRequest,
         retries: u32,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Found, Trouble> {
         let form = (!self.fetch.options.verify).then_some(Form::Plain);
-        let head_only = first == FirstAsked::Head;
-        let beginning = (first == FirstAsked::Beginning).then_some(BEGINNING);
-        let mut asked = Asked {
+        let head_only = first == FirstRequest::Head;
+        let beginning = (first == FirstRequest::Beginning).then_some(BEGINNING);
+        let mut file_request = FileRequest {
             head_only,
             beginning,
             form,
             xattrs: self.fetch.options.xattrs,
-            ..Asked::default()
+            ..FileRequest::default()
         };
         let mut failures = 0;
         loop {
-            match self.client.ask_around(address, &asked, &self.fetch.cancel) {
+            match self.client.ask_following(address, &file_request, &self.fetch.cancel) {
                 Ok((address, reply)) => {
                     let (verified, validator) = (reply.start.verified, reply.head.validator());
                     let is_folder = address.path().ends_with('/');
                     if address.wants_verified() && !verified && !is_folder {
-                        let why = "does not have the verified form that sprat:// insists on; ask it by http:// or https://";
+                        let why = "does not have the verified form that sprat:// insists on; ask \
+                            it by http:// or https://";
                         return Err(Error::Protocol {
                             source_name: address.to_string(),
                             why: why.to_owned(),
                         }
                         .into());
                     }
-                    let xattrs = self.xattrs(&reply.head, tell);
+                    let xattrs = self.xattrs(&reply.head, report);
                     let attributes = Attributes {
                         mode: reply.head.mode,
                         modified: reply.head.changed(),
                         xattrs,
                     };
                     let source = Source { address, verified, validator };
-                    return Ok(Found { source, attributes, reply, has_body: !asked.head_only });
+                    return Ok(Found {
+                        source,
+                        attributes,
+                        reply,
+                        has_body: !file_request.head_only,
+                    });
                 }
-                // An empty file has no first byte, so that its server answers 416: its head is
-                // asked for.
-                Err(Trouble::Changed(_)) if asked.beginning.is_some() => {
-                    (asked.beginning, asked.head_only) = (None, true);
+                // An empty file has no first byte, so a server responds to the range with 416.
+                // Request its head instead.
+                Err(Trouble::Changed(_)) if file_request.beginning.is_some() => {
+                    (file_request.beginning, file_request.head_only) = (None, true);
                 }
-                // That nobody is there is said at once: a name may be wrong.
-                Err(Trouble::Passing(why, pause)) if failures < retries => {
+                // A host that cannot be reached is reported at once: its name may be misspelled.
+                Err(Trouble::Transient(why, pause)) if failures < retries => {
                     failures += 1;
                     let pause = pause.unwrap_or_else(|| backoff(failures));
-                    tell(&Event::Retry { why, pause });
+                    report(&Event::Retry { why, pause });
                     if self.fetch.cancel.wait(pause) {
                         return Err(Error::Cancelled.into());
                     }
@@ -389,43 +401,43 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The extended attributes that a file gets, and what is to be said of them.
-    fn xattrs(&self, head: &Head, tell: &mut dyn FnMut(&Event)) -> Xattrs {
+    /// Returns the extended attributes to set, and reports those that are missing.
+    fn xattrs(&self, head: &Head, report: &mut dyn FnMut(&Event)) -> Xattrs {
         if !self.fetch.options.xattrs {
             return Xattrs::default();
         }
-        let Some(told) = &head.xattrs else {
-            tell(&Event::Note(
+        let Some(xattrs) = &head.xattrs else {
+            report(&Event::Note(
                 "the server tells no extended attributes; `sprat share --xattrs` does".to_owned(),
             ));
             return Xattrs::default();
         };
-        if told.left_out() > 0 {
-            let left_out = told.left_out();
-            tell(&Event::Note(format!(
+        if xattrs.left_out() > 0 {
+            let left_out = xattrs.left_out();
+            report(&Event::Note(format!(
                 "{left_out} extended attributes find no room in an answer, and are left out"
             )));
         }
-        told.clone()
+        xattrs.clone()
     }
 
-    /// The streams, and the telling meanwhile.
-    fn lanes(
+    /// Runs the streams, and reports their events until they have ended.
+    fn run_streams(
         &self,
         shared: &Shared,
         hosts: &[Host],
         source: &Source,
         mut firsts: impl Iterator<Item = First>,
-        lanes: usize,
-        (told, tell): Telling<'_>,
+        streams: usize,
+        (emitted, report): EventRelay<'_>,
     ) {
         let Options { retries, verify, .. } = self.fetch.options;
         let first_retries = if hosts.len() > 1 { retries.min(FEW_RETRIES) } else { retries };
-        shared.running.store(lanes, Ordering::Release);
+        shared.running.store(streams, Ordering::Release);
         std::thread::scope(|scope| {
-            for number in 0..lanes {
+            for number in 0..streams {
                 let (host, is_first) = (&hosts[number % hosts.len()], number % hosts.len() == 0);
-                let lane = Lane {
+                let stream = Stream {
                     shared,
                     client: self.client,
                     first: source,
@@ -437,46 +449,43 @@ impl<'a> Job<'a> {
                     verify,
                 };
                 let first = firsts.next().unwrap_or_default();
-                scope.spawn(move || lane.run(first));
+                scope.spawn(move || stream.run(first));
             }
             while shared.running.load(Ordering::Acquire) > 0 {
-                match told.recv_timeout(PROGRESS_INTERVAL) {
-                    Ok(event) => tell(&event),
-                    Err(_) => tell(&Event::Progress(shared.counters.progress(Some(shared.length)))),
+                match emitted.recv_timeout(PROGRESS_INTERVAL) {
+                    Ok(event) => report(&event),
+                    Err(_) => {
+                        report(&Event::Progress(shared.counters.progress(Some(shared.length))))
+                    }
                 }
             }
         });
-        told.try_iter().for_each(|event| tell(&event));
+        emitted.try_iter().for_each(|event| report(&event));
     }
 
-    /// Whether the source still has the file in the same state. A server looks whether a file has
-    /// changed before the last bytes of an answer leave; of an answer that was not heard to its
-    /// end nobody knows.
+    /// Checks that the source still has the file in the same state. A server checks that before it
+    /// sends the last bytes of a response; a response that was cut short tells nothing.
     fn confirm(&self, source: &Source, length: u64) -> Result<(), Trouble> {
         let Some(validator) = source.validator.clone() else { return Ok(()) };
-        let asked = Asked {
+        let file_request = FileRequest {
             head_only: true,
             length: Some(length),
             validator: Some(validator),
             form: Some(source.form()),
-            ..Asked::default()
+            ..FileRequest::default()
         };
-        self.client.ask(&source.address, &asked, None, &self.fetch.cancel).map(drop)
+        self.client.ask(&source.address, &file_request, None, &self.fetch.cancel).map(drop)
     }
 
-    /// After an attempt that failed: sees to it that another can be made, by another host if there
-    /// is one; or gives up.
-    fn without_first(
-        &mut self,
-        trouble: Trouble,
-        tell: &mut dyn FnMut(&Event),
-    ) -> Result<(), Error> {
+    /// Prepares the next attempt after a failed one, with another host if there is one, or gives
+    /// up.
+    fn recover(&mut self, trouble: Trouble, report: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         let first = self
             .sources
             .all()
             .first()
             .map_or_else(|| self.fetch.origin.to_string(), ToString::to_string);
-        let passing = matches!(trouble, Trouble::Passing(..) | Trouble::Nobody(_));
+        let passing = matches!(trouble, Trouble::Transient(..) | Trouble::Unreachable(_));
         let error = trouble.into_error(&first);
         let another =
             self.settled && (passing || (self.sources.are_several() && error.is_of_source()));
@@ -485,18 +494,18 @@ impl<'a> Job<'a> {
             return Err(error);
         }
         if !passing {
-            tell(&Event::Without { source: first, why: error.why() });
+            report(&Event::HostDropped { source: first, why: error.why() });
             if matches!(error, Error::Unreachable { .. }) {
                 self.sources.demote();
             } else {
                 self.sources.remove(0);
             }
         }
-        // Once around without a byte from anybody, they are given time.
+        // After all hosts have failed in turn without a byte, pause.
         let around = u32::try_from(self.sources.all().len()).unwrap_or(u32::MAX);
         if let Some(times) = self.losses.checked_sub(around).filter(|times| *times > 0) {
             let pause = backoff(times);
-            tell(&Event::Retry { why: error.why(), pause });
+            report(&Event::Retry { why: error.why(), pause });
             if self.fetch.cancel.wait(pause) {
                 return Err(Error::Cancelled);
             }
@@ -505,7 +514,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Whether a server sends parts of the file.
+/// Returns whether the server supports ranges.
 fn sends_parts(found: &Found) -> bool {
     found.reply.head.ranges || found.reply.head.range.is_some() || found.source.verified
 }

@@ -1,14 +1,14 @@
-//! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm,
-//! and hands it to the sink.
+//! One stream: takes runs of missing groups, receives them, verifies each while its bytes are in
+//! the cache, and passes it to the sink.
 
-use super::answer::{Asked, Form, Start};
+use super::answer::{BodyStart, FileRequest, Form};
 use super::client::{Client, Reply};
 use super::error::{Error, Trouble, fault};
 use super::event::Event;
 use super::host::{Host, MAX_WRONG, Source};
-use super::plan::{GROUP_ATTEMPTS, Turn};
+use super::plan::{Assignment, GROUP_ATTEMPTS};
 use super::shared::Shared;
-use super::vouch::values_of;
+use super::vouch::values_request;
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
 use sprat_host::random;
@@ -19,64 +19,62 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// The pause after a first failure; it doubles with each that follows.
+/// Pause after the first failure; it doubles with each consecutive one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest pause.
+/// Upper limit of the pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a pause goes on at most when there is nothing left to do.
+/// How long a pause continues at most after the file is complete.
 const STEP: Duration = Duration::from_millis(200);
 
-/// How long a lane that has nothing to do waits before it asks again.
+/// How long an idle stream waits before it asks the plan again.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Groups between two looks at the round-trip time.
-const LOOK: u64 = 64;
+/// Groups between two samples of the round-trip time.
+const RTT_SAMPLE_GROUPS: u64 = 64;
 
-/// Bytes that are received, and summed while they are in the processor's cache, at a time; whole
-/// chunks of the tree.
+/// Bytes received at a time, and hashed while they are in the cache; whole chunks of the tree.
 pub(crate) const PIECE: usize = 256 << 10;
 
-/// One stream of a transfer.
-pub(crate) struct Lane<'a> {
+/// One stream of a fetch.
+pub(crate) struct Stream<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) client: &'a Client,
-    /// The source that decides what the file is.
+    /// The source that defines the file.
     pub(crate) first: &'a Source,
-    /// Whom this stream is to.
+    /// The host that this stream fetches from.
     pub(crate) host: &'a Host,
-    /// Whether that is the first.
+    /// Whether `host` is the first one.
     pub(crate) is_first: bool,
-    /// Its number in the plan.
+    /// Index of the stream in the plan.
     pub(crate) number: usize,
     pub(crate) retries: u32,
-    /// The same of the first, without which nothing of the others' can be taken.
+    /// Retries of requests to the first host, whose values all other hosts are checked against.
     pub(crate) first_retries: u32,
-    /// Whether the verified form is asked for.
+    /// Whether to request the verified form.
     pub(crate) verify: bool,
 }
 
-/// Connections that are kept from one run for the next: to the host, and to the first for its
-/// values.
+/// Connections kept from one run to the next: to the host, and to the first host for its values.
 #[derive(Default)]
 struct Kept {
     wire: Option<Wire>,
     values: Option<Wire>,
 }
 
-/// What a stream begins with.
+/// What a stream starts with.
 #[derive(Default)]
 pub(crate) enum First {
     #[default]
     Nothing,
     /// A connection to its host.
     Wire(Wire),
-    /// An answer that has begun, with all of the file or its beginning.
+    /// A response that has begun, with all of the file or its beginning.
     Reply(Box<Reply>),
 }
 
-/// Whose trouble it is.
+/// The host that a failure concerns: this stream's, or the first.
 enum Blame {
     Host(Trouble),
     First(Trouble),
@@ -88,8 +86,8 @@ impl From<Trouble> for Blame {
     }
 }
 
-impl Lane<'_> {
-    /// Works until everything is here, or its host is done without.
+impl Stream<'_> {
+    /// Fetches until the file is complete or the stream's host is dropped.
     pub(crate) fn run(&self, first: First) {
         if let Err(trouble) = self.work(first) {
             self.shared.plan().give_back(self.number);
@@ -104,20 +102,22 @@ impl Lane<'_> {
             First::Wire(wire) => (None, Some(wire)),
             First::Reply(reply) => (Some(*reply), None),
         };
-        // They were made before there was anything else than the whole to be stopped.
+        // These connections were made before the handle that stops only the streams existed.
         for wire in first.as_mut().map(|reply| &mut reply.wire).into_iter().chain(&mut wire) {
             wire.stop_with(&self.shared.stop);
         }
         let mut kept = Kept { wire, values: None };
         let mut failures = 0;
-        while !self.host.is_left() {
+        while !self.host.is_dropped() {
             let run = match self.shared.take(self.number) {
-                Turn::Run(run) => run,
-                Turn::Wait if self.shared.stop.wait(IDLE) => return Err(Error::Cancelled.into()),
-                Turn::Wait => continue,
-                Turn::Over => {
-                    // Who still waits for bytes need not.
-                    self.shared.stop.ask();
+                Assignment::Run(run) => run,
+                Assignment::Wait if self.shared.stop.wait(IDLE) => {
+                    return Err(Error::Cancelled.into());
+                }
+                Assignment::Wait => continue,
+                Assignment::Done => {
+                    // The file is complete: interrupt streams that still wait for bytes.
+                    self.shared.stop.cancel();
                     return Ok(());
                 }
             };
@@ -149,7 +149,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Fetches a run; `next` is the first group that has not come.
+    /// Fetches a run; `next` becomes the first group that was not received.
     fn fetch(
         &self,
         first: Option<Reply>,
@@ -159,8 +159,8 @@ impl Lane<'_> {
     ) -> Result<(), Blame> {
         let (length, stop) = (self.shared.length, &self.shared.stop);
         let source = self.host.source(self.client, self.verify, length, stop)?;
-        // Other servers than ours are asked for what is missing of a group and all behind it at
-        // once.
+        // A server without the verified form can send the rest of a group and all that follows in
+        // one response.
         let mut begun = Vec::new();
         if !source.verified {
             begun = self.shared.begun_bytes(*next);
@@ -177,16 +177,17 @@ impl Lane<'_> {
         let mut vouching = if self.is_first || !self.first.verified {
             None
         } else {
-            let asked = values_of(self.first, run, length);
-            let reply = self.client.ask(&self.first.address, &asked, kept.values.take(), stop);
+            let file_request = values_request(self.first, run, length);
+            let reply =
+                self.client.ask(&self.first.address, &file_request, kept.values.take(), stop);
             Some(reply.map_err(Blame::First)?)
         };
-        // Of it others may have taken a part before this stream began.
+        // Other streams may have taken a part of this run before this stream began.
         let is_part = first.as_ref().is_some_and(|reply| reply.start.end < Some(length));
         let reply = match first {
             Some(reply) => reply,
             None => {
-                let asked = Asked {
+                let file_request = FileRequest {
                     head_only: false,
                     xattrs: false,
                     beginning: None,
@@ -199,7 +200,7 @@ impl Lane<'_> {
                     form: Some(source.form()),
                     fresh: self.shared.plan().was_wrong(run),
                 };
-                self.client.ask(&source.address, &asked, kept.wire.take(), stop)?
+                self.client.ask(&source.address, &file_request, kept.wire.take(), stop)?
             }
         };
         let Reply { mut wire, head, start } = reply;
@@ -219,48 +220,48 @@ impl Lane<'_> {
             )?;
             goes_on = self.shared.done(self.number, *next);
             *next += 1;
-            if (*next - run.start) % LOOK == 1 {
-                self.look(&mut body);
+            if (*next - run.start) % RTT_SAMPLE_GROUPS == 1 {
+                self.sample_rtt(&mut body);
             }
         }
         if *next < run.end || is_part && !body.is_over() {
-            return Ok(()); // another lane has the rest, and what is on its way here is of no use
+            return Ok(()); // another stream has the rest; what still arrives here is of no use
         }
-        // What has no length of its own must end here too: more would mean another file.
+        // A body without a length must end here too: more bytes would mean another file.
         if !body.is_over() && body.fill(&mut [0]).map_err(|error| self.trouble(error))? > 0 {
             return Err(Trouble::Changed("it is longer than it was".to_owned()).into());
         }
         if body.is_over() && !head.close {
             kept.wire = Some(wire);
         }
-        let all_told = values.is_some_and(|values| values.is_over());
+        let all_values_read = values.is_some_and(|values| values.is_over());
         kept.values =
-            vouching.filter(|reply| all_told && !reply.head.close).map(|reply| reply.wire);
+            vouching.filter(|reply| all_values_read && !reply.head.close).map(|reply| reply.wire);
         Ok(())
     }
 
-    /// Receives a group, of which the beginning may be here, checks it, and hands it on.
+    /// Receives a group, whose first bytes may be in `begun`, verifies it, and stores it.
     fn group(
         &self,
         body: &mut Body<'_>,
         values: Option<&mut Body<'_>>,
-        start: &Start,
+        start: &BodyStart,
         (index, bytes): (u64, u64),
         begun: &[u8],
     ) -> Result<(), Blame> {
         let length = self.shared.length;
         let mut buffer = self.shared.buffer()?;
         let len = usize::try_from(bytes).expect("a group is in memory");
-        let mut told = [0; 32];
+        let mut stated = [0; 32];
         let mut summing = Summing::begin(length, index);
         buffer[..begun.len()].copy_from_slice(begun);
         summing.add(begun);
         for at in (begun.len()..len).step_by(PIECE) {
             let piece = &mut buffer[at..len.min(at + PIECE)];
             let last = at + piece.len() == len;
-            let told = if last && start.verified { &mut told[..] } else { &mut [] };
-            if let Err(error) = body.fill_both(piece, told) {
-                self.shared.keep_begun(index, &buffer[..at + body.came()]);
+            let stated = if last && start.verified { &mut stated[..] } else { &mut [] };
+            if let Err(error) = body.fill_both(piece, stated) {
+                self.shared.keep_begun(index, &buffer[..at + body.received()]);
                 self.shared.recycle(buffer);
                 return Err(self.trouble(error).into());
             }
@@ -276,7 +277,7 @@ impl Lane<'_> {
                 }
                 Some(right)
             }
-            None => start.verified.then_some(told),
+            None => start.verified.then_some(stated),
         };
         if right.is_none_or(|right| right == value) {
             let new = self.shared.arrived(index, buffer, value)?;
@@ -284,13 +285,13 @@ impl Lane<'_> {
             return Ok(());
         }
         self.shared.recycle(buffer);
-        let is_its_own = start.verified && value == told;
+        let is_its_own = start.verified && value == stated;
         Ok(self.wrong(index, bytes, is_its_own)?)
     }
 
-    /// Fetches what did not come of a group before a connection broke, as it is, and holds the
-    /// whole against its value. False: whoever should tell the value does not, and the group is to
-    /// be fetched from its beginning.
+    /// Fetches the bytes of a group that a broken connection left out, in plain form, and verifies
+    /// the whole group. Returns false when no value can be had, so that the group must be fetched
+    /// from its beginning.
     fn rest(
         &self,
         source: &Source,
@@ -342,7 +343,8 @@ impl Lane<'_> {
         Ok(true)
     }
 
-    /// A group has another value than it should; `is_its_own`: the one that the host says.
+    /// Handles a group with a wrong value. `is_its_own`: it has the value that its host states for
+    /// it.
     fn wrong(&self, index: u64, bytes: u64, is_its_own: bool) -> Result<(), Trouble> {
         let (offset, source_name) = (index * GROUP_BYTES, self.host.address().to_string());
         if is_its_own && !self.is_first {
@@ -359,17 +361,18 @@ impl Lane<'_> {
             self.shared.plan().again(self.number, index);
             (self.host.wrong.fetch_add(1, Relaxed) + 1, MAX_WRONG)
         };
-        self.shared.tell(Event::Wrong { offset, bytes, times });
+        self.shared.emit(Event::Wrong { offset, bytes, times });
         if times < most {
             return Ok(());
         }
         let why = format!(
-            "the {bytes} B at {offset} arrive wrong, {times} times now; look at the network cards and the memory between here and there"
+            "the {bytes} B at {offset} arrive wrong, {times} times now; look at the network cards \
+             and the memory between here and there"
         );
         Err(Error::Corrupt { source_name, why }.into())
     }
 
-    /// Does without the host, if the trouble is its own.
+    /// Drops the host, if the failure is its own.
     fn leave(&self, trouble: Trouble) -> Result<(), Trouble> {
         let (why, for_good) = match &trouble {
             Trouble::Changed(why) => (why.clone(), false),
@@ -378,31 +381,31 @@ impl Lane<'_> {
             }
             _ => return Err(trouble),
         };
-        if self.host.leave(for_good) {
-            self.shared.tell(Event::Without { source: self.host.address().to_string(), why });
+        if self.host.drop_host(for_good) {
+            self.shared.emit(Event::HostDropped { source: self.host.address().to_string(), why });
         }
         Ok(())
     }
 
-    /// Waits before the next attempt, or gives up: at once where another attempt is of no use.
+    /// Waits before the next attempt, or gives up, at once where another attempt is of no use.
     fn pause(
         &self,
         (failures, most): (u32, u32),
         trouble: Trouble,
-        whom: &Address,
+        address: &Address,
     ) -> Result<(), Trouble> {
-        let (why, asked) = match trouble {
-            Trouble::Passing(why, pause) => (why, pause),
-            Trouble::Nobody(why) => (why, None),
+        let (why, retry_after) = match trouble {
+            Trouble::Transient(why, pause) => (why, pause),
+            Trouble::Unreachable(why) => (why, None),
             other => return Err(other),
         };
         if failures > most {
-            return Err(Error::Unreachable { source_name: whom.to_string(), why }.into());
+            return Err(Error::Unreachable { source_name: address.to_string(), why }.into());
         }
-        let pause = asked.unwrap_or_else(|| backoff(failures));
+        let pause = retry_after.unwrap_or_else(|| backoff(failures));
         self.shared.counters.retries.fetch_add(1, Relaxed);
-        self.shared.tell(Event::Retry { why, pause });
-        // Meanwhile other streams may fetch the rest.
+        self.shared.emit(Event::Retry { why, pause });
+        // Other streams may fetch the rest meanwhile.
         let until = Instant::now() + pause;
         while Instant::now() < until && !self.shared.is_complete() {
             if self.shared.stop.wait(STEP.min(until.saturating_duration_since(Instant::now()))) {
@@ -412,7 +415,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    fn look(&self, body: &mut Body<'_>) {
+    fn sample_rtt(&self, body: &mut Body<'_>) {
         if let Ok(path) = Path::of(body.socket()) {
             let rtt = if path.rtt.is_zero() { path.receive_rtt } else { path.rtt };
             let micros = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
@@ -425,7 +428,8 @@ impl Lane<'_> {
     }
 }
 
-/// Fetches the bytes of a group of a file of `length` bytes, from the `have`th on, as they are.
+/// Fetches the bytes of `group` of a file of `length` bytes, from byte `have` of the group on, in
+/// plain form.
 pub(in crate::copy) fn fetch_rest(
     client: &Client,
     source: &Source,
@@ -438,17 +442,18 @@ pub(in crate::copy) fn fetch_rest(
     if *have == into.len() {
         return Ok(());
     }
-    let asked = Asked {
+    let file_request = FileRequest {
         range: Some(group.start + *have as u64..group.end),
         length: Some(length),
         validator: source.validator.clone(),
         form: Some(Form::Plain),
-        ..Asked::default()
+        ..FileRequest::default()
     };
-    let Reply { mut wire, head, start } = client.ask(&source.address, &asked, kept.take(), stop)?;
+    let Reply { mut wire, head, start } =
+        client.ask(&source.address, &file_request, kept.take(), stop)?;
     let mut body = Body::new(&mut wire, start.framing);
     let filled = body.fill_both(&mut into[*have..], &mut []);
-    *have += body.came();
+    *have += body.received();
     filled.map_err(|error| fault(&source.address.to_string(), error))?;
     if body.is_over() && !head.close {
         *kept = Some(wire);
@@ -456,7 +461,7 @@ pub(in crate::copy) fn fetch_rest(
     Ok(())
 }
 
-/// The value of a group at a source; none: it tells none.
+/// Fetches the value of a group from a source; `None` when the source states none.
 fn value_of(
     client: &Client,
     source: &Source,
@@ -467,16 +472,20 @@ fn value_of(
     if !source.verified {
         return Ok(None);
     }
-    let mut reply =
-        client.ask(&source.address, &values_of(source, &(index..index + 1), length), None, stop)?;
+    let mut reply = client.ask(
+        &source.address,
+        &values_request(source, &(index..index + 1), length),
+        None,
+        stop,
+    )?;
     let mut value = [0; 32];
     let filled = Body::new(&mut reply.wire, reply.start.framing).fill_both(&mut value, &mut []);
     filled.map_err(|error| fault(&source.address.to_string(), error))?;
     Ok(Some(value))
 }
 
-/// The pause after so many failures: doubled each time, and anywhere in its upper half, so that
-/// many clients of a server that fell do not all come back at once.
+/// Returns the pause after `failures` consecutive failures: doubled each time, and random in its
+/// upper half, so that the clients of a server that failed do not all return at once.
 pub(crate) fn backoff(failures: u32) -> Duration {
     let full =
         FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE);

@@ -1,11 +1,11 @@
-//! A copy from another disk: the same way, past both page caches, with the same journal.
+//! A copy from another local disk: past both page caches, with the journal of a fetch.
 
 use super::error::{Error, Trouble};
 use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
 use super::fetch::Fetch;
 use super::finish::Ready;
-use super::plan::{Plan, Turn};
-use super::resume::{Wanted, take_up};
+use super::plan::{Assignment, Plan};
+use super::resume::{Wanted, resume_or_begin};
 use super::unchanged::unchanged;
 use crate::file::{Attributes, Source, SourceError, open_regular, xattrs_of};
 use crate::group::{self, GROUP_BYTES};
@@ -17,18 +17,18 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// One attempt at the file at `path`.
-pub(super) fn once(
+/// Makes one attempt to copy the file at `path`.
+pub(super) fn attempt(
     fetch: &Fetch,
     path: &Path,
     fresh: bool,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<Outcome, Trouble> {
     let source_name = path.display().to_string();
     let failed = |error: std::io::Error| Error::file(path, error);
     let (file, meta) = open_regular(path).map_err(Error::from)?;
-    let (length, place) = (meta.len(), &fetch.place);
-    if place
+    let (length, destination) = (meta.len(), &fetch.destination);
+    if destination
         .target()
         .metadata()
         .is_ok_and(|target| (target.dev(), target.ino()) == (meta.dev(), meta.ino()))
@@ -38,9 +38,11 @@ pub(super) fn once(
         ))
         .into());
     }
-    if !fetch.options.force && !fetch.is_for_nowhere() && place.target().symlink_metadata().is_ok()
+    if !fetch.options.force
+        && !fetch.is_discarding()
+        && destination.target().symlink_metadata().is_ok()
     {
-        return Ok(unchanged(fetch, Some(length), meta.modified().ok(), true, tell)?);
+        return Ok(unchanged(fetch, Some(length), meta.modified().ok(), true, report)?);
     }
     let validator_now = Some(validator(&meta));
     let wanted = Wanted {
@@ -49,13 +51,13 @@ pub(super) fn once(
         validator: validator_now,
         values: None,
         strict: false,
-        lanes: 1,
+        streams: 1,
     };
-    let mut state = take_up(fetch, fresh, wanted, tell)?;
+    let mut state = resume_or_begin(fetch, fresh, wanted, report)?;
     let resumed: u64 = state.values.keys().map(|group| bytes_of(length, *group)).sum();
-    tell(&Event::Opened {
+    report(&Event::Opened {
         source: source_name.clone(),
-        target: place.target().to_owned(),
+        target: destination.target().to_owned(),
         length: Some(length),
         verified: false,
         resumed,
@@ -66,9 +68,9 @@ pub(super) fn once(
     let copied = missing(&state, group::count(length)).into_iter().try_for_each(|run| {
         let bytes = run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES);
         let again = file.try_clone().map_err(failed)?;
-        groups(fetch, Source::new(again, path, bytes), run, &mut state, &mut progress, tell)
+        groups(fetch, Source::new(again, path, bytes), run, &mut state, &mut progress, report)
     });
-    // A file that changed while it was read is not one that ever was.
+    // A file that changed while it was read may be a mix of two states.
     let now = file.metadata().map_err(failed)?;
     let same = validator(&now) == validator(&meta);
     let xattrs =
@@ -82,7 +84,7 @@ pub(super) fn once(
     let ready =
         Ready { fetch, source_name, verified: false, attributes, length, progress, sources };
     match copied {
-        Ok(()) if same => Ok(ready.publish(&mut state, tell)?),
+        Ok(()) if same => Ok(ready.publish(&mut state, report)?),
         Ok(()) => Err(Trouble::Changed("it was written to while it was read".to_owned())),
         Err(trouble) => {
             ready.keep(&mut state);
@@ -98,11 +100,11 @@ fn groups(
     run: Range<u64>,
     state: &mut Partial,
     progress: &mut Progress,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<(), Trouble> {
-    let mut told = Instant::now();
+    let mut last_report = Instant::now();
     for index in run {
-        if fetch.cancel.is_asked() {
+        if fetch.cancel.is_cancelled() {
             return Err(Error::Cancelled.into());
         }
         let Some(mut buffer) = state.sink.buffer()? else { unreachable!("nobody else has one") };
@@ -116,24 +118,24 @@ fn groups(
         let length = progress.length.expect("a file has a length");
         state.values.insert(index, group::value(length, index, &buffer[..len]));
         state.sink.write(index, buffer, len)?;
-        state.write_down();
+        state.journal_durable();
         if let Some(why) = state.journal_failed.take() {
-            tell(&Event::Note(why));
+            report(&Event::Note(why));
         }
         (progress.done, progress.received) = (progress.done + bytes, progress.received + bytes);
-        if told.elapsed() >= PROGRESS_INTERVAL {
-            told = Instant::now();
-            tell(&Event::Progress(*progress));
+        if last_report.elapsed() >= PROGRESS_INTERVAL {
+            last_report = Instant::now();
+            report(&Event::Progress(*progress));
         }
     }
     Ok(())
 }
 
-/// The groups that are not there, in runs.
+/// Returns the runs of groups that are missing.
 fn missing(state: &Partial, count: u64) -> Vec<Range<u64>> {
     let mut plan = Plan::new(count, &state.values, 1);
     let mut runs = Vec::new();
-    while let Turn::Run(run) = plan.take(0, Duration::ZERO) {
+    while let Assignment::Run(run) = plan.take(0, Duration::ZERO) {
         for group in run.clone() {
             plan.done(0, group, Duration::ZERO);
         }
@@ -142,7 +144,7 @@ fn missing(state: &Partial, count: u64) -> Vec<Range<u64>> {
     runs
 }
 
-/// What tells this state of a file from others.
+/// Returns what identifies this state of a file.
 fn validator(meta: &Metadata) -> String {
     let times = (meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
     format!("{}.{}.{}.{times:?}", meta.dev(), meta.ino(), meta.len())

@@ -1,6 +1,6 @@
 //! What a server says of a file, without fetching it.
 
-use super::answer::Asked;
+use super::answer::FileRequest;
 use super::client::Client;
 use super::error::Error;
 use super::options::Options;
@@ -8,22 +8,21 @@ use sprat_http::{Address, Cancel};
 
 /// What a server says of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Look {
-    /// Its length, bytes, if that is known.
+pub struct FileInfo {
+    /// Its length in bytes, if known.
     pub length: Option<u64>,
-    /// Whether the server has its verified form.
+    /// Whether the server offers the verified form.
     pub verified: bool,
 }
 
-/// Asks once, and follows redirects.
-///
+/// Requests the head of the file at `address`, once, following redirects.
 /// # Errors
-/// [`Error`]; a failure that may pass is one here.
-pub fn look(address: &Address, options: &Options) -> Result<Look, Error> {
+/// [`Error`], also for a transient failure.
+pub fn probe(address: &Address, options: &Options) -> Result<FileInfo, Error> {
     let client = Client::new(options, 0)?;
-    let asked = Asked { head_only: true, ..Asked::default() };
+    let file_request = FileRequest { head_only: true, ..FileRequest::default() };
     let (_, reply) = client
-        .ask_around(address, &asked, &Cancel::default())
+        .ask_following(address, &file_request, &Cancel::default())
         .map_err(|trouble| trouble.into_error(&address.to_string()))?;
-    Ok(Look { length: reply.start.length, verified: reply.start.verified })
+    Ok(FileInfo { length: reply.start.length, verified: reply.start.verified })
 }

@@ -1,4 +1,5 @@
-//! The copy: a file from a server, or another disk, to here, whole and verified or not at all.
+//! Transfers of files: from a server or another local disk to here, and from here to servers. A
+//! transfer ends with a complete, verified file, or with none.
 //!
 //! ```no_run
 //! use sprat_flow::copy::{Event, Fetch, Options};
@@ -12,8 +13,10 @@
 //! # Ok::<(), sprat_flow::copy::Error>(())
 //! ```
 //!
-//! The caller's thread waits and tells; each stream has a thread of its own, which receives,
-//! checks, and hands groups to one [`Sink`](crate::file::Sink).
+//! [`Fetch`] and [`Upload`] move one file, [`Tree`] and [`UploadTree`] a folder, [`Gather`] and
+//! [`Spread`] a set of files whose pieces are on several servers. Each is made with [`Options`] and
+//! then run on the caller's thread, which reports events; each stream has a thread of its own,
+//! which receives, verifies, and passes groups to one [`Sink`](crate::file::Sink).
 
 pub mod answer;
 mod client;
@@ -42,9 +45,9 @@ mod vouch;
 pub use error::Error;
 pub use event::{Event, Outcome, Progress, Served};
 pub use fetch::Fetch;
-pub use look::{Look, look};
+pub use look::{FileInfo, probe};
 pub use options::{MAX_HOSTS, MAX_STREAMS, Options};
 pub use send::{Upload, UploadTree};
 pub use spread::{Gather, Spread, SpreadOutcome};
-pub use sums::{Summed, Summer, Sums};
+pub use sums::{FileHasher, FileSums, Sums};
 pub use tree::{Tree, TreeOutcome};

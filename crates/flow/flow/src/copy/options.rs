@@ -1,4 +1,4 @@
-//! How a copy is made.
+//! Options of transfers.
 
 use super::error::Error;
 use super::sums::Sums;
@@ -12,53 +12,54 @@ use std::time::Duration;
 /// Most streams of one file.
 pub const MAX_STREAMS: usize = 16;
 
-/// Most hosts of one file, each of which has a stream at least.
+/// Most hosts of one file, each with at least one stream.
 pub const MAX_HOSTS: usize = MAX_STREAMS;
 
-/// Groups that the disk works on while streams fill others.
+/// Groups that the disk writes while streams fill others.
 const WRITES: usize = 8;
 const _: () = assert!(buffers(MAX_STREAMS) <= MAX_BUFFERS);
 
-/// Groups in memory for so many streams.
+/// Returns how many groups are in memory for `streams` streams.
 pub(crate) const fn buffers(streams: usize) -> usize {
     WRITES + 2 * streams
 }
 
-/// How a copy is made.
+/// Options of a transfer. [`Default`] fetches verified over one stream, paced automatically, with
+/// ten retries, and never replaces a file.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// TCP streams, at most [`MAX_STREAMS`].
+    /// Number of TCP streams, at most [`MAX_STREAMS`].
     pub streams: usize,
-    /// Attempts that may fail one after the other, without a byte between them.
+    /// Consecutive attempts that may fail without receiving a byte.
     pub retries: u32,
-    /// How long nothing may come before a connection is given up.
+    /// How long a connection may make no progress before it is given up.
     pub patience: Duration,
-    /// Bytes of all receive buffers together; 0: the kernel's choice.
+    /// Total size of all receive buffers in bytes; 0 leaves it to the kernel.
     pub receive_buffer: usize,
-    /// Whether a file of the destination's name is replaced.
+    /// Whether to replace a file that has the destination's name.
     pub force: bool,
-    /// Whether what an earlier attempt left is thrown away.
+    /// Whether to discard what an earlier attempt left.
     pub restart: bool,
-    /// Whether the verified form is asked for.
+    /// Whether to request the verified form.
     pub verify: bool,
-    /// Whether the file gets the permissions that the source tells.
+    /// Whether to set the permissions that the source states.
     pub preserve: bool,
-    /// Whether it gets the extended attributes of the user's (`user.*`) too.
+    /// Whether to copy the user's extended attributes (`user.*`).
     pub xattrs: bool,
-    /// Bytes between two syncs of the file, each of which makes what it covers safe from an
-    /// interruption; 0: as many as are best for the way that it is written.
+    /// Bytes between two syncs of the file; each sync makes what it covers safe from an
+    /// interruption. 0 chooses by the way the file is written.
     pub sync_bytes: u64,
-    /// How fast what is sent leaves, each connection for itself.
+    /// How each sending connection is paced.
     pub pace: Pace,
-    /// Bytes a second at most.
+    /// Rate limit of the transfer, in bytes a second.
     pub limit: Option<u64>,
-    /// What the file must be.
+    /// Sums that the file must have.
     pub sums: Sums,
-    /// Who we are: sent as a bearer token.
+    /// Bearer token sent to the server.
     pub token: Option<String>,
-    /// Whose certificates are trusted (PEM), in place of this machine's authorities.
+    /// PEM file of the certificate authorities to trust, in place of the system's.
     pub authorities: Option<PathBuf>,
-    /// Whether any certificate is.
+    /// Whether to accept any certificate.
     pub insecure: bool,
 }
 
@@ -85,7 +86,7 @@ impl Default for Options {
     }
 }
 
-/// Takes what one connection needs. Its receive buffer is the kernel's choice, since that of the
+/// Takes what one connection needs. Leaves its receive buffer to the kernel, since that of the
 /// options is for all streams together.
 impl From<&Options> for client::Options {
     fn from(options: &Options) -> Self {
@@ -95,7 +96,7 @@ impl From<&Options> for client::Options {
 }
 
 impl Options {
-    /// What makes no sense.
+    /// Rejects options that make no sense.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.streams == 0 || self.streams > MAX_STREAMS {
             return Err(Error::Usage(format!("{} streams: want 1 to {MAX_STREAMS}", self.streams)));

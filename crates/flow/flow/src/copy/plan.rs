@@ -1,105 +1,109 @@
-//! Which groups are to be fetched, and by whom.
+//! Which stream fetches which groups.
 //!
-//! A lane takes a run of groups and works through it. When nothing is left that nobody fetches, one
-//! that is idle takes the tail of the run that would end last, as much of it as lets both end
-//! together; and where only the group under way is left of that, it fetches it too: whichever comes
-//! first is taken. Should all who fetch it fall silent, so does the next. So no slow, or silent,
-//! connections hold up one that is well.
+//! A stream takes a run of groups and works through it. When every missing group is in some run, an
+//! idle stream takes the tail of the run that would end last, so much of it that both end together.
+//! Where only the group in progress is left of that run, the idle stream fetches it too, and the
+//! first copy to arrive is used; if all streams that fetch it fall silent, the next idle one joins.
+//! So a slow or silent connection does not hold up the others.
 
 use crate::group::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// How often a group that arrives wrong is fetched before we give up.
+/// How often a group may arrive corrupt before the transfer fails.
 pub const GROUP_ATTEMPTS: u32 = 5;
 
-/// Fewest groups that one of several lanes is sent for: a request costs a round trip.
+/// Shortest run of one of several streams: a request costs a round trip.
 pub(super) const LEAST_RUN: u64 = 8;
 
-/// Most groups that one of several lanes is sent for: its speed may change.
+/// Longest run of one of several streams: its rate may change.
 const LONGEST_RUN: u64 = 1024;
 
-/// Most groups of the equal parts with which lanes to one host begin; a longer file is handed out
-/// in ever shorter runs instead. Connections of one path get unequal rates: 1 GB over 2 Gb/s and
-/// 200 ms took 8.2 s in sixteen equal parts, and takes 6.8 s in runs.
+/// Longest of the equal parts with which streams to one host begin, in groups; a longer file is
+/// handed out in ever shorter runs instead. Connections of one path get unequal rates: 1 GB over 2
+/// Gb/s and 200 ms took 8.2 s in sixteen equal parts, and takes 6.8 s in runs.
 const LONGEST_PART: u64 = 16;
 
-/// What a run must have left, as time, for some of it to be taken away: who loses it has to connect
-/// anew, and what is on its way is lost.
+/// Remaining time of a run above which a part of it may be taken away: the stream that loses it
+/// must reconnect, and bytes in flight are lost.
 const WORTH: Duration = Duration::from_secs(1);
 
-/// How long no lane takes a run away from another: a connection needs some 7 round trips to reach
-/// its rate, 1.4 s at 200 ms. Lanes that judged others by their first group took runs that were
-/// about to end, and whoever lost one had to connect again.
+/// Age of a run before a part of it may be taken away: a connection needs some 7 round trips to
+/// reach its rate, 1.4 s at 200 ms. Streams that judged others by their first group took runs that
+/// were about to end, and each stream that lost one had to reconnect.
 const START: Duration = Duration::from_secs(2);
 
-/// What a lane is to do.
+/// What a stream is to do next.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Turn {
+pub enum Assignment {
     /// Fetch these groups, in order.
     Run(Range<u64>),
-    /// Ask again soon: others are at work, and may be too slow.
+    /// Ask again soon: other streams are at work, and may prove too slow.
     Wait,
-    /// Everything has been fetched.
-    Over,
+    /// The file is complete.
+    Done,
 }
 
-/// What is missing of a file, in runs of groups. Lanes take runs, tell of each group, and give back
-/// what they did not get. Time is the caller's: since any moment, never backwards.
+/// The groups that are missing of a file, and the runs that its streams fetch.
+///
+/// A stream calls [`Plan::take`] for a run, then [`Plan::done`] after each group, and
+/// [`Plan::give_back`] when it cannot go on. A group that arrives corrupt goes back by
+/// [`Plan::wrong`]. The plan does no I/O and has no clock: callers pass the time since an arbitrary
+/// moment, which must not go backwards.
 #[derive(Debug)]
 pub struct Plan {
-    /// Runs by their first group, those that nobody fetches; they neither touch nor overlap.
+    /// Runs that no stream fetches, end by start; they neither touch nor overlap.
     missing: BTreeMap<u64, u64>,
-    lanes: Vec<Lane>,
+    streams: Vec<StreamState>,
     wrong: BTreeMap<u64, u32>,
     has_cut: bool,
     alike: bool,
-    /// Whether the first lane's run was asked for before there was a plan, and is not taken yet.
+    /// Whether the run of stream 0 was requested before the plan was made, and has not been taken.
     given: bool,
 }
 
-/// What a lane is at.
+/// The state of one stream.
 #[derive(Clone, Debug, Default)]
-struct Lane {
+struct StreamState {
     /// Whether it ever had a run.
     begun: bool,
-    /// The group under way, to the end of the run; empty: none.
+    /// From the group in progress to the end of the run; empty if idle.
     run: Range<u64>,
-    /// When the run was begun.
+    /// When the run began.
     from: Duration,
-    /// When that group was begun.
+    /// When the group in progress began.
     since: Duration,
-    /// How long a group takes: `mean`, or the time of the last if that was less, for a connection
-    /// begins slowly. `None` before the first.
+    /// Time per group: `mean`, or the last group's time if that was less, since a connection
+    /// accelerates. `None` before the first group.
     pace: Option<Duration>,
     /// Moving average of the times of its groups.
     mean: Duration,
-    /// Whether other lanes fetch the group under way too; it is the last of its run then, for all
-    /// of them.
+    /// Whether other streams fetch the group in progress too; it is then the last of the run for
+    /// all of them.
     shared: bool,
 }
 
-impl Lane {
-    /// How long a group takes, judging by those that came and the one that does not.
+impl StreamState {
+    /// Returns the time per group, by those received and the one that is late.
     fn pace(&self, now: Duration) -> Duration {
         self.pace.unwrap_or_default().max(now.saturating_sub(self.since))
     }
 
-    /// Groups that are left of its run.
+    /// Returns how many groups of its run are left.
     fn left(&self) -> u32 {
         u32::try_from(self.run.end - self.run.start).unwrap_or(u32::MAX)
     }
 }
 
 impl Plan {
-    /// For a file of `count` groups of which some are there, and so many lanes.
+    /// Makes a plan for a file of `count` groups, of which those in `there` are present.
     #[must_use]
-    pub fn new(count: u64, there: &BTreeMap<u64, Value>, lanes: usize) -> Self {
-        let lanes = vec![Lane::default(); lanes.max(1)];
+    pub fn new(count: u64, there: &BTreeMap<u64, Value>, streams: usize) -> Self {
+        let streams = vec![StreamState::default(); streams.max(1)];
         let mut plan = Self {
             missing: BTreeMap::new(),
-            lanes,
+            streams,
             wrong: BTreeMap::new(),
             has_cut: false,
             alike: false,
@@ -115,16 +119,16 @@ impl Plan {
         plan
     }
 
-    /// The same for lanes that are alike, to one host by one path: of a file that is not large each
-    /// begins with an equal part, for on a long path a second request costs a lane as much as a
-    /// round trip of all that it could have had.
+    /// Tells the plan that all streams go to one host by one path. Each then begins with an equal
+    /// part of a file that is not large: on a long path the round trip of a second request costs as
+    /// much as all that the stream could fetch in it.
     #[must_use]
     pub fn for_alike(self) -> Self {
         Self { alike: true, ..self }
     }
 
-    /// The plan in which lane 0 has asked for the first `count` groups already; it takes them by
-    /// its first [`take`](Self::take). Without effect where some of them are there.
+    /// Tells the plan that stream 0 has already requested the first `count` groups; its first
+    /// [`take`](Self::take) returns them. Has no effect where some of them are present.
     #[must_use]
     pub fn with_beginning(mut self, count: u64) -> Self {
         let all = self.missing.first_key_value().map(|(start, end)| *start..*end);
@@ -135,108 +139,109 @@ impl Plan {
         if count < all.end {
             self.missing.insert(count, all.end);
         }
-        self.lanes[0] = Lane { begun: true, run: 0..count, ..Lane::default() };
+        self.streams[0] = StreamState { begun: true, run: 0..count, ..StreamState::default() };
         self.given = true;
         self
     }
 
-    /// What a lane that has nothing to do is to do. A run is all that is missing in one piece if it
-    /// is the only lane; else the less, the less is left, so that all end at about the same
-    /// time.
-    ///
+    /// Assigns work to an idle stream. A single stream gets all that is missing in one piece. One
+    /// of several gets a shorter run the less is left, so that all end at about the same time.
     /// # Panics
-    /// When there is no such lane, or it has not done with its run.
-    pub fn take(&mut self, lane: usize, now: Duration) -> Turn {
-        if lane == 0 && std::mem::take(&mut self.given) && !self.lanes[0].run.is_empty() {
-            (self.lanes[0].from, self.lanes[0].since) = (now, now);
-            return Turn::Run(self.lanes[0].run.clone());
+    /// When there is no such stream, or it has not finished its run.
+    pub fn take(&mut self, stream: usize, now: Duration) -> Assignment {
+        if stream == 0 && std::mem::take(&mut self.given) && !self.streams[0].run.is_empty() {
+            (self.streams[0].from, self.streams[0].since) = (now, now);
+            return Assignment::Run(self.streams[0].run.clone());
         }
-        assert!(self.lanes[lane].run.is_empty(), "a lane has one run at a time");
-        let found = match self.first_missing(lane) {
+        assert!(self.streams[stream].run.is_empty(), "a lane has one run at a time");
+        let found = match self.first_missing(stream) {
             Some(run) => Some((run, false)),
-            None if self.lanes.iter().all(|other| other.run.is_empty()) => return Turn::Over,
-            None => self.part_of_anothers(lane, now),
+            None if self.streams.iter().all(|other| other.run.is_empty()) => {
+                return Assignment::Done;
+            }
+            None => self.part_of_anothers(stream, now),
         };
-        let Some((run, shared)) = found else { return Turn::Wait };
-        self.lanes[lane] = Lane {
+        let Some((run, shared)) = found else { return Assignment::Wait };
+        self.streams[stream] = StreamState {
             begun: true,
             run: run.clone(),
             from: now,
             since: now,
             shared,
-            ..self.lanes[lane]
+            ..self.streams[stream]
         };
-        Turn::Run(run)
+        Assignment::Run(run)
     }
 
-    /// A lane has done with a group of its run, which came right, or wrong and was told so. Gives
-    /// whether the next is its too: the rest of the run may have been taken away.
-    pub fn done(&mut self, lane: usize, group: u64, now: Duration) -> bool {
-        let this = &mut self.lanes[lane];
+    /// Records that a stream has finished a group of its run, stored or reported as corrupt.
+    /// Returns whether the next group is still its own: the rest of the run may have been taken
+    /// away.
+    pub fn done(&mut self, stream: usize, group: u64, now: Duration) -> bool {
+        let this = &mut self.streams[stream];
         if this.run.start == group && !this.run.is_empty() {
             let took = now.saturating_sub(this.since);
             this.mean = if this.pace.is_some() { (this.mean * 7 + took) / 8 } else { took };
             this.pace = Some(this.mean.min(took));
             (this.run.start, this.since) = (group + 1, now);
             if std::mem::take(&mut this.shared) {
-                // Whoever fetches it too need not.
+                // Other streams that fetch this group can stop.
                 for other in
-                    self.lanes.iter_mut().filter(|other| other.shared && other.run.start == group)
+                    self.streams.iter_mut().filter(|other| other.shared && other.run.start == group)
                 {
                     (other.run, other.shared) = (0..0, false);
                 }
             }
         }
-        !self.lanes[lane].run.is_empty()
+        !self.streams[stream].run.is_empty()
     }
 
-    /// A lane does not get on with its run: what is left of it is for everybody.
-    pub fn give_back(&mut self, lane: usize) {
-        let run = std::mem::take(&mut self.lanes[lane].run);
-        if !run.is_empty() && !self.leave_to_others(lane, run.start) {
+    /// Makes the rest of a stream's run available to all, because it cannot go on with it.
+    pub fn give_back(&mut self, stream: usize) {
+        let run = std::mem::take(&mut self.streams[stream].run);
+        if !run.is_empty() && !self.leave_to_others(stream, run.start) {
             self.put_back(run);
         }
     }
 
-    /// A group that a lane got wrong, to be fetched again; it is done with then. Gives how often
-    /// that was so.
-    pub fn wrong(&mut self, lane: usize, group: u64) -> u32 {
-        self.again(lane, group);
+    /// Makes a group that a stream received corrupt available again. Returns how often that has
+    /// happened.
+    pub fn wrong(&mut self, stream: usize, group: u64) -> u32 {
+        self.again(stream, group);
         let times = self.wrong.entry(group).or_default();
         *times += 1;
         *times
     }
 
-    /// The same, where it says nothing against the group.
-    pub fn again(&mut self, lane: usize, group: u64) {
-        if !self.leave_to_others(lane, group) {
+    /// Makes a group available again without counting it as corrupt: another host sent it.
+    pub fn again(&mut self, stream: usize, group: u64) {
+        if !self.leave_to_others(stream, group) {
             self.put_back(group..group + 1);
         }
     }
 
-    /// Groups that nobody fetches yet.
+    /// Returns how many groups no stream fetches.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.missing.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Whether a run was ever ended before its end.
+    /// Returns whether a run was ever cut short.
     #[must_use]
     pub fn has_cut(&self) -> bool {
         self.has_cut
     }
 
-    /// The beginning of what nobody fetches, as much of it as a lane is to have.
-    fn first_missing(&mut self, lane: usize) -> Option<Range<u64>> {
-        let (left, lanes) = (self.left(), self.lanes.len() as u64);
-        let new = self.lanes.iter().filter(|lane| !lane.begun).count() as u64;
+    /// Takes the first run that no stream fetches, at most as long as this stream should get.
+    fn first_missing(&mut self, stream: usize) -> Option<Range<u64>> {
+        let (left, streams) = (self.left(), self.streams.len() as u64);
+        let new = self.streams.iter().filter(|stream| !stream.begun).count() as u64;
         let (start, end) = self.missing.pop_first()?;
-        let most = if lanes == 1 {
+        let most = if streams == 1 {
             u64::MAX
-        } else if self.alike && !self.lanes[lane].begun && left <= new * LONGEST_PART {
+        } else if self.alike && !self.streams[stream].begun && left <= new * LONGEST_PART {
             left.div_ceil(new)
         } else {
-            (left / (2 * lanes)).clamp(LEAST_RUN, LONGEST_RUN)
+            (left / (2 * streams)).clamp(LEAST_RUN, LONGEST_RUN)
         };
         let cut = end.min(start.saturating_add(most));
         if cut < end {
@@ -245,16 +250,18 @@ impl Plan {
         Some(start..cut)
     }
 
-    /// What an idle lane takes over from the one that would be the last to end, if that is worth
-    /// it. With it, whether others go on with it too.
+    /// Takes over a part of the run that would end last, if it is worth it. Returns it, and whether
+    /// other streams continue to fetch it too.
     fn part_of_anothers(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
-        let own = self.lanes[idle].pace;
-        let is_old = |lane: &Lane| !lane.run.is_empty() && now.saturating_sub(lane.from) >= START;
-        let busy = (0..self.lanes.len()).filter(|lane| is_old(&self.lanes[*lane]));
+        let own = self.streams[idle].pace;
+        let is_old = |stream: &StreamState| {
+            !stream.run.is_empty() && now.saturating_sub(stream.from) >= START
+        };
+        let busy = (0..self.streams.len()).filter(|stream| is_old(&self.streams[*stream]));
         let (last, pace) = busy
-            .map(|lane| (lane, self.pace_at(lane, now)))
-            .max_by_key(|(lane, pace)| pace.saturating_mul(self.lanes[*lane].left()))?;
-        let last = &mut self.lanes[last];
+            .map(|stream| (stream, self.pace_at(stream, now)))
+            .max_by_key(|(stream, pace)| pace.saturating_mul(self.streams[*stream].left()))?;
+        let last = &mut self.streams[last];
         let behind = last.left() - 1;
         if behind == 0 {
             if pace < WORTH.max(own.unwrap_or_default() * 2) {
@@ -264,7 +271,7 @@ impl Plan {
             self.has_cut = true;
             return Some((last.run.clone(), true));
         }
-        // Who has fetched nothing yet is taken to be as fast.
+        // A stream that has fetched nothing yet is assumed to be as fast.
         let own = own.unwrap_or(pace);
         let share = pace.as_secs_f64() / (pace + own).as_secs_f64().max(f64::MIN_POSITIVE);
         #[expect(
@@ -281,25 +288,25 @@ impl Plan {
         Some((cut..std::mem::replace(&mut last.run.end, cut), false))
     }
 
-    /// How long a group of a lane's run takes: by the fastest, where several fetch it.
-    fn pace_at(&self, lane: usize, now: Duration) -> Duration {
-        let this = &self.lanes[lane];
+    /// Returns the time per group of a stream's run, of the fastest stream where several fetch it.
+    fn pace_at(&self, stream: usize, now: Duration) -> Duration {
+        let this = &self.streams[stream];
         let others = self
-            .lanes
+            .streams
             .iter()
             .filter(|other| this.shared && other.shared && other.run.start == this.run.start);
         others.map(|other| other.pace(now)).min().unwrap_or_else(|| this.pace(now))
     }
 
-    /// Leaves the group that a lane is at to those who fetch it too; gives whether there are any.
-    fn leave_to_others(&mut self, lane: usize, group: u64) -> bool {
-        if !std::mem::take(&mut self.lanes[lane].shared) {
+    /// Leaves a stream's group to those that fetch it too; returns whether there are any.
+    fn leave_to_others(&mut self, stream: usize, group: u64) -> bool {
+        if !std::mem::take(&mut self.streams[stream].shared) {
             return false;
         }
         let mut others =
-            self.lanes.iter_mut().filter(|other| other.shared && other.run.start == group);
+            self.streams.iter_mut().filter(|other| other.shared && other.run.start == group);
         let other = others.next().expect("a shared group is another's too");
-        // If that one alone is left, it shares it with nobody.
+        // A single remaining stream does not share it any more.
         other.shared = others.next().is_some();
         true
     }
@@ -320,7 +327,7 @@ impl Plan {
         self.missing.insert(run.start, run.end);
     }
 
-    /// Whether a group of a run arrived wrong before.
+    /// Returns whether a group of the run arrived corrupt before.
     #[must_use]
     pub fn was_wrong(&self, run: &Range<u64>) -> bool {
         self.wrong.range(run.clone()).next().is_some()

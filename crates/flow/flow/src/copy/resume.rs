@@ -1,5 +1,5 @@
-//! What an earlier attempt left of a file: its part and its journal, if they are for this file in
-//! this state, or for one of which the source says that it has the same groups.
+//! What an earlier attempt left of a file: its part and its journal, if they belong to this state
+//! of the file, or to one whose groups the source confirms.
 
 use super::client::Client;
 use super::error::{Error, Trouble};
@@ -8,52 +8,53 @@ use super::fetch::Fetch;
 use super::host::Source;
 use super::options::buffers;
 use super::vouch::differing;
-use crate::file::{PlaceError, Sink};
+use crate::file::{DestinationError, Sink};
 use crate::group::Value;
 use crate::journal::{Identity, Journal, boot};
 use crate::partial::{Partial, part_id};
 use sprat_disk::Access;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a journal is held against.
+/// The file that a journal must belong to.
 pub(super) struct Wanted<'a> {
-    /// Where from, without credentials.
+    /// The source, without credentials.
     pub(super) source: String,
     pub(super) length: u64,
     pub(super) validator: Option<String>,
-    /// Whom to ask for the values of groups, if he tells them.
+    /// The client and source to request values of groups from, if the source states them.
     pub(super) values: Option<(&'a Client, &'a Source)>,
-    /// Whether what is here must be this file: then a source that has another is an error, and
-    /// what is here stays.
+    /// Whether what is here must belong to this file: then a source that has another file is an
+    /// error, and what is here stays.
     pub(super) strict: bool,
     /// Streams that will write.
-    pub(super) lanes: usize,
+    pub(super) streams: usize,
 }
 
-/// The destination, and what of it is there.
-pub(super) fn take_up(
+/// Opens the destination's part, resuming what an earlier attempt left, or begins a new one.
+pub(super) fn resume_or_begin(
     fetch: &Fetch,
     fresh: bool,
     wanted: Wanted<'_>,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<Partial, Trouble> {
-    let Fetch { place, options, .. } = fetch;
-    let (length, buffers) = (wanted.length, buffers(wanted.lanes));
+    let Fetch { destination, options, .. } = fetch;
+    let (length, buffers) = (wanted.length, buffers(wanted.streams));
     let empty = Partial::new;
-    if fetch.is_for_nowhere() {
-        return Ok(empty(Sink::discard(place.target(), Some(length), buffers), None));
+    if fetch.is_discarding() {
+        return Ok(empty(Sink::discard(destination.target(), Some(length), buffers), None));
     }
-    let at_journal = |error| Error::file(place.journal(), error);
-    match place.part().symlink_metadata() {
+    let at_journal = |error| Error::file(destination.journal(), error);
+    match destination.part().symlink_metadata() {
         Ok(meta) if !meta.is_file() => {
-            let other = PlaceError::Exists(place.part().to_owned());
+            let other = DestinationError::Exists(destination.part().to_owned());
             return Err(Error::from(other).into());
         }
         Ok(_) => {}
-        // A journal tells of a part that is gone: to be gone before there is another.
-        Err(_) => place.discard().map_err(Error::from)?,
+        // The part is gone: remove its journal before there is another part that it does not
+        // describe.
+        Err(_) => destination.discard().map_err(Error::from)?,
     }
-    let mut sink = Sink::open(place.part(), Access::Direct, Some(length), buffers)?;
+    let mut sink = Sink::open(destination.part(), Access::Direct, Some(length), buffers)?;
     if options.sync_bytes > 0 {
         sink.sync_every(options.sync_bytes);
     }
@@ -61,12 +62,12 @@ pub(super) fn take_up(
         source: wanted.source,
         length,
         validator: wanted.validator.unwrap_or_default(),
-        part: part_id(place.part()),
+        part: part_id(destination.part()),
         boot: boot(),
     };
     if !fresh
         && let Some((journal, parsed)) =
-            Journal::resume(place.journal(), length).map_err(at_journal)?
+            Journal::resume(destination.journal(), length).map_err(at_journal)?
     {
         let (journal, values) = match differs(&parsed.identity, &identity) {
             None => (Some(journal), Some(parsed.groups)),
@@ -83,14 +84,14 @@ pub(super) fn take_up(
                 }
                 match same.filter(|same| !same.is_empty()) {
                     Some(same) => {
-                        tell(&Event::Note(told_same(same.len(), parsed.groups.len())));
+                        report(&Event::Note(same_groups_note(same.len(), parsed.groups.len())));
                         let mut journal =
-                            Journal::begin(place.journal(), &identity).map_err(at_journal)?;
+                            Journal::begin(destination.journal(), &identity).map_err(at_journal)?;
                         journal.append(&same).map_err(at_journal)?;
                         (Some(journal), Some(same))
                     }
                     None => {
-                        tell(&Event::StartsOver { why });
+                        report(&Event::StartsOver { why });
                         (None, None)
                     }
                 }
@@ -98,24 +99,25 @@ pub(super) fn take_up(
         };
         if let Some(values) = values {
             let mut state = Partial { values, ..empty(sink, journal) };
-            reread(fetch, &mut state, length, tell)?;
+            reread(fetch, &mut state, length, report)?;
             return Ok(state);
         }
     }
     let journal = if identity.validator.is_empty() {
-        tell(&Event::Note(
-            "the server does not tell one state of the file from another: an interruption will cost all of it"
+        report(&Event::Note(
+            "the server does not tell one state of the file from another: an interruption will \
+             cost all of it"
                 .to_owned(),
         ));
-        let _ = std::fs::remove_file(place.journal()); // it would tell of what is overwritten
+        let _ = std::fs::remove_file(destination.journal()); // it describes what is overwritten
         None
     } else {
-        Some(Journal::begin(place.journal(), &identity).map_err(at_journal)?)
+        Some(Journal::begin(destination.journal(), &identity).map_err(at_journal)?)
     };
     Ok(empty(sink, journal))
 }
 
-/// Those of some groups that the source has too. None: it does not tell.
+/// Returns those of `groups` that the source has too; `None` if it states no values.
 fn same(
     fetch: &Fetch,
     client: &Client,
@@ -136,7 +138,7 @@ fn same(
     ))
 }
 
-fn told_same(same: usize, all: usize) -> String {
+fn same_groups_note(same: usize, all: usize) -> String {
     let what =
         "the source is not the one that what is here came from, but by its values it has the same";
     if same == all {
@@ -146,29 +148,29 @@ fn told_same(same: usize, all: usize) -> String {
     }
 }
 
-/// Reads what is there, and keeps what is right: a disk, or somebody who wrote to the part, may
-/// have damaged it since it was verified. That costs little beside fetching it.
+/// Verifies what is here, and forgets corrupt groups: the disk, or a program that wrote to the
+/// part, may have damaged it. Reading costs little compared with fetching.
 fn reread(
     fetch: &Fetch,
     state: &mut Partial,
     length: u64,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<(), Trouble> {
     if state.values.is_empty() {
         return Ok(());
     }
-    tell(&Event::Checking { bytes: state.bytes(length) });
+    report(&Event::Checking { bytes: state.bytes(length) });
     let wrong =
-        state.check(length, &|_| true, &|| fetch.cancel.is_asked())?.ok_or(Error::Cancelled)?;
+        state.check(length, &|_| true, &|| fetch.cancel.is_cancelled())?.ok_or(Error::Cancelled)?;
     if wrong > 0 {
-        tell(&Event::Note(format!(
+        report(&Event::Note(format!(
             "{wrong} of the groups that were here are not what they were: fetched again"
         )));
     }
     Ok(())
 }
 
-/// Why a journal is not for this file; none: it is.
+/// Says why a journal does not belong to this file; `None` if it does.
 fn differs(had: &Identity, has: &Identity) -> Option<String> {
     if has.validator.is_empty() {
         return Some("the server does not tell one state of the file from another".to_owned());
@@ -189,7 +191,7 @@ fn differs(had: &Identity, has: &Identity) -> Option<String> {
     None
 }
 
-/// Whether what the journal tells of may be part of a file that goes by another name or state.
+/// Returns whether a journal may describe a part of this file under another name or state.
 fn may_be_same(had: &Identity, has: &Identity) -> bool {
     had.part == has.part && had.length == has.length && !has.validator.is_empty()
 }

@@ -1,9 +1,9 @@
-//! What the streams of one transfer share.
+//! State that the streams of one transfer share.
 
 use super::error::{Error, Trouble};
 use super::event::{Event, Progress};
 use super::options::MAX_STREAMS;
-use super::plan::{Plan, Turn};
+use super::plan::{Assignment, Plan};
 use crate::group::Value;
 use crate::partial::{Partial, bytes_of};
 use sprat_disk::AlignedBuf;
@@ -15,17 +15,17 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most beginnings of groups that are kept, one for each stream and some that others took over: 1
-/// MiB each.
+/// Most incomplete groups that are kept: one for each stream, and some that other streams took
+/// over; 1 MiB each.
 const MAX_BEGUN: usize = 2 * MAX_STREAMS;
 
-/// A transfer, as its streams see it.
+/// A transfer, as shared by its streams.
 pub(crate) struct Shared {
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub(crate) length: u64,
     state: Mutex<Partial>,
     plan: Mutex<Plan>,
-    /// The beginnings of groups whose rest did not come before a connection broke.
+    /// First bytes of groups whose rest a broken connection left out.
     begun: Mutex<BTreeMap<u64, Vec<u8>>>,
     pub(crate) counters: Counters,
     /// Streams that have not ended.
@@ -38,16 +38,16 @@ pub(crate) struct Shared {
     failure: Mutex<Option<Trouble>>,
 }
 
-/// What is counted, across all streams.
+/// Counters of all streams together.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Bytes of the file that are here.
     pub(crate) done: AtomicU64,
-    /// Bytes of the file that came in this run.
+    /// Bytes of the file received in this run.
     pub(crate) received: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) wrong: AtomicU64,
-    /// The last round-trip time that a stream saw, microseconds.
+    /// Round-trip time sampled last, in microseconds.
     pub(crate) rtt: AtomicU64,
 }
 
@@ -77,7 +77,8 @@ impl Counters {
 }
 
 impl Shared {
-    /// For a file of `length` bytes; `before` counts what other attempts did.
+    /// Makes the shared state of a transfer of `length` bytes; `before` holds the counters of
+    /// earlier attempts.
     pub(crate) fn new(
         length: u64,
         before: Progress,
@@ -107,17 +108,17 @@ impl Shared {
         }
     }
 
-    /// A buffer to receive a group into.
+    /// Returns a buffer to receive a group into.
     pub(crate) fn buffer(&self) -> Result<AlignedBuf, Trouble> {
         Ok(lock(&self.state).sink.buffer()?.expect("there are more buffers than streams"))
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer unused.
     pub(crate) fn recycle(&self, buffer: AlignedBuf) {
         lock(&self.state).sink.recycle(buffer);
     }
 
-    /// Takes a group that is right. Gives its bytes; none where another stream was faster.
+    /// Stores a verified group. Returns its bytes, or 0 if another stream was faster.
     pub(crate) fn arrived(
         &self,
         group: u64,
@@ -134,9 +135,9 @@ impl Shared {
         lock(&self.begun).remove(&group);
         state.values.insert(group, value);
         state.sink.write(group, buffer, len)?;
-        state.write_down();
+        state.journal_durable();
         if let Some(why) = state.journal_failed.take() {
-            self.tell(Event::Note(why));
+            self.emit(Event::Note(why));
         }
         drop(state);
         self.counters.done.fetch_add(bytes, Relaxed);
@@ -144,8 +145,8 @@ impl Shared {
         Ok(bytes)
     }
 
-    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one
-    /// all the same.
+    /// Keeps the first bytes of an incomplete group, so that a transfer progresses even over a path
+    /// that breaks within every megabyte.
     pub(crate) fn keep_begun(&self, group: u64, bytes: &[u8]) {
         let mut begun = lock(&self.begun);
         let is_new = !begun.contains_key(&group);
@@ -158,42 +159,42 @@ impl Shared {
         }
     }
 
-    /// The beginning of a group, which stays; empty if there is none.
+    /// Returns a copy of the kept first bytes of a group; empty if there are none.
     pub(crate) fn begun_bytes(&self, group: u64) -> Vec<u8> {
         lock(&self.begun).get(&group).cloned().unwrap_or_default()
     }
 
-    /// Hands out the beginning of a group, if there is one.
+    /// Removes and returns the kept first bytes of a group.
     pub(crate) fn take_begun(&self, group: u64) -> Option<Vec<u8>> {
         lock(&self.begun).remove(&group)
     }
 
-    /// Bytes that are kept of a group.
+    /// Returns how many bytes are kept of a group.
     pub(crate) fn begun(&self, group: u64) -> usize {
         lock(&self.begun).get(&group).map_or(0, Vec::len)
     }
 
-    /// What a stream without a run is to do.
-    pub(crate) fn take(&self, lane: usize) -> Turn {
-        self.plan().take(lane, self.started.elapsed())
+    /// Assigns work to an idle stream.
+    pub(crate) fn take(&self, stream: usize) -> Assignment {
+        self.plan().take(stream, self.started.elapsed())
     }
 
-    /// A stream has done with a group; gives whether it goes on with the next.
-    pub(crate) fn done(&self, lane: usize, group: u64) -> bool {
-        self.plan().done(lane, group, self.started.elapsed())
+    /// Records a finished group; returns whether the stream continues with the next.
+    pub(crate) fn done(&self, stream: usize, group: u64) -> bool {
+        self.plan().done(stream, group, self.started.elapsed())
     }
 
-    /// Whether all of the file is here.
+    /// Returns whether the file is complete.
     pub(crate) fn is_complete(&self) -> bool {
         self.counters.done.load(Relaxed) == self.length
     }
 
-    /// The plan, for a moment.
+    /// Locks the plan.
     pub(crate) fn plan(&self) -> MutexGuard<'_, Plan> {
         lock(&self.plan)
     }
 
-    /// Waits as the limit of the rate asks, before so many bytes.
+    /// Waits until the rate limit allows `bytes` more.
     pub(crate) fn hold_back(&self, bytes: u64) {
         if let Some(limit) = &self.limit {
             let pause = lock(limit).take(bytes);
@@ -201,29 +202,30 @@ impl Shared {
         }
     }
 
-    /// Tells who watches; one who does not listen misses it.
-    pub(crate) fn tell(&self, event: Event) {
+    /// Queues an event; drops it if the queue is full.
+    pub(crate) fn emit(&self, event: Event) {
         let _ = self.events.try_send(event);
     }
 
-    /// A stream has ended: who waits for that is woken.
+    /// Records that a stream has ended, and wakes the thread that waits for it.
     pub(crate) fn ended(&self) {
         self.running.fetch_sub(1, Ordering::Release);
-        self.tell(Event::Progress(self.counters.progress(Some(self.length))));
+        self.emit(Event::Progress(self.counters.progress(Some(self.length))));
     }
 
-    /// A stream fails for good: all end, and the first one's reason is the transfer's.
+    /// Ends all streams, because this one failed for good. The first failure becomes the
+    /// transfer's.
     pub(crate) fn fail(&self, trouble: Trouble) {
         let mut failure = lock(&self.failure);
         if failure.is_none()
-            && !(self.stop.is_asked() && matches!(trouble, Trouble::Fatal(Error::Cancelled)))
+            && !(self.stop.is_cancelled() && matches!(trouble, Trouble::Fatal(Error::Cancelled)))
         {
             *failure = Some(trouble);
         }
-        self.stop.ask();
+        self.stop.cancel();
     }
 
-    /// What arrived, and why the rest did not.
+    /// Returns what was received, the counters, and why the rest was not received.
     pub(crate) fn into_parts(self) -> (Partial, Counters, Option<Trouble>) {
         let inner =
             |failure: Mutex<_>| failure.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -232,10 +234,10 @@ impl Shared {
     }
 }
 
-/// A rate that is not passed, over a second or so.
+/// A rate limit, averaged over about a second.
 pub(crate) struct Limit {
     rate: f64,
-    /// When all that was taken will have been due.
+    /// When all bytes granted so far are due at this rate.
     due: Instant,
 }
 
@@ -245,7 +247,7 @@ impl Limit {
         Self { rate: rate.max(1) as f64, due: Instant::now() }
     }
 
-    /// How long to wait before so many bytes.
+    /// Grants `bytes`, and returns how long to wait before transferring them.
     pub(crate) fn take(&mut self, bytes: u64) -> Duration {
         let now = Instant::now();
         let due = self.due.max(now.checked_sub(Duration::from_secs(1)).unwrap_or(now));

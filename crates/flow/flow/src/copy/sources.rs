@@ -1,12 +1,12 @@
-//! The addresses of one file in the order in which they are asked what it is, and what came from
-//! each.
+//! The addresses of one file, in the order in which they are asked to define it, and what each
+//! contributed.
 
 use super::event::Served;
 use super::host::Host;
 use sprat_http::Address;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The addresses, of which there is one at least in the beginning.
+/// The addresses; at least one in the beginning.
 pub(super) struct Sources {
     all: Vec<Address>,
     served: Vec<Served>,
@@ -17,32 +17,33 @@ impl Sources {
         Self { all, served: Vec::new() }
     }
 
-    /// All of them.
+    /// Returns all addresses.
     pub(super) fn all(&self) -> &[Address] {
         &self.all
     }
 
-    /// Whether there is more than one.
+    /// Returns whether there is more than one.
     pub(super) fn are_several(&self) -> bool {
         self.all.len() > 1
     }
 
-    /// Puts one before all others.
+    /// Moves an address to the front.
     pub(super) fn promote(&mut self, index: usize) {
         self.all[..=index].rotate_right(1);
     }
 
-    /// Puts the first behind all others.
+    /// Moves the first address to the end.
     pub(super) fn demote(&mut self) {
         self.all.rotate_left(1);
     }
 
-    /// Takes one away, for it does not have the file.
+    /// Removes an address, because it does not have the file.
     pub(super) fn remove(&mut self, index: usize) {
         self.all.remove(index);
     }
 
-    /// After an attempt: what came from whom, and who does not have the file.
+    /// Records, after an attempt, what each host contributed, and removes those that do not have
+    /// the file.
     pub(super) fn learn(&mut self, hosts: &[Host]) {
         for host in hosts {
             let (source, bytes) = (host.address().to_string(), host.received.load(Relaxed));
@@ -52,11 +53,11 @@ impl Sources {
             }
         }
         self.all.retain(|address| {
-            !hosts.iter().any(|host| host.has_another() && host.address() == address)
+            !hosts.iter().any(|host| host.lacks_file() && host.address() == address)
         });
     }
 
-    /// What came from whom so far.
+    /// Returns what each host has contributed so far.
     pub(super) fn served(&self) -> Vec<Served> {
         self.served.clone()
     }

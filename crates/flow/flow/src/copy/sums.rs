@@ -1,5 +1,4 @@
-//! Sums that a file must have: computed from the bytes that are on the disk, and held against what
-//! was asked for.
+//! Sums that a file must have, compared with those of the bytes on the disk.
 
 use super::error::Error;
 use crate::file::{Sink, Source, SourceError, open_regular};
@@ -10,7 +9,7 @@ use sprat_http::Cancel;
 use std::ops::Range;
 use std::path::Path;
 
-/// Sums that a file must have, if somebody knows them.
+/// The sums that a file must have; `None` where the user gave none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     /// BLAKE3.
@@ -19,41 +18,40 @@ pub struct Sums {
     pub sha256: Option<[u8; 32]>,
 }
 
-/// The sums of bytes as they come, in order: BLAKE3 always, SHA-256 where it is asked for, because
-/// it costs several times as much.
-pub struct Summer {
+/// Computes the sums of bytes in order: BLAKE3 always, SHA-256 only where it was given, because it
+/// costs several times as much.
+pub struct FileHasher {
     blake3: blake3::Hasher,
     sha256: Option<Context>,
 }
 
-/// What a file's sums are.
+/// The sums of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summed {
+pub struct FileSums {
     /// BLAKE3.
     pub blake3: Value,
-    /// SHA-256, if it was asked for.
+    /// SHA-256, if it was computed.
     pub sha256: Option<[u8; 32]>,
 }
 
 impl Sums {
-    /// Whether any is asked for.
+    /// Returns whether any sum was given.
     #[must_use]
     pub fn any(&self) -> bool {
         self.blake3.is_some() || self.sha256.is_some()
     }
 
-    /// Begins to sum what is to be held against these.
+    /// Begins to compute the sums that [`Sums::check`] needs.
     #[must_use]
-    pub fn summer(&self) -> Summer {
+    pub fn hasher(&self) -> FileHasher {
         let sha256 = self.sha256.is_some().then(|| Context::new(&SHA256));
-        Summer { blake3: blake3::Hasher::new(), sha256 }
+        FileHasher { blake3: blake3::Hasher::new(), sha256 }
     }
 
-    /// Holds what a file has against what it must have.
-    ///
+    /// Compares the sums of a file with those it must have.
     /// # Errors
-    /// [`Error::Corrupt`]: it has another sum.
-    pub fn hold(&self, source_name: &str, has: &Summed) -> Result<(), Error> {
+    /// [`Error::Corrupt`]: a sum differs.
+    pub fn check(&self, source_name: &str, has: &FileSums) -> Result<(), Error> {
         for (name, want, has) in
             [("BLAKE3", self.blake3, Some(has.blake3)), ("SHA-256", self.sha256, has.sha256)]
         {
@@ -70,67 +68,67 @@ impl Sums {
         Ok(())
     }
 
-    /// Sums the regular file at `path` as it is on the disk: a part of it, or all.
-    pub(super) fn of_file(
+    /// Computes the sums of the regular file at `path`, or of a part of it.
+    pub(super) fn hash_file(
         &self,
         path: &Path,
         part: Option<Range<u64>>,
         cancel: &Cancel,
-    ) -> Result<Summed, Error> {
+    ) -> Result<FileSums, Error> {
         let (file, meta) = open_regular(path)?;
         let mut source = Source::new(file, path, part.unwrap_or(0..meta.len()));
-        let mut summer = self.summer();
+        let mut hasher = self.hasher();
         while let Some(block) = source.next_block().map_err(|error| changed(path, error))? {
-            summer.add(block);
-            if cancel.is_asked() {
+            hasher.add(block);
+            if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
         }
-        Ok(summer.finish())
+        Ok(hasher.finish())
     }
 
-    /// Sums the `length` bytes that were written to a sink, read back from its device. All of its
-    /// buffers are free.
-    pub(super) fn of_written(
+    /// Computes the sums of the `length` bytes written to a sink, read back from the device. All
+    /// its buffers must be free.
+    pub(super) fn hash_written(
         &self,
         sink: &mut Sink,
         length: u64,
         cancel: &Cancel,
-    ) -> Result<Summed, Error> {
+    ) -> Result<FileSums, Error> {
         sink.flush()?;
         let Some(mut buffer) = sink.buffer()? else { unreachable!("all streams have ended") };
-        let mut summer = self.summer();
+        let mut hasher = self.hasher();
         for index in 0..group::count(length) {
-            if cancel.is_asked() {
+            if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
             let len = usize::try_from(bytes_of(length, index)).expect("a group is in memory");
             sink.read(index, &mut buffer, len)?;
-            summer.add(&buffer[..len]);
+            hasher.add(&buffer[..len]);
         }
         sink.recycle(buffer);
-        Ok(summer.finish())
+        Ok(hasher.finish())
     }
 }
 
-impl Summer {
-    /// Takes the next bytes.
+impl FileHasher {
+    /// Adds the next bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         self.blake3.update(bytes);
         self.sha256.iter_mut().for_each(|context| context.update(bytes));
     }
 
-    /// The sums of all that was taken.
+    /// Returns the sums of all bytes added.
     #[must_use]
-    pub fn finish(self) -> Summed {
+    pub fn finish(self) -> FileSums {
         let sha256 = self
             .sha256
             .map(|context| context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"));
-        Summed { blake3: *self.blake3.finalize().as_bytes(), sha256 }
+        FileSums { blake3: *self.blake3.finalize().as_bytes(), sha256 }
     }
 }
 
-impl std::fmt::Debug for Summer {
+impl std::fmt::Debug for FileHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Summer")
     }
@@ -145,7 +143,7 @@ fn changed(path: &Path, error: SourceError) -> Error {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Renders a hash as hexadecimal digits.
 fn hex(bytes: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*bytes).to_hex().to_string()
 }

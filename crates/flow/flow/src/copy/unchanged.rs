@@ -1,34 +1,37 @@
-//! Whether a destination that is there is the source's file already.
+//! Decides whether an existing destination already is the source's file.
 
 use super::error::Error;
 use super::event::{Event, Outcome, Progress};
 use super::fetch::Fetch;
-use crate::file::PlaceError;
+use crate::file::DestinationError;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What becomes of a destination that is there: nothing, if it is as long and as old as the source
-/// (to the second where the source says no more) and has the sums that are asked for.
+/// Returns the outcome for an existing destination that has the source's length and time (to the
+/// second unless `exact`), and the given sums; an error otherwise.
 pub(super) fn unchanged(
     fetch: &Fetch,
     length: Option<u64>,
     modified: Option<SystemTime>,
     exact: bool,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<Outcome, Error> {
     let target = fetch.target().to_owned();
     let meta = target.symlink_metadata().map_err(|error| Error::file(&target, error))?;
     let same_time = modified
         .is_some_and(|theirs| meta.modified().is_ok_and(|ours| same_time(theirs, ours, exact)));
     if !meta.is_file() || length != Some(meta.len()) || !same_time {
-        return Err(PlaceError::Exists(target).into());
+        return Err(DestinationError::Exists(target).into());
     }
     let sums = &fetch.options.sums;
     let blake3 = if sums.any() {
-        tell(&Event::Checking { bytes: meta.len() });
-        let has = sums.of_file(&target, None, &fetch.cancel)?;
-        sums.hold(&target.display().to_string(), &has).map_err(|error| match error {
+        report(&Event::Checking { bytes: meta.len() });
+        let has = sums.hash_file(&target, None, &fetch.cancel)?;
+        sums.check(&target.display().to_string(), &has).map_err(|error| match error {
             Error::Corrupt { source_name, why } => {
-                let why = format!("is there already, as long and as old as the source; but {why}; --force replaces it");
+                let why = format!(
+                    "is there already, as long and as old as the source; but {why}; \
+                    --force replaces it"
+                );
                 Error::Corrupt { source_name, why }
             }
             other => other,
@@ -43,8 +46,7 @@ pub(super) fn unchanged(
     Ok(Outcome { target, length, blake3, verified, unchanged: true, progress, sources, time })
 }
 
-/// Whether two times are the same as far as both ends tell and keep them: some do only to the
-/// second.
+/// Returns whether two times are equal as far as both ends store them: some only to the second.
 pub(super) fn same_time(theirs: SystemTime, ours: SystemTime, exact: bool) -> bool {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
     let (Some(theirs), Some(ours)) = (since(theirs), since(ours)) else { return theirs == ours };

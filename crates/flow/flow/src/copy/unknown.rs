@@ -1,7 +1,7 @@
-//! A file of which nobody knows how long it is before it ends: one stream, from the beginning,
-//! every time.
+//! A file whose length is unknown until it ends: fetched by one stream, from the beginning in each
+//! attempt.
 
-use super::answer::{Asked, Form, MAX_LENGTH};
+use super::answer::{FileRequest, Form, MAX_LENGTH};
 use super::client::{Client, Reply};
 use super::error::{Error, Trouble, fault};
 use super::finish::finish;
@@ -11,7 +11,7 @@ use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
 use super::fetch::Fetch;
 use super::lane::backoff;
 use super::options::buffers;
-use super::sums::Summer;
+use super::sums::FileHasher;
 use crate::file::Sink;
 use crate::group::GROUP_BYTES;
 use crate::partial::Partial;
@@ -19,28 +19,28 @@ use sprat_disk::Access;
 use sprat_http::client::{Body, Framing};
 use std::time::{Duration, Instant};
 
-/// What has come of such a file.
-struct Stream {
-    summer: Summer,
+/// What was received of such a file.
+struct Received {
+    hasher: FileHasher,
     bytes: u64,
 }
 
-/// Receives the file whose first answer is in `found`.
+/// Receives the file whose first response is in `found`.
 pub(super) fn run(
     fetch: &Fetch,
     client: &Client,
     found: Found,
-    tell: &mut dyn FnMut(&Event),
+    report: &mut dyn FnMut(&Event),
 ) -> Result<Outcome, Trouble> {
     let Found { source, attributes, reply, has_body } = found;
-    let nowhere = fetch.is_for_nowhere();
+    let nowhere = fetch.is_discarding();
     let mut sink = if nowhere {
         Sink::discard(fetch.target(), None, buffers(1))
     } else {
-        fetch.place.discard().map_err(Error::from)?;
-        Sink::open(fetch.place.part(), Access::Direct, None, buffers(1))?
+        fetch.destination.discard().map_err(Error::from)?;
+        Sink::open(fetch.destination.part(), Access::Direct, None, buffers(1))?
     };
-    tell(&Event::Opened {
+    report(&Event::Opened {
         source: source.address.to_string(),
         target: fetch.target().to_owned(),
         length: None,
@@ -49,12 +49,12 @@ pub(super) fn run(
         streams: 1,
         written: sink.describe().to_owned(),
     });
-    tell(&Event::Note(
+    report(&Event::Note(
         "the server does not say how long the file is: an interruption will cost all of it"
             .to_owned(),
     ));
     if matches!(reply.start.framing, Framing::Close) {
-        tell(&Event::Note(
+        report(&Event::Note(
             "nor does it mark its end: that it is whole cannot be known without a sum".to_owned(),
         ));
     }
@@ -65,20 +65,20 @@ pub(super) fn run(
             Some(reply) => Ok(reply),
             None => client.ask(
                 &source.address,
-                &Asked { form: Some(Form::Plain), ..Asked::default() },
+                &FileRequest { form: Some(Form::Plain), ..FileRequest::default() },
                 None,
                 &fetch.cancel,
             ),
         };
         let trouble = match attempt.and_then(|reply| {
-            receive(fetch, &source.address.to_string(), reply, &mut sink, retries, tell)
+            receive(fetch, &source.address.to_string(), reply, &mut sink, retries, report)
         }) {
             Ok(received) => break Ok(received),
             Err(trouble) => trouble,
         };
         let (why, pause) = match trouble {
-            Trouble::Passing(why, pause) => (why, pause),
-            Trouble::Nobody(why) => (why, None),
+            Trouble::Transient(why, pause) => (why, pause),
+            Trouble::Unreachable(why) => (why, None),
             other => break Err(other),
         };
         retries += 1;
@@ -86,33 +86,33 @@ pub(super) fn run(
             break Err(Error::Unreachable { source_name: source.address.to_string(), why }.into());
         }
         let pause = pause.unwrap_or_else(|| backoff(u32::try_from(retries).unwrap_or(u32::MAX)));
-        tell(&Event::Retry { why, pause });
+        report(&Event::Retry { why, pause });
         if fetch.cancel.wait(pause) {
             break Err(Error::Cancelled.into());
         }
     };
-    let whole = received.and_then(|stream| {
-        let (sums, came) = (&fetch.options.sums, stream.summer.finish());
+    let whole = received.and_then(|received| {
+        let (sums, received_sums) = (&fetch.options.sums, received.hasher.finish());
         let has = match sums.any() && !nowhere {
-            true => sums.of_written(&mut sink, stream.bytes, &fetch.cancel)?,
-            false => came,
+            true => sums.hash_written(&mut sink, received.bytes, &fetch.cancel)?,
+            false => received_sums,
         };
-        sums.hold(&source.address.to_string(), &has)?;
-        Ok((stream.bytes, has.blake3))
+        sums.check(&source.address.to_string(), &has)?;
+        Ok((received.bytes, has.blake3))
     });
     let (length, blake3) = match whole {
         Ok(whole) => whole,
         Err(trouble) => {
             if !nowhere {
-                let _ = fetch.place.discard(); // of no use for the next attempt
+                let _ = fetch.destination.discard(); // it cannot be resumed
             }
             return Err(trouble);
         }
     };
     let mut state = Partial::new(sink, None);
-    finish(fetch, &mut state, length, attributes, tell).inspect_err(|_| {
+    finish(fetch, &mut state, length, attributes, report).inspect_err(|_| {
         if !nowhere {
-            let _ = fetch.place.discard(); // as above; the error is told
+            let _ = fetch.destination.discard(); // as above
         }
     })?;
     let progress = Progress {
@@ -134,18 +134,18 @@ fn receive(
     reply: Reply,
     sink: &mut Sink,
     retries: u64,
-    tell: &mut dyn FnMut(&Event),
-) -> Result<Stream, Trouble> {
+    report: &mut dyn FnMut(&Event),
+) -> Result<Received, Trouble> {
     let Reply { mut wire, start, .. } = reply;
     let mut body = Body::new(&mut wire, start.framing);
-    let mut stream = Stream { summer: fetch.options.sums.summer(), bytes: 0 };
-    let mut told = Instant::now();
+    let mut received = Received { hasher: fetch.options.sums.hasher(), bytes: 0 };
+    let mut last_report = Instant::now();
     for group in 0.. {
         let Some(mut buffer) = sink.buffer()? else { unreachable!("nobody else has one") };
         let count = body.fill(&mut buffer).map_err(|error| fault(source_name, error))?;
         if count > 0 {
-            stream.summer.add(&buffer[..count]);
-            stream.bytes += count as u64;
+            received.hasher.add(&buffer[..count]);
+            received.bytes += count as u64;
         }
         if count == 0 {
             sink.recycle(buffer);
@@ -155,19 +155,19 @@ fn receive(
         if (count as u64) < GROUP_BYTES {
             break;
         }
-        if stream.bytes > MAX_LENGTH {
+        if received.bytes > MAX_LENGTH {
             return Err(Error::Protocol {
                 source_name: source_name.to_owned(),
                 why: "sends without end".to_owned(),
             }
             .into());
         }
-        if told.elapsed() >= PROGRESS_INTERVAL {
-            told = Instant::now();
-            let (done, received) = (stream.bytes, stream.bytes);
-            tell(&Event::Progress(Progress { done, received, retries, ..Progress::default() }));
+        if last_report.elapsed() >= PROGRESS_INTERVAL {
+            last_report = Instant::now();
+            let (done, received) = (received.bytes, received.bytes);
+            report(&Event::Progress(Progress { done, received, retries, ..Progress::default() }));
         }
     }
     sink.take_durable();
-    Ok(stream)
+    Ok(received)
 }

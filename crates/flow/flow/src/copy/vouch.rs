@@ -1,10 +1,8 @@
-//! Whether what is here is what a source has: its groups' values are asked for, 32 bytes for a
-//! megabyte.
+//! Requests values of groups from a source, 32 bytes for a megabyte, to see which groups it has.
 //!
-//! So a copy goes on from another host than it began with, or from one on which the file has
-//! another entity tag.
+//! With them a fetch can resume from another host, or after the entity tag changed.
 
-use super::answer::{Asked, Form};
+use super::answer::{FileRequest, Form};
 use super::client::{Client, Reply};
 use super::error::{Error, Trouble, fault};
 use super::host::Source;
@@ -14,12 +12,12 @@ use sprat_http::{Address, Cancel};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Groups that may lie between two that are asked for at once: fewer cost less than another
+/// Groups that may lie between two that are requested together: their values cost less than another
 /// request.
 const MAX_GAP: u64 = 64;
 
-/// The groups of a file of `length` bytes that have other values at the source. None: it does not
-/// tell values.
+/// Returns the groups of a file of `length` bytes that have other values at the source; `None` when
+/// it states no values.
 pub(super) fn differing(
     client: &Client,
     source: &Source,
@@ -30,8 +28,8 @@ pub(super) fn differing(
     let mut kept = None;
     let mut differing = Vec::new();
     for run in runs(groups) {
-        let asked = values_of(source, &run, length);
-        let mut reply = match client.ask(&source.address, &asked, kept.take(), cancel) {
+        let file_request = values_request(source, &run, length);
+        let mut reply = match client.ask(&source.address, &file_request, kept.take(), cancel) {
             Ok(reply) => reply,
             Err(Trouble::Fatal(Error::Protocol { .. })) => return Ok(None),
             Err(trouble) => return Err(trouble),
@@ -50,20 +48,20 @@ pub(super) fn differing(
     Ok(Some(differing))
 }
 
-/// What asks for the values of a run of groups.
-pub(super) fn values_of(source: &Source, run: &Range<u64>, length: u64) -> Asked {
-    Asked {
+/// Makes the request for the values of a run of groups.
+pub(super) fn values_request(source: &Source, run: &Range<u64>, length: u64) -> FileRequest {
+    FileRequest {
         range: Some(run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES)),
         length: Some(length),
         validator: source.validator.clone(),
         form: Some(Form::Values),
-        ..Asked::default()
+        ..FileRequest::default()
     }
 }
 
-/// The values of a file by itself, from who has it; perhaps on a connection that is there. They
-/// must make the hash that is wanted, if one is.
-pub(super) fn values(
+/// Fetches the values of a whole file, on `kept` if possible. Their root must be `wanted`, if that
+/// is given.
+pub(super) fn fetch_values(
     client: &Client,
     file: &Address,
     length: u64,
@@ -75,8 +73,8 @@ pub(super) fn values(
         return Ok(Vec::new());
     }
     let source = Source { address: file.clone(), verified: true, validator: None };
-    let asked = values_of(&source, &(0..count(length)), length);
-    let Reply { mut wire, head, start } = client.ask(file, &asked, kept.take(), cancel)?;
+    let file_request = values_request(&source, &(0..count(length)), length);
+    let Reply { mut wire, head, start } = client.ask(file, &file_request, kept.take(), cancel)?;
     let mut body = Body::new(&mut wire, start.framing);
     let mut values = Vec::new();
     for _ in 0..count(length) {
@@ -93,7 +91,7 @@ pub(super) fn values(
     Ok(values)
 }
 
-/// Groups as runs with small gaps.
+/// Joins groups to runs that contain only small gaps.
 fn runs(groups: &BTreeMap<u64, Value>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for group in groups.keys() {

@@ -1,5 +1,4 @@
-//! Files at the ends of a transfer: read and written past the page cache, as many bytes at a time
-//! as a group has.
+//! Files at the ends of a transfer: read and written past the page cache, a group at a time.
 
 mod place;
 mod regular;
@@ -8,7 +7,7 @@ pub mod source;
 mod xattrs;
 
 pub(crate) use place::umask;
-pub use place::{Attributes, Place, PlaceError, sync_directory};
+pub use place::{Attributes, Destination, DestinationError, sync_directory};
 pub use regular::{RegularError, irregular, open_regular};
 pub use sink::{MAX_BUFFERS, Sink, SinkError};
 pub use source::{Piece, Source, SourceError};

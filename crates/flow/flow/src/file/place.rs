@@ -1,7 +1,7 @@
-//! Where a transfer writes, and how the whole file gets its name.
+//! The destination of a transfer, and how the complete file gets its name.
 //!
-//! `NAME` is written as `NAME.sprat-part`, with `NAME.sprat-journal` beside it, and appears only
-//! when it is whole and durable.
+//! While `NAME` is being received, its bytes are in `NAME.sprat-part`, with `NAME.sprat-journal`
+//! beside it. `NAME` appears only when the file is complete and durable.
 
 use super::{irregular, xattrs};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
@@ -17,69 +17,73 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// Longest name that common filesystems take, bytes.
+/// Longest name that common filesystems accept, in bytes.
 const NAME_BYTES: usize = 255;
 
 const PART: &str = ".sprat-part";
 const JOURNAL: &str = ".sprat-journal";
 
-/// Permission bits that are kept: who may read, write and run. Never set-user-id and its like,
-/// which only this machine may give.
+/// Permission bits that are copied: read, write and execute. Never set-user-id and the like, which
+/// only an administrator of this machine may set.
 const MODE_BITS: u32 = 0o777;
 
-/// Why a file cannot have its name.
+/// Why a file cannot get its name.
 #[derive(Debug, Error)]
-pub enum PlaceError {
-    /// It does not end in a name.
+pub enum DestinationError {
+    /// The path does not end in a name.
     #[error("{}: not the name of a file; add one", .0.display())]
     NoName(PathBuf),
-    /// Something of that name is there.
+    /// A file with the name exists.
     #[error("{}: exists; --force replaces it, another name keeps both", .0.display())]
     Exists(PathBuf),
-    /// Something that is not a file has the name, and is never replaced by one.
-    #[error("{}: is {what}, and stays; a file needs another name", path.display())]
+    /// The name belongs to something that is not a file, which is never replaced.
+    #[error("{}: is {kind}, and stays; a file needs another name", path.display())]
     Other {
         /// The destination.
         path: PathBuf,
         /// What it is, with its article.
-        what: &'static str,
+        kind: &'static str,
     },
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// What a file has besides its bytes; what is not known stays as it is.
+/// Attributes that a received file gets besides its bytes. Those that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// When its bytes changed last.
+    /// Modification time.
     pub modified: Option<SystemTime>,
-    /// Extended attributes of the user's.
+    /// The user's extended attributes.
     pub xattrs: Xattrs,
 }
 
-/// The names of a destination.
+/// The paths of a file that is to be received: its final path, its part, and its journal.
+///
+/// Open the part with [`Sink::open`](super::Sink::open) or [`Destination::create`], write it, then
+/// call [`Destination::publish`], which renames it. [`Destination::discard`] removes what is there.
+/// Two transfers to one destination exclude each other by a lock on the part.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Destination {
     target: PathBuf,
     part: PathBuf,
     journal: PathBuf,
 }
 
-impl Place {
-    /// The place of the file that will be `target`.
+impl Destination {
+    /// Makes the destination for a file named `target`.
     ///
     /// # Errors
     /// [`PlaceError::NoName`].
-    pub fn of(target: &Path) -> Result<Self, PlaceError> {
-        let no_name = || PlaceError::NoName(target.to_owned());
+    pub fn new(target: &Path) -> Result<Self, DestinationError> {
+        let no_name = || DestinationError::NoName(target.to_owned());
         let name = target.file_name().ok_or_else(no_name)?;
         if target.as_os_str().as_bytes().ends_with(b"/") {
             return Err(no_name());
@@ -88,105 +92,103 @@ impl Place {
         Ok(Self { target: target.to_owned(), part: beside(PART), journal: beside(JOURNAL) })
     }
 
-    /// The same, with names that are hidden while it is on its way: `.NAME.sprat-part`.
+    /// Makes a destination whose part and journal have hidden names: `.NAME.sprat-part`.
     ///
     /// # Errors
     /// [`PlaceError::NoName`].
-    pub fn hidden(target: &Path) -> Result<Self, PlaceError> {
-        let name = target.file_name().ok_or_else(|| PlaceError::NoName(target.to_owned()))?;
+    pub fn hidden(target: &Path) -> Result<Self, DestinationError> {
+        let name = target.file_name().ok_or_else(|| DestinationError::NoName(target.to_owned()))?;
         let mut hidden = OsString::from(".");
         hidden.push(name);
-        Ok(Self { target: target.to_owned(), ..Self::of(&target.with_file_name(hidden))? })
+        Ok(Self { target: target.to_owned(), ..Self::new(&target.with_file_name(hidden))? })
     }
 
-    /// The place whose part has this name; none: no part has, or it was too long to be kept whole.
+    /// Returns the destination whose part has this name. `None` when it is no part's, or the final
+    /// name was shortened to fit and cannot be recovered.
     #[must_use]
-    pub fn of_part(name: &OsStr) -> Option<Self> {
+    pub fn from_part_name(name: &OsStr) -> Option<Self> {
         let stem = name.as_bytes().strip_suffix(PART.as_bytes())?;
-        Self::of(Path::new(OsStr::from_bytes(stem)))
+        Self::new(Path::new(OsStr::from_bytes(stem)))
             .ok()
-            .filter(|place| place.part.as_os_str() == name)
+            .filter(|destination| destination.part.as_os_str() == name)
     }
 
-    /// Whether a name is one that a file has while it is on its way, or its journal.
+    /// Returns whether a name is that of a part or of a journal.
     #[must_use]
-    pub fn is_own(name: &OsStr) -> bool {
+    pub fn is_transfer_name(name: &OsStr) -> bool {
         [PART, JOURNAL].iter().any(|ending| name.as_bytes().ends_with(ending.as_bytes()))
     }
 
-    /// Refuses a destination that is there and is no file: a folder, a pipe, a device, or a link to
-    /// one of these. To rename a file over a device would take the device away.
+    /// Rejects an existing destination that is not a file: a folder, a pipe, a device, or a link to
+    /// one. Renaming a file over a device would remove the device.
     ///
     /// # Errors
     /// [`PlaceError::Other`].
-    pub fn check(&self) -> Result<(), PlaceError> {
+    pub fn check(&self) -> Result<(), DestinationError> {
         match self.target.metadata().ok().and_then(|meta| irregular(meta.file_type())) {
-            Some(what) => Err(PlaceError::Other { path: self.target.clone(), what }),
+            Some(kind) => Err(DestinationError::Other { path: self.target.clone(), kind }),
             None => Ok(()),
         }
     }
 
-    /// Begins the part anew, empty, for nobody else: for a file that is written at once.
-    ///
+    /// Opens the part, empty and locked, and removes the journal: for a small file that is written
+    /// at once.
     /// # Errors
-    /// The filesystem's, and that another transfer writes it.
+    /// The filesystem's; `WouldBlock` when another transfer has the lock.
     pub fn create(&self) -> io::Result<File> {
         let file = open_locked(&self.part, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
-        if let Some(what) = irregular(file.metadata()?.file_type()) {
-            return Err(io::Error::other(format!("is {what}; a file on its way needs that name")));
+        if let Some(kind) = irregular(file.metadata()?.file_type()) {
+            return Err(io::Error::other(format!("is {kind}; a file on its way needs that name")));
         }
-        self.forget()?;
+        self.remove_journal()?;
         file.set_len(0)?;
         Ok(file)
     }
 
-    /// Removes the journal: what is there of the file is about to be overwritten.
-    ///
+    /// Removes the journal, because the part it describes is about to be overwritten.
     /// # Errors
-    /// It is there and cannot be removed.
-    pub fn forget(&self) -> io::Result<()> {
+    /// The journal exists and cannot be removed.
+    pub fn remove_journal(&self) -> io::Result<()> {
         match std::fs::remove_file(&self.journal) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// The name it will have.
+    /// Returns the final path.
     #[must_use]
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// The name of what there is of it.
+    /// Returns the path of the incomplete file.
     #[must_use]
     pub fn part(&self) -> &Path {
         &self.part
     }
 
-    /// The name of the journal that tells what that is.
+    /// Returns the path of the journal.
     #[must_use]
     pub fn journal(&self) -> &Path {
         &self.journal
     }
 
-    /// Gives the part, whole and durable, its name, durably, and removes the journal. Without
-    /// `force` no file of that name is touched.
-    ///
+    /// Renames the part, complete and durable, to its final name, makes the name durable, and
+    /// removes the journal. Without `force` an existing file is not replaced.
     /// # Errors
-    /// [`PlaceError`]; the part is still there then.
-    pub fn publish(&self, force: bool) -> Result<(), PlaceError> {
-        self.name(force)?;
+    /// [`DestinationError`]; the part then still exists.
+    pub fn publish(&self, force: bool) -> Result<(), DestinationError> {
+        self.rename(force)?;
         sync_directory(folder(&self.target))
     }
 
-    /// The same without waiting until the name is durable: for many files, before one
-    /// [`sync_directory`].
-    ///
+    /// Renames the part as [`Destination::publish`] does, but does not make the name durable: for
+    /// many files, before one [`sync_directory`].
     /// # Errors
-    /// [`PlaceError`]; the part is still there then.
-    pub fn name(&self, force: bool) -> Result<(), PlaceError> {
+    /// [`DestinationError`]; the part then still exists.
+    pub fn rename(&self, force: bool) -> Result<(), DestinationError> {
         let failed =
-            |errno: Errno| PlaceError::Io { path: self.target.clone(), source: errno.into() };
+            |errno: Errno| DestinationError::Io { path: self.target.clone(), source: errno.into() };
         if force {
             rustix::fs::rename(&self.part, &self.target).map_err(failed)?;
         } else {
@@ -197,28 +199,27 @@ impl Place {
                 &self.target,
                 RenameFlags::NOREPLACE,
             ) {
-                // Filesystems without that flag: a link fails as well when the name is taken.
+                // Some filesystems lack the flag. Creating a link also fails when the name exists.
                 Err(Errno::INVAL | Errno::NOSYS) => self.link(),
                 other => other,
             }
             .map_err(|errno| match errno {
-                Errno::EXIST => PlaceError::Exists(self.target.clone()),
+                Errno::EXIST => DestinationError::Exists(self.target.clone()),
                 errno => failed(errno),
             })?;
         }
-        let _ = std::fs::remove_file(&self.journal); // a journal without a part is nothing
+        let _ = std::fs::remove_file(&self.journal); // a journal without its part is ignored
         Ok(())
     }
 
-    /// Removes part and journal.
-    ///
+    /// Removes the part and the journal.
     /// # Errors
-    /// One of them is there and cannot be removed.
-    pub fn discard(&self) -> Result<(), PlaceError> {
+    /// One of them exists and cannot be removed.
+    pub fn discard(&self) -> Result<(), DestinationError> {
         for path in [&self.journal, &self.part] {
             match std::fs::remove_file(path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(PlaceError::Io { path: path.clone(), source });
+                    return Err(DestinationError::Io { path: path.clone(), source });
                 }
                 _ => {}
             }
@@ -236,13 +237,14 @@ impl Place {
 ///
 /// # Errors
 /// [`PlaceError::Io`].
-pub fn sync_directory(directory: &Path) -> Result<(), PlaceError> {
+pub fn sync_directory(directory: &Path) -> Result<(), DestinationError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let synced = rustix::fs::open(directory, flags, Mode::empty()).and_then(rustix::fs::fsync);
-    synced.map_err(|errno| PlaceError::Io { path: directory.to_owned(), source: errno.into() })
+    synced
+        .map_err(|errno| DestinationError::Io { path: directory.to_owned(), source: errno.into() })
 }
 
-/// The directory of a file.
+/// Returns the directory of a path.
 fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -251,16 +253,16 @@ fn folder(path: &Path) -> &Path {
 }
 
 impl Attributes {
-    /// Gives them to a file. Without a mode it gets the one that any new file of this process has.
-    ///
+    /// Sets the attributes on an open file. Without a mode the file gets the permissions of any new
+    /// file of this process.
     /// # Errors
-    /// The filesystem refuses; what it takes it has.
-    pub fn give(&self, file: impl AsFd) -> io::Result<()> {
+    /// The filesystem rejects an attribute; the others are set.
+    pub fn apply_to(&self, file: impl AsFd) -> io::Result<()> {
         let mode = match self.mode {
             Some(mode) => mode & MODE_BITS,
             None => 0o666 & !umask(),
         };
-        let xattrs = xattrs::give(&self.xattrs, &file);
+        let xattrs = xattrs::set(&self.xattrs, &file);
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         if let Some(modified) = self.modified {
             let last_modification = timespec(modified);
@@ -271,8 +273,8 @@ impl Attributes {
     }
 }
 
-/// What this process takes from the mode of a new file. Read where the kernel tells it: asking by
-/// setting it is for one thread only.
+/// Returns the process's umask. Reads it from `/proc`, since the system call returns it only by
+/// setting it, which races with other threads.
 pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -297,14 +299,14 @@ fn timespec(time: SystemTime) -> Timespec {
     }
 }
 
-/// `name` with an ending; a name that would be too long is cut, and told from others by its hash.
+/// Appends an ending to a name. A name that would be too long is cut, and made unique by its hash.
 fn with_ending(name: &OsStr, ending: &str) -> OsString {
     let mut bytes = name.as_bytes().to_vec();
     if bytes.len() + ending.len() > NAME_BYTES {
         let hash = blake3::hash(&bytes).to_hex();
         let hash = &hash.as_bytes()[..16];
         bytes.truncate(NAME_BYTES - ending.len() - hash.len());
-        // A cut within a character would be refused by filesystems that want UTF-8.
+        // Some filesystems accept only UTF-8, so the cut must not split a character.
         while std::str::from_utf8(&bytes).is_err() && name.to_str().is_some() {
             bytes.pop();
         }

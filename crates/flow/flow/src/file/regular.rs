@@ -1,5 +1,5 @@
-//! Opening what is to be read, if it is a regular file. A pipe would hold its reader until somebody
-//! writes, and to open a device may do something: neither is ever opened.
+//! Opens regular files for reading, and nothing else: opening a pipe would wait for a writer, and
+//! opening a device may have effects.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::{File, FileType, Metadata};
@@ -8,30 +8,30 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why there is no file to read.
+/// Why a path cannot be opened as a regular file.
 #[derive(Debug, Error)]
 pub enum RegularError {
-    /// Something else has the name.
-    #[error("{}: is {what}, and only regular files are copied", path.display())]
+    /// It is something else.
+    #[error("{}: is {kind}, and only regular files are copied", path.display())]
     Other {
         /// The path.
         path: PathBuf,
         /// What it is, with its article.
-        what: &'static str,
+        kind: &'static str,
     },
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 /// Opens the regular file at `path`, or the one that a symbolic link there leads to, and returns it
-/// with its metadata. The call never waits: what is not a regular file is refused before it is
-/// opened, and again after, in case the name was given to something else meanwhile.
+/// with its metadata. Never blocks: the file type is checked before opening, and again afterwards
+/// in case the name was given to something else in between.
 ///
 /// # Errors
 /// [`RegularError`].
@@ -49,12 +49,12 @@ pub fn open_regular(path: &Path) -> Result<(File, Metadata), RegularError> {
 
 fn check(path: &Path, meta: &Metadata) -> Result<(), RegularError> {
     match irregular(meta.file_type()) {
-        Some(what) => Err(RegularError::Other { path: path.to_owned(), what }),
+        Some(kind) => Err(RegularError::Other { path: path.to_owned(), kind }),
         None => Ok(()),
     }
 }
 
-/// Names what a file is that is not a regular one.
+/// Returns what a file is, with its article, if it is not a regular file.
 #[must_use]
 pub fn irregular(kind: FileType) -> Option<&'static str> {
     match kind {

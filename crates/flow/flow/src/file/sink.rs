@@ -1,10 +1,10 @@
-//! Writes a file's groups wherever they belong, past the page cache, and knows which of them are
+//! Writes the groups of a file in any order, past the page cache, and tracks which of them are
 //! durable.
 //!
-//! Bytes go from the buffer they were received into to the device: `O_DIRECT` by io_uring, several
-//! groups at a time. Where a filesystem takes no `O_DIRECT`, the page cache is emptied behind the
-//! writer, for nobody is going to read from it. The space is set aside beforehand, and the length
-//! with it: a write that makes a file longer waits in most filesystems.
+//! A group goes from the buffer it was received into to the device, by `O_DIRECT` and io_uring,
+//! several groups at a time. On a filesystem without `O_DIRECT` written pages are dropped from the
+//! page cache, since nothing is about to read them. Space and length are allocated in advance: on
+//! most filesystems a write that extends a file blocks.
 
 use super::Attributes;
 use crate::group::GROUP_BYTES;
@@ -20,26 +20,27 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Most groups in memory at a time, 1 MiB each: filled, written, or waiting for either.
+/// Most groups in memory at a time, 1 MiB each: being filled, being written, or waiting for either.
 pub const MAX_BUFFERS: usize = 48;
 const _: () = assert!(MAX_BUFFERS < MAX_IN_FLIGHT, "a sync goes along with the writes");
 
 /// Bytes between two syncs of a file that is written directly.
 const SYNC_BYTES: u64 = 128 << 20;
 
-/// The same through the page cache: what it holds at most of the file, twice.
+/// Bytes between two syncs of a file that is written through the page cache, which holds at most
+/// twice as many of them.
 const CACHED_SYNC_BYTES: u64 = 32 << 20;
 
 /// Time between two syncs of a slow transfer.
 const SYNC_TIME: Duration = Duration::from_secs(3);
 
-/// The ticket of a sync. Writes have their group's number.
+/// The ticket of a sync. Writes have the number of their group.
 const SYNC: u64 = u64::MAX;
 
-/// How long the writes of a process that was killed may go on, and how often it is looked whether
-/// they have ended.
+/// How long to wait for the lock of a process that was killed, whose last writes are still in
+/// progress; and the interval of the attempts.
 const LAST_WRITES: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(20);
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 const BUFFER_BYTES: usize = 1 << 20;
 const _: () =
@@ -48,17 +49,18 @@ const _: () =
 /// Why a file cannot be written.
 #[derive(Debug, Error)]
 pub enum SinkError {
-    /// Another transfer writes it.
+    /// Another transfer writes the file.
     #[error("{}: another transfer writes this file; wait for it, or stop it", .0.display())]
     Busy(PathBuf),
-    /// There is no room for it.
-    #[error("{}: no space for {bytes} B; make room, or choose another place: {source}", path.display())]
+    /// The filesystem has no room for it.
+    #[error("{}: no space for {bytes} B; make room, or choose another place: \
+        {source}", path.display())]
     NoSpace {
         /// The file.
         path: PathBuf,
-        /// How long it would be.
+        /// The length that it would have.
         bytes: u64,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Anything else.
@@ -66,13 +68,13 @@ pub enum SinkError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl SinkError {
-    /// An error of the system with the file at `path`, which is to have so many bytes.
+    /// Makes the error for a file at `path` that is to have `bytes` bytes.
     pub(crate) fn at(path: &Path, bytes: u64, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.raw_os_error().map(Errno::from_raw_os_error) {
@@ -83,7 +85,7 @@ impl SinkError {
         }
     }
 
-    /// What the system said, if it said anything.
+    /// Returns the kind of the operating system's error.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         match self {
@@ -94,46 +96,51 @@ impl SinkError {
     }
 }
 
-/// Opens and locks a file. A process that was killed keeps its lock as long as its last writes are
-/// under way.
+/// Opens and locks a file. The lock of a process that was killed lasts until its last writes are
+/// done.
 fn open(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
     let passes = |error: &OpenError| matches!(error, OpenError::Locked(_));
-    sprat_host::retry(LAST_WRITES, LOOK, passes, || FileDisk::open(path, access))
+    sprat_host::retry(LAST_WRITES, LOCK_RETRY, passes, || FileDisk::open(path, access))
 }
 
-/// A file that is being written, locked against other transfers.
+/// A file that is being written group by group, locked against other transfers.
+///
+/// Take a buffer with [`Sink::buffer`], fill it with a group, and pass it to [`Sink::write`], which
+/// returns at once. [`Sink::take_durable`] returns the groups that a sync has covered: only those
+/// may be journaled. Once all groups are written, [`Sink::finish`] sets length and attributes and
+/// makes everything durable. After a failed write or sync every further call fails, since the file
+/// cannot become complete.
 pub struct Sink {
     path: PathBuf,
-    /// None: what is written is thrown away.
+    /// `None` discards what is written.
     disk: Option<FileDisk>,
-    /// The length that the file will have, if that is known.
+    /// The final length, if known.
     length: Option<u64>,
     direct: bool,
     /// Bytes between two syncs.
     sync_bytes: u64,
-    /// Buffers that nobody uses.
+    /// Unused buffers.
     free: Vec<AlignedBuf>,
-    /// Buffers there may still be.
-    unmade: usize,
-    /// Writes under way.
+    /// How many more buffers may be allocated.
+    unallocated: usize,
+    /// Writes in progress.
     writing: usize,
-    /// Groups that the kernel has.
+    /// Groups written since the last sync began.
     written: Vec<u64>,
-    /// Groups that the sync under way makes durable.
+    /// Groups that the sync in progress makes durable.
     syncing: Option<Vec<u64>>,
-    /// Groups that are durable, and nobody was told.
+    /// Groups that are durable and were not taken.
     durable: Vec<u64>,
     last_sync: Instant,
     failed: Option<io::Error>,
 }
 
 impl Sink {
-    /// Opens or creates the file at `path`, keeping what is in it, and sets space aside for all of
-    /// `length` bytes. Gets along with `buffers` groups in memory, at most [`MAX_BUFFERS`].
-    /// Direct access is done without where there is none.
-    ///
+    /// Opens or creates the file at `path`, keeping its content, and allocates space for `length`
+    /// bytes. Uses `buffers` groups of memory, at most [`MAX_BUFFERS`]. Falls back from direct
+    /// access to the page cache where the filesystem requires it.
     /// # Errors
-    /// [`SinkError`]; a file that was made for nothing is removed.
+    /// [`SinkError`]; a file created by this call is removed.
     pub fn open(
         path: &Path,
         access: Access,
@@ -149,7 +156,7 @@ impl Sink {
             && let Err(error) = reserve(&disk, bytes)
         {
             if fresh {
-                let _ = std::fs::remove_file(path); // the error that matters is told
+                let _ = std::fs::remove_file(path); // the caller gets the error that matters
             }
             return Err(SinkError::at(path, bytes, error));
         }
@@ -158,7 +165,7 @@ impl Sink {
         Ok(Self { direct, sync_bytes, disk: Some(disk), ..Self::nowhere(path, length, buffers) })
     }
 
-    /// A sink that throws away what it is given: `/dev/null` without the calls.
+    /// Makes a sink that discards what is written.
     #[must_use]
     pub fn discard(path: &Path, length: Option<u64>, buffers: usize) -> Self {
         Self::nowhere(path, length, buffers)
@@ -172,7 +179,7 @@ impl Sink {
             direct: false,
             sync_bytes: CACHED_SYNC_BYTES,
             free: Vec::new(),
-            unmade: buffers.clamp(1, MAX_BUFFERS),
+            unallocated: buffers.clamp(1, MAX_BUFFERS),
             writing: 0,
             written: Vec::new(),
             syncing: None,
@@ -182,30 +189,29 @@ impl Sink {
         }
     }
 
-    /// Begins a sync whenever so many bytes were written since the one before.
+    /// Begins a sync whenever `bytes` bytes were written since the last one.
     pub fn sync_every(&mut self, bytes: u64) {
         self.sync_bytes = bytes;
     }
 
-    /// How bytes reach the device.
+    /// Describes how bytes reach the device.
     #[must_use]
     pub fn describe(&self) -> &str {
         self.disk.as_ref().map_or("thrown away", |disk| disk.describe())
     }
 
-    /// A buffer for a group, when one is free; waits for the device if all are on their way to it.
-    /// None: all are with other callers.
-    ///
+    /// Returns a buffer for a group. Waits for the device if all are being written; returns `None`
+    /// if all are with callers.
     /// # Errors
-    /// A write failed, now or before.
+    /// This write or an earlier one failed.
     pub fn buffer(&mut self) -> Result<Option<AlignedBuf>, SinkError> {
         self.collect()?;
         loop {
             if let Some(buffer) = self.free.pop() {
                 return Ok(Some(buffer));
             }
-            if self.unmade > 0 {
-                self.unmade -= 1;
+            if self.unallocated > 0 {
+                self.unallocated -= 1;
                 return Ok(Some(AlignedBuf::zeroed(BUFFER_BYTES)));
             }
             if self.writing == 0 {
@@ -215,19 +221,18 @@ impl Sink {
         }
     }
 
-    /// Takes a buffer back unwritten.
+    /// Takes back a buffer unwritten.
     pub fn recycle(&mut self, buffer: AlignedBuf) {
         self.free.push(buffer);
     }
 
-    /// Begins to write the first `len` bytes of `buffer` as group `group`. The same group is not
-    /// written twice at a time.
-    ///
+    /// Begins to write the first `len` bytes of `buffer` as group `group`. A group must not be
+    /// written twice at the same time.
     /// # Errors
-    /// A write failed, now or before.
+    /// This write or an earlier one failed.
     ///
     /// # Panics
-    /// When a group that is not the last is not whole.
+    /// When a group other than the last is incomplete.
     pub fn write(
         &mut self,
         group: u64,
@@ -259,15 +264,14 @@ impl Sink {
         Ok(())
     }
 
-    /// Groups that have become durable since the last call.
+    /// Returns the groups that have become durable since the last call.
     pub fn take_durable(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.durable)
     }
 
-    /// Waits until everything that was written is durable.
-    ///
+    /// Waits until everything written is durable.
     /// # Errors
-    /// A write or a sync failed, now or before.
+    /// A write or a sync failed.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         loop {
             self.collect()?;
@@ -281,11 +285,10 @@ impl Sink {
         }
     }
 
-    /// Gives back the space of everything but these groups; the length stays. Where a filesystem
-    /// cannot, it is kept.
-    ///
+    /// Frees the space of all other groups; the length stays. A filesystem that cannot punch holes
+    /// keeps the space.
     /// # Errors
-    /// A write or a sync failed, now or before.
+    /// A write or a sync failed.
     pub fn release_all_but(&mut self, groups: impl Iterator<Item = u64>) -> Result<(), SinkError> {
         self.flush()?;
         let (Some(disk), Some(length)) = (&self.disk, self.length) else { return Ok(()) };
@@ -301,12 +304,10 @@ impl Sink {
         Ok(())
     }
 
-    /// Makes the file `length` bytes long, gives it its attributes, and makes everything durable.
-    /// Gives why the attributes could not be had, where a filesystem has none: the file is
-    /// right without them.
-    ///
+    /// Sets the length and the attributes of the file, and makes everything durable. Returns the
+    /// error if the filesystem rejects attributes: the content is correct without them.
     /// # Errors
-    /// A write or a sync failed, now or before.
+    /// A write or a sync failed.
     pub fn finish(
         &mut self,
         length: u64,
@@ -316,18 +317,17 @@ impl Sink {
         let Some(disk) = &self.disk else { return Ok(None) };
         let failed = |errno: Errno| SinkError::at(&self.path, length, errno.into());
         rustix::fs::ftruncate(disk, length).map_err(failed)?;
-        let attributes = attributes.give(disk).err();
+        let attributes = attributes.apply_to(disk).err();
         rustix::fs::fsync(disk).map_err(failed)?;
         Ok(attributes)
     }
 
     /// Reads `len` bytes of a group back from the device.
-    ///
     /// # Errors
     /// The device's, or the file is shorter.
     ///
     /// # Panics
-    /// When the group is thrown away, or `len` is more than the buffer holds.
+    /// When the sink discards, or `len` is more than the buffer holds.
     pub fn read(&self, group: u64, buffer: &mut AlignedBuf, len: usize) -> Result<(), SinkError> {
         let disk = self.disk.as_ref().expect("a file that is kept");
         let read =
@@ -335,13 +335,13 @@ impl Sink {
         read.map_err(|error| SinkError::at(&self.path, 0, error))
     }
 
-    /// Takes what the device has done.
+    /// Collects completed writes and syncs.
     fn collect(&mut self) -> Result<(), SinkError> {
         while let Some(completion) = self.disk.as_mut().and_then(FileDisk::poll) {
             self.take(completion);
         }
         match &self.failed {
-            // Said again to everyone who asks: the file is not going to be whole.
+            // Returned by every further call: the file cannot become complete.
             Some(error) => Err(SinkError::at(&self.path, self.length.unwrap_or(0), copied(error))),
             None => Ok(()),
         }
@@ -374,7 +374,7 @@ impl Sink {
         self.collect()
     }
 
-    /// Begins to make durable what the kernel has, unless that is being done.
+    /// Begins a sync of the written groups, unless one is in progress.
     fn begin_sync(&mut self) {
         let Some(disk) =
             self.disk.as_mut().filter(|_| self.syncing.is_none() && !self.written.is_empty())
@@ -386,12 +386,12 @@ impl Sink {
         self.last_sync = Instant::now();
     }
 
-    /// Takes groups that are durable out of the page cache.
+    /// Drops durable groups from the page cache.
     fn drop_behind(&self, groups: &[u64]) {
         let Some(disk) = self.disk.as_ref().filter(|_| !self.direct) else { return };
         for run in runs(groups) {
             let bytes = std::num::NonZeroU64::new((run.end - run.start) * GROUP_BYTES);
-            // Advice: the file is right without it.
+            // Only advice: the file is correct without it.
             let _ = rustix::fs::fadvise(disk, run.start * GROUP_BYTES, bytes, Advice::DontNeed);
         }
     }
@@ -403,7 +403,7 @@ impl std::fmt::Debug for Sink {
     }
 }
 
-/// Gives the file its space and its length, in whole blocks.
+/// Allocates the file's space and sets its length, in whole blocks.
 fn reserve(disk: &FileDisk, length: u64) -> io::Result<()> {
     let padded = length.checked_next_multiple_of(BLOCK_BYTES as u64).ok_or(Errno::FBIG)?;
     let has = rustix::fs::fstat(disk)?.st_size;
@@ -422,7 +422,7 @@ fn reserve(disk: &FileDisk, length: u64) -> io::Result<()> {
     Ok(rustix::fs::ftruncate(disk, padded)?)
 }
 
-/// The same error once more.
+/// Copies an I/O error, which is not `Clone`.
 fn copied(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(
         || io::Error::new(error.kind(), error.to_string()),
@@ -430,7 +430,7 @@ fn copied(error: &io::Error) -> io::Error {
     )
 }
 
-/// Numbers as runs without gaps.
+/// Joins numbers to runs without gaps.
 fn runs(numbers: &[u64]) -> Vec<std::ops::Range<u64>> {
     let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
     for number in numbers.iter().copied().collect::<BTreeSet<_>>() {

@@ -1,9 +1,9 @@
-//! A range of a file, read ahead and in order, in blocks that are groups (or parts of some, at the
-//! range's ends).
+//! Reads a range of a file in order, in blocks that are groups (or parts of one at the range's
+//! ends).
 //!
-//! What the page cache has is taken from there. What it has not is read past it, several blocks at
-//! a time, so that a file larger than memory pushes nobody else's pages out; where the filesystem
-//! knows no such reads, pages are given back behind us.
+//! Blocks in the page cache are taken from there. Others are read past it, several at a time, so
+//! that a file larger than memory does not evict other programs' pages; on a filesystem without
+//! direct reads, pages are dropped after use.
 
 use crate::group::GROUP_BYTES;
 use rustix::fs::{Advice, FsWord, Mode, OFlags};
@@ -19,17 +19,18 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Blocks that are read at a time. A source holds one more, which is lent: 5 MiB at most.
+/// Blocks that are read ahead. With the one its caller uses, a source holds 5 MiB at most.
 pub const DEPTH: usize = 4;
 
-/// Up to this many bytes a range is read through the page cache: a ring is not worth its making.
+/// Ranges of up to this many bytes are read through the page cache: an io_uring is not worth
+/// creating.
 pub const SMALL: u64 = 256 << 10;
 
-/// Bytes between two looks whether the page cache has a block: it reads and evicts by larger parts,
-/// mostly.
-const LOOK: usize = 128 << 10;
+/// Bytes between two probes of whether a block is in the page cache, which mostly reads and evicts
+/// larger units.
+const PROBE_BYTES: usize = 128 << 10;
 
-/// What `statfs` calls filesystems that have no other place than memory: tmpfs and ramfs.
+/// Filesystem types without a device: tmpfs and ramfs.
 const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// Bytes of a block.
@@ -39,12 +40,13 @@ const BLOCK: usize = GROUP_BYTES as usize;
 /// Why a range cannot be read.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// The file ends before the range does: it was cut meanwhile.
-    #[error("{}: no byte {at} any more: the file was cut while it was read; begin again", path.display())]
+    /// The file ends before the range does: it was truncated meanwhile.
+    #[error("{}: no byte {at} any more: the file was cut while it was read; begin \
+        again", path.display())]
     Short {
         /// The file.
         path: PathBuf,
-        /// A byte that was promised, counted from 0: the last of a block.
+        /// Offset of a byte that is missing: the last of a block.
         at: u64,
     },
     /// The operating system's error.
@@ -52,41 +54,46 @@ pub enum SourceError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Where a block begins, counted from 0.
+        /// Offset of the block.
         at: u64,
-        /// What it said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// Reads a range of a file, in order.
+/// Reads a range of a file in order.
+///
+/// [`Source::next_block`] returns the next block, which it keeps until the next call.
+/// [`Source::next_piece`] instead names a block that is in the page cache, for a caller that sends
+/// it from there by `sendfile`. The source does its I/O on the caller's thread, which it blocks
+/// until the block is there; reads ahead go on in the kernel meanwhile.
 pub struct Source {
     path: PathBuf,
-    /// Goes through the page cache.
+    /// Reads through the page cache.
     file: File,
-    /// What was not lent yet.
+    /// The range that was not returned yet.
     left: Range<u64>,
-    /// What was lent last.
+    /// The block that was returned last.
     buffer: AlignedBuf,
-    /// Whether the filesystem is in memory: it is all page cache.
+    /// Whether the filesystem is in memory, and so always cached.
     in_memory: bool,
-    /// Whether the filesystem can say that the page cache has something.
-    tells_cached: bool,
-    /// Made when the page cache lacks something.
+    /// Whether the filesystem supports reads from the page cache only (`RWF_NOWAIT`).
+    supports_nowait: bool,
+    /// Made when a block is not in the page cache.
     ahead: Option<Ahead>,
 }
 
-/// What comes next of a range.
+/// The next piece of a range.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Piece<'a> {
     /// Its bytes.
     Bytes(&'a [u8]),
-    /// The page cache has these bytes of the file: they can be sent from there.
+    /// The offsets of bytes that are in the page cache.
     Cached(Range<u64>),
 }
 
 impl Piece<'_> {
-    /// Bytes of it; there is no piece of none.
+    /// Returns its length in bytes; no piece is empty.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> u64 {
@@ -97,14 +104,14 @@ impl Piece<'_> {
     }
 }
 
-/// Reads under way.
+/// Reads in progress.
 struct Ahead {
     disk: FileDisk,
-    /// Blocks in order; the first is the next to be lent.
+    /// Blocks in order; the first is the next to be returned.
     blocks: VecDeque<Block>,
-    /// The ticket of the first.
+    /// Ticket of the first block.
     first: u64,
-    /// Where the block after the last begins.
+    /// Offset of the block after the last.
     next: u64,
     spare: Vec<AlignedBuf>,
 }
@@ -115,34 +122,34 @@ struct Block {
 }
 
 impl Source {
-    /// Reads `range` of `file`, which is open for reading, without `O_DIRECT`. `path` is for
+    /// Reads `range` of `file`, which is open for reading without `O_DIRECT`. `path` is for
     /// messages.
     #[must_use]
     pub fn new(file: File, path: &Path, range: Range<u64>) -> Self {
         let buffer = AlignedBuf::zeroed(0);
         let in_memory =
-            rustix::fs::fstatfs(&file).is_ok_and(|told| IN_MEMORY.contains(&told.f_type));
+            rustix::fs::fstatfs(&file).is_ok_and(|stat| IN_MEMORY.contains(&stat.f_type));
         Self {
             path: path.to_owned(),
             file,
             left: range,
             buffer,
             in_memory,
-            tells_cached: true,
+            supports_nowait: true,
             ahead: None,
         }
     }
 
-    /// The part of the range that was not lent yet.
+    /// Returns the range that was not returned yet.
     #[must_use]
     pub fn left(&self) -> Range<u64> {
         self.left.clone()
     }
 
-    /// The next bytes: to the end of their group, or of the range. `None` at its end.
-    ///
+    /// Returns the bytes up to the end of their group, or of the range; `None` at the end of the
+    /// range.
     /// # Errors
-    /// [`SourceError`]; nothing can be read after it.
+    /// [`SourceError`], after which nothing can be read.
     pub fn next_block(&mut self) -> Result<Option<&[u8]>, SourceError> {
         if self.left.is_empty() {
             return Ok(None);
@@ -158,10 +165,10 @@ impl Source {
         Ok(Some(&self.buffer[start..end]))
     }
 
-    /// The same for who needs no bytes of what the page cache has.
-    ///
+    /// Returns the next block as [`Source::next_block`] does, or only its offsets if it is in the
+    /// page cache.
     /// # Errors
-    /// As of [`next_block`](Self::next_block).
+    /// As for [`next_block`](Self::next_block).
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, SourceError> {
         if self.left.is_empty() {
             return Ok(None);
@@ -174,8 +181,8 @@ impl Source {
         Ok(self.next_block()?.map(Piece::Bytes))
     }
 
-    /// Whether the page cache has a block, as far as a look here and there tells: what is missed
-    /// costs time, no more.
+    /// Returns whether a block is in the page cache, judged by samples: a wrong guess only costs
+    /// time.
     fn has_cached(&mut self, bytes: &Range<u64>) -> bool {
         if self.ahead.as_ref().is_some_and(|ahead| !ahead.blocks.is_empty()) {
             return false;
@@ -183,20 +190,20 @@ impl Source {
         if self.is_always_cached() {
             return true;
         }
-        let mut looks = (bytes.start..bytes.end).step_by(LOOK).chain([bytes.end - 1]);
-        self.tells_cached && looks.all(|at| read_cached(&self.file, &mut [0], at) == Ok(1))
+        let mut looks = (bytes.start..bytes.end).step_by(PROBE_BYTES).chain([bytes.end - 1]);
+        self.supports_nowait && looks.all(|at| read_cached(&self.file, &mut [0], at) == Ok(1))
     }
 
-    /// Whether the range is read through the page cache in any case.
+    /// Returns whether the range is always read through the page cache.
     fn is_always_cached(&self) -> bool {
         self.in_memory || (self.ahead.is_none() && self.left.end - self.left.start <= SMALL)
     }
 
-    /// Takes a block from the page cache: all of it, or false. Small ranges are always there.
+    /// Reads a whole block from the page cache, or returns false. Small ranges are always read.
     fn take_cached(&mut self, bytes: &Range<u64>) -> Result<bool, SourceError> {
         let length = length(bytes);
         let always = self.is_always_cached();
-        if !always && !self.tells_cached {
+        if !always && !self.supports_nowait {
             return Ok(false);
         }
         self.buffer.grow(length);
@@ -210,13 +217,14 @@ impl Source {
             Ok(count) => Ok(count == length),
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
             Err(_) => {
-                self.tells_cached = false;
+                self.supports_nowait = false;
                 Ok(false)
             }
         }
     }
 
-    /// Takes a block from the device, and keeps others coming; gives where in the buffer it begins.
+    /// Reads a block from the device, and keeps reads ahead in progress. Returns the offset of the
+    /// block in the buffer.
     fn take_read(&mut self, bytes: &Range<u64>) -> Result<usize, SourceError> {
         let ahead = match &mut self.ahead {
             Some(ahead) => ahead,
@@ -224,7 +232,7 @@ impl Source {
                 SourceError::Io { path: self.path.clone(), at: bytes.start, source }
             })?),
         };
-        // The buffer that was lent last is free again.
+        // The caller no longer uses the last block's buffer.
         let lent = std::mem::replace(&mut self.buffer, AlignedBuf::zeroed(0));
         if lent.len() >= BLOCK {
             ahead.spare.push(lent);
@@ -234,7 +242,7 @@ impl Source {
             Err(error) => return Err(self.failed(bytes, error)),
         }
         if ahead.disk.access() == Access::Cached {
-            // Advice: a filesystem that cannot follow it has no use for it either.
+            // Only advice: a filesystem that does not support it has no cache to empty.
             let _ = rustix::fs::fadvise(
                 &self.file,
                 bytes.start,
@@ -255,8 +263,8 @@ impl Source {
 }
 
 impl Ahead {
-    /// For `file`, opened once more: direct I/O is for a whole open file, and the page cache is
-    /// asked through the other.
+    /// Reads `file`, opened again: `O_DIRECT` applies to an open file, and the page cache is probed
+    /// through the other.
     fn new(file: &File, path: &Path) -> io::Result<Self> {
         let again = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -267,7 +275,7 @@ impl Ahead {
         Ok(Self { disk, blocks: VecDeque::new(), first: 0, next: 0, spare: Vec::new() })
     }
 
-    /// Waits for the block of `bytes`, which is the next one, in a range that ends at `end`.
+    /// Waits for the next block, `bytes`, of a range that ends at `end`.
     fn take(&mut self, bytes: &Range<u64>, end: u64) -> io::Result<AlignedBuf> {
         if self.blocks.is_empty() {
             self.next = bytes.start;
@@ -306,7 +314,7 @@ impl Ahead {
     }
 }
 
-/// The block that begins at `start`, in a range that ends at `end`.
+/// Returns the block that begins at `start`, in a range that ends at `end`.
 fn block_at(start: u64, end: u64) -> Range<u64> {
     start..end.min((start / GROUP_BYTES + 1) * GROUP_BYTES)
 }
@@ -315,12 +323,12 @@ fn length(block: &Range<u64>) -> usize {
     usize::try_from(block.end - block.start).expect("a block fits memory")
 }
 
-/// Bytes between the aligned place before `at` and `at`.
+/// Returns the distance of `at` from the aligned offset before it.
 fn remainder(at: u64) -> usize {
     usize::try_from(at % BLOCK_BYTES as u64).expect("within a block")
 }
 
-/// Reads what the page cache has at once, and never waits for a device.
+/// Reads from the page cache only, without waiting for a device.
 fn read_cached(file: &File, into: &mut [u8], at: u64) -> rustix::io::Result<usize> {
     rustix::io::preadv2(file, &mut [IoSliceMut::new(into)], at, ReadWriteFlags::NOWAIT)
 }

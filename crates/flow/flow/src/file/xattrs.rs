@@ -1,6 +1,5 @@
-//! Extended attributes of a file: those that are the user's own (`user.*`). The system's (access
-//! lists, capabilities, labels of security) mean something on one machine only, and are never
-//! copied.
+//! Extended attributes of a file in the `user.` namespace. Those of the system (access control
+//! lists, capabilities, security labels) apply to one machine only, and are never copied.
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
@@ -11,10 +10,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Longest list of names, bytes: the kernel's own limit.
+/// Longest list of names in bytes: the kernel's limit.
 const MAX_LIST: usize = 64 << 10;
 
-/// Reads the attributes of an open file. A filesystem that has none gives none.
+/// Reads the attributes of an open file; none on a filesystem that does not support them.
 ///
 /// # Errors
 /// The filesystem's.
@@ -29,7 +28,7 @@ pub(crate) fn xattrs_of(file: impl AsFd) -> io::Result<Xattrs> {
         let Some(short) = name.strip_prefix(PREFIX.as_bytes()) else { continue };
         let mut value: Vec<u8> = Vec::with_capacity(MAX_VALUE);
         match fgetxattr(&file, OsStr::from_bytes(name), spare_capacity(&mut value)) {
-            // Gone since the list was made.
+            // The attribute was removed after the list was read.
             Err(Errno::NODATA) => {}
             Err(errno) => return Err(errno.into()),
             Ok(_) => all.push((short.to_vec(), value)),
@@ -38,11 +37,10 @@ pub(crate) fn xattrs_of(file: impl AsFd) -> io::Result<Xattrs> {
     Ok(Xattrs::new(all))
 }
 
-/// Gives attributes to an open file.
-///
+/// Sets attributes on an open file.
 /// # Errors
-/// The filesystem's: it has none, or no room for these.
-pub(super) fn give(xattrs: &Xattrs, file: impl AsFd) -> io::Result<()> {
+/// The filesystem's: it supports none, or has no room for these.
+pub(super) fn set(xattrs: &Xattrs, file: impl AsFd) -> io::Result<()> {
     for (name, value) in xattrs.iter() {
         let name = CString::new([PREFIX.as_bytes(), name].concat())?;
         fsetxattr(&file, &*name, value, XattrFlags::empty())?;

@@ -1,9 +1,8 @@
-//! What of a file has arrived for good: groups are written down here when their bytes are durable,
-//! not before.
+//! The journal of an incomplete file: lists the groups that are durable.
 //!
-//! So a transfer that was killed, or whose machine lost power, goes on from here: what the journal
-//! has is on the disk, and only what it lacks is fetched. A group's record follows the sync of its
-//! bytes, and a torn record is no record.
+//! A transfer that was killed, or whose machine lost power, resumes from it and fetches only groups
+//! that are not listed. A group's record is written after the sync of its bytes, and an incomplete
+//! record is ignored.
 
 mod record;
 
@@ -17,21 +16,20 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-/// Most bytes of a journal for a file of `length`: each group's record on its own, several times
-/// over.
+/// Returns the size limit of a journal for a file of `length` bytes: a record for each group,
+/// several times over.
 fn most_bytes(length: u64) -> u64 {
     (1 << 16) + count(length).saturating_mul(4 * 64)
 }
 
-/// A journal, open for more.
+/// A journal that is open for appending.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
 }
 
 impl Journal {
-    /// Begins a journal at `path`, in the place of one that may be there, for the transfer of a
-    /// file.
+    /// Creates the journal of a transfer at `path`, replacing one that exists.
     ///
     /// # Errors
     /// The filesystem's.
@@ -42,8 +40,8 @@ impl Journal {
         Ok(Self { file })
     }
 
-    /// Takes up the journal at `path`, for a file of `length` bytes, cutting a torn end. None:
-    /// there is none that can be read.
+    /// Opens the journal at `path`, for a file of `length` bytes, and truncates an incomplete
+    /// record at its end. `None` when there is no readable one.
     ///
     /// # Errors
     /// The filesystem's.
@@ -60,10 +58,9 @@ impl Journal {
         Ok(Some((Self { file }, parsed)))
     }
 
-    /// Writes down groups that are durable, durably.
-    ///
+    /// Records groups that are durable, durably.
     /// # Errors
-    /// The filesystem's. Then these groups may be fetched again, no worse.
+    /// The filesystem's. The groups may then be fetched again.
     pub fn append(&mut self, durable: &BTreeMap<u64, Value>) -> io::Result<()> {
         let mut bytes = Vec::new();
         groups(&mut bytes, durable);
@@ -72,18 +69,18 @@ impl Journal {
     }
 }
 
-/// The boot of this machine; empty when it does not tell.
+/// Returns the id of this machine's current boot; empty if unknown.
 #[must_use]
 pub fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 fn open(path: &Path, more: OFlags) -> io::Result<File> {
-    // Not through a link that somebody put there.
+    // `NOFOLLOW`: another user may have planted a link.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | more;
     let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     match irregular(file.metadata()?.file_type()) {
-        Some(what) => Err(io::Error::other(format!("is {what}; a journal needs that name"))),
+        Some(kind) => Err(io::Error::other(format!("is {kind}; a journal needs that name"))),
         None => Ok(file),
     }
 }

@@ -22,45 +22,44 @@ const VERSION: u32 = 1;
 const SOURCE: u8 = 1;
 const GROUPS: u8 = 2;
 
-/// Bytes before a record's payload.
+/// Bytes of a record before its payload.
 const HEAD_BYTES: usize = 9;
 
-/// Most bytes of a payload; what claims more is no record.
+/// Longest payload; a longer one marks the end of the journal.
 const MAX_PAYLOAD: usize = 64 << 10;
 
 /// Most groups of one record.
 const RECORD_GROUPS: usize = 1024;
 const _: () = assert!(8 + RECORD_GROUPS * 32 <= MAX_PAYLOAD);
 
-/// Which file a transfer fetches: what must be the same for it to go on.
+/// Identifies the file of a transfer: all but `boot` must be equal for the transfer to resume.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Identity {
-    /// Where from, without credentials.
+    /// The source, without credentials.
     pub source: String,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub length: u64,
-    /// What tells this state of the file from others, as the source says it: an entity tag, or a
-    /// date.
+    /// Identifies the file's state at the source: an entity tag, or a date.
     pub validator: String,
-    /// What tells the file that the bytes were written to from another of that name.
+    /// Identifies the local file that the bytes were written to, so that another file of that name
+    /// is not mistaken for it.
     pub part: String,
-    /// The boot of this machine in which the journal was begun or last taken up; empty when not
-    /// known.
+    /// The boot of this machine in which the journal was begun; empty if unknown.
     pub boot: String,
 }
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parsed {
-    /// The source.
+    /// The file.
     pub identity: Identity,
-    /// The groups that are durable, and their values.
+    /// The durable groups and their values.
     pub groups: BTreeMap<u64, Value>,
-    /// Bytes up to where the journal is whole.
+    /// Length of the journal up to the last complete record.
     pub whole: usize,
 }
 
-/// A journal's beginning, for a source.
+/// Encodes the beginning of a journal.
 #[must_use]
 pub fn begin(identity: &Identity) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
@@ -70,7 +69,7 @@ pub fn begin(identity: &Identity) -> Vec<u8> {
     bytes
 }
 
-/// Appends the records of some groups, in any order.
+/// Appends the records of groups.
 pub fn groups(bytes: &mut Vec<u8>, groups: &BTreeMap<u64, Value>) {
     let mut payload: Vec<u8> = Vec::new();
     let mut next = None;
@@ -91,8 +90,8 @@ pub fn groups(bytes: &mut Vec<u8>, groups: &BTreeMap<u64, Value>) {
     }
 }
 
-/// Reads a journal. None: it is none of ours, of another version, or was cut before it said what it
-/// is for.
+/// Parses a journal. `None` when it is not a journal, has another version, or ends before its
+/// identity does.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<Parsed> {
     let rest = bytes.strip_prefix(&MAGIC)?;
@@ -118,7 +117,7 @@ pub fn parse(bytes: &[u8]) -> Option<Parsed> {
 }
 
 impl Parsed {
-    /// Takes a record of groups, all of it or nothing.
+    /// Takes a record of groups, or rejects all of it.
     fn take(&mut self, count: u64, payload: &[u8]) -> Option<()> {
         let (first, values) = payload.split_first_chunk::<8>()?;
         let first = u64::from_le_bytes(*first);
@@ -139,7 +138,7 @@ fn record(bytes: &mut Vec<u8>, kind: u8, payload: &[u8]) {
     bytes.extend(payload);
 }
 
-/// The first record's kind and payload, and what is behind it.
+/// Splits off the first record: its kind, its payload, and the rest.
 fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let [l0, l1, l2, l3, s0, s1, s2, s3, kind] = *head;

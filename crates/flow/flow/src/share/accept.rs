@@ -1,9 +1,9 @@
-//! Connections: taken and counted; when there are too many they wait for their turn, and are
-//! refused when too many wait.
+//! Accepts and counts connections. Beyond the limits they wait for a slot, and are rejected when
+//! too many wait.
 
 use super::connection::Connection;
 use super::options::{Limits, ShareError};
-use super::shared::{Connections, Held, Shared, Waiting};
+use super::shared::{ActiveConnection, Connections, Shared, Waiting};
 use super::socket::{Channel, Socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,20 +16,20 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Connections that the kernel holds until they are taken.
+/// Length of the kernel's accept queue.
 const BACKLOG: i32 = 128;
 
-/// Bytes that a connection's receive buffer may grow to where files are taken: 10 Gb/s over 200 ms.
+/// Upper limit of a connection's receive buffer where files are uploaded: 10 Gb/s over 200 ms.
 const RECEIVE_BUFFER: usize = 256 << 20;
 
-/// Seconds after which one who was refused may try again.
+/// `Retry-After` of a rejected connection, in seconds.
 const RETRY_AFTER: u64 = 5;
 
-/// How long nothing is accepted after the system had no means to; and between two looks at those
-/// that wait.
+/// How long not to accept after the system ran out of descriptors or memory; and the interval at
+/// which waiting connections are checked.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Listens at all addresses; gives what they are.
+/// Listens on all addresses; returns the sockets with their addresses.
 pub(super) fn listen(
     addresses: &[SocketAddr],
     receives: bool,
@@ -49,12 +49,12 @@ fn listen_at(address: SocketAddr, receives: bool) -> io::Result<(TcpListener, So
         socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
-        // `[::]` is every address there is, of both kinds.
+        // `[::]` means all addresses of both families.
         socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
     }
     if receives {
-        // Before listening: connections have it from here, and agree on the scale of the window by
-        // it, for good.
+        // Set before listening: connections inherit it, and the window scale is negotiated by it
+        // for good.
         enlarge(&socket, Buffer::Receive, RECEIVE_BUFFER)?;
     }
     socket.set_nonblocking(true)?;
@@ -65,7 +65,7 @@ fn listen_at(address: SocketAddr, receives: bool) -> io::Result<(TcpListener, So
     Ok((listener, bound))
 }
 
-/// Accepts until the other end of `woken` is closed.
+/// Accepts connections until the other end of `woken` is closed.
 pub(super) fn run(shared: &Arc<Shared>, listeners: &[(TcpListener, SocketAddr)], woken: &OwnedFd) {
     let mut pause = false;
     loop {
@@ -76,7 +76,7 @@ pub(super) fn run(shared: &Arc<Shared>, listeners: &[(TcpListener, SocketAddr)],
         }
         let has_waiting = !shared.connections().waiting.is_empty();
         let timeout = if pause || has_waiting { Some(&PAUSE) } else { None };
-        // An interruption: as if nothing had happened.
+        // An interrupted poll is treated like a timeout.
         let _ = poll(&mut waited, timeout);
         if !waited[0].revents().is_empty() || shared.is_stopping() {
             return;
@@ -87,54 +87,54 @@ pub(super) fn run(shared: &Arc<Shared>, listeners: &[(TcpListener, SocketAddr)],
             match listener.accept() {
                 Ok((socket, peer)) => begin(shared, socket, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // One that is gone again says nothing of the next; want of descriptors or memory
-                // does.
-                Err(error) if is_want(&error) => pause = true,
+                // A connection that is already gone does not matter; a lack of descriptors or
+                // memory affects the next one too.
+                Err(error) if is_exhausted(&error) => pause = true,
                 Err(_) => {}
             }
         }
     }
 }
 
-/// Whether the system has no more of what a connection takes.
-fn is_want(error: &io::Error) -> bool {
+/// Returns whether the system lacks a resource that every connection needs.
+fn is_exhausted(error: &io::Error) -> bool {
     let wants = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     error.raw_os_error().is_some_and(|code| wants.iter().any(|want| want.raw_os_error() == code))
 }
 
-/// Gives a connection a thread, a place among those that wait for one, or an apology.
+/// Serves a connection, queues it, or rejects it.
 fn begin(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let waiting = Waiting { socket: Arc::new(socket), peer, since: Instant::now() };
     let mut connections = shared.connections();
-    if let Some(place) = connections.place(shared, &waiting) {
+    if let Some(slot) = connections.slot(shared, &waiting) {
         drop(connections);
-        return serve(place, peer);
+        return serve(slot, peer);
     }
     if connections.waiting.len() >= shared.limits.waiting {
         drop(connections);
-        return apologise(shared, &waiting.socket);
+        return reject(shared, &waiting.socket);
     }
-    connections.make_room(waiting.from(), &shared.limits);
+    connections.make_room(waiting.network(), &shared.limits);
     connections.waiting.push_back(waiting);
 }
 
 /// Serves a connection on a thread of its own.
-fn serve(place: Place, peer: SocketAddr) {
+fn serve(slot: ConnectionSlot, peer: SocketAddr) {
     let spawned =
         std::thread::Builder::new().name("share-connection".to_owned()).spawn(move || {
-            let (shared, held) = (place.shared.clone(), place.held.clone());
-            let channel = Socket::new(held.socket.clone(), shared.limits.patience)
+            let (shared, active) = (slot.shared.clone(), slot.active.clone());
+            let channel = Socket::new(active.socket.clone(), shared.limits.patience)
                 .and_then(|socket| Channel::new(socket, shared.tls.as_ref()));
             if let Ok(channel) = channel {
                 Connection {
                     shared,
-                    held,
+                    active,
                     channel,
                     peer,
-                    came: Vec::new(),
+                    unread: Vec::new(),
                     paced: None,
-                    lane: None,
+                    stream: None,
                 }
                 .serve();
             }
@@ -142,20 +142,20 @@ fn serve(place: Place, peer: SocketAddr) {
     drop(spawned);
 }
 
-/// Sends away those that have waited for too long.
+/// Rejects connections that have waited too long.
 fn expire(shared: &Shared) {
     let now = Instant::now();
     let mut connections = shared.connections();
     while let Some(first) = connections.waiting.front()
         && now.duration_since(first.since) > shared.limits.idle
     {
-        apologise(shared, &first.socket);
+        reject(shared, &first.socket);
         connections.waiting.pop_front();
     }
 }
 
-/// Says that there is no room, as far as the kernel takes it at once.
-fn apologise(shared: &Shared, mut socket: &TcpStream) {
+/// Sends a 503 response, as far as the kernel takes it at once.
+fn reject(shared: &Shared, mut socket: &TcpStream) {
     if shared.tls.is_some() || socket.set_nonblocking(true).is_err() {
         return;
     }
@@ -165,76 +165,82 @@ fn apologise(shared: &Shared, mut socket: &TcpStream) {
         .field("Content-Type", "text/plain; charset=utf-8");
     let head = head.field("Content-Length", text.len()).finish(false);
     let _ = socket.write(&[&head, text.as_bytes()].concat());
-    // Its request may have come already: unread bytes would be answered by a reset.
+    // The request may have arrived: closing with unread bytes would send a reset, which can discard
+    // the response.
     let _ = socket.shutdown(Shutdown::Write);
     let mut rest = [0; 4096];
     let _ = io::Read::read(&mut socket, &mut rest);
 }
 
 impl Connections {
-    /// A place for a connection, if there is one.
-    fn place(&mut self, shared: &Arc<Shared>, waiting: &Waiting) -> Option<Place> {
-        let from = waiting.from();
+    /// Takes a slot for a connection, if one is free.
+    fn slot(&mut self, shared: &Arc<Shared>, waiting: &Waiting) -> Option<ConnectionSlot> {
+        let network = waiting.network();
         if self.served.len() >= shared.limits.connections {
             return None;
         }
-        let count = self.from.entry(from).or_default();
-        if *count >= shared.limits.from_one {
+        let count = self.per_network.entry(network).or_default();
+        if *count >= shared.limits.per_address {
             return None;
         }
         *count += 1;
         let id = self.next;
         self.next += 1;
-        let held = Arc::new(Held { socket: waiting.socket.clone(), from, idle: Mutex::new(None) });
-        self.served.insert(id, held.clone());
-        Some(Place { shared: shared.clone(), id, held })
+        let active = Arc::new(ActiveConnection {
+            socket: waiting.socket.clone(),
+            network,
+            idle: Mutex::new(None),
+        });
+        self.served.insert(id, active.clone());
+        Some(ConnectionSlot { shared: shared.clone(), id, active })
     }
 
-    /// Ends the connection that nothing was asked on for longest, if its place is one for somebody
-    /// from there. A request that has come on it already is still answered.
-    fn make_room(&self, from: IpAddr, limits: &Limits) {
+    /// Ends the connection that has been idle longest, if its slot could go to a client from
+    /// `network`. A request that has already arrived on it is still answered.
+    fn make_room(&self, network: IpAddr, limits: &Limits) {
         let all = self.served.len() >= limits.connections;
-        let fits = self.served.values().filter(|held| all || held.from == from);
-        let idle = fits.filter_map(|held| held.idle().map(|since| (since, held)));
-        if let Some((_, held)) = idle.min_by_key(|(since, _)| *since) {
-            held.set_idle(false);
-            let _ = held.socket.shutdown(Shutdown::Read); // it may be gone
+        let fits = self.served.values().filter(|active| all || active.network == network);
+        let idle = fits.filter_map(|active| active.idle().map(|since| (since, active)));
+        if let Some((_, active)) = idle.min_by_key(|(since, _)| *since) {
+            active.set_idle(false);
+            let _ = active.socket.shutdown(Shutdown::Read); // fails if the connection is gone
         }
     }
 
-    /// The first of those that wait for whom there is a place now.
-    fn admit(&mut self, shared: &Arc<Shared>) -> Option<(Place, SocketAddr)> {
+    /// Takes the first waiting connection that can have a slot now.
+    fn admit(&mut self, shared: &Arc<Shared>) -> Option<(ConnectionSlot, SocketAddr)> {
         let at = (0..self.waiting.len()).find(|at| {
-            let of_its = self.from.get(&self.waiting[*at].from()).copied().unwrap_or_default();
-            self.served.len() < shared.limits.connections && of_its < shared.limits.from_one
+            let count =
+                self.per_network.get(&self.waiting[*at].network()).copied().unwrap_or_default();
+            self.served.len() < shared.limits.connections && count < shared.limits.per_address
         })?;
         let waiting = self.waiting.remove(at)?;
-        Some((self.place(shared, &waiting)?, waiting.peer))
+        Some((self.slot(shared, &waiting)?, waiting.peer))
     }
 }
 
-/// A connection's place among all, until it is dropped: then the next one has it.
-struct Place {
+/// A connection's share of the limits. When it is dropped, a waiting connection takes its place.
+struct ConnectionSlot {
     shared: Arc<Shared>,
     id: u64,
-    held: Arc<Held>,
+    active: Arc<ActiveConnection>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut connections = self.shared.connections();
         connections.served.remove(&self.id);
-        if let Some(count) = connections.from.get_mut(&self.held.from) {
+        if let Some(count) = connections.per_network.get_mut(&self.active.network) {
             *count -= 1;
             if *count == 0 {
-                connections.from.remove(&self.held.from);
+                connections.per_network.remove(&self.active.network);
             }
         }
         let next = if self.shared.is_stopping() { None } else { connections.admit(&self.shared) };
         drop(connections);
         self.shared.ended.notify_all();
-        if let Some((place, peer)) = next {
-            serve(place, peer);
+        if let Some((slot, peer)) = next {
+            serve(slot, peer);
         }
     }
 }

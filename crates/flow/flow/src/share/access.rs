@@ -1,42 +1,41 @@
-//! Who may see what is shared: those who know a token, and of one file those who have a ticket from
-//! them.
+//! Access control: a token grants access to everything, a ticket made from one to a single file.
 
-use super::ticket::{self, Seal};
+use super::ticket::{self, TicketKey};
 use sprat_http::server::request::Request;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use thiserror::Error;
 
-/// Fewest bytes of a token: what nobody guesses over a network.
+/// Shortest token in bytes: long enough not to be guessed over a network.
 pub const MIN_TOKEN: usize = 16;
 
-/// Most bytes of a token.
+/// Longest token in bytes.
 pub const MAX_TOKEN: usize = 1024;
 
 /// Most tokens of a file.
 pub const MAX_TOKENS: usize = 1024;
 
-/// The cookie that a browser gets for a token in an address.
+/// The cookie that replaces a token in a browser's address.
 pub const COOKIE: &str = "sprat-token";
 
-/// Tokens, any of which gives access. Without one everybody has it.
+/// The tokens that grant access. Without any, everybody has access. Tokens are kept as hashes, and
+/// every check compares with all of them in constant time, so that timing reveals nothing.
 #[derive(Clone, Default)]
 pub struct Tokens {
-    /// Of each only its hash, which is compared in constant time, whatever is sent; and what it is
-    /// good for.
+    /// The hash of each token, and its right.
     all: Vec<(blake3::Hash, Right)>,
 }
 
-/// What a token is good for.
+/// The right that a token grants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Right {
-    /// To see what is shared.
+    /// To read.
     Read,
-    /// To put files there too, where that is possible at all.
+    /// To read, and to upload where the server allows it at all.
     Write,
 }
 
-/// Why a file of tokens is none.
+/// Why a file of tokens is invalid.
 #[derive(Debug, Error)]
 pub enum TokenError {
     /// It cannot be read.
@@ -44,44 +43,45 @@ pub enum TokenError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A line is no token.
-    #[error("{}, line {line}: a token has {MIN_TOKEN} to {MAX_TOKEN} letters, digits and marks, and after a space `read` or `write`, if anything", path.display())]
+    /// A line is not a token.
+    #[error("{}, line {line}: a token has {MIN_TOKEN} to {MAX_TOKEN} letters, digits and marks, \
+        and after a space `read` or `write`, if anything", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Which, counted from 1.
+        /// Its number, counted from 1.
         line: usize,
     },
-    /// It has none, or too many.
+    /// It has no tokens, or too many.
     #[error("{} has {count} tokens; 1 to {MAX_TOKENS} are wanted, one a line", path.display())]
     Count {
         /// The file.
         path: PathBuf,
-        /// How many.
+        /// How many it has.
         count: usize,
     },
 }
 
-/// How a request proved that it may.
+/// How a request proved its right.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Proof {
-    /// Nothing had to be.
+    /// No token is required.
     None,
     /// A token in a field of its head, or in a cookie.
-    Head(Seal, Right),
-    /// A token that is a part of its address, where others may read it.
-    Address(Seal, Right),
-    /// A ticket: for this file alone.
+    Head(TicketKey, Right),
+    /// A token in its address, which others may read in histories and logs.
+    Address(TicketKey, Right),
+    /// A ticket, for this file only.
     Ticket,
 }
 
 impl Tokens {
-    /// Reads a file with a token on each line; empty lines, and those that begin with `#`, are
-    /// passed over. Behind a token and a space may stand what it is good for: `read`, or `write`,
-    /// which is meant where nothing stands.
+    /// Reads a file with a token on each line; empty lines and those that begin with `#` are
+    /// skipped. After a token and a space, a line may state its right: `read`, or `write`, which is
+    /// the default.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -114,65 +114,65 @@ impl Tokens {
         }
     }
 
-    /// Whether a request may be answered, and by what; `None` when it may not.
+    /// Checks a request; `None` when it has no right to anything.
     #[must_use]
     pub fn check(&self, request: &Request) -> Option<Proof> {
-        if !self.are_wanted() {
+        if !self.are_required() {
             return Some(Proof::None);
         }
         if let Some(field) = request.field("authorization") {
             let (scheme, token) = field.split_once(' ')?;
             let token = Some(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
-            return self.seal(token).map(|(seal, right)| Proof::Head(seal, right));
+            return self.key(token).map(|(key, right)| Proof::Head(key, right));
         }
         let parameter = |name| request.target.as_ref().and_then(|target| target.parameter(name));
         if let Some(token) = parameter("token") {
-            return self.seal(&token).map(|(seal, right)| Proof::Address(seal, right));
+            return self.key(&token).map(|(key, right)| Proof::Address(key, right));
         }
-        // Who has a ticket that is over may have a cookie.
+        // A client with an expired ticket may still have a cookie.
         if let (Some(ticket), Some(target)) = (parameter(ticket::PARAMETER), &request.target)
             && self
                 .all
                 .iter()
-                .fold(false, |found, (one, _)| found | Seal::of(one).opens(&ticket, target))
+                .fold(false, |found, (one, _)| found | TicketKey::of(one).verifies(&ticket, target))
         {
             return Some(Proof::Ticket);
         }
         let cookies = request.field("cookie")?;
         let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
         let found =
-            pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_seal(value))?);
-        found.map(|(seal, right)| Proof::Head(seal, right))
+            pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_key(value))?);
+        found.map(|(key, right)| Proof::Head(key, right))
     }
 
-    /// Whether one is wanted: there is any.
+    /// Returns whether a token is required: there is at least one.
     #[must_use]
-    pub fn are_wanted(&self) -> bool {
+    pub fn are_required(&self) -> bool {
         !self.all.is_empty()
     }
 
-    /// What a cookie holds for a token: something that is of no use as one.
+    /// Returns the cookie value for a token, from which the token cannot be derived.
     #[must_use]
     pub fn cookie(token: &str) -> String {
         in_cookie(blake3::hash(token.as_bytes()))
     }
 
-    /// The seal of a token that is one of ours, and what it is good for. All are compared,
-    /// whichever it is.
-    fn seal(&self, token: &str) -> Option<(Seal, Right)> {
+    /// Returns the ticket key and right of a token, if it is valid. Compares with all tokens in any
+    /// case.
+    fn key(&self, token: &str) -> Option<(TicketKey, Right)> {
         let hash = blake3::hash(token.as_bytes());
         self.find(|one| *one == hash)
     }
 
-    /// The same of what a cookie holds.
-    fn cookie_seal(&self, value: &str) -> Option<(Seal, Right)> {
+    /// Returns the ticket key and right of the token that a cookie stands for.
+    fn cookie_key(&self, value: &str) -> Option<(TicketKey, Right)> {
         let value = blake3::hash(value.as_bytes());
         self.find(|one| blake3::hash(in_cookie(*one).as_bytes()) == value)
     }
 
-    fn find(&self, is_it: impl Fn(&blake3::Hash) -> bool) -> Option<(Seal, Right)> {
+    fn find(&self, is_it: impl Fn(&blake3::Hash) -> bool) -> Option<(TicketKey, Right)> {
         let found = |found, (one, right): &(blake3::Hash, Right)| match is_it(one) {
-            true => Some((Seal::of(one), *right)),
+            true => Some((TicketKey::of(one), *right)),
             false => found,
         };
         self.all.iter().fold(None, found)

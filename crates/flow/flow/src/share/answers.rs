@@ -1,10 +1,10 @@
-//! What is answered to a request: what its target leads to, and in which form.
+//! Finds the response to a request: what its target refers to, and in which form it is sent.
 
 use super::access::{COOKIE, Proof, Tokens};
 use super::decide::{Body, Decision, decide, finish, text};
 use super::listing::{Entry, LeftOut, list, walk};
 use super::page::{FILE_POLICY, PARTS, POLICY, page};
-use super::root::{Found, Lost, RESERVED};
+use super::root::{FindError, Found, RESERVED};
 use super::shared::Shared;
 use super::version::Version;
 use crate::file::xattrs_of;
@@ -19,23 +19,23 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-/// What is done here, and what where files are taken too.
+/// Allowed methods of a server that only serves, and of one that also stores files.
 const ALLOWED: &str = "GET, HEAD, OPTIONS";
-const ALLOWED_TOO: &str = "GET, HEAD, OPTIONS, PUT";
+const ALLOWED_WRITABLE: &str = "GET, HEAD, OPTIONS, PUT";
 
-/// What is sent for a target.
+/// A response.
 pub(super) struct Answer {
     pub(super) decision: Decision,
     pub(super) content: Content,
 }
 
-/// What a body is made of.
+/// The source of a response's body.
 pub(super) enum Content {
-    /// What the decision says.
+    /// The decision itself.
     Own,
     /// Parts of a file, with its path below the root.
     File(File, Version, PathBuf),
-    /// The entries of a directory, a line each.
+    /// The entries of a directory, one line each.
     Lines(Lines),
 }
 
@@ -60,10 +60,10 @@ enum Form {
 }
 
 impl Shared {
-    /// The answer to a request.
+    /// Finds the response to a request.
     pub(super) fn find(&self, request: &Request) -> Answer {
         let Some(proof) = self.tokens().check(request) else {
-            return stranger(request);
+            return unauthorized(request);
         };
         let Some(target) = &request.target else { return self.options().into() };
         match request.method {
@@ -73,9 +73,9 @@ impl Shared {
         }
     }
 
-    /// The methods that there are here.
+    /// Returns the methods that the server allows.
     pub(super) fn allowed(&self) -> &'static str {
-        if self.writable.is_some() { ALLOWED_TOO } else { ALLOWED }
+        if self.writable.is_some() { ALLOWED_WRITABLE } else { ALLOWED }
     }
 
     fn options(&self) -> Decision {
@@ -85,10 +85,10 @@ impl Shared {
     fn get(&self, request: &Request, target: &Target, proof: Proof) -> Answer {
         let names = target.names();
         if names.first().is_some_and(|name| name == RESERVED) {
-            return self.own(request, target);
+            return self.serve_reserved(request, target);
         }
-        if let Some(told) = self.upload_asked(request, target) {
-            return told.into();
+        if let Some(decision) = self.answer_upload_query(request, target) {
+            return decision.into();
         }
         match self.root.find(names) {
             Ok(Found::File(..)) if target.has_slash() => {
@@ -111,10 +111,10 @@ impl Shared {
                 }
                 Answer { decision, content: Content::File(file, version, target.path()) }
             }
-            // A ticket was for the file that was here.
-            Ok(Found::Directory(..)) if proof == Proof::Ticket => stranger(request),
+            // The ticket was issued for a file that has been replaced by a directory.
+            Ok(Found::Directory(..)) if proof == Proof::Ticket => unauthorized(request),
             Ok(Found::Directory(..)) if !target.has_slash() => {
-                // So that relative links lead into it.
+                // The slash makes relative links resolve inside the directory.
                 let query = if target.query().is_empty() {
                     String::new()
                 } else {
@@ -125,12 +125,12 @@ impl Shared {
                 text(request, head, "that is a directory\n").into()
             }
             Ok(Found::Directory(directory, _)) => self.directory(request, target, directory, proof),
-            Err(Lost::Missing) => refuse(request, 404, "there is no such file"),
-            Err(Lost::Forbidden) => refuse(request, 403, "the server may not read that"),
-            Err(Lost::Busy) => {
+            Err(FindError::Missing) => refuse(request, 404, "there is no such file"),
+            Err(FindError::Forbidden) => refuse(request, 403, "the server may not read that"),
+            Err(FindError::Busy) => {
                 text(request, Head::new(503).field("Retry-After", 1), "try again soon\n").into()
             }
-            Err(Lost::Io(error)) => refuse(request, 500, &error.to_string()),
+            Err(FindError::Io(error)) => refuse(request, 500, &error.to_string()),
         }
     }
 
@@ -158,7 +158,8 @@ impl Shared {
             let recursive = target.parameter("recursive").is_some_and(|value| value != "0");
             let head =
                 head.field("Cache-Control", "no-cache").field("Content-Type", "application/jsonl");
-            let head = if request.old { head } else { head.field("Transfer-Encoding", "chunked") };
+            let head =
+                if request.is_http10 { head } else { head.field("Transfer-Encoding", "chunked") };
             let names = target.names().to_vec();
             let body = if request.method == Method::Head { Body::Empty } else { Body::Lines };
             return Answer {
@@ -180,22 +181,22 @@ impl Shared {
             Form::Page | Form::Lines => {
                 let host = request.field("host").filter(|host| !host.is_empty());
                 let host = host.unwrap_or_else(|| "localhost".into());
-                // With tickets in it a page is for nobody else.
-                let (head, seal) = match proof {
-                    Proof::Head(seal, _) => (head.field("Cache-Control", "no-store"), Some(seal)),
+                // Tickets in the page are for this client only, so no cache may store it.
+                let (head, key) = match proof {
+                    Proof::Head(key, _) => (head.field("Cache-Control", "no-store"), Some(key)),
                     _ => (head.field("Cache-Control", "no-cache"), None),
                 };
                 (
                     with_policy(head),
-                    page(&listing, target, &host, self.tls.is_some(), seal).into_bytes(),
+                    page(&listing, target, &host, self.tls.is_some(), key).into_bytes(),
                 )
             }
         };
         finish(request, head, Body::Text(body)).into()
     }
 
-    /// Takes the token out of a browser's address, where its history and others would see it, into
-    /// a cookie.
+    /// Moves the token from a browser's address, where its history and others can see it, to a
+    /// cookie.
     fn token_to_cookie(&self, request: &Request, target: &Target) -> Answer {
         let token = target.parameter("token").unwrap_or_default();
         let secure = if self.tls.is_some() { "; Secure" } else { "" };
@@ -211,8 +212,8 @@ impl Shared {
         text(request, head.field("Cache-Control", "no-store"), "the token is known now\n").into()
     }
 
-    /// What is the server's own.
-    fn own(&self, request: &Request, target: &Target) -> Answer {
+    /// Serves the server's own resources, below [`RESERVED`].
+    fn serve_reserved(&self, request: &Request, target: &Target) -> Answer {
         let [_, name] = target.names() else {
             return refuse(request, 404, "there is no such file");
         };
@@ -234,7 +235,7 @@ impl Shared {
         }
     }
 
-    /// Writes a directory's lines, and at the end one that says that it is the end.
+    /// Writes a directory's entries as lines, and a last line that marks the end.
     pub(super) fn write_lines(&self, lines: &Lines, out: &mut dyn io::Write) -> io::Result<()> {
         let mut put = |entry: &Entry| {
             serde_json::to_writer(&mut *out, entry)?;
@@ -257,17 +258,17 @@ fn with_policy(head: Head) -> Head {
         .field("Referrer-Policy", "no-referrer")
 }
 
-/// The answer to who did not say that he may.
-fn stranger(request: &Request) -> Answer {
+/// The response to a client without a valid token.
+fn unauthorized(request: &Request) -> Answer {
     let head = Head::new(401).field("WWW-Authenticate", "Bearer realm=\"sprat\"");
     text(request, head, "a token is wanted\n").into()
 }
 
-fn refuse(request: &Request, status: u16, what: &str) -> Answer {
-    text(request, Head::new(status), &format!("{what}\n")).into()
+fn refuse(request: &Request, status: u16, reason: &str) -> Answer {
+    text(request, Head::new(status), &format!("{reason}\n")).into()
 }
 
-/// The content type that a file's name promises; `nosniff` holds browsers to it.
+/// Returns the content type for a file name. `nosniff` makes browsers obey it.
 fn content_type(name: &OsStr) -> &'static str {
     let extension = std::path::Path::new(name).extension().and_then(OsStr::to_str).unwrap_or("");
     mime_guess::from_ext(extension).first_raw().unwrap_or("application/octet-stream")

@@ -1,8 +1,8 @@
-//! Bodies on their way: from a file's blocks to a connection.
+//! Sends bodies: a file's blocks, or their values.
 
 use super::decide::Body;
 use super::socket::Channel;
-use super::transfers::Going;
+use super::transfers::ActiveTransfer;
 use super::values::Values;
 use super::version::Version;
 use crate::file::{Piece, Source, SourceError};
@@ -15,12 +15,13 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use thiserror::Error;
 
-/// Bytes that are summed at a time; whole chunks of the tree.
+/// Bytes hashed at a time; whole chunks of the tree.
 const PIECE: usize = 256 << 10;
 
-/// Why a body was broken off. Its length is then not reached, so that nobody takes it for whole.
+/// Why a body was broken off. The response is then shorter than its stated length, so that the
+/// client notices.
 #[derive(Debug, Error)]
-pub(super) enum Broken {
+pub(super) enum SendError {
     #[error("{0}")]
     Source(#[from] SourceError),
     #[error("the file was changed while it was sent")]
@@ -29,66 +30,68 @@ pub(super) enum Broken {
     Connection(#[from] io::Error),
 }
 
-/// What is sent.
+/// A file whose content is sent.
 pub(super) struct FileContent<'a> {
     pub(super) file: &'a File,
     pub(super) path: &'a Path,
     pub(super) version: Version,
     pub(super) values: &'a Values,
-    /// Whether values are computed that are known: the client got bytes that do not fit them.
+    /// Whether to recompute cached values, because the client received bytes that do not match
+    /// them.
     pub(super) fresh: bool,
     /// Bytes whose values were computed.
     pub(super) summed: Cell<u64>,
 }
 
 impl FileContent<'_> {
-    /// Sends a head and what follows it.
+    /// Sends a head and the body that follows it.
     pub(super) fn send(
         &self,
         channel: &mut Channel,
         head: &[u8],
         body: &Body,
-        going: &Going,
-    ) -> Result<(), Broken> {
+        transfer: &ActiveTransfer,
+    ) -> Result<(), SendError> {
         match body {
             Body::Empty => channel.send(&[head])?,
             Body::Text(text) => channel.send(&[head, text])?,
             Body::Lines => unreachable!("lines are no part of a file"),
-            Body::Part(part) => self.send_range(channel, head, part, false, going)?,
-            Body::Verified(part) => self.send_range(channel, head, part, true, going)?,
-            Body::Values(part) => self.send_values(channel, head, part, going)?,
+            Body::Part(part) => self.send_range(channel, head, part, false, transfer)?,
+            Body::Verified(part) => self.send_range(channel, head, part, true, transfer)?,
+            Body::Values(part) => self.send_values(channel, head, part, transfer)?,
             Body::Parts(parts, end) => {
                 let mut first = head.to_vec();
                 for (head, part) in parts {
                     first.extend(head);
-                    self.send_range(channel, &first, part, false, going)?;
+                    self.send_range(channel, &first, part, false, transfer)?;
                     first.clear();
-                    going.add(head.len() as u64);
+                    transfer.add(head.len() as u64);
                 }
                 channel.send(&[end])?;
-                going.add(end.len() as u64);
+                transfer.add(end.len() as u64);
             }
         }
         Ok(())
     }
 
-    /// Sends a head and a range of the file; in verified form, each group's value behind it.
+    /// Sends a head and a range of the file; in verified form, each group's value after it.
     fn send_range(
         &self,
         channel: &mut Channel,
         head: &[u8],
         range: &Range<u64>,
         verified: bool,
-        going: &Going,
-    ) -> Result<(), Broken> {
+        transfer: &ActiveTransfer,
+    ) -> Result<(), SendError> {
         let mut source = self.source(range)?;
         let (mut before, mut room) = (head, Vec::new());
         while !source.left().is_empty() {
             let start = source.left().start;
             let group = start / GROUP_BYTES;
             let known = if verified { self.known(group) } else { None };
-            // What is sent out of the page cache is whatever it has when it leaves, and again when
-            // it is sent again: only where the client verifies it.
+            // `sendfile` sends what the page cache holds at each transmission, so a concurrent
+            // change can produce a mix of bytes. It is used only where the client verifies what it
+            // gets.
             let by_reference = verified && !channel.encrypts();
             let piece = if by_reference {
                 source.next_piece()?
@@ -124,7 +127,7 @@ impl FileContent<'_> {
                     channel.send(&[value])?;
                 }
             }
-            going.add(end - start + value.len() as u64);
+            transfer.add(end - start + value.len() as u64);
             before = &[];
         }
         if !before.is_empty() {
@@ -133,7 +136,7 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// The value of a group, if it was computed before and the client does not doubt it.
+    /// Returns the cached value of a group, unless the client doubts it.
     fn known(&self, group: u64) -> Option<Value> {
         if self.fresh { None } else { self.values.get(&self.version, group) }
     }
@@ -141,8 +144,8 @@ impl FileContent<'_> {
     fn computed(
         &self,
         group: u64,
-        sum: impl FnOnce(&mut Summing) -> Result<(), Broken>,
-    ) -> Result<Value, Broken> {
+        sum: impl FnOnce(&mut Summing) -> Result<(), SendError>,
+    ) -> Result<Value, SendError> {
         let mut summing = Summing::begin(self.version.size, group);
         sum(&mut summing)?;
         let value = summing.value();
@@ -152,13 +155,13 @@ impl FileContent<'_> {
         Ok(value)
     }
 
-    /// Sums what the page cache has, in pieces that stay in the processor's.
+    /// Hashes bytes from the page cache, in pieces that stay in the processor's cache.
     fn sum(
         &self,
         bytes: &Range<u64>,
         room: &mut Vec<u8>,
         summing: &mut Summing,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SendError> {
         room.resize(PIECE, 0);
         for at in bytes.clone().step_by(PIECE) {
             let length = usize::try_from(bytes.end - at).map_or(PIECE, |left| left.min(PIECE));
@@ -174,15 +177,15 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// Sends only the values of a part's groups, each as soon as it is known: who asks has the
+    /// Sends only the values of a part's groups, each as soon as it is known: the client has the
     /// bytes from elsewhere.
     fn send_values(
         &self,
         channel: &mut Channel,
         head: &[u8],
         part: &Range<u64>,
-        going: &Going,
-    ) -> Result<(), Broken> {
+        transfer: &ActiveTransfer,
+    ) -> Result<(), SendError> {
         let (mut source, mut before, mut start) = (None, head, part.start);
         while start < part.end {
             let (group, end) = (start / GROUP_BYTES, part.end.min(start + GROUP_BYTES));
@@ -202,7 +205,7 @@ impl FileContent<'_> {
             };
             self.check(end == part.end)?;
             channel.send(&[before, &value])?;
-            going.add(value.len() as u64);
+            transfer.add(value.len() as u64);
             (before, start) = (&[], end);
         }
         if !before.is_empty() {
@@ -211,7 +214,7 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    fn source(&self, part: &Range<u64>) -> Result<Source, Broken> {
+    fn source(&self, part: &Range<u64>) -> Result<Source, SendError> {
         let file = self.file.try_clone().map_err(|source| SourceError::Io {
             path: self.path.to_owned(),
             at: part.start,
@@ -220,15 +223,15 @@ impl FileContent<'_> {
         Ok(Source::new(file, self.path, part.clone()))
     }
 
-    /// Before the last block leaves: whether all were of one version. What was sent of another is
-    /// without its end then.
-    fn check(&self, last: bool) -> Result<(), Broken> {
+    /// Checks, before the last block is sent, that the file was not changed. If it was, the body is
+    /// left incomplete.
+    fn check(&self, last: bool) -> Result<(), SendError> {
         if !last {
             return Ok(());
         }
         match self.file.metadata() {
             Ok(metadata) if Version::of(&metadata) == self.version => Ok(()),
-            _ => Err(Broken::Changed),
+            _ => Err(SendError::Changed),
         }
     }
 }

@@ -1,12 +1,13 @@
-//! A body whose length is not known beforehand.
+//! Bodies whose length is not known in advance.
 
 use super::socket::Channel;
 use std::io::{self, Write};
 
-/// Bytes that are gathered before they are sent.
+/// Bytes that are buffered before they are sent.
 const GATHERED: usize = 64 << 10;
 
-/// Sends what is written to it, in chunks (RFC 9112, 7.1), or as it is to a client of HTTP/1.0.
+/// Sends what is written to it in chunks (RFC 9112, section 7.1), or unchanged to an HTTP/1.0
+/// client.
 pub(super) struct Chunks<'a> {
     channel: &'a mut Channel,
     plain: bool,
@@ -19,16 +20,17 @@ impl<'a> Chunks<'a> {
         Self { channel, plain, gathered: Vec::with_capacity(GATHERED), sent: 0 }
     }
 
-    /// Sends what is left, and that it is the end; gives the bytes of the content.
+    /// Sends the rest and the end marker; returns the number of content bytes.
     pub(super) fn finish(mut self) -> io::Result<u64> {
-        self.pass_on()?;
+        self.send_chunk()?;
         if !self.plain {
             self.channel.send(&[b"0\r\n\r\n"])?;
         }
         Ok(self.sent)
     }
 
-    fn pass_on(&mut self) -> io::Result<()> {
+    /// Sends what is buffered, as one chunk.
+    fn send_chunk(&mut self) -> io::Result<()> {
         if self.gathered.is_empty() {
             return Ok(());
         }
@@ -50,12 +52,12 @@ impl Write for Chunks<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.gathered.extend(bytes);
         if self.gathered.len() >= GATHERED {
-            self.pass_on()?;
+            self.send_chunk()?;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.pass_on()
+        self.send_chunk()
     }
 }

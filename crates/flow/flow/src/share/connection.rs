@@ -1,12 +1,12 @@
-//! One connection: requests in their order, each answered before the next is looked at.
+//! One connection: answers requests in order, each before it reads the next.
 
 use super::answers::{Answer, Content, Lines};
-use super::body::{Broken, FileContent};
+use super::body::{FileContent, SendError};
 use super::chunks::Chunks;
 use super::decide::{Body, Decision};
 use super::options::Event;
-use super::receive::Lane;
-use super::shared::{Held, Shared};
+use super::receive::UploadStream;
+use super::shared::{ActiveConnection, Shared};
 use super::socket::Channel;
 use super::version::Version;
 use sprat_http::MAX_HEAD;
@@ -23,39 +23,40 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A connection with one peer.
+/// A connection to one client.
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
-    /// What others see of it.
-    pub(super) held: Arc<Held>,
+    /// What other threads see of it.
+    pub(super) active: Arc<ActiveConnection>,
     pub(super) channel: Channel,
     pub(super) peer: SocketAddr,
-    /// Bytes that came and were not used yet: what is pipelined.
-    pub(super) came: Vec<u8>,
-    /// From the first file on, all that is sent is paced.
+    /// Bytes received and not used yet, such as pipelined requests.
+    pub(super) unread: Vec<u8>,
+    /// Set when the first file is sent; paces everything after it.
     pub(super) paced: Option<Paced>,
-    /// The upload that it brought a part of last: it stays open for the next.
-    pub(super) lane: Option<Lane>,
+    /// The upload that its last part belonged to, kept open for the next part.
+    pub(super) stream: Option<UploadStream>,
 }
 
-/// Whether the client wants nothing that was computed for others: what it got before was wrong.
+/// Returns whether the client bypasses caches, because the bytes it received were corrupt.
 fn wants_fresh(request: &Request) -> bool {
     request.field("cache-control").is_some_and(|value| value.contains("no-cache"))
 }
 
-/// What becomes of the connection after an answer.
+/// What happens to the connection after a response.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub(super) enum Then {
-    Next,
-    /// Nothing more is said.
+pub(super) enum AfterAnswer {
+    /// It waits for the next request.
+    KeepAlive,
+    /// It is closed in an orderly way.
     Close,
-    /// The same, while a body may still come that nobody wants.
+    /// As `Close`, while an unwanted body may still arrive.
     Drain,
-    /// It must be seen that the answer is not whole.
+    /// It is reset, so that the client sees that the response is incomplete.
     Abort,
 }
 
-/// What came of an answer.
+/// What was sent of a response.
 #[derive(Default)]
 pub(super) struct Sent {
     pub(super) status: u16,
@@ -67,25 +68,25 @@ pub(super) struct Sent {
 
 /// Why there is no next request.
 enum NoHead {
-    /// The peer has gone, or has nothing to say.
+    /// The client has closed the connection, or stayed idle too long.
     Gone,
     Refused(Refused),
 }
 
 impl Connection {
-    /// Answers until either side has had enough.
+    /// Answers requests until either side ends the connection.
     pub(super) fn serve(mut self) {
         let mut first = true;
         let then = loop {
             let began = match self.next_head(first) {
                 Ok(length) => Ok((length, Instant::now())),
-                Err(NoHead::Gone) => break Then::Close,
+                Err(NoHead::Gone) => break AfterAnswer::Close,
                 Err(NoHead::Refused(refused)) => Err(refused),
             };
             first = false;
             let then = match began {
                 Ok((length, began)) => {
-                    let head: Vec<u8> = self.came.drain(..length).collect();
+                    let head: Vec<u8> = self.unread.drain(..length).collect();
                     match Request::parse(&head) {
                         Ok(request) => self.answer(&request, began),
                         Err(refused) => self.refuse(&refused),
@@ -93,57 +94,60 @@ impl Connection {
                 }
                 Err(refused) => self.refuse(&refused),
             };
-            if then != Then::Next {
+            if then != AfterAnswer::KeepAlive {
                 break then;
             }
         };
         match then {
-            Then::Close => self.channel.close(),
-            Then::Drain => self.channel.drain(),
-            Then::Next | Then::Abort => {}
+            AfterAnswer::Close => self.channel.close(),
+            AfterAnswer::Drain => self.channel.drain(),
+            AfterAnswer::KeepAlive | AfterAnswer::Abort => {}
         }
     }
 
-    /// Reads until a whole head has come; gives its bytes.
+    /// Reads until a complete head has arrived; returns its length.
     fn next_head(&mut self, first: bool) -> Result<usize, NoHead> {
         let limits = self.shared.limits;
         let mut deadline = None;
         let mut seen = 0;
         loop {
-            match extent(&self.came, seen).map_err(NoHead::Refused)? {
+            match extent(&self.unread, seen).map_err(NoHead::Refused)? {
                 Extent::Bytes(length) => return Ok(length),
-                Extent::Unfinished => seen = self.came.len(),
+                Extent::Unfinished => seen = self.unread.len(),
             }
-            let idle = self.came.is_empty() && !first;
-            if idle && (self.shared.is_stopping() || self.shared.is_wanted(&self.held)) {
+            let idle = self.unread.is_empty() && !first;
+            if idle && (self.shared.is_stopping() || self.shared.is_wanted(&self.active)) {
                 return Err(NoHead::Gone);
             }
             let now = Instant::now();
             let until = match idle {
                 true => now + limits.idle,
-                // From the first byte, however slowly others follow.
+                // The time limit of a head starts at its first byte.
                 false => *deadline.get_or_insert(now + limits.head),
             };
             let mut part = [0; 4096];
-            let room = part.len().min(MAX_HEAD - self.came.len());
-            self.held.set_idle(idle);
+            let room = part.len().min(MAX_HEAD - self.unread.len());
+            self.active.set_idle(idle);
             let read = self.channel.read_until(until, &mut part[..room]);
-            self.held.set_idle(false);
+            self.active.set_idle(false);
             match read {
                 Ok(0) => return Err(NoHead::Gone),
-                Ok(count) => self.came.extend(&part[..count]),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut && !self.came.is_empty() => {
-                    let what = format!("a request has to come within {} s", limits.head.as_secs());
-                    return Err(NoHead::Refused(Refused { status: 408, what }));
+                Ok(count) => self.unread.extend(&part[..count]),
+                Err(error)
+                    if error.kind() == io::ErrorKind::TimedOut && !self.unread.is_empty() =>
+                {
+                    let reason =
+                        format!("a request has to come within {} s", limits.head.as_secs());
+                    return Err(NoHead::Refused(Refused { status: 408, reason }));
                 }
                 Err(_) => return Err(NoHead::Gone),
             }
         }
     }
 
-    /// Answers what is no request.
-    fn refuse(&mut self, refused: &Refused) -> Then {
-        let body = format!("{}\n", refused.what).into_bytes();
+    /// Answers an invalid request.
+    fn refuse(&mut self, refused: &Refused) -> AfterAnswer {
+        let body = format!("{}\n", refused.reason).into_bytes();
         let head = Head::new(refused.status).field("Content-Type", "text/plain; charset=utf-8");
         let head = head.field("Content-Length", body.len());
         let head = if matches!(refused.status, 405 | 501) {
@@ -154,37 +158,37 @@ impl Connection {
         let sent = self.channel.send(&[&head.finish(false), &body]);
         let (status, bytes, error) =
             (refused.status, body.len() as u64, sent.err().map(|error| error.to_string()));
-        self.tell(None, Sent { status, bytes, error, ..Sent::default() }, Instant::now());
-        Then::Close
+        self.report(None, Sent { status, bytes, error, ..Sent::default() }, Instant::now());
+        AfterAnswer::Close
     }
 
-    fn answer(&mut self, request: &Request, began: Instant) -> Then {
+    fn answer(&mut self, request: &Request, began: Instant) -> AfterAnswer {
         if let Some(refused) = self.misdirected(request) {
             return self.refuse(&refused);
         }
         if request.method == Method::Put {
             return self.receive(request, began);
         }
-        // What follows the head of a request that takes no body is not waited for.
+        // A body is not accepted with this method, and is not waited for.
         if request.length > 0 {
             return self.refuse(&Refused::bad("no body is taken with this request"));
         }
         let answer = self.shared.find(request);
-        // Without a length, and without chunks, the end of the connection is the end of the answer.
-        let unmarked = request.old && answer.decision.body == Body::Lines;
-        let keep = request.keep && !unmarked && self.stays_open();
+        // Without a length and without chunks, the end of the connection marks the end of the body.
+        let unmarked = request.is_http10 && answer.decision.body == Body::Lines;
+        let keep = request.keep_alive && !unmarked && self.stays_open();
         self.send(request, answer, keep, began)
     }
 
-    /// Whether there is a reason to keep it for another request.
+    /// Returns whether the connection may wait for another request.
     pub(super) fn stays_open(&self) -> bool {
-        !self.shared.is_stopping() && !self.shared.is_wanted(&self.held)
+        !self.shared.is_stopping() && !self.shared.is_wanted(&self.active)
     }
 
-    /// Refuses a request by a name that is not this server's, where a page in a browser could have
-    /// led it here.
+    /// Rejects a request for a host name that is not this server's, which a page in a browser could
+    /// have caused (see [`super::names`]).
     fn misdirected(&mut self, request: &Request) -> Option<Refused> {
-        if self.shared.tokens().are_wanted() {
+        if self.shared.tokens().are_required() {
             return None;
         }
         let at = self.channel.tcp().local_addr().ok()?.ip();
@@ -193,13 +197,19 @@ impl Connection {
             return None;
         }
         let host = host.unwrap_or_default();
-        let what = format!(
+        let reason = format!(
             "{host:?} is no name of this share; use its address, or sprat share --host-name NAME"
         );
-        Some(Refused { status: 421, what })
+        Some(Refused { status: 421, reason })
     }
 
-    fn send(&mut self, request: &Request, answer: Answer, keep: bool, began: Instant) -> Then {
+    fn send(
+        &mut self,
+        request: &Request,
+        answer: Answer,
+        keep: bool,
+        began: Instant,
+    ) -> AfterAnswer {
         let Answer { decision: Decision { head, body }, content } = answer;
         let mut sent = Sent {
             status: head.status(),
@@ -209,13 +219,13 @@ impl Connection {
         let head = head.finish(keep);
         let path = request.target.as_ref().map_or_else(|| "*".to_owned(), Target::encoded);
         let result = match (&body, &content) {
-            (Body::Empty, _) => self.channel.send(&[&head]).map_err(Broken::from),
+            (Body::Empty, _) => self.channel.send(&[&head]).map_err(SendError::from),
             (Body::Text(text), _) => {
                 sent.bytes = body.length();
-                self.channel.send(&[&head, text]).map_err(Broken::from)
+                self.channel.send(&[&head, text]).map_err(SendError::from)
             }
             (Body::Lines, Content::Lines(lines)) => {
-                match self.send_lines(&head, lines, request.old) {
+                match self.send_lines(&head, lines, request.is_http10) {
                     Ok(bytes) => {
                         sent.bytes = bytes;
                         Ok(())
@@ -229,26 +239,26 @@ impl Connection {
             (_, _) => unreachable!("a part has its file, and lines their directory"),
         };
         let then = match (&result, keep) {
-            (Err(_), _) => Then::Abort,
-            (Ok(()), true) => Then::Next,
-            (Ok(()), false) => Then::Close,
+            (Err(_), _) => AfterAnswer::Abort,
+            (Ok(()), true) => AfterAnswer::KeepAlive,
+            (Ok(()), false) => AfterAnswer::Close,
         };
         sent.error = result.err().map(|error| error.to_string());
-        self.tell(Some((request, &path)), sent, began);
+        self.report(Some((request, &path)), sent, began);
         then
     }
 
-    /// Sends a head and what of a file follows it.
+    /// Sends a head and a file's content.
     fn send_file(
         &mut self,
         (file, version, below): (&File, Version, &Path),
         request: &Request,
         (head, body): (&[u8], &Body),
         sent: &mut Sent,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SendError> {
         let tcp = self.channel.tcp();
         let address = request.target.as_ref().map_or_else(String::new, Target::encoded);
-        let mut going = self.shared.transfers.begin(
+        let mut transfer = self.shared.transfers.begin(
             tcp.clone(),
             self.peer,
             &address,
@@ -256,15 +266,15 @@ impl Connection {
             body.length(),
         );
         if self.paced.is_none() {
-            // Where the kernel refuses, it goes at the kernel's own pace.
+            // If the kernel does not support pacing, the connection is not paced.
             self.paced = self.shared.pacer.add(&tcp, self.shared.pace).ok();
         }
         let path = &self.shared.root.path().join(below);
         let (values, fresh, summed) = (&self.shared.values, wants_fresh(request), Cell::new(0));
         let content = FileContent { file, path, version, values, fresh, summed };
-        let result = content.send(&mut self.channel, head, body, &going);
-        going.end(&result.as_ref().err().map_or_else(|| "done".to_owned(), ToString::to_string));
-        (sent.bytes, sent.summed) = (going.sent(), content.summed.get());
+        let result = content.send(&mut self.channel, head, body, &transfer);
+        transfer.end(&result.as_ref().err().map_or_else(|| "done".to_owned(), ToString::to_string));
+        (sent.bytes, sent.summed) = (transfer.sent(), content.summed.get());
         result
     }
 
@@ -276,7 +286,8 @@ impl Connection {
         chunks.finish()
     }
 
-    pub(super) fn tell(&mut self, request: Option<(&Request, &str)>, sent: Sent, began: Instant) {
+    /// Reports a response to the observer.
+    pub(super) fn report(&mut self, request: Option<(&Request, &str)>, sent: Sent, began: Instant) {
         let Some(observer) = &self.shared.observer else { return };
         let method = match request.map(|(request, _)| request.method) {
             None => "-",

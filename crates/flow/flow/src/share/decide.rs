@@ -1,44 +1,46 @@
-//! What is sent for a file: a pure function of the request and the file's version.
+//! Decides what to send for a file: a pure function of the request and the file's version.
 
 use super::version::Version;
 use crate::group::{GROUP_BYTES, VALUES, VERIFIED, values_length, verified_length};
-use sprat_http::range::{Asked, asked};
+use sprat_http::range::{RequestedRange, parse_range};
 use sprat_http::server::answer::Head;
 use sprat_http::server::condition::{self, Verdict};
 use sprat_http::server::request::{Method, Request};
 use sprat_http::{LENGTH, MODE, MTIME};
 use std::ops::Range;
 
-/// A head, and what follows it.
+/// The head of a response, and its body.
 #[derive(Debug)]
 pub struct Decision {
-    /// Everything but its last line.
+    /// The head without its last line.
     pub head: Head,
-    /// What follows.
+    /// The body.
     pub body: Body,
 }
 
-/// What follows a head.
+/// The body of a response.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Body {
-    /// Nothing.
+    /// None.
     Empty,
-    /// A text of ours.
+    /// A generated text.
     Text(Vec<u8>),
-    /// The entries of a directory, a line each, whose length nobody knows beforehand.
+    /// The entries of a directory, one line each; the length is not known in advance.
     Lines,
     /// A part of the file.
     Part(Range<u64>),
-    /// A part of the file in verified form: it begins a group, and ends one or the file.
+    /// A part of the file in verified form: it begins at a group and ends at the end of one or of
+    /// the file.
     Verified(Range<u64>),
-    /// The values of the groups of such a part, and nothing of their bytes.
+    /// Only the values of such a part's groups.
     Values(Range<u64>),
-    /// Parts of the file, each behind a head of its own, and an end (`multipart/byteranges`).
+    /// Several parts of the file, each after a head of its own, and an end
+    /// (`multipart/byteranges`).
     Parts(Vec<(Vec<u8>, Range<u64>)>, Vec<u8>),
 }
 
 impl Body {
-    /// Bytes; of lines none are known.
+    /// Returns the length in bytes; 0 for lines, whose length is unknown.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -56,43 +58,46 @@ impl Body {
     }
 }
 
-/// Decides on a GET or HEAD for a file of content type `kind`, which is offered as a download under
-/// the name `save_as` if there is one.
+/// Decides on a GET or HEAD for a file of content type `kind`. With `save_as`, the file is offered
+/// as a download under that name.
 #[must_use]
 pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<&str>) -> Decision {
     let (tag, size) = (version.tag(), version.size);
     let common = |status| {
         let head =
             Head::new(status).field("ETag", &tag).field("Last-Modified", version.modified.http());
-        // All forms have one tag: it says which version of the file, and `Vary` keeps them apart.
+        // All forms share one tag, which identifies the file's version; `Vary` keeps them apart in
+        // caches.
         head.field("Accept-Ranges", "bytes")
             .field("Vary", "Accept")
             .field("Cache-Control", "no-cache, no-transform")
     };
     let verdict =
         condition::judge(request, condition::Version { tag: &tag, modified: version.modified });
-    // Ranges are for GET alone.
-    let range =
-        request.field("range").filter(|_| verdict == Verdict::Go && request.method == Method::Get);
+    // Only GET has ranges.
+    let range = request
+        .field("range")
+        .filter(|_| verdict == Verdict::Proceed && request.method == Method::Get);
     match verdict {
         Verdict::NotModified => return Decision { head: common(304), body: Body::Empty },
         Verdict::Failed => return text(request, common(412), "this version of the file is gone\n"),
-        Verdict::Go | Verdict::Whole => {}
+        Verdict::Proceed | Verdict::Whole => {}
     }
-    // Who asks for groups is served those, who asks for values alone is not sent the file.
+    // A client that accepts verified form gets it, and one that accepts only values gets only
+    // those.
     let grouped = match (request.accepts(VERIFIED), request.accepts(VALUES)) {
         (true, _) => Some(Body::Verified as fn(Range<u64>) -> Body),
         (false, true) => Some(Body::Values as fn(Range<u64>) -> Body),
         (false, false) => None,
     };
     let in_form = grouped.unwrap_or(Body::Part);
-    let asked = range.map_or(Asked::Whole, |range| asked(&range, size));
-    let (head, body) = match asked {
-        Asked::Nothing => {
+    let requested = range.map_or(RequestedRange::Whole, |range| parse_range(&range, size));
+    let (head, body) = match requested {
+        RequestedRange::Nothing => {
             let head = common(416).field("Content-Range", format_args!("bytes */{size}"));
             return text(request, head, &format!("the file has {size} bytes\n"));
         }
-        Asked::Parts(parts) => match &parts[..] {
+        RequestedRange::Parts(parts) => match &parts[..] {
             [part]
                 if grouped.is_some() && !(is_edge(part.start, size) && is_edge(part.end, size)) =>
             {
@@ -116,7 +121,7 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
                 return finish(request, head, body);
             }
         },
-        Asked::Whole => (common(200), in_form(0..size)),
+        RequestedRange::Whole => (common(200), in_form(0..size)),
     };
     let head = match &body {
         Body::Verified(_) | Body::Values(_) => {
@@ -135,21 +140,21 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
     finish(request, head, body)
 }
 
-/// An answer of a few words of ours.
+/// Makes a response with a short text.
 #[must_use]
 pub fn text(request: &Request, head: Head, text: &str) -> Decision {
     let head = head.field("Content-Type", "text/plain; charset=utf-8");
     finish(request, head, Body::Text(text.as_bytes().to_vec()))
 }
 
-/// Adds the length; a HEAD gets no body.
+/// Adds the length, and removes the body for HEAD.
 #[must_use]
 pub fn finish(request: &Request, head: Head, body: Body) -> Decision {
     let head = head.field("Content-Length", body.length());
     Decision { head, body: if request.method == Method::Head { Body::Empty } else { body } }
 }
 
-/// Whether a group begins or ends at `at` in a file of `size` bytes.
+/// Returns whether a group begins or ends at `at` in a file of `size` bytes.
 fn is_edge(at: u64, size: u64) -> bool {
     at.is_multiple_of(GROUP_BYTES) || at == size
 }
@@ -158,7 +163,7 @@ fn content_range(part: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", part.start, part.end - 1)
 }
 
-/// A boundary that no content knows of, and the parts with it.
+/// Makes a boundary that does not occur in the content, and a body of several parts.
 fn in_parts(parts: &[Range<u64>], tag: &str, kind: &str, size: u64) -> (String, Body) {
     let boundary = blake3::keyed_hash(
         blake3::hash(tag.as_bytes()).as_bytes(),

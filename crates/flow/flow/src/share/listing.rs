@@ -1,9 +1,8 @@
-//! What a directory has: for programs as JSON (whole, or a line for each entry), for people as a
-//! page ([`super::page`]).
+//! Lists directories: as JSON, whole or one line per entry, and as a page ([`super::page`]).
 
 use super::root::{Found, RESERVED, Root};
 use super::version::Version;
-use crate::file::{Place, irregular};
+use crate::file::{Destination, irregular};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -13,44 +12,44 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Most entries of one directory in a listing that is made whole: what is beyond is not in it, and
-/// it says so.
+/// Most entries of a directory in a listing that is made as a whole. A longer one is truncated, and
+/// says so.
 pub const MAX_ENTRIES: usize = 100_000;
 
-/// Directories within directories that a recursive listing goes down.
+/// Deepest nesting of directories in a recursive listing.
 pub const MAX_DEPTH: usize = 128;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// With entries of its own.
+    /// A directory.
     Directory,
-    /// With bytes.
+    /// A regular file.
     File,
 }
 
 /// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its name; in a recursive listing its path from the directory that is listed. What is not
-    /// UTF-8 in it is replaced.
+    /// Its name; in a recursive listing, its path from the listed directory. Invalid UTF-8 is
+    /// replaced.
     pub name: String,
-    /// The same as part of an address, from which every byte of the name can be had. A directory's
-    /// ends with a slash.
+    /// Its percent-encoded name or path, which preserves every byte. A directory's ends with a
+    /// slash.
     pub href: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Bytes of a file; 0 for a directory.
+    /// Length of a file in bytes; 0 for a directory.
     pub size: u64,
-    /// When it was modified: seconds since 1970, a dot, nine digits.
+    /// Modification time: seconds since 1970, a dot, nine digits.
     pub mtime: String,
-    /// Permissions, octal, four digits.
+    /// Permissions: four octal digits.
     pub mode: String,
     /// Entity tag of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// Seconds since 1970, for order.
+    /// Modification time in seconds since 1970, for sorting.
     #[serde(skip)]
     pub seconds: i64,
 }
@@ -58,33 +57,33 @@ pub struct Entry {
 /// The entries of a directory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Listing {
-    /// Where it is, as part of an address, with a slash at its end.
+    /// The directory's percent-encoded path, with a slash at its end.
     pub path: String,
-    /// In the order of their names, byte by byte.
+    /// Sorted by name, byte by byte.
     pub entries: Vec<Entry>,
     /// Whether there are more than [`MAX_ENTRIES`].
     pub truncated: bool,
 }
 
-/// Something in a directory, and how it is reached.
+/// An entry while it is examined.
 struct Item {
     name: OsString,
     kind: Kind,
     version: Version,
-    /// Through a symbolic link.
+    /// Whether it is reached through a symbolic link.
     linked: bool,
 }
 
-/// The names in a directory that may be shown, in order.
+/// The names of a directory that may be listed, sorted.
 struct Names {
     shown: Vec<OsString>,
-    /// How many begin with a dot and are not shown; those of files on their way apart.
+    /// How many names begin with a dot and are not listed, other than those of incomplete files.
     hidden: u64,
-    /// Whether there are more.
+    /// Whether there are more names.
     truncated: bool,
 }
 
-/// Lists the directory at `names`, which is open.
+/// Lists the open directory at `names`.
 ///
 /// # Errors
 /// It cannot be read.
@@ -96,22 +95,21 @@ pub fn list(root: &Root, names: &[OsString], directory: &File) -> io::Result<Lis
     Ok(Listing { path: path + "/", entries, truncated })
 }
 
-/// What a listing by lines does not have.
+/// What a listing by lines omits.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LeftOut {
-    /// What is no file or directory, or cannot be looked at: the name, quoted, and why.
+    /// Entries that are not files or directories, or cannot be examined: the name, quoted, and why.
     pub named: Vec<String>,
-    /// How many names begin with a dot and are not shown.
+    /// How many names begin with a dot and are not listed.
     pub hidden: u64,
 }
 
-/// Hands out an entry of the directory at `names` at a time, and if `recursive` of all below it,
-/// each directory before what is in it. What `take` returns ends it. Symbolic links to files are
-/// files; those to directories lead nowhere below, for they may lead in circles. Returns the number
-/// of entries, and what was left out.
-///
+/// Passes the entries of the directory at `names` to `take`, one by one, and if `recursive` those
+/// of all directories below, each directory before its content. An error from `take` ends the walk.
+/// A symbolic link to a file counts as a file; one to a directory is not followed, since links may
+/// form cycles. Returns the number of entries, and what was left out.
 /// # Errors
-/// What `take` gives, and that the directory itself cannot be read.
+/// Those of `take`; or the directory itself cannot be read.
 pub fn walk(
     root: &Root,
     names: &[OsString],
@@ -137,13 +135,13 @@ pub fn walk(
     Ok((walk.count, walk.left_out))
 }
 
-/// Most entries of one directory that are listed by lines: of each only its name is kept in memory.
+/// Most entries of one directory in a listing by lines, which keeps only their names in memory.
 pub const MAX_LISTED: usize = 1_000_000;
 
-/// Most things that a listing by lines names as left out, and most bytes of that: the line has to
-/// be taken whole.
-const MAX_TROUBLES: usize = 100;
-const MAX_TROUBLE_BYTES: usize = 16 << 10;
+/// Most entries that a listing by lines names as left out, and most bytes of that: a client reads
+/// the last line as a whole.
+const MAX_NAMED: usize = 100;
+const MAX_NAMED_BYTES: usize = 16 << 10;
 
 struct Walk<'a> {
     root: &'a Root,
@@ -152,7 +150,7 @@ struct Walk<'a> {
     count: u64,
     left_out: LeftOut,
     named_bytes: usize,
-    /// What was left out and is not named.
+    /// How many entries were left out and are not named.
     more: u64,
 }
 
@@ -183,7 +181,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Hands out an entry, and what is below it.
+    /// Passes on an entry and what is below it.
     fn item(
         &mut self,
         names: &mut Vec<OsString>,
@@ -222,8 +220,7 @@ impl Walk<'_> {
 
     fn leave_out(&mut self, name: &str, why: &str) {
         let text = format!("{name:?} {why}");
-        if self.left_out.named.len() < MAX_TROUBLES
-            && self.named_bytes + text.len() <= MAX_TROUBLE_BYTES
+        if self.left_out.named.len() < MAX_NAMED && self.named_bytes + text.len() <= MAX_NAMED_BYTES
         {
             self.named_bytes += text.len();
             self.left_out.named.push(text);
@@ -250,13 +247,13 @@ impl Item {
     }
 }
 
-/// Reads the names in the directory at `names`, at most so many.
+/// Reads the names in the directory at `names`, at most `most`.
 fn read(root: &Root, names: &[OsString], directory: &File, most: usize) -> io::Result<Names> {
     let mut read = Names { shown: Vec::new(), hidden: 0, truncated: false };
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        let own = (names.is_empty() && name == RESERVED) || Place::is_own(name);
+        let own = (names.is_empty() && name == RESERVED) || Destination::is_transfer_name(name);
         if name == "." || name == ".." {
             continue;
         }
@@ -274,7 +271,7 @@ fn read(root: &Root, names: &[OsString], directory: &File, most: usize) -> io::R
     Ok(read)
 }
 
-/// Looks at an entry. None: it is gone again. An error says why it is not listed.
+/// Examines an entry. `None` if it no longer exists; an error says why it is not listed.
 fn item(
     root: &Root,
     names: &[OsString],
@@ -304,7 +301,7 @@ fn item(
     let kind = match irregular(metadata.file_type()) {
         _ if metadata.is_dir() => Kind::Directory,
         None => Kind::File,
-        Some(what) => return Some(Err(format!("is {what}"))),
+        Some(other) => return Some(Err(format!("is {other}"))),
     };
     Some(Ok(Item { name, kind, version: Version::of(&metadata), linked }))
 }

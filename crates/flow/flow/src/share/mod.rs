@@ -1,8 +1,8 @@
-//! The server: a directory over HTTP/1.1, for any client, and in verified form for ours; into it
-//! too, where that is wanted.
+//! The server: serves a directory over HTTP/1.1 to any client, in verified form to `sprat`, and
+//! stores uploaded files where that is allowed.
 //!
-//! One thread accepts, and one serves each connection. Their number is bounded, in all and for each
-//! peer, and so is every wait.
+//! One thread accepts connections, and one serves each of them. Their number is bounded, in total
+//! and per client network, and every wait has a time limit.
 
 mod accept;
 pub mod access;
@@ -28,9 +28,9 @@ mod version;
 
 pub use access::{Right, TokenError, Tokens};
 pub use options::{
-    Event, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, MAX_WAITING, Observer, Options, ShareError,
+    Event, Limits, MAX_CONNECTIONS, MAX_PER_ADDRESS, MAX_WAITING, Observer, Options, ShareError,
 };
-pub use receive::{KEPT_FOR, MAX_LANES, MAX_UPLOADS};
+pub use receive::{KEPT_FOR, MAX_UPLOAD_STREAMS, MAX_UPLOADS};
 pub use root::{RESERVED, Root};
 pub use socket::{SEND_BUFFER, UNSENT};
 pub use sprat_pace::Pace;
@@ -51,19 +51,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use values::Values;
 
-/// A server that runs until it is stopped or dropped.
+/// A running server. [`Share::start`] opens the directory, listens, and starts the accepting
+/// thread; each connection then gets a thread of its own. [`Share::stop`] stops accepting and lets
+/// transfers end; dropping the server breaks them off.
 pub struct Share {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
-    /// Ends the thread that accepts by being closed.
+    /// Closing it wakes the accepting thread, which then ends.
     wake: Option<OwnedFd>,
     acceptor: Option<JoinHandle<()>>,
-    /// Ends the thread that looks after what uploads left by being dropped.
+    /// The thread that removes old parts of uploads, which ends when the sender is dropped.
     sweeper: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Share {
-    /// Begins to serve.
+    /// Starts a server.
     ///
     /// # Errors
     /// [`ShareError`].
@@ -119,25 +121,24 @@ impl Share {
         Ok(Self { shared, addresses, wake: Some(wake), acceptor: Some(acceptor), sweeper })
     }
 
-    /// Takes other tokens from here on; whoever is being served goes on to the end of the answer.
+    /// Replaces the tokens. A response in progress is not interrupted.
     pub fn set_tokens(&self, tokens: Tokens) {
         *self.shared.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
-    /// Where it listens, with the ports that were chosen.
+    /// Returns the addresses it listens on, with the ports that the kernel chose.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What is being sent.
+    /// Returns the transfers in progress and those that ended recently.
     #[must_use]
     pub fn transfers(&self) -> &Transfers {
         &self.shared.transfers
     }
 
-    /// Takes no more connections, lets what is being sent go on for `grace` at most, and ends the
-    /// rest.
+    /// Accepts no more connections, lets transfers go on for up to `grace`, and ends the others.
     pub fn stop(mut self, grace: Duration) {
         self.end(grace);
     }
@@ -146,14 +147,14 @@ impl Share {
         let Some(acceptor) = self.acceptor.take() else { return };
         self.shared.stopping.store(true, Ordering::SeqCst);
         drop(self.wake.take());
-        // A thread that panicked has told so.
+        // A panic has already been reported.
         let _ = acceptor.join();
         if let Some((stop, sweeper)) = self.sweeper.take() {
             drop(stop);
             let _ = sweeper.join();
         }
         self.shared.connections().waiting.clear();
-        // Those that wait for a request find that none comes.
+        // Idle connections read an end and close.
         self.shared.shut(std::net::Shutdown::Read);
         if !self.shared.wait_for_none(grace) {
             self.shared.shut(std::net::Shutdown::Both);
@@ -162,10 +163,10 @@ impl Share {
     }
 }
 
-/// Longest time between two looks at what uploads left.
+/// Longest interval between two sweeps of parts.
 const SWEEP: Duration = Duration::from_secs(3600);
 
-/// Looks after what uploads left, until the other end of the channel is dropped.
+/// Starts the thread that sweeps parts until the returned sender is dropped.
 fn sweep(
     shared: &Arc<Shared>,
     parts: Arc<Parts>,
@@ -185,7 +186,7 @@ fn sweep(
     Ok((stop, thread))
 }
 
-/// How long threads have whose sockets were shut.
+/// Time limit for threads to end after their sockets were shut down.
 const LAST_GRACE: Duration = Duration::from_secs(2);
 
 impl Drop for Share {

@@ -1,18 +1,18 @@
-//! The names by which a share may be asked for.
+//! The host names that a share accepts.
 //!
-//! A page in a browser may have its own name lead to a private address (DNS rebinding), and read
-//! there what is shared with everybody who reaches it. The browser tells the name in `Host`: at
-//! loopback and private addresses it has to be one that the share knows itself by. Where a token is
-//! wanted no page has it, and any name will do.
+//! By DNS rebinding, a page in a browser can make its own host name resolve to a private address,
+//! and then read what is shared with everybody there. The browser sends that name in `Host`, so at
+//! loopback and private addresses only the share's own names are accepted. Where a token is
+//! required, the page does not have it, and any name is accepted.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What a share is called.
+/// The accepted names.
 #[derive(Debug)]
 pub(super) struct Names(Vec<String>);
 
 impl Names {
-    /// This machine's own name, and those that were given.
+    /// Accepts this machine's own name, and those given.
     pub(super) fn new(given: &[String]) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let own = own.trim().to_ascii_lowercase();
@@ -29,8 +29,8 @@ impl Names {
         )
     }
 
-    /// Whether a request that came to the address `at` may be for `host`, the value of that field:
-    /// none is what old programs send, and no browser.
+    /// Returns whether a request that arrived at the address `at` may be for `host`, the value of
+    /// `Host`. Old programs send none, but no browser.
     pub(super) fn allow(&self, host: Option<&str>, at: IpAddr) -> bool {
         let Some(host) = host.filter(|host| !host.is_empty()) else { return true };
         if !is_private(at.to_canonical()) {
@@ -49,8 +49,8 @@ impl Names {
     }
 }
 
-/// Whether an address is one that only neighbours reach: a name out of the open network has no
-/// business there.
+/// Returns whether an address is reachable only from nearby, so that public names have no reason to
+/// resolve to it.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_somebody_elses_leads_to_no_private_address() {
+    fn foreign_names_are_refused_at_private_addresses() {
         let names = Names::new(&["NAS.example.".to_owned()]);
         let allows = |host: &str, at: &str| names.allow(Some(host), at.parse().unwrap());
         for host in [

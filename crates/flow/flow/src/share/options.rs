@@ -1,4 +1,4 @@
-//! What is shared and how, what holds a server back, and what it reports.
+//! Options of a server, its limits, and what it reports.
 
 use super::access::Tokens;
 use super::receive::KEPT_FOR;
@@ -10,31 +10,30 @@ use std::time::Duration;
 use std::{fmt, io};
 use thiserror::Error;
 
-/// Most connections at a time, unless told; one more waits.
+/// Default limit of concurrent connections; one more waits.
 pub const MAX_CONNECTIONS: usize = 256;
 
-/// Most connections at a time from one address (of IPv6: one network of 64 bits), unless told.
-pub const MAX_FROM_ONE: usize = 64;
+/// Default limit of concurrent connections from one IPv4 address, or one IPv6 network of 64 bits.
+pub const MAX_PER_ADDRESS: usize = 64;
 
-/// Most connections that wait until one that is served ends, unless told; one more is answered 503
-/// and closed.
+/// Default limit of connections that wait for a slot; one more is answered with 503 and closed.
 pub const MAX_WAITING: usize = 256;
 
-/// What holds a server back from doing too much, or waiting too long.
+/// Limits that protect a server from overload and from clients that stall.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Concurrent connections.
     pub connections: usize,
-    /// Connections at a time from one address.
-    pub from_one: usize,
-    /// Connections that wait for their turn, for as long as one may be idle.
+    /// Concurrent connections from one IPv4 address or one IPv6 network of 64 bits.
+    pub per_address: usize,
+    /// Connections that wait for a slot, at most as long as one may be idle.
     pub waiting: usize,
-    /// How long a head may take from its first byte, and the first byte of a connection, with its
-    /// TLS handshake.
+    /// Time limit of a head from its first byte; and of the first byte of a connection, including
+    /// its TLS handshake.
     pub head: Duration,
     /// How long a connection may be without a request.
     pub idle: Duration,
-    /// How long the other end may take no byte of an answer.
+    /// How long the client may acknowledge no byte of a response.
     pub patience: Duration,
 }
 
@@ -42,7 +41,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: MAX_CONNECTIONS,
-            from_one: MAX_FROM_ONE,
+            per_address: MAX_PER_ADDRESS,
             waiting: MAX_WAITING,
             head: Duration::from_secs(10),
             idle: Duration::from_secs(60),
@@ -51,44 +50,43 @@ impl Default for Limits {
     }
 }
 
-/// Told of every answer, on the thread of its connection.
+/// Called after every response, on the thread of its connection.
 pub type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// What is shared, and how.
+/// Options of a server; [`Options::new`] sets all but the first two to defaults.
 #[derive(Clone)]
 pub struct Options {
-    /// The directory.
+    /// The directory to share.
     pub root: PathBuf,
-    /// Where to listen; port 0 is one that is free.
+    /// Addresses to listen on; port 0 is a free port.
     pub listen: Vec<SocketAddr>,
-    /// Also what has a name that begins with a dot.
+    /// Whether to share names that begin with a dot.
     pub hidden: bool,
-    /// Encrypts, with this certificate.
+    /// The TLS configuration with a certificate; `None` serves plain text.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Who may see it, and put something there; without a token everybody.
+    /// The tokens that grant access; without any, everybody has access.
     pub tokens: Tokens,
-    /// Files are taken too, of so many bytes at most.
+    /// Longest file that may be uploaded, in bytes; `None` forbids uploads.
     pub writable: Option<u64>,
-    /// Bytes of the disk that unfinished uploads may hold together; none: half of the filesystem.
+    /// Most bytes of disk that unfinished uploads may hold together; `None` is half of the
+    /// filesystem.
     pub max_unfinished: Option<u64>,
-    /// How long the part of an upload is kept that nobody goes on with.
+    /// How long the part of an interrupted upload is kept.
     pub keep_unfinished: Duration,
-    /// Names by which it may be asked for at loopback and private addresses, besides this
-    /// machine's own.
+    /// Host names accepted at loopback and private addresses, besides this machine's own.
     pub names: Vec<String>,
-    /// Whether files are given, and taken, with their extended attributes (`user.*`), where that
-    /// is asked for.
+    /// Whether to send and accept extended attributes (`user.*`) with files.
     pub xattrs: bool,
-    /// How fast each connection sends.
+    /// How each connection is paced.
     pub pace: Pace,
     /// Limits.
     pub limits: Limits,
-    /// Told of every answer.
+    /// Called after every response.
     pub observer: Option<Observer>,
 }
 
 impl Options {
-    /// Shares `root` with everybody, without encryption, at `listen`.
+    /// Shares `root` with everybody, without encryption, on `listen`.
     #[must_use]
     pub fn new(root: PathBuf, listen: Vec<SocketAddr>) -> Self {
         Self {
@@ -115,60 +113,60 @@ impl fmt::Debug for Options {
         let tls = tls.is_some();
         write!(
             f,
-            "Options {{ {root:?}, {listen:?}, hidden: {hidden}, tls: {tls}, {tokens:?}, writable: {writable:?}, {pace:?}, {limits:?} }}"
+            "Options {{ {root:?}, {listen:?}, hidden: {hidden}, tls: {tls}, {tokens:?}, writable: \
+             {writable:?}, {pace:?}, {limits:?} }}"
         )
     }
 }
 
-/// An answer that was given.
+/// A response that was sent.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// To whom.
+    /// The client.
     pub peer: SocketAddr,
-    /// What was asked; `-` when it was no request.
+    /// The method; `-` for an invalid request.
     pub method: &'static str,
-    /// Of what, as an address has it; `-` when it was no request.
+    /// The percent-encoded path; `-` for an invalid request.
     pub path: String,
-    /// The answer's status.
+    /// The status.
     pub status: u16,
-    /// Bytes of its body that were given to the kernel; of what is put, bytes of the file that
-    /// came.
+    /// Bytes of the body passed to the kernel; for an upload, bytes of the file that were received.
     pub bytes: u64,
-    /// Whether in verified form.
+    /// Whether the body was in verified form.
     pub verified: bool,
-    /// Bytes of the file whose values were computed for it: those of others were known.
+    /// Bytes of the file whose values were computed for it rather than cached.
     pub summed: u64,
-    /// From the request's end to the answer's.
+    /// Time from the end of the request to the end of the response.
     pub took: Duration,
-    /// What the kernel knew of the connection's path then; nothing when it was gone.
+    /// The kernel's state of the connection's path at that time; `None` if the connection was gone.
     pub network: Option<sprat_pace::path::Path>,
-    /// Why it was broken off.
+    /// Why the response was broken off.
     pub error: Option<String>,
 }
 
-/// Why nothing is shared.
+/// Why a server cannot start.
 #[derive(Debug, Error)]
 pub enum ShareError {
-    /// The directory cannot be.
+    /// The directory cannot be shared.
     #[error("cannot share {}: {source}", path.display())]
     Root {
         /// The directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// An address cannot be listened at.
+    /// It cannot listen on an address.
     #[error("cannot listen at {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// No address was told.
+    /// No address was given.
     #[error("no address to listen at")]
     Nowhere,
-    /// A thread or a pipe cannot be made.
+    /// A thread or a pipe cannot be created.
     #[error("cannot start: {0}")]
     Start(io::Error),
 }

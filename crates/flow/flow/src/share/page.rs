@@ -1,32 +1,34 @@
-//! A directory as a page for people: its entries, each by a plain link and by the accelerated way,
-//! and what is being sent.
+//! The page of a directory: its entries, each with a plain link and the command for an accelerated
+//! transfer, and the transfers in progress.
 
 use super::listing::{Entry, Kind, Listing};
-use super::ticket::{PARAMETER, Seal};
+use super::ticket::{PARAMETER, TicketKey};
 use percent_encoding::percent_decode_str;
 use sprat_http::date::Moment;
 use sprat_http::server::target::Target;
 use sprat_units::{figure, html};
 use std::fmt::Write as _;
 
-/// Most entries of a page: browsers suffer from more, and the page says where all of them are.
+/// Most entries of a page: browsers get slow with more. The page links to the complete listing.
 pub const MAX_ROWS: usize = 5_000;
 
-/// What a page may do: run our script, which may ask us; no text in it can become code.
-pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+/// Content security policy of pages: only our own script may run, which may only contact this
+/// server, so that no text can become code.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src \
+    'self'; base-uri 'none'; \
                           form-action 'none'; frame-ancestors 'none'";
 
-/// What a file may do that can hold scripts, when a browser shows it: be itself, apart from all
-/// else that is here.
+/// Content security policy of files that can contain scripts, when a browser displays them: they
+/// run in an origin of their own.
 pub const FILE_POLICY: &str = "sandbox allow-scripts";
 
-/// What pages are made with: path below the reserved name, content type, content.
+/// Resources of the pages: path below the reserved name, content type, content.
 pub const PARTS: [(&str, &str, &str); 2] = [
     ("live.js", "text/javascript; charset=utf-8", include_str!("page/live.js")),
     ("style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
 ];
 
-/// By what entries are ordered; directories come first in any case.
+/// The order of entries; directories always come first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Order {
     Name,
@@ -34,15 +36,15 @@ enum Order {
     Time,
 }
 
-/// The page of a directory, whose server is known as `host`. With the seal of whoever sees it, what
-/// leads to files has tickets.
+/// Renders the page of a directory, whose server is reached as `host`. With a ticket key, links to
+/// files contain tickets.
 #[must_use]
 pub fn page(
     listing: &Listing,
     target: &Target,
     host: &str,
     tls: bool,
-    seal: Option<Seal>,
+    key: Option<TicketKey>,
 ) -> String {
     let order = match target.parameter("sort").as_deref() {
         Some("size") => Order::Size,
@@ -66,8 +68,10 @@ pub fn page(
     let mut put = |text: std::fmt::Arguments<'_>| page.write_fmt(text).expect("a string takes all");
     put(format_args!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"stylesheet\" href=\"/.sprat/style.css\">\
-         <script src=\"/.sprat/live.js\" defer></script></head>\n<body><h1>{}</h1>\n<table><thead><tr>",
+         <meta name=\"viewport\" content=\"width=device-width\"><link rel=\"stylesheet\" \
+         href=\"/.sprat/style.css\">\
+         <script src=\"/.sprat/live.js\" \
+         defer></script></head>\n<body><h1>{}</h1>\n<table><thead><tr>",
         escape(&title),
         trail(&listing.path)
     ));
@@ -95,9 +99,9 @@ pub fn page(
         let (link, recursive, query) = match entry.kind {
             Kind::Directory => (String::new(), "-r ", String::new()),
             Kind::File => {
-                let file = seal.and_then(|seal| Some((seal, Target::parse(&path).ok()?)));
-                let ticket = file.map(|(seal, file)| format!("{PARAMETER}={}", seal.ticket(&file)));
-                // A browser with our extension hands it over; any other saves the file.
+                let file = key.and_then(|key| Some((key, Target::parse(&path).ok()?)));
+                let ticket = file.map(|(key, file)| format!("{PARAMETER}={}", key.ticket(&file)));
+                // Our browser extension intercepts this link; any other browser saves the file.
                 let more = ticket.as_ref().map_or_else(String::new, |ticket| format!("&{ticket}"));
                 let link = escape(&format!("./{}?download=sprat{more}", entry.href));
                 let query = ticket.map_or_else(String::new, |ticket| format!("?{ticket}"));
@@ -106,7 +110,8 @@ pub fn page(
         };
         let address = escape(&format!("{scheme}://{host}{path}{query}"));
         put(format_args!(
-            "<tr><td class=\"name\"><a href=\"./{}\">{}{slash}</a></td><td class=\"number\">{size}</td><td class=\"soft\">{}</td>\
+            "<tr><td class=\"name\"><a href=\"./{}\">{}{slash}</a></td><td \
+             class=\"number\">{size}</td><td class=\"soft\">{}</td>\
              <td>{link}<code>sprat cp {recursive}'{address}' .</code></td></tr>\n",
             escape(&entry.href),
             escape(&entry.name),
@@ -116,17 +121,21 @@ pub fn page(
     put(format_args!("</tbody></table>\n"));
     if entries.len() > MAX_ROWS || listing.truncated {
         put(format_args!(
-            "<p class=\"soft\">These are the first {MAX_ROWS}. <a href=\"?format=jsonl\">All of them, a line of JSON each</a></p>\n"
+            "<p class=\"soft\">These are the first {MAX_ROWS}. <a href=\"?format=jsonl\">All of \
+             them, a line of JSON each</a></p>\n"
         ));
     }
     put(format_args!(
-        "<section id=\"transfers\" hidden><h2>Transfers</h2><table><thead><tr><th>File</th><th>To</th><th class=\"number\">Sent</th>\
-         <th class=\"number\">Rate</th><th>Over time</th><th></th></tr></thead><tbody></tbody></table></section>\n</body></html>\n"
+        "<section id=\"transfers\" \
+         hidden><h2>Transfers</h2><table><thead><tr><th>File</th><th>To</th><th \
+         class=\"number\">Sent</th>\
+         <th class=\"number\">Rate</th><th>Over \
+         time</th><th></th></tr></thead><tbody></tbody></table></section>\n</body></html>\n"
     ));
     page
 }
 
-/// The path as links to each directory above.
+/// Renders a path as links to each directory above.
 fn trail(path: &str) -> String {
     let mut trail = "<a href=\"/\">/</a>".to_owned();
     let mut so_far = "/".to_owned();
@@ -139,15 +148,15 @@ fn trail(path: &str) -> String {
     trail
 }
 
-/// A text that is nothing but text, in HTML and in its attributes; what would turn it about on the
-/// screen is taken out.
+/// Escapes a text for HTML and its attributes, and replaces characters that would change the
+/// direction of writing.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let turns = |char| matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     html::escape(&text.replace(|char: char| turns(char) || char.is_control(), "\u{fffd}"))
 }
 
-/// A date as `22 Nov 2026 08:00:00`.
+/// Formats a date like `22 Nov 2026 08:00:00`.
 fn date(seconds: i64) -> String {
     let text = Moment { seconds, nanoseconds: 0 }.http();
     text.get(5..25).unwrap_or(&text).to_owned()

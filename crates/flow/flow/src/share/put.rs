@@ -1,14 +1,16 @@
-//! What a request wants to put where: a pure function of its head.
+//! What a PUT request stores, and where: a pure function of its head.
 //!
 //! ```text
-//! PUT dir/    no body                                     a directory is there, with all above it
-//! PUT file    bytes, or the verified form                 a whole file
-//! PUT file    the verified form, Content-Range            a part of an upload; begins it where there is none
-//! PUT file    no body, application/vnd.sprat.upload       ends an upload: the file gets its name
-//! GET file    Accept: application/vnd.sprat.upload        what there is of an upload (the form of a journal), and of the file
+//! PUT dir/    no body                            makes a directory, with all above it
+//! PUT file    bytes, or the verified form        stores a whole file
+//! PUT file    verified form, Content-Range       stores a part of an upload, which it may begin
+//! PUT file    no body, type UPLOADED             finishes an upload: the file gets its name
+//! GET file    Accept: UPLOADED                   the state of an upload, in the format of a
+//!                                                journal, and of the file
 //! ```
+//! `UPLOADED` is `application/vnd.sprat.upload`.
 
-use crate::file::{Attributes, Place};
+use crate::file::{Attributes, Destination};
 use crate::group::{self, GROUP_BYTES, VERIFIED, Value};
 use sprat_http::date::time;
 use sprat_http::range::ContentRange;
@@ -22,73 +24,73 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Longest file that is taken, unless told: 64 TiB.
+/// Default limit of an uploaded file's length: 64 TiB.
 pub const MAX_FILE: u64 = 64 << 40;
 
-/// Most names of a path that is put to.
+/// Most names in the path of an upload.
 pub const MAX_NAMES: usize = 128;
 
-/// Longest name, bytes: what filesystems take.
+/// Longest name in bytes: the limit of filesystems.
 const MAX_NAME: usize = 255;
 
-/// Longest tag of an upload, bytes.
+/// Longest tag of an upload in bytes.
 const MAX_TAG: usize = 128;
 
-/// What is put.
+/// What a PUT request does.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum What {
-    /// A directory.
+pub enum PutKind {
+    /// Makes a directory.
     Folder,
-    /// A file of so many bytes, at once; perhaps in verified form.
+    /// Stores a complete file.
     Whole {
-        /// Bytes of the file.
+        /// Length of the file in bytes.
         length: u64,
-        /// Whether each group's value comes behind it.
+        /// Whether the body is in verified form.
         verified: bool,
     },
-    /// A part of an upload, in verified form: it begins a group, or goes on within one, and ends
-    /// one or the file.
+    /// Stores a part of an upload, in verified form: it begins at a group or within one, and ends
+    /// at the end of one or of the file.
     Part {
         /// The upload.
         upload: Upload,
         /// Bytes of the file.
         range: Range<u64>,
     },
-    /// The end of an upload, and the hash that its file must have.
-    End {
+    /// Finishes an upload.
+    Finish {
         /// The upload.
         upload: Upload,
-        /// What `b3sum` prints.
+        /// The hash that its file must have, as `b3sum` prints it.
         blake3: Value,
     },
 }
 
-/// Which upload: a state of a file at its sender's.
+/// Identifies an upload: a file in one state at its sender.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Upload {
-    /// What tells this state from others.
+    /// Identifies the state.
     pub tag: String,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub length: u64,
 }
 
-/// Reads what a PUT is for; of files longer than `most` bytes nothing is taken.
-///
+/// Parses the head of a PUT; rejects files longer than `most` bytes.
 /// # Errors
-/// [`Refused`]: 400 for what makes no sense, 403 for a name that is not taken, 411, 413, 415.
-pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused> {
-    let bad = |what: &str| Err(Refused::bad(what));
+/// [`Refused`] with 400 for a malformed request, 403 for a name that is not allowed, 411, 413 or
+/// 415.
+pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refused> {
+    let bad = |reason: &str| Err(Refused::bad(reason));
     let Some(target) = request.target.as_ref().filter(|_| request.method == Method::Put) else {
         return bad("nothing is put there");
     };
-    takes(target.names())?;
+    check_names(target.names())?;
     let attributes = attributes(request)?;
     let kind = request.field("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     let range = request.field("content-range");
     if target.has_slash() {
         return if request.length == 0 {
-            Ok((What::Folder, attributes))
+            Ok((PutKind::Folder, attributes))
         } else {
             bad("a directory has no bytes")
         };
@@ -97,7 +99,7 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
         return bad("a file has a name");
     }
     if request.field("content-length").is_none() {
-        return Err(Refused { status: 411, what: "a length is wanted".to_owned() });
+        return Err(Refused { status: 411, reason: "a length is wanted".to_owned() });
     }
     if request
         .field("content-encoding")
@@ -105,16 +107,16 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
     {
         return Err(Refused {
             status: 415,
-            what: "a file is taken as it is, without a coding".to_owned(),
+            reason: "a file is taken as it is, without a coding".to_owned(),
         });
     }
     let verified = kind == VERIFIED;
-    let what = if kind == UPLOADED {
+    let put = if kind == UPLOADED {
         let hash = request.field(&BLAKE3.to_ascii_lowercase());
         let hash = hash.and_then(|hash| blake3::Hash::from_hex(hash.as_bytes()).ok());
         match hash {
             Some(hash) if request.length == 0 && range.is_none() => {
-                What::End { upload: upload(request)?, blake3: *hash.as_bytes() }
+                PutKind::Finish { upload: upload(request)?, blake3: *hash.as_bytes() }
             }
             _ => return bad("an upload ends with a hash, and without a body"),
         }
@@ -134,53 +136,52 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
                 "a part ends with a group of {GROUP_BYTES} bytes, or with the file"
             ));
         }
-        // It may go on within a group of which the beginning has come.
+        // The part may continue a group whose first bytes have arrived.
         let skipped = range.start % GROUP_BYTES;
         if group::verified_length(&(range.start - skipped..range.end)) - skipped != request.length {
             return bad("the body is not as long as the part in verified form");
         }
-        What::Part { upload: Upload { length: total, ..upload(request)? }, range }
+        PutKind::Part { upload: Upload { length: total, ..upload(request)? }, range }
     } else if verified {
         let fits = Some(request.length)
             .filter(|bytes| *bytes <= 2 * MAX_FILE)
             .and_then(group::length_of_verified);
         let Some(length) = fits else { return bad("no file has a verified form of that length") };
-        What::Whole { length, verified }
+        PutKind::Whole { length, verified }
     } else {
-        What::Whole { length: request.length, verified }
+        PutKind::Whole { length: request.length, verified }
     };
-    let length = match &what {
-        What::Whole { length, .. } => *length,
-        What::Part { upload, .. } | What::End { upload, .. } => upload.length,
-        What::Folder => 0,
+    let length = match &put {
+        PutKind::Whole { length, .. } => *length,
+        PutKind::Part { upload, .. } | PutKind::Finish { upload, .. } => upload.length,
+        PutKind::Folder => 0,
     };
     check_length(length, most)?;
-    Ok((what, attributes))
+    Ok((put, attributes))
 }
 
-/// Reads the question what there is of an upload. None: that is not asked.
-///
+/// Parses a query for the state of an upload; `None` if the request is not one.
 /// # Errors
-/// As [`read`].
-pub fn asked(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
+/// As for [`parse`].
+pub fn parse_query(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
     let Some(target) = request.target.as_ref().filter(|_| request.accepts(UPLOADED)) else {
         return Ok(None);
     };
     if target.names().is_empty() {
         return Err(Refused::bad("a file has a name"));
     }
-    takes(target.names())?;
+    check_names(target.names())?;
     let upload = upload(request)?;
     check_length(upload.length, most)?;
     Ok(Some(upload))
 }
 
-/// What becomes of a file that is there already.
-///
+/// Checks whether the request's conditions allow the file that exists to be replaced, or a new one
+/// to be made.
 /// # Errors
-/// [`Refused`]: it stays, for the request does not say that it may be replaced (409), or does not want it (412).
+/// [`Refused`] with 409 if the request does not allow replacing it, or 412 if a condition fails.
 pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<(), Refused> {
-    let failed = |what: &str| Err(Refused { status: 412, what: what.to_owned() });
+    let failed = |reason: &str| Err(Refused { status: 412, reason: reason.to_owned() });
     let (only, none) = (request.field("if-match"), request.field("if-none-match"));
     match there {
         None if only.is_some() => failed("there is no such file"),
@@ -192,17 +193,17 @@ pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<()
             Some(tags) if Tags::parse(&tags).has_strong(there.tag) => Ok(()),
             Some(_) => failed("the file that is there is another one"),
             None => {
-                let what = "there is such a file already, and it stays; If-Match with its ETag, or *, replaces it";
-                Err(Refused { status: 409, what: what.to_owned() })
+                let reason = "there is such a file already, and it stays; If-Match with its ETag, \
+                    or *, replaces it";
+                Err(Refused { status: 409, reason: reason.to_owned() })
             }
         },
     }
 }
 
-/// Whether these are names that something may be put under: visible ones, without control
-/// characters, and none of ours.
-fn takes(names: &[OsString]) -> Result<(), Refused> {
-    let refused = |what: &str| Err(Refused { status: 403, what: what.to_owned() });
+/// Rejects names that are hidden, contain control characters, or are reserved.
+fn check_names(names: &[OsString]) -> Result<(), Refused> {
+    let refused = |reason: &str| Err(Refused { status: 403, reason: reason.to_owned() });
     if names.len() > MAX_NAMES {
         return refused(&format!("lies deeper than {MAX_NAMES} directories"));
     }
@@ -214,7 +215,7 @@ fn takes(names: &[OsString]) -> Result<(), Refused> {
         if bytes.iter().any(u8::is_ascii_control) || bytes.len() > MAX_NAME {
             return refused("a name has control characters, or is longer than 255 bytes");
         }
-        if Place::is_own(name) {
+        if Destination::is_transfer_name(name) {
             return refused("names of that ending are for files on their way");
         }
     }
@@ -231,7 +232,7 @@ fn upload(request: &Request) -> Result<Upload, Refused> {
     let length = match request.field(&LENGTH.to_ascii_lowercase()) {
         Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
         Some(_) => None,
-        // A part tells by its range.
+        // A part states the length in its range.
         None => Some(0),
     };
     match length {
@@ -244,7 +245,7 @@ fn check_length(length: u64, most: u64) -> Result<(), Refused> {
     if length > most.min(MAX_FILE) {
         return Err(Refused {
             status: 413,
-            what: format!("files of up to {} B are taken", most.min(MAX_FILE)),
+            reason: format!("files of up to {} B are taken", most.min(MAX_FILE)),
         });
     }
     Ok(())
@@ -276,34 +277,35 @@ fn attributes(request: &Request) -> Result<Attributes, Refused> {
 mod tests {
     use super::*;
 
-    fn of(line: &str, fields: &str) -> Result<What, u16> {
+    fn parsed(line: &str, fields: &str) -> Result<PutKind, u16> {
         let head = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let request = Request::parse(head.as_bytes()).expect("a request");
-        read(&request, 10 * GROUP_BYTES).map(|(what, _)| what).map_err(|refused| refused.status)
+        parse(&request, 10 * GROUP_BYTES).map(|(put, _)| put).map_err(|refused| refused.status)
     }
 
     #[test]
-    fn what_is_put_is_told_by_the_head() {
-        assert_eq!(of("PUT /a/b/", "Content-Length: 0\r\n"), Ok(What::Folder));
+    fn the_head_determines_what_is_put() {
+        assert_eq!(parsed("PUT /a/b/", "Content-Length: 0\r\n"), Ok(PutKind::Folder));
         assert_eq!(
-            of("PUT /a", "Content-Length: 7\r\n"),
-            Ok(What::Whole { length: 7, verified: false })
+            parsed("PUT /a", "Content-Length: 7\r\n"),
+            Ok(PutKind::Whole { length: 7, verified: false })
         );
         let form = format!("Content-Type: {VERIFIED}\r\n");
-        let whole = |bytes: u64| of("PUT /a", &format!("{form}Content-Length: {bytes}\r\n"));
-        assert_eq!(whole(0), Ok(What::Whole { length: 0, verified: true }));
-        assert_eq!(whole(33), Ok(What::Whole { length: 1, verified: true }));
+        let whole = |bytes: u64| parsed("PUT /a", &format!("{form}Content-Length: {bytes}\r\n"));
+        assert_eq!(whole(0), Ok(PutKind::Whole { length: 0, verified: true }));
+        assert_eq!(whole(33), Ok(PutKind::Whole { length: 1, verified: true }));
         assert_eq!(whole(32), Err(400), "a value of nothing");
         let part = |range: &str, bytes: u64| {
-            of(
+            parsed(
                 "PUT /a",
                 &format!(
-                    "{form}Sprat-Upload: t\r\nContent-Range: bytes {range}\r\nContent-Length: {bytes}\r\n"
+                    "{form}Sprat-Upload: t\r\nContent-Range: bytes {range}\r\nContent-Length: \
+                     {bytes}\r\n"
                 ),
             )
         };
         let upload = Upload { tag: "t".to_owned(), length: GROUP_BYTES + 5 };
-        let last = What::Part { upload, range: GROUP_BYTES..GROUP_BYTES + 5 };
+        let last = PutKind::Part { upload, range: GROUP_BYTES..GROUP_BYTES + 5 };
         assert_eq!(part("1048576-1048580/1048581", 37), Ok(last));
         for (range, bytes) in [
             ("1048576-1048580/1048581", 36),
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_put_is_refused() {
+    fn invalid_puts_are_refused() {
         for (line, fields, status) in [
             ("PUT /a", "", 411),
             ("PUT /", "Content-Length: 0\r\n", 200),
@@ -338,13 +340,13 @@ mod tests {
             ("PUT /a", "Content-Length: 0\r\nContent-Type: application/vnd.sprat.upload\r\n", 400),
         ] {
             assert_eq!(
-                of(line, fields).map_or_else(|status| status, |_| 200),
+                parsed(line, fields).map_or_else(|status| status, |_| 200),
                 status,
                 "{line} {fields}"
             );
         }
         let long = format!("PUT /{}", "d/".repeat(MAX_NAMES + 1));
-        assert_eq!(of(&long, "Content-Length: 0\r\n"), Err(403));
+        assert_eq!(parsed(&long, "Content-Length: 0\r\n"), Err(403));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The shared directory: what a request's path leads to, and that it leads nowhere else.
+//! The shared directory: resolves the paths of requests, and never leaves it.
 //!
-//! The kernel resolves paths beneath the root (`openat2`, `RESOLVE_BENEATH`): symbolic links are
-//! followed as long as they stay inside, however files are moved about meanwhile. A kernel without
-//! that call opens name by name, and follows none.
+//! The kernel resolves paths beneath the root (`openat2` with `RESOLVE_BENEATH`): it follows
+//! symbolic links as long as they stay inside, even while files are being moved. On a kernel
+//! without that call, each name is opened by itself and no link is followed.
 
-use crate::file::Place;
+use crate::file::Destination;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -15,23 +15,23 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// How often a path is tried again that changed while it was resolved.
+/// How often to resolve a path again that changed meanwhile.
 const TRIES: usize = 16;
 
-/// The first name of paths that are the server's own.
+/// The first name of the server's own paths.
 pub const RESERVED: &str = ".sprat";
 
-/// A directory that is shared.
+/// A shared directory.
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
     path: PathBuf,
     hidden: bool,
-    /// There is no `openat2`.
+    /// Whether the kernel lacks `openat2`.
     by_name: bool,
 }
 
-/// What is there.
+/// What a path leads to.
 #[derive(Debug)]
 pub enum Found {
     /// A regular file, open for reading.
@@ -40,24 +40,23 @@ pub enum Found {
     Directory(File, Metadata),
 }
 
-/// Why there is nothing.
+/// Why a path leads to nothing.
 #[derive(Debug)]
-pub enum Lost {
-    /// No file or directory of that name, or one that is not shown.
+pub enum FindError {
+    /// There is no such file or directory, or it is not shown.
     Missing,
-    /// The operating system does not let us.
+    /// The operating system denies access.
     Forbidden,
-    /// It changes faster than we can look, or we have too many files open.
+    /// The path keeps changing, or too many files are open.
     Busy,
     /// The operating system's error.
     Io(io::Error),
 }
 
 impl Root {
-    /// Shares `path`. `hidden`: also what has a name that begins with a dot.
-    ///
+    /// Shares `path`. `hidden`: whether to show names that begin with a dot.
     /// # Errors
-    /// It is no directory, or cannot be read.
+    /// It is not a directory, or cannot be read.
     pub fn open(path: &Path, hidden: bool) -> io::Result<Self> {
         let directory = rustix::fs::open(
             path,
@@ -75,86 +74,85 @@ impl Root {
         Ok(Self { directory, path, hidden, by_name: tried.is_err() })
     }
 
-    /// The directory's path, for messages.
+    /// Returns the directory's path, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a name is shown at all.
+    /// Returns whether a name is shown.
     #[must_use]
     pub fn shows(&self, name: &std::ffi::OsStr) -> bool {
-        !name.as_bytes().starts_with(b".") || (self.hidden && !Place::is_own(name))
+        !name.as_bytes().starts_with(b".") || (self.hidden && !Destination::is_transfer_name(name))
     }
 
-    /// Opens what lies at these names, each of which is one (no slash, not `.` or `..`).
-    ///
+    /// Opens what is at these names, none of which may contain a slash or be `.` or `..`.
     /// # Errors
-    /// `Lost`.
-    pub fn find(&self, names: &[OsString]) -> Result<Found, Lost> {
+    /// [`FindError`].
+    pub fn find(&self, names: &[OsString]) -> Result<Found, FindError> {
         if names.iter().any(|name| !self.shows(name))
             || names.first().is_some_and(|name| name == RESERVED)
         {
-            return Err(Lost::Missing);
+            return Err(FindError::Missing);
         }
-        // First without opening it: to open a device or a pipe may do something.
-        let seen = File::from(self.resolve(names, OFlags::PATH)?).metadata().map_err(Lost::Io)?;
+        // Check the type first, by `O_PATH`: opening a device or a pipe may have effects.
+        let seen =
+            File::from(self.resolve(names, OFlags::PATH)?).metadata().map_err(FindError::Io)?;
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
         let flags = match seen.file_type() {
             kind if kind.is_file() => flags,
             kind if kind.is_dir() => flags | OFlags::DIRECTORY,
-            _ => return Err(Lost::Missing),
+            _ => return Err(FindError::Missing),
         };
         let file = File::from(self.resolve(names, flags)?);
-        let found = file.metadata().map_err(Lost::Io)?;
+        let found = file.metadata().map_err(FindError::Io)?;
         let kind = found.file_type();
         match (found.dev(), found.ino()) == (seen.dev(), seen.ino()) {
             true if kind.is_dir() => Ok(Found::Directory(file, found)),
             true if kind.is_file() => Ok(Found::File(file, found)),
-            // Something else has come to its place.
+            // The path now leads to something else.
             _ if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() => {
-                Err(Lost::Missing)
+                Err(FindError::Missing)
             }
-            _ => Err(Lost::Busy),
+            _ => Err(FindError::Busy),
         }
     }
 
-    /// Opens the directory at these names, for something to be put into it.
-    ///
+    /// Opens the directory at these names, so that something can be stored in it.
     /// # Errors
-    /// `Lost`.
-    pub fn folder(&self, names: &[OsString]) -> Result<OwnedFd, Lost> {
+    /// [`FindError`].
+    pub fn folder(&self, names: &[OsString]) -> Result<OwnedFd, FindError> {
         self.resolve(names, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// The same, and makes what is not there of it. Gives whether anything was made.
-    ///
+    /// Opens the directory at these names, creating what is missing of the path. Returns whether
+    /// anything was created.
     /// # Errors
-    /// `Lost`.
-    pub fn make(&self, names: &[OsString]) -> Result<(OwnedFd, bool), Lost> {
+    /// [`FindError`].
+    pub fn make(&self, names: &[OsString]) -> Result<(OwnedFd, bool), FindError> {
         match self.folder(names) {
-            Err(Lost::Missing) if !names.is_empty() => {}
+            Err(FindError::Missing) if !names.is_empty() => {}
             found => return found.map(|folder| (folder, false)),
         }
         let (name, before) = names.split_last().expect("the root is there");
         let (above, _) = self.make(before)?;
         match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => Ok((self.folder(names)?, true)),
-            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Err(Lost::Forbidden),
-            Err(errno) => Err(Lost::Io(errno.into())),
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Err(FindError::Forbidden),
+            Err(errno) => Err(FindError::Io(errno.into())),
         }
     }
 
-    fn resolve(&self, names: &[OsString], flags: OFlags) -> Result<OwnedFd, Lost> {
+    fn resolve(&self, names: &[OsString], flags: OFlags) -> Result<OwnedFd, FindError> {
         for _ in 0..TRIES {
             let result =
                 if self.by_name { self.walk(names, flags) } else { self.beneath(names, flags) };
             match result {
                 Ok(found) => return Ok(found),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::ACCESS | Errno::PERM) => return Err(Lost::Forbidden),
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(Lost::Busy),
-                // Nothing there, or a way out.
+                Err(Errno::ACCESS | Errno::PERM) => return Err(FindError::Forbidden),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(FindError::Busy),
+                // It does not exist, or leads out of the root.
                 Err(
                     Errno::NOENT
                     | Errno::NOTDIR
@@ -163,12 +161,12 @@ impl Root {
                     | Errno::NAMETOOLONG
                     | Errno::NXIO,
                 ) => {
-                    return Err(Lost::Missing);
+                    return Err(FindError::Missing);
                 }
-                Err(errno) => return Err(Lost::Io(errno.into())),
+                Err(errno) => return Err(FindError::Io(errno.into())),
             }
         }
-        Err(Lost::Busy)
+        Err(FindError::Busy)
     }
 
     fn beneath(&self, names: &[OsString], flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -201,7 +199,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Both ways, in a directory beside which there is something that nobody may see.
+    /// Resolves in both ways, in a directory beside which there is a secret file.
     #[test]
     fn nothing_outside_is_found() {
         let outside = tempfile::tempdir().expect("a directory");
@@ -236,9 +234,9 @@ mod tests {
                 "none",
                 "sub/none",
             ] {
-                assert!(matches!(find(path), Err(Lost::Missing)), "{path}: {:?}", find(path));
+                assert!(matches!(find(path), Err(FindError::Missing)), "{path}: {:?}", find(path));
             }
-            assert!(matches!(find("sub/file/x"), Err(Lost::Missing)));
+            assert!(matches!(find("sub/file/x"), Err(FindError::Missing)));
             assert!(matches!(find("sub/file"), Ok(Found::File(_, meta)) if meta.len() == 1));
             assert!(matches!(find("sub"), Ok(Found::Directory(..))));
             assert!(matches!(root.find(&[]), Ok(Found::Directory(..))));
@@ -248,8 +246,8 @@ mod tests {
                 "only the kernel can follow a link safely"
             );
             assert_eq!(find(".hidden").is_ok(), hidden);
-            assert!(matches!(find(".sprat"), Err(Lost::Missing)));
-            assert!(matches!(find(&"a".repeat(300)), Err(Lost::Missing)));
+            assert!(matches!(find(".sprat"), Err(FindError::Missing)));
+            assert!(matches!(find(&"a".repeat(300)), Err(FindError::Missing)));
         }
     }
 }

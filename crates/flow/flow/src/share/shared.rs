@@ -1,4 +1,4 @@
-//! What all threads of a server know: what is shared, its limits, and its connections.
+//! State that all threads of a server share.
 
 use super::access::Tokens;
 use super::names::Names;
@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// What all threads of a server know.
+/// State that all threads of a server share.
 pub(super) struct Shared {
     pub(super) root: Root,
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
     pub(super) tokens: RwLock<Tokens>,
     pub(super) names: Names,
-    /// Longest file that is taken, if any is.
+    /// Longest file that may be uploaded, if any.
     pub(super) writable: Option<u64>,
     pub(super) uploads: Uploads,
     pub(super) xattrs: bool,
@@ -37,23 +37,24 @@ pub(super) struct Shared {
     pub(super) stopping: AtomicBool,
 }
 
+/// The connections that are served, and those that wait.
 #[derive(Default)]
 pub(super) struct Connections {
     pub(super) next: u64,
-    pub(super) served: HashMap<u64, Arc<Held>>,
-    pub(super) from: HashMap<IpAddr, usize>,
+    pub(super) served: HashMap<u64, Arc<ActiveConnection>>,
+    pub(super) per_network: HashMap<IpAddr, usize>,
     pub(super) waiting: VecDeque<Waiting>,
 }
 
 /// A connection that is served.
-pub(super) struct Held {
+pub(super) struct ActiveConnection {
     pub(super) socket: Arc<TcpStream>,
-    pub(super) from: IpAddr,
-    /// Since when nothing was asked on it.
+    pub(super) network: IpAddr,
+    /// Since when it has been without a request.
     pub(super) idle: Mutex<Option<Instant>>,
 }
 
-/// A connection that is not served yet.
+/// A connection that waits for a slot.
 pub(super) struct Waiting {
     pub(super) socket: Arc<TcpStream>,
     pub(super) peer: SocketAddr,
@@ -61,13 +62,13 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn from(&self) -> IpAddr {
+    pub(super) fn network(&self) -> IpAddr {
         network(self.peer.ip())
     }
 }
 
-impl Held {
-    /// Says whether it waits for a request.
+impl ActiveConnection {
+    /// Records whether it waits for a request.
     pub(super) fn set_idle(&self, idle: bool) {
         *self.idle() = idle.then(Instant::now);
     }
@@ -91,12 +92,12 @@ impl Shared {
     }
 
     pub(super) fn shut(&self, how: std::net::Shutdown) {
-        for held in self.connections().served.values() {
-            let _ = held.socket.shutdown(how);
+        for connection in self.connections().served.values() {
+            let _ = connection.socket.shutdown(how);
         }
     }
 
-    /// Waits for the end of all connections; false when it is too long.
+    /// Waits until all connections have ended; returns false after `longest`.
     pub(super) fn wait_for_none(&self, longest: Duration) -> bool {
         let until = Instant::now() + longest;
         let mut connections = self.connections();
@@ -110,15 +111,17 @@ impl Shared {
         true
     }
 
-    /// Whether somebody waits for the place of a connection, so that it is not kept open.
-    pub(super) fn is_wanted(&self, held: &Held) -> bool {
+    /// Returns whether another connection waits for this one's slot, so that it should not stay
+    /// idle.
+    pub(super) fn is_wanted(&self, connection: &ActiveConnection) -> bool {
         let connections = self.connections();
         let all = connections.served.len() >= self.limits.connections;
-        connections.waiting.iter().any(|waiting| all || waiting.from() == held.from)
+        connections.waiting.iter().any(|waiting| all || waiting.network() == connection.network)
     }
 }
 
-/// What counts as one address: of IPv6, the network that one customer has.
+/// Returns the unit that counts as one client: an IPv4 address, or the IPv6 network of one
+/// customer.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -1,4 +1,4 @@
-//! A connection's bytes, plain or through TLS, with deadlines: nobody is waited for without end.
+//! A connection's byte stream, plain or TLS. Every wait has a deadline.
 
 use rustix::fs::sendfile;
 use rustix::net::SendFlags;
@@ -11,61 +11,61 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes that a connection's send buffer may grow to: 10 Gb/s over 200 ms. What is not on the way
-/// is kept out of it by [`UNSENT`].
+/// Upper limit of a connection's send buffer: 10 Gb/s over 200 ms. [`UNSENT`] keeps bytes that are
+/// not in flight out of it.
 pub const SEND_BUFFER: usize = 256 << 20;
 
-/// Bytes that wait in the kernel for their first sending, at most: what a sender that is not woken
-/// for some milliseconds lives on.
+/// Most bytes in the kernel that wait for their first transmission: enough for a sender that is not
+/// scheduled for some milliseconds.
 pub const UNSENT: u32 = 8 << 20;
 
-/// Bytes that TLS gathers before it has them sent.
+/// Bytes that TLS buffers before it sends.
 const TLS_BUFFER: usize = 256 << 10;
 
-/// How often a sender that waits looks whether the other end still takes anything.
-const LOOK: Duration = Duration::from_secs(5);
+/// How often a blocked sender checks whether the client still acknowledges bytes.
+const ACK_CHECK: Duration = Duration::from_secs(5);
 
-/// A TCP connection whose other end has to show life.
+/// A TCP connection that is given up when the client makes no progress.
 pub(super) struct Socket {
     tcp: Arc<TcpStream>,
-    /// When reading is given up.
+    /// When a read is given up.
     deadline: Option<Instant>,
-    /// How long the other end may take no byte.
+    /// How long the client may acknowledge nothing.
     patience: Duration,
-    /// Bytes that it had taken, and since when it is no more.
-    taken: (u64, Instant),
+    /// Bytes acknowledged, and since when that number has not grown.
+    acked_since: (u64, Instant),
 }
 
 impl Socket {
     pub(super) fn new(tcp: Arc<TcpStream>, patience: Duration) -> io::Result<Self> {
         tcp.set_nonblocking(false)?;
         tcp.set_nodelay(true)?;
-        tcp.set_write_timeout(Some(LOOK.min(patience)))?;
+        tcp.set_write_timeout(Some(ACK_CHECK.min(patience)))?;
         prepare_sender(&*tcp, SEND_BUFFER, UNSENT)?;
-        Ok(Self { tcp, deadline: None, patience, taken: (0, Instant::now()) })
+        Ok(Self { tcp, deadline: None, patience, acked_since: (0, Instant::now()) })
     }
 
-    /// Nothing could be written for a while: whether that has to be the end.
-    fn still_takes(&mut self) -> io::Result<()> {
+    /// Decides, after a write timed out, whether the client has stalled too long.
+    fn check_progress(&mut self) -> io::Result<()> {
         let acked = Path::of(&*self.tcp)?.acked;
-        if acked > self.taken.0 {
-            self.taken = (acked, Instant::now());
+        if acked > self.acked_since.0 {
+            self.acked_since = (acked, Instant::now());
         }
-        if self.taken.1.elapsed() < self.patience {
+        if self.acked_since.1.elapsed() < self.patience {
             return Ok(());
         }
         let what = format!("the other end took nothing for {} s", self.patience.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, what))
     }
 
-    /// Writes, as often as the kernel took nothing and the other end lives.
+    /// Writes, retrying while the client acknowledges bytes.
     fn retry(&mut self, write: impl Fn(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         let began = Instant::now();
         loop {
             match write(&self.tcp) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.taken.1 = self.taken.1.max(began);
-                    self.still_takes()?;
+                    self.acked_since.1 = self.acked_since.1.max(began);
+                    self.check_progress()?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => return other,
@@ -106,14 +106,14 @@ impl Write for Socket {
     }
 }
 
-/// A connection, as those who answer on it see it.
+/// A connection's byte stream.
 pub(super) enum Channel {
     Plain(Socket),
     Tls(Box<StreamOwned<ServerConnection, Socket>>),
 }
 
 impl Channel {
-    /// Plain, or with TLS, whose handshake takes place as soon as something is read.
+    /// Makes a plain stream, or a TLS stream whose handshake takes place at the first read.
     pub(super) fn new(socket: Socket, tls: Option<&Arc<ServerConfig>>) -> io::Result<Self> {
         let Some(config) = tls else { return Ok(Self::Plain(socket)) };
         let mut tls = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
@@ -128,15 +128,14 @@ impl Channel {
         }
     }
 
-    /// The connection's socket, for the kernel's options.
+    /// Returns the TCP socket, for setting options.
     pub(super) fn tcp(&mut self) -> Arc<TcpStream> {
         self.socket().tcp.clone()
     }
 
-    /// Reads something; an end is zero.
-    ///
+    /// Reads some bytes; returns 0 at the end.
     /// # Errors
-    /// `TimedOut` at `deadline`, and what the connection dies of.
+    /// `TimedOut` at `deadline`, or the failure of the connection.
     pub(super) fn read_until(&mut self, deadline: Instant, into: &mut [u8]) -> io::Result<usize> {
         self.socket().deadline = Some(deadline);
         match self {
@@ -146,9 +145,9 @@ impl Channel {
     }
 
     /// Sends all parts, one after the other.
-    ///
     /// # Errors
-    /// `TimedOut` when the other end took nothing for too long, and what the connection dies of.
+    /// `TimedOut` when the client acknowledged nothing for too long, or the failure of the
+    /// connection.
     pub(super) fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         match self {
             Self::Plain(socket) => {
@@ -171,15 +170,15 @@ impl Channel {
         }
     }
 
-    /// Whether bytes are encrypted here, so that they are needed here.
+    /// Returns whether the stream is TLS, so that bytes cannot be sent by reference.
     pub(super) fn encrypts(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
-    /// Sends bytes that others follow at once: the kernel may wait for those to fill a segment.
-    ///
+    /// Sends bytes that are followed by more at once, so that the kernel may wait to fill a
+    /// segment.
     /// # Errors
-    /// As of [`send`](Self::send).
+    /// As for [`send`](Self::send).
     pub(super) fn send_with_more(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let Self::Plain(socket) = self else { return self.send(&[bytes]) };
         while !bytes.is_empty() {
@@ -191,15 +190,13 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends bytes `range` of a file out of the page cache, which the connection's segments then
-    /// refer to: no byte is copied. Gives how many there were: fewer, when the file ends before
-    /// the range does.
-    ///
+    /// Sends bytes `range` of a file from the page cache by `sendfile`, without copying them.
+    /// Returns how many were sent: fewer if the file ends before the range does.
     /// # Errors
-    /// As of [`send`](Self::send).
+    /// As for [`send`](Self::send).
     ///
     /// # Panics
-    /// On a connection that [`encrypts`](Self::encrypts).
+    /// If the stream [`encrypts`](Self::encrypts).
     pub(super) fn send_cached(&mut self, file: &File, range: &Range<u64>) -> io::Result<u64> {
         let Self::Plain(socket) = self else { unreachable!("who encrypts needs the bytes") };
         let mut at = range.start;
@@ -213,23 +210,23 @@ impl Channel {
         Ok(at - range.start)
     }
 
-    /// Ends the connection while a body may still come: it is taken and thrown away, for a while.
+    /// Closes the connection while a body may still arrive; reads and discards it for a while.
     pub(super) fn drain(mut self) {
         if let Self::Tls(stream) = &mut self {
             stream.conn.send_close_notify();
             let _ = stream.flush();
         }
         let socket = self.socket();
-        socket.deadline = Some(Instant::now() + UNWANTED);
+        socket.deadline = Some(Instant::now() + DRAIN_TIME);
         let mut rest = vec![0; TLS_BUFFER];
         if socket.tcp.shutdown(Shutdown::Write).is_ok() {
             while matches!(socket.read(&mut rest), Ok(1..)) {}
         }
     }
 
-    /// Ends the connection so that what was sent arrives: says that no more comes, and takes a
-    /// little of what still does, for the kernel answers unread bytes by a reset that undoes
-    /// ours.
+    /// Closes the connection so that everything sent arrives: shuts down the sending side, and then
+    /// reads a little, because the kernel answers unread bytes with a reset, which can discard what
+    /// was sent.
     pub(super) fn close(mut self) {
         if let Self::Tls(stream) = &mut self {
             stream.conn.send_close_notify();
@@ -240,8 +237,8 @@ impl Channel {
             return;
         }
         let mut rest = [0; 4096];
-        socket.deadline = Some(Instant::now() + LAST_WORDS);
-        for _ in 0..LAST_READS {
+        socket.deadline = Some(Instant::now() + CLOSE_TIME);
+        for _ in 0..CLOSE_READS {
             if !matches!(socket.read(&mut rest), Ok(1..)) {
                 return;
             }
@@ -249,10 +246,10 @@ impl Channel {
     }
 }
 
-/// How long what nobody wants is taken from who has not heard of that yet: a reset would undo what
-/// was said.
-const UNWANTED: Duration = Duration::from_secs(10);
+/// How long to discard a body from a client that has not read the response yet: a reset would
+/// discard the response.
+const DRAIN_TIME: Duration = Duration::from_secs(10);
 
-/// How long, and how many times 4 KiB, a connection is read that is closed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-const LAST_READS: usize = 16;
+/// How long, and how often 4 KiB, to read from a connection that is being closed.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+const CLOSE_READS: usize = 16;

@@ -1,48 +1,49 @@
-//! Tickets: what whoever knows a token can hand on, to a program or another browser: one file, for
-//! a day.
+//! Tickets: a client that has a token can pass on access to one file for a day, to a program or
+//! another browser.
 //!
 //! ```text
 //! ticket = until "-" sum        until: seconds since 1970; sum: 64 hexadecimal digits
-//! sum    = BLAKE3 of until (8 bytes, little-endian) and the file's path from the root, keyed by the token's seal
+//! sum    = BLAKE3 of until (8 bytes, little-endian) and the file's path from the root,
+//!          keyed by the token's ticket key
 //! ```
-//! A ticket says nothing about the token, survives a restart of the server, and is of no use once
-//! the token is taken away.
+//! A ticket reveals nothing about the token, survives a restart of the server, and is invalid once
+//! the token is removed.
 
 use sprat_http::server::target::Target;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The parameter of an address that holds one.
+/// The query parameter that holds a ticket.
 pub const PARAMETER: &str = "ticket";
 
-/// How long a ticket is good for.
+/// Validity of a ticket.
 pub const TICKET_TIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The key to the tickets of a token.
+/// The key that signs the tickets of one token.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub struct Seal([u8; 32]);
+pub struct TicketKey([u8; 32]);
 
-impl Seal {
-    /// Of the token with this hash.
+impl TicketKey {
+    /// Derives the key from a token's hash.
     pub(super) fn of(token: &blake3::Hash) -> Self {
         Self(blake3::derive_key("sprat share, ticket, 1", token.as_bytes()))
     }
 
-    /// A ticket for a file, from now on.
+    /// Makes a ticket for a file, valid from now on.
     #[must_use]
     pub fn ticket(&self, target: &Target) -> String {
         let until = now().saturating_add(TICKET_TIME.as_secs());
         format!("{until}-{}", self.sum(target, until).to_hex())
     }
 
-    /// Whether a ticket is ours, for this file, and still good.
-    pub(super) fn opens(&self, ticket: &str, target: &Target) -> bool {
+    /// Returns whether a ticket was made with this key, for this file, and has not expired.
+    pub(super) fn verifies(&self, ticket: &str, target: &Target) -> bool {
         let Some((until, sum)) = ticket.split_once('-') else { return false };
         let (Ok(until), Ok(sum)) = (until.parse(), blake3::Hash::from_hex(sum)) else {
             return false;
         };
-        // Equal hashes are found in constant time.
+        // Hashes are compared in constant time.
         self.sum(target, until) == sum && now() < until
     }
 
@@ -56,7 +57,7 @@ impl Seal {
     }
 }
 
-impl fmt::Debug for Seal {
+impl fmt::Debug for TicketKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seal")
     }
@@ -73,14 +74,15 @@ mod tests {
 
     #[test]
     fn a_ticket_is_for_one_file_one_token_and_a_day() {
-        let (seal, other) = (Seal::of(&blake3::hash(b"one")), Seal::of(&blake3::hash(b"other")));
+        let (key, other) =
+            (TicketKey::of(&blake3::hash(b"one")), TicketKey::of(&blake3::hash(b"other")));
         let target = |text| Target::parse(text).expect("a target");
         let file = target("/a%20b/file?download=sprat");
-        let ticket = seal.ticket(&file);
-        assert!(seal.opens(&ticket, &target("/a b/./file")), "the same file, in other words");
-        assert!(!other.opens(&ticket, &file));
+        let ticket = key.ticket(&file);
+        assert!(key.verifies(&ticket, &target("/a b/./file")), "the same file, in other words");
+        assert!(!other.verifies(&ticket, &file));
         for path in ["/a%20b", "/a%20b/fil", "/a%20bfile", "/a%20b/file2", "/", "/a%20b/file/x"] {
-            assert!(!seal.opens(&ticket, &target(path)), "{path}");
+            assert!(!key.verifies(&ticket, &target(path)), "{path}");
         }
         let (until, sum) = ticket.split_once('-').expect("two parts");
         let later = until.parse::<u64>().expect("a number") + 1;
@@ -91,11 +93,11 @@ mod tests {
             format!("-{sum}"),
             String::new(),
         ] {
-            assert!(!seal.opens(&forged, &file), "{forged}");
+            assert!(!key.verifies(&forged, &file), "{forged}");
         }
         let past = now() - 1;
         assert!(
-            !seal.opens(&format!("{past}-{}", seal.sum(&file, past).to_hex()), &file),
+            !key.verifies(&format!("{past}-{}", key.sum(&file, past).to_hex()), &file),
             "its day is over"
         );
     }

@@ -1,4 +1,4 @@
-//! Encryption: certificates from files, or one that is made on the spot.
+//! TLS certificates: from files, or self-signed.
 
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why there is no encryption.
+/// Why TLS cannot be configured.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file cannot be read, or is not PEM.
@@ -15,32 +15,32 @@ pub enum TlsError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: rustls::pki_types::pem::Error,
     },
-    /// There is nothing in it.
+    /// The file contains no certificate.
     #[error("{} has no certificate", .0.display())]
     Empty(PathBuf),
-    /// Certificate and key are of no use, or do not belong together.
+    /// The certificate or the key is unusable, or they do not match.
     #[error("the certificate cannot be used: {0}")]
     Unfit(#[from] rustls::Error),
-    /// One could not be made.
+    /// A certificate could not be made.
     #[error("cannot make a certificate: {0}")]
     Making(#[from] rcgen::Error),
 }
 
-/// A certificate that nobody signed but itself.
+/// A self-signed certificate.
 #[derive(Clone, Debug)]
 pub struct SelfSigned {
-    /// For [`Options::tls`](super::Options::tls).
+    /// The configuration for [`Options::tls`](super::Options::tls).
     pub config: Arc<ServerConfig>,
-    /// For a client that is to trust it (`curl --cacert`).
+    /// The certificate in PEM, for a client that is to trust it (`curl --cacert`).
     pub pem: String,
-    /// SHA-256 of the certificate, in hexadecimal with colons, as browsers show it.
+    /// SHA-256 of the certificate, in hexadecimal with colons, as browsers display it.
     pub fingerprint: String,
 }
 
-/// Reads a chain of certificates, the server's own first, and its private key, both PEM.
+/// Reads a certificate chain, the server's own certificate first, and its private key, both in PEM.
 ///
 /// # Errors
 /// [`TlsError`].
@@ -59,10 +59,9 @@ pub fn load(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     config(certificates, key)
 }
 
-/// Makes a certificate for these host names and addresses.
-///
+/// Makes a self-signed certificate for host names and addresses.
 /// # Errors
-/// [`TlsError`]: a name is none.
+/// [`TlsError`]: a name is invalid.
 pub fn self_signed(names: &[String]) -> Result<SelfSigned, TlsError> {
     let made = rcgen::generate_simple_self_signed(names)?;
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())

@@ -1,5 +1,4 @@
-//! What is being sent, for those who watch: each body from its first byte, and the last ones that
-//! ended.
+//! Statistics of transfers: those in progress, and the last ones that ended.
 
 use serde::Serialize;
 use sprat_host::lock;
@@ -10,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Transfers that ended and are still told of.
+/// How many ended transfers are kept.
 pub const MAX_PAST: usize = 32;
 
-/// Points of a transfer's history: with [`STEP`] the last four minutes.
+/// Points of a transfer's history: with [`STEP`], the last four minutes.
 pub const MAX_POINTS: usize = 120;
 
-/// Time between two points of a transfer's history.
+/// Time between two points of a history.
 pub const STEP: Duration = Duration::from_secs(2);
 
-/// All that is known of bodies that are, or were lately, being sent.
+/// The transfers in progress, and the last ones that ended.
 #[derive(Debug, Default)]
 pub struct Transfers {
     next: AtomicU64,
@@ -34,58 +33,58 @@ struct Transfer {
     peer: SocketAddr,
     path: String,
     verified: bool,
-    /// Whether it comes here.
+    /// Whether it is received.
     incoming: bool,
     total: u64,
     began: Instant,
     tcp: Arc<TcpStream>,
-    /// Bytes given to the kernel.
+    /// Bytes passed to the kernel.
     sent: AtomicU64,
     history: Mutex<VecDeque<Point>>,
 }
 
-/// How far a transfer was at a moment.
+/// Progress of a transfer at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Seconds since it began.
     pub seconds: f64,
-    /// Bytes.
+    /// Bytes transferred.
     pub bytes: u64,
 }
 
 /// A transfer as it is now, or as it ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
-    /// Its number since the server began.
+    /// Its number since the server started.
     pub id: u64,
-    /// To whom.
+    /// The client.
     pub peer: String,
-    /// What, as an address has it.
+    /// The percent-encoded path.
     pub path: String,
-    /// Whether in verified form.
+    /// Whether it is in verified form.
     pub verified: bool,
-    /// Whether it is received, and not sent.
+    /// Whether it is an upload.
     pub incoming: bool,
-    /// Bytes of the whole body.
+    /// Length of the body in bytes.
     pub total: u64,
-    /// Bytes given to the kernel so far; of what is received, bytes of the file that are here.
+    /// Bytes passed to the kernel so far; for an upload, bytes of the file received.
     pub sent: u64,
-    /// Seconds since it began; until its end when it has ended.
+    /// Seconds since it began, until its end if it has ended.
     pub seconds: f64,
-    /// How it ended: `done`, or why not; none while it goes on.
+    /// How it ended: `done`, or the failure; `None` while it is in progress.
     pub ended: Option<String>,
     /// Round-trip time, milliseconds.
     pub rtt_ms: f64,
-    /// The rate that the kernel measured last, bytes a second.
+    /// The kernel's last estimate of the delivery rate, in bytes a second.
     pub delivery_rate: u64,
-    /// Bytes sent again on this connection.
+    /// Bytes retransmitted on this connection.
     pub retransmitted: u64,
-    /// How far it was, every [`STEP`] and now.
+    /// Its progress, every [`STEP`] and now.
     pub history: Vec<Point>,
 }
 
 impl Transfers {
-    /// A body begins; it ends when what is given back is dropped.
+    /// Begins a transfer, which ends when the returned guard is dropped.
     #[must_use]
     pub(super) fn begin(
         self: &Arc<Self>,
@@ -94,7 +93,7 @@ impl Transfers {
         path: &str,
         (verified, incoming): (bool, bool),
         total: u64,
-    ) -> Going {
+    ) -> ActiveTransfer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let transfer = Arc::new(Transfer {
             id,
@@ -109,10 +108,10 @@ impl Transfers {
             history: Mutex::default(),
         });
         lock(&self.live).insert(id, transfer.clone());
-        Going { transfers: self.clone(), transfer, how: "broken off".to_owned() }
+        ActiveTransfer { transfers: self.clone(), transfer, how: "broken off".to_owned() }
     }
 
-    /// What goes on, oldest first, and what ended lately, newest first.
+    /// Returns the transfers in progress, oldest first, and those that ended, latest first.
     #[must_use]
     pub fn snapshot(&self) -> (Vec<Snapshot>, Vec<Snapshot>) {
         let live: Vec<_> = lock(&self.live).values().cloned().collect();
@@ -152,15 +151,15 @@ impl Transfer {
     }
 }
 
-/// A transfer under way.
-pub(super) struct Going {
+/// A transfer in progress.
+pub(super) struct ActiveTransfer {
     transfers: Arc<Transfers>,
     transfer: Arc<Transfer>,
     how: String,
 }
 
-impl Going {
-    /// So many bytes more were given to the kernel.
+impl ActiveTransfer {
+    /// Adds bytes passed to the kernel.
     pub(super) fn add(&self, bytes: u64) {
         self.transfer.sent.fetch_add(bytes, Ordering::Relaxed);
         let now = self.transfer.now();
@@ -177,13 +176,13 @@ impl Going {
         self.transfer.sent.load(Ordering::Relaxed)
     }
 
-    /// How it ended.
+    /// Sets how it ended.
     pub(super) fn end(&mut self, how: &str) {
         how.clone_into(&mut self.how);
     }
 }
 
-impl Drop for Going {
+impl Drop for ActiveTransfer {
     fn drop(&mut self) {
         lock(&self.transfers.live).remove(&self.transfer.id);
         let mut past = lock(&self.transfers.past);

@@ -1,27 +1,27 @@
-//! Values of groups that were computed: a file that is sent again is not hashed again.
+//! A cache of group values, so that a file that is sent again is not hashed again.
 
 use super::version::Version;
 use crate::group::{self, Value};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// Groups whose values are kept, and forgotten, together: 1 GiB of a file, 32 KiB of values.
+/// Groups whose values are cached, and evicted, together: 1 GiB of a file, 32 KiB of values.
 const STRETCH: u64 = 1024;
 
-/// Most values that are kept: 64 MiB, for 2 TiB of files.
+/// Most values in the cache: 64 MiB, for 2 TiB of files.
 const MAX_VALUES: usize = 2 << 20;
 
-/// What is known. Values of one version of a file are of no use for another: versions are part of
-/// what they are found by.
+/// The cache. Its keys contain the file's version, so that values of another version are never
+/// found.
 #[derive(Debug, Default)]
 pub(super) struct Values(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     stretches: HashMap<(Version, u64), Stretch>,
-    /// Room for values, in all stretches together.
+    /// Capacity for values in all stretches together.
     room: usize,
-    /// Counts what is looked up: who was used last.
+    /// Counts lookups, to order stretches by their last use.
     time: u64,
 }
 
@@ -32,7 +32,7 @@ struct Stretch {
 }
 
 impl Values {
-    /// The value of group `index`.
+    /// Returns the value of group `index`.
     pub(super) fn get(&self, version: &Version, index: u64) -> Option<Value> {
         let mut known = self.lock();
         known.time += 1;
@@ -42,8 +42,8 @@ impl Values {
         stretch.values[within(index)]
     }
 
-    /// Keeps the value of group `index`, unless the file was changed so lately that a later change
-    /// might not show.
+    /// Caches the value of group `index`, unless the file was changed so recently that a later
+    /// change might not alter its version.
     pub(super) fn keep(&self, version: &Version, index: u64, value: Value) {
         if !version.is_settled() {
             return;
@@ -68,8 +68,8 @@ impl Values {
 }
 
 impl Known {
-    /// Forgets what was not used for longest until there is room for so many values more, and takes
-    /// it.
+    /// Evicts the least recently used stretches until `values` more fit, and reserves room for
+    /// them.
     fn make_room(&mut self, values: usize) {
         while self.room + values > MAX_VALUES {
             let oldest =

@@ -1,24 +1,24 @@
-//! One version of a file: what an entity tag stands for.
+//! Versions of a file, as entity tags identify them.
 
 use sprat_http::date::Moment;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Longer than the grain of any filesystem's clock, which is 2 s at worst (FAT), and the second
-/// that `changed` is cut to.
+/// Longer than the resolution of any filesystem's clock (2 s on FAT) plus the second that `changed`
+/// is truncated to.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// What tells versions of a file apart. A file that is written has another time of change, to the
-/// grain of the kernel's clock: some milliseconds before Linux 6.13, and since then always another
-/// than one that was looked at.
+/// Identifies a version of a file. Writing to a file changes its version, as far as the kernel's
+/// clock resolves changes: some milliseconds before Linux 6.13; since then always, if the file was
+/// examined in between.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Version {
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// When its bytes were changed, as far as its owner tells.
+    /// Modification time, which the file's owner can set.
     pub modified: Moment,
-    /// Permissions: the lowest twelve bits of the mode.
+    /// Permissions: the low twelve bits of the mode.
     pub mode: u32,
     device: u64,
     inode: u64,
@@ -26,7 +26,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Of what `fstat` said.
+    /// Takes the version from the result of `fstat`.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
         let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
@@ -40,15 +40,16 @@ impl Version {
         }
     }
 
-    /// Whether a file that is written from now on will have another version for certain: its last
-    /// change is longer ago than the grain of any clock that filesystems keep.
+    /// Returns whether any later write will certainly change the version, because the last change
+    /// is older than the resolution of any filesystem's clock.
     #[must_use]
     pub(super) fn is_settled(&self) -> bool {
         let changed = Duration::from_secs(self.changed.0.max(0).unsigned_abs());
         SystemTime::now().duration_since(UNIX_EPOCH + changed).is_ok_and(|since| since > SETTLED)
     }
 
-    /// The strong entity tag, with its quotes. It tells nothing of the numbers it is made of.
+    /// Returns the strong entity tag, with its quotes. It is a hash that does not reveal inode or
+    /// device numbers.
     #[must_use]
     pub fn tag(&self) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("sprat share, entity tag, 1");

@@ -128,7 +128,7 @@ fn a_range_that_is_not_there_is_said_to_be_none() {
 }
 
 #[test]
-fn conditions_tell_versions_apart() {
+fn conditions_distinguish_versions() {
     let shared = Shared::new();
     shared.write("file", b"first version");
     let first = shared.get("/file", "");
@@ -192,14 +192,19 @@ fn a_file_that_changes_meanwhile_does_not_arrive() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_range_is_its_bytes(size in 1usize..3 << 20, first in any::<prop::sample::Index>(), length in 1usize..2 << 20) {
+    fn any_range_is_its_bytes(
+        size in 1usize..3 << 20,
+        first in any::<prop::sample::Index>(),
+        length in 1usize..2 << 20,
+    ) {
         static SHARED: std::sync::LazyLock<Shared> = std::sync::LazyLock::new(Shared::new);
         let name = format!("file-{size}");
         let file = content(size);
         SHARED.write(&name, &file);
         let first = first.index(size);
         let end = size.min(first + length);
-        let answer = SHARED.get(&format!("/{name}"), &format!("Range: bytes={first}-{}\r\n", first + length - 1));
+        let answer = SHARED.get(&format!("/{name}"), &format!("Range: \
+            bytes={first}-{}\r\n", first + length - 1));
         prop_assert_eq!(answer.status, 206);
         prop_assert!(answer.body == file[first..end]);
         std::fs::remove_file(SHARED.path().join(&name)).unwrap();

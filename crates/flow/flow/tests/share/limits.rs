@@ -87,7 +87,7 @@ fn there_is_room_for_so_many() {
 #[test]
 fn one_address_has_only_so_many() {
     let shared = Shared::with(|options| {
-        options.limits = Limits { from_one: 1, waiting: 0, ..Limits::default() }
+        options.limits = Limits { per_address: 1, waiting: 0, ..Limits::default() }
     });
     let _first = shared.connect();
     assert_eq!(shared.connect().answer(false).unwrap().status, 503);
@@ -147,11 +147,11 @@ fn stopping_at_once_ends_all() {
 
 #[test]
 fn a_flood_of_connections_is_outlived() {
-    let limits = Limits { connections: 16, from_one: 1000, waiting: 64, ..impatient() };
+    let limits = Limits { connections: 16, per_address: 1000, waiting: 64, ..impatient() };
     let shared = Shared::with(|options| options.limits = limits);
     shared.write("a", b"x");
     let mut flood: Vec<_> = (0..300).map(|_| shared.connect()).collect();
-    // Each is told that there is no room, or is let in and ended when it asks for nothing.
+    // Each is rejected for want of room, or admitted and closed when it sends no request.
     let told: Vec<_> =
         flood.iter_mut().map(|client| client.answer(false).map(|answer| answer.status)).collect();
     let (refused, silent) = (
@@ -168,7 +168,7 @@ fn a_flood_of_connections_is_outlived() {
 
 #[test]
 fn those_who_are_too_many_wait_for_their_turn() {
-    let limits = Limits { from_one: 2, waiting: 40, ..Limits::default() };
+    let limits = Limits { per_address: 2, waiting: 40, ..Limits::default() };
     let shared = Shared::with(|options| options.limits = limits);
     shared.write("a", b"x");
     // Idle connections do not hold up those that want something.
@@ -185,7 +185,7 @@ fn those_who_are_too_many_wait_for_their_turn() {
         let answer = client.answer(false).unwrap();
         assert_eq!((answer.status, answer.text()), (200, "x"));
     }
-    // When nobody waits any more, connections stay open again.
+    // When no connection waits any more, idle ones stay open again.
     let mut last = shared.connect();
     for _ in 0..2 {
         last.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -194,8 +194,8 @@ fn those_who_are_too_many_wait_for_their_turn() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_so() {
-    let limits = Limits { from_one: 1, ..impatient() };
+fn connections_that_wait_too_long_are_refused() {
+    let limits = Limits { per_address: 1, ..impatient() };
     let shared = Shared::with(|options| options.limits = limits);
     std::fs::File::create(shared.path().join("large")).unwrap().set_len(4 << 30).unwrap();
     let mut busy = shared.connect();

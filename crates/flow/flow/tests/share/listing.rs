@@ -95,7 +95,7 @@ fn a_whole_tree_comes_in_lines() {
 }
 
 #[test]
-fn many_entries_are_all_told() {
+fn many_entries_are_all_listed() {
     let shared = Shared::new();
     std::fs::create_dir(shared.path().join("many")).unwrap();
     let expected: BTreeMap<_, _> =

@@ -1,4 +1,4 @@
-//! What is sent to a server: by programs of others, in pieces by hand, and by who means no good.
+//! Uploads: by other programs, by hand in pieces, and by malicious clients.
 
 use super::support::{Answer, Shared, content, impatient, skip, until};
 use nix::sched::{CloneFlags, unshare};
@@ -94,7 +94,7 @@ fn curl_puts_files() {
         };
         assert_eq!(said, "created\n 201");
         assert!(std::fs::read(shared.path().join(format!("{bytes}"))).unwrap() == content(bytes));
-        // Nothing is replaced that nobody said should be.
+        // Nothing is replaced without a condition that allows it.
         assert!(curl(&["-T", path, &shared.url("/")]).unwrap().ends_with(" 409"));
         assert_eq!(
             curl(&["-T", path, "-H", "If-Match: *", &shared.url("/0")]).unwrap(),
@@ -151,7 +151,7 @@ fn nothing_lies_outside_or_under_a_name_that_nobody_sees() {
 }
 
 #[test]
-fn who_may_put_is_asked() {
+fn putting_requires_the_right() {
     let read_only = Shared::new();
     let answer = put(&read_only, "/x", "", b"x");
     assert_eq!((answer.status, answer.field("Allow")), (405, Some("GET, HEAD, OPTIONS")));
@@ -205,7 +205,8 @@ fn a_refusal_leaves_the_connection_where_it_was() {
         .collect();
     client.send(&many);
     assert!((0..50).all(|_| client.answer(false).unwrap().status == 201));
-    // Who waits for a word is told before he sends, and what is long is not listened to.
+    // A client that waits for a 100 response gets the rejection instead, and a long body is not
+    // read.
     client.send("PUT /c HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.answer(true).unwrap().status, 100);
     client.send("abc");
@@ -253,7 +254,8 @@ fn parts_become_a_file_when_all_are_there() {
     assert_eq!(shared.get("/a", "").status, 404, "no name yet");
     let end = |tag: &str, hash: blake3::Hash| {
         let fields = format!(
-            "Content-Type: application/vnd.sprat.upload\r\nSprat-Upload: {tag}\r\nSprat-Length: {}\r\nSprat-Blake3: {}\r\n",
+            "Content-Type: application/vnd.sprat.upload\r\nSprat-Upload: {tag}\r\nSprat-Length: \
+             {}\r\nSprat-Blake3: {}\r\n",
             file.len(),
             hash.to_hex()
         );
@@ -294,7 +296,7 @@ fn parts_become_a_file_when_all_are_there() {
     until(|| put(&shared, "/a", &part(&file, 0..4, "tag"), &verified(&file, 0..4)).status == 202);
     assert_eq!(end("tag", blake3::hash(b"another")).status, 422);
     until(|| names(&shared).is_empty());
-    // What another sender has of that name is another upload, and begins anew.
+    // The same name from another sender is another upload, and starts over.
     until(|| put(&shared, "/a", &part(&file, 0..2, "one"), &verified(&file, 0..2)).status == 202);
     until(|| put(&shared, "/a", &part(&file, 2..4, "two"), &verified(&file, 2..4)).status == 202);
     assert_eq!(end("two", hash(&file)).field("Sprat-Missing"), Some("2"));
@@ -423,7 +425,7 @@ fn within(test: impl FnOnce(&Shared, &Path) + Send) {
 }
 
 #[test]
-fn a_disk_without_room_is_told_and_what_came_before_stays() {
+fn a_full_disk_is_reported_and_earlier_parts_stay() {
     within(|shared, root| {
         let file = content(6 * MIB);
         let listed = || std::fs::read_dir(root).unwrap().count();
@@ -481,7 +483,8 @@ fn begin_upload(shared: &Shared, name: &str, length: u64) -> u16 {
     let value = sprat_flow::group::value(length, 0, &group);
     let mut client = shared.connect();
     client.send(&format!(
-        "PUT /{name} HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.sprat.verified\r\nSprat-Upload: t\r\n\
+        "PUT /{name} HTTP/1.1\r\nHost: h\r\nContent-Type: \
+         application/vnd.sprat.verified\r\nSprat-Upload: t\r\n\
          Content-Range: bytes 0-1048575/{length}\r\nContent-Length: {}\r\n\r\n",
         group.len() + value.len()
     ));
@@ -490,7 +493,7 @@ fn begin_upload(shared: &Shared, name: &str, length: u64) -> u16 {
 }
 
 #[test]
-fn an_upload_that_was_left_holds_what_came_and_not_for_ever() {
+fn an_abandoned_upload_holds_its_groups_for_a_limited_time() {
     let shared = Shared::with(|options| {
         options.writable = Some(u64::MAX);
         options.keep_unfinished = std::time::Duration::from_secs(8);
@@ -500,7 +503,7 @@ fn an_upload_that_was_left_holds_what_came_and_not_for_ever() {
     assert_eq!(begin_upload(&shared, "x", 64 << 20), 202);
     super::support::until(|| held(&part) > 0 && held(&part) <= 2 << 20 && journal.exists());
     assert_eq!(part.metadata().unwrap().len(), 64 << 20);
-    // Nobody goes on with it.
+    // Nothing resumes it.
     super::support::until(|| !part.exists() && !journal.exists());
 }
 
@@ -521,7 +524,7 @@ fn unfinished_uploads_hold_so_much_together_and_no_more() {
     });
     assert_eq!(begin_upload(&shared, "y", 64 << 20), 507);
     assert_eq!(begin_upload(&shared, "y", 8 << 20), 202);
-    // One that was left holds what came; a small file is none of them.
+    // An abandoned upload holds its groups; small files do not count.
     super::support::until(|| begin_upload(&shared, "z", 8 << 20) == 202);
     assert_eq!(shared.ask("PUT", "/small", "Content-Length: 0\r\n").status, 201);
 }

@@ -9,7 +9,11 @@ fn a_connection_is_kept_and_answers_in_order() {
     shared.write("a", b"first");
     shared.write("b", b"second");
     let mut client = shared.connect();
-    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nHEAD /b HTTP/1.1\r\nHost: h\r\n\r\n\r\nGET /none HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.send(
+        "GET /a HTTP/1.1\r\nHost: h\r\n\r\nHEAD /b HTTP/1.1\r\nHost: h\r\n\r\n\r\nGET \
+        /none HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\nConnection: \
+        close\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n",
+    );
     assert_eq!(client.answer(false).unwrap().text(), "first");
     assert_eq!(client.answer(true).unwrap().field("Content-Length"), Some("6"));
     assert_eq!(client.answer(false).unwrap().status, 404);
@@ -50,7 +54,7 @@ fn methods_have_their_answers() {
 /// Whatever could be read in two ways is refused, and the connection ended: what follows is no
 /// request.
 #[test]
-fn what_could_be_misunderstood_is_refused() {
+fn ambiguous_requests_are_refused() {
     let shared = Shared::new();
     shared.write("a", b"x");
     let smuggled = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";

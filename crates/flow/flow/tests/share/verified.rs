@@ -102,7 +102,7 @@ fn values_alone_are_those_of_the_verified_form() {
 }
 
 #[test]
-fn what_a_copy_preserves_is_told() {
+fn attributes_to_preserve_are_sent() {
     let shared = Shared::new();
     shared.write("file", b"x");
     let path = shared.path().join("file");

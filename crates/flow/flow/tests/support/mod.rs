@@ -58,7 +58,7 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Fault>,
     /// Whether the faults are for answers to `HEAD` too.
     pub(crate) faults_of_heads: bool,
-    /// The requests that came: method, target, and fields by name in lower case.
+    /// The requests received: method, target, and fields by name in lower case.
     pub(crate) requests: Vec<Request>,
     /// Bytes of bodies that were sent.
     pub(crate) sent: u64,
@@ -185,7 +185,8 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
     let part = asked.map(|text| parse_range(text)).map(|part| part.start..part.end.min(length));
     if part.as_ref().is_some_and(Range::is_empty) {
         let head = format!(
-            "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */{length}\r\nContent-Length: 0\r\n\r\n"
+            "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes \
+             */{length}\r\nContent-Length: 0\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).ok()?;
         return Some(());

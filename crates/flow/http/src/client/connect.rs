@@ -1,4 +1,4 @@
-//! Connections, to whichever of a host's addresses answers first (RFC 8305).
+//! Connecting to whichever of a host's addresses answers first (RFC 8305, "Happy Eyeballs").
 
 use super::fault::Fault;
 use super::options::Options;
@@ -15,17 +15,17 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-/// How long an address is tried alone before the next one is tried beside it.
+/// Delay before the next address is tried in parallel.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// How long connecting may take in all.
+/// Time limit for connecting to a host, all its addresses included.
 const CONNECT: Duration = Duration::from_secs(30);
 
 /// Most addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 16;
 
-/// Makes connections, from any number of threads. What it trusts is read once, when the first
-/// server shows a certificate, and held for all connections after it.
+/// Makes connections; any number of threads may use one. It loads the trusted certificates when the
+/// first TLS connection needs them, and keeps them.
 #[derive(Debug)]
 pub struct Connector {
     trust: Trust,
@@ -34,7 +34,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector with these options.
+    /// Makes a connector with `options`.
     ///
     /// # Errors
     /// [`Error::File`]: the file of authorities cannot be read.
@@ -43,11 +43,11 @@ impl Connector {
         Ok(Self { trust: Trust::new(options)?, receive_buffer, patience })
     }
 
-    /// Connects to the server of an address, with TLS where the address says so. `cancel` stops
-    /// this, and each later wait on the connection.
+    /// Connects to the server of `address`, with TLS where its scheme says so. `cancel` interrupts
+    /// this call, and every later wait on the connection.
     ///
     /// # Errors
-    /// [`Fault::NoConnection`], [`Fault::Untrusted`], [`Fault::Silent`] in a handshake, or
+    /// [`Fault::NoConnection`], [`Fault::Untrusted`], [`Fault::TimedOut`] in a handshake, or
     /// [`Fault::Cancelled`].
     pub fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Fault> {
         self.wire(address, cancel).map_err(|fault| match fault {
@@ -67,24 +67,24 @@ impl Connector {
     }
 }
 
-/// Addresses of both families by turns, the newer first, in the order of the resolver within each.
+/// Alternates between IPv6 and IPv4, IPv6 first, keeping the resolver's order within each family.
 fn interleaved(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let (v6, v4): (Vec<_>, Vec<_>) = all.into_iter().partition(SocketAddr::is_ipv6);
     let (mut v6, mut v4) = (v6.into_iter(), v4.into_iter());
-    let mut turns = Vec::new();
+    let mut ordered = Vec::new();
     loop {
-        let before = turns.len();
-        turns.extend(v6.next());
-        turns.extend(v4.next());
-        if turns.len() == before || turns.len() >= MAX_ADDRESSES {
-            turns.truncate(MAX_ADDRESSES);
-            return turns;
+        let before = ordered.len();
+        ordered.extend(v6.next());
+        ordered.extend(v4.next());
+        if ordered.len() == before || ordered.len() >= MAX_ADDRESSES {
+            ordered.truncate(MAX_ADDRESSES);
+            return ordered;
         }
     }
 }
 
-/// Tries the addresses, each a little after the one before, or when that fails; the first that
-/// answers is taken.
+/// Connects to all `addresses`, each begun [`STAGGER`] after the one before, or when that fails,
+/// and returns the first connection that succeeds.
 fn race(
     addresses: &[SocketAddr],
     receive_buffer: usize,
@@ -96,7 +96,7 @@ fn race(
     let mut next_at = begun;
     let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
-        if cancel.is_asked() {
+        if cancel.is_cancelled() {
             return Err(Fault::Cancelled);
         }
         if Instant::now() >= next_at
@@ -133,12 +133,13 @@ fn race(
     }
 }
 
-/// Begins to connect.
+/// Begins a non-blocking connect.
 fn begin(address: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if receive_buffer > 0 {
-        // Before connecting: the scale of the window is agreed then, for good.
+        // The window scale is negotiated in the handshake and cannot be changed later, so the
+        // buffer is set before it.
         enlarge(&socket, Buffer::Receive, receive_buffer)?;
     }
     match socket.connect(&address.into()) {
@@ -148,14 +149,15 @@ fn begin(address: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
     }
 }
 
-/// Which of the sockets have come to an end with connecting, well or not.
+/// Waits for up to `wait` and returns the indexes of the sockets whose connect has succeeded or
+/// failed.
 fn ready(trying: &[(Socket, SocketAddr)], wait: Duration) -> Vec<usize> {
     let mut polled: Vec<_> =
         trying.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::OUT)).collect();
     let timeout = Timespec::try_from(wait).ok();
     match poll(&mut polled, timeout.as_ref()) {
         Ok(1..) => (0..polled.len()).filter(|index| !polled[*index].revents().is_empty()).collect(),
-        _ => Vec::new(), // nobody yet, or interrupted: the caller comes again
+        _ => Vec::new(), // none yet, or interrupted: the caller asks again
     }
 }
 
@@ -172,16 +174,17 @@ mod tests {
     fn families_take_turns_and_the_newer_begins() {
         let all = ["127.0.0.1:1", "127.0.0.2:1", "[::1]:1", "127.0.0.3:1"]
             .map(|text| text.parse().unwrap());
-        let turns: Vec<_> = interleaved(all.to_vec()).iter().map(ToString::to_string).collect();
-        assert_eq!(turns, ["[::1]:1", "127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"]);
+        let ordered: Vec<_> = interleaved(all.to_vec()).iter().map(ToString::to_string).collect();
+        assert_eq!(ordered, ["[::1]:1", "127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"]);
         assert_eq!(interleaved(vec![all[0]; 100]).len(), MAX_ADDRESSES);
     }
 
     #[test]
-    fn whoever_answers_is_taken() {
+    fn the_first_address_that_answers_is_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
-        // Nobody listens there; and one whose queue is full does not answer.
+        // `silent` has a full accept queue, so that it does not answer. On the two others nothing
+        // listens.
         let deaf = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         deaf.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
         deaf.listen(0).unwrap();

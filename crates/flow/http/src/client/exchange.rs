@@ -1,5 +1,5 @@
-//! Requests with bodies of their own, and short answers: for services that are spoken to in a few
-//! words before or after bytes are moved.
+//! Requests whose responses fit in memory: for services that are called before, after, or between
+//! the bulk transfers.
 
 use super::body::{Body, Framing};
 use super::connect::Connector;
@@ -14,38 +14,40 @@ use sprat_host::lock;
 use std::fmt::Write as _;
 use std::sync::Mutex;
 
-/// Longest body of an answer, bytes; more is an error.
+/// Longest body of a response, in bytes; a longer one is an error.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// Most connections that wait for another request.
+/// Most idle connections that are kept.
 const MAX_KEPT: usize = 32;
 
-/// Bytes of a request that are sent between two looks at whether to stop.
+/// Bytes of a request's body that are sent between two checks for cancellation.
 const PIECE: usize = 256 << 10;
 
-/// A request.
+/// A request for [`Caller::call`].
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// The method, in capitals.
     pub method: &'a str,
-    /// Where to: an address of http or https.
+    /// The `http` or `https` address.
     pub url: &'a str,
-    /// Fields besides those that say where it goes and how long it is.
+    /// Fields besides `Host`, `User-Agent` and `Content-Length`, which are added.
     pub fields: &'a [(String, String)],
-    /// What follows them, in pieces.
+    /// The body, in pieces.
     pub body: &'a [&'a [u8]],
 }
 
-/// An answer, whole.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// What was said of it.
+    /// Its head.
     pub head: Head,
-    /// What followed; nothing for `HEAD`.
+    /// Its body; empty for `HEAD`.
     pub body: Vec<u8>,
 }
 
-/// Makes requests, from any number of threads.
+/// An HTTP client for requests whose responses fit in memory ([`MAX_ANSWER`]); any number of
+/// threads may share one. It reuses idle connections, and repeats a request other than `POST` once
+/// on a new connection if the reused one fails.
 #[derive(Debug)]
 pub struct Caller {
     connector: Connector,
@@ -54,10 +56,9 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Makes requests by connections with these options, until `cancel` stops it.
-    ///
+    /// Makes a client whose connections have `options`, and which `cancel` interrupts.
     /// # Errors
-    /// [`Error::File`] when the certificates that are to be trusted cannot be read.
+    /// [`Error::File`] when the file of trusted certificates cannot be read.
     pub fn new(options: &Options, cancel: &Cancel) -> Result<Self, Error> {
         Ok(Self {
             connector: Connector::new(options)?,
@@ -66,19 +67,20 @@ impl Caller {
         })
     }
 
-    /// Makes a request. Redirects and errors of the server's are answers like others.
-    ///
+    /// Sends a request and receives the response. Redirects and error statuses are responses, not
+    /// errors.
     /// # Errors
-    /// [`Error::Unreachable`] when it may be made again, and others when that is of no use.
+    /// [`Error::Unreachable`] when the request may be repeated; any other error when that is of no
+    /// use.
     pub fn call(&self, call: Call<'_>) -> Result<Reply, Error> {
         let address = Address::parse(call.url)?;
         let name = address.to_string();
         let peer = format!("{} {}", address.is_tls(), address.authority());
-        // A server may have closed what it kept: then once more, on a new connection; but not what
-        // may not be done twice.
+        // The server may have closed the idle connection, so a failure there is retried on a new
+        // one. A `POST` is not: the server may have carried it out.
         if call.method != "POST"
             && let Some(wire) = self.take_kept(&peer)
-            && let Ok((reply, wire)) = self.on(wire, &address, &call)
+            && let Ok((reply, wire)) = self.exchange(wire, &address, &call)
         {
             self.keep(peer, wire);
             return Ok(reply);
@@ -87,14 +89,15 @@ impl Caller {
             .connector
             .connect(&address, &self.cancel)
             .map_err(|fault| fault.into_error(&name))?;
-        let done = self.on(wire, &address, &call);
+        let done = self.exchange(wire, &address, &call);
         let (reply, wire) = done.map_err(|fault| fault.into_error(&name))?;
         self.keep(peer, wire);
         Ok(reply)
     }
 
-    /// Makes a request on a connection; gives it back if it can take another.
-    fn on(
+    /// Exchanges a request and its response on `wire`. Returns the connection too if it can take
+    /// another request.
+    fn exchange(
         &self,
         mut wire: Wire,
         address: &Address,
@@ -102,7 +105,7 @@ impl Caller {
     ) -> Result<(Reply, Option<Wire>), Fault> {
         wire.send(text(address, call).as_bytes())?;
         for piece in call.body.iter().flat_map(|part| part.chunks(PIECE)) {
-            if self.cancel.is_asked() {
+            if self.cancel.is_cancelled() {
                 return Err(Fault::Cancelled);
             }
             wire.send(piece)?;
@@ -123,7 +126,7 @@ impl Caller {
                 break;
             }
             if had >= MAX_ANSWER {
-                return Err(Fault::Wrong(format!("its answer is longer than {MAX_ANSWER} B")));
+                return Err(Fault::Malformed(format!("its answer is longer than {MAX_ANSWER} B")));
             }
             content.resize(2 * had, 0);
         }

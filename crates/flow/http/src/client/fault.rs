@@ -1,42 +1,42 @@
-//! What goes wrong on a connection.
+//! Failures of a connection.
 
 use crate::error::Error;
 use std::io;
 use std::time::Duration;
 
-/// What goes wrong on a connection, which is of no use afterwards. The connection does not know
-/// what it is for: [`Fault::into_error`] adds that.
+/// A failure of a connection, which cannot be used afterwards. It does not name the request it
+/// broke: [`Fault::into_error`] adds that.
 #[derive(Debug)]
 pub enum Fault {
-    /// No address of the host answers.
+    /// No address of the host accepts a connection.
     NoConnection(io::Error),
-    /// It ended where more should come.
+    /// The connection ended where more bytes were due.
     Ended,
-    /// Nothing came for so long, or nothing of what was sent was acknowledged.
-    Silent(Duration),
-    /// The kernel refused to receive or to send.
+    /// Nothing was received, or nothing that was sent was acknowledged, for this long.
+    TimedOut(Duration),
+    /// The kernel failed to receive or to send.
     Io(io::Error),
-    /// Somebody asked to stop.
+    /// The caller's [`Cancel`](crate::Cancel) was cancelled.
     Cancelled,
-    /// What came is not HTTP.
-    Wrong(String),
-    /// The other end is not who it should be.
+    /// The bytes received are not HTTP.
+    Malformed(String),
+    /// The server's certificate is not trusted.
     Untrusted(String),
 }
 
 impl Fault {
-    /// The fault as the end of a request to `source_name`. All faults that may pass are
-    /// [`Error::Unreachable`].
+    /// Turns the fault into the error of a request to `source_name`. All faults that may be
+    /// transient become [`Error::Unreachable`].
     #[must_use]
     pub fn into_error(self, source_name: &str) -> Error {
         let source_name = source_name.to_owned();
         let why = match self {
             Self::NoConnection(error) => format!("cannot connect: {error}"),
             Self::Ended => "the connection ended in the middle".to_owned(),
-            Self::Silent(time) => format!("no byte came for {time:?}"),
+            Self::TimedOut(time) => format!("no byte came for {time:?}"),
             Self::Io(error) => format!("the connection broke: {error}"),
             Self::Cancelled => return Error::Cancelled,
-            Self::Wrong(why) => return Error::Protocol { source_name, why },
+            Self::Malformed(why) => return Error::Protocol { source_name, why },
             Self::Untrusted(why) => return Error::Untrusted { source_name, why },
         };
         Error::Unreachable { source_name, why }

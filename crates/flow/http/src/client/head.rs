@@ -1,4 +1,4 @@
-//! The head of an answer: parsed by a library, once, into what matters.
+//! Heads of responses, parsed once into the fields that matter here.
 
 use crate::MAX_HEAD;
 use crate::date::time;
@@ -9,67 +9,67 @@ use std::time::{Duration, SystemTime};
 /// Most fields of a head.
 const MAX_FIELDS: usize = 100;
 
-/// Most groups that a server may say arrived wrong.
+/// Most groups that a server may report as corrupt.
 const MAX_WRONG: usize = 1024;
 
-/// Longest pause that a server may ask for.
+/// Upper limit to a server's `Retry-After`.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// What a server said before the body. Fields that are there and make no sense are errors, not
-/// absent.
+/// The head of a response. A known field with a malformed value is an error, not an absent field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// The status code.
     pub status: u16,
-    /// Bytes of the body as it is sent.
+    /// `Content-Length`: bytes of the body as it is sent.
     pub length: Option<u64>,
-    /// Whether the body comes in chunks.
+    /// Whether the body is chunked.
     pub chunked: bool,
-    /// The part of the file that this is, and the length of all of it, as far as told.
+    /// `Content-Range`: the part of the file that follows, and the length of the whole, as far as
+    /// they are given.
     pub range: Option<ContentRange>,
-    /// The strong entity tag, quotes and all.
+    /// The strong entity tag, with its quotes.
     pub tag: Option<String>,
-    /// `Last-Modified`, as it stands.
+    /// `Last-Modified`, verbatim.
     pub modified: Option<String>,
-    /// `Date`: when the server said all this.
+    /// `Date`: the server's clock.
     pub date: Option<SystemTime>,
     /// The media type, in lower case, without parameters.
     pub kind: String,
-    /// A content coding other than none.
+    /// `Content-Encoding`, unless that is `identity`.
     pub coding: Option<String>,
-    /// Where a redirect leads.
+    /// `Location`: the target of a redirect.
     pub location: Option<String>,
-    /// Whether parts can be asked for.
+    /// Whether the server accepts requests for ranges.
     pub ranges: bool,
-    /// When to ask again.
-    pub pause: Option<Duration>,
-    /// Whether the connection ends with this answer.
+    /// `Retry-After`: how long to wait before the next attempt, at most ten minutes.
+    pub retry_after: Option<Duration>,
+    /// Whether the server closes the connection after this response.
     pub close: bool,
-    /// Permission bits of the file, from a server of ours.
+    /// Permission bits of the file, from `sprat share`.
     pub mode: Option<u32>,
-    /// When the file changed, to the nanosecond, from a server of ours.
+    /// Modification time of the file to the nanosecond, from `sprat share`.
     pub changed: Option<SystemTime>,
-    /// Bytes of the file that is there, where an upload to its name is spoken of.
-    pub there: Option<u64>,
-    /// Extended attributes of the file, from a server of ours.
+    /// Bytes of the file that already has the name, in the response to an upload query.
+    pub existing_length: Option<u64>,
+    /// Extended attributes of the file, from `sprat share`.
     pub xattrs: Option<Xattrs>,
-    /// What a server of ours could not do for a file that it took.
+    /// What the server could not do for a file that it stored.
     pub note: Option<String>,
-    /// Groups that arrived wrong at a server of ours.
+    /// Numbers of the uploaded groups that the server received corrupt.
     pub wrong: Vec<u64>,
-    /// How many groups an upload lacks that was to end.
+    /// How many groups the server lacks of an upload that was to be finished.
     pub missing: Option<u64>,
-    /// A group of an upload that has begun to come, and how many bytes of it have.
+    /// A group of an upload that the server has in part, and how many bytes of it.
     pub begun: Option<(u64, u64)>,
-    /// Fields of services' own (`x-...`), by names in lower case, as they stand.
+    /// Fields named `x-...`: their names in lower case, and their values verbatim.
     pub own: Vec<(String, String)>,
 }
 
 impl Head {
-    /// Parses the head at the beginning of `bytes`. None: it is not all there. With it, its length.
-    ///
+    /// Parses the head at the beginning of `bytes` and returns it with its length; `None` when it
+    /// is incomplete.
     /// # Errors
-    /// What is wrong, to be told.
+    /// Says what is wrong, for an error message.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -92,10 +92,11 @@ impl Head {
             head.take(&field.name.to_ascii_lowercase(), text)
                 .map_err(|why| format!("its answer says {}: {text:?}: {why}", field.name))?;
         }
-        // A moment, by the server's clock where it tells that: ours may be another.
+        // A date is relative to the server's clock, which may differ from ours, so `Date` is
+        // preferred as "now".
         if let Some(until) = until {
             let now = head.date.unwrap_or_else(SystemTime::now);
-            head.pause = Some(until.duration_since(now).unwrap_or_default().min(MAX_PAUSE));
+            head.retry_after = Some(until.duration_since(now).unwrap_or_default().min(MAX_PAUSE));
         }
         if head.chunked && head.length.is_some() {
             return Err(
@@ -134,12 +135,13 @@ impl Head {
                 self.ranges = text.split(',').any(|word| word.trim().eq_ignore_ascii_case("bytes"))
             }
             "retry-after" => {
-                self.pause = number(text).map(|seconds| Duration::from_secs(seconds).min(MAX_PAUSE))
+                self.retry_after =
+                    number(text).map(|seconds| Duration::from_secs(seconds).min(MAX_PAUSE))
             }
             "connection" => {
                 self.close |= text.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
             }
-            "sprat-length" => self.there = number(text),
+            "sprat-length" => self.existing_length = number(text),
             "sprat-xattrs" => {
                 self.xattrs = Some(Xattrs::parse(text).ok_or("want NAME=BASE64, ...")?)
             }
@@ -164,15 +166,15 @@ impl Head {
         Ok(())
     }
 
-    /// When the file changed last, as exactly as it is told.
+    /// Returns the modification time, as exactly as the server gives it.
     #[must_use]
     pub fn changed(&self) -> Option<SystemTime> {
         self.changed.or_else(|| httpdate::parse_http_date(self.modified.as_deref()?).ok())
     }
 
-    /// What tells this state of the file from others, if anything does: its strong tag; or its
-    /// date, unless that is so late that the file may change once more within the same second
-    /// (RFC 9110, section 8.8.2.2).
+    /// Returns what identifies this state of the file: its strong entity tag; otherwise
+    /// `Last-Modified`, unless that is within a second of `Date`, when the file may change again
+    /// within the same second (RFC 9110, section 8.8.2.2).
     #[must_use]
     pub fn validator(&self) -> Option<String> {
         let modified = self.modified.as_ref().and_then(|text| httpdate::parse_http_date(text).ok());

@@ -1,4 +1,6 @@
-//! The client's half of HTTP/1.1: connections, requests, and answers up to the end of their bodies.
+//! The client half of HTTP/1.1. A [`Connector`] makes a [`Wire`], on which requests are sent and a
+//! [`Head`] and a [`Body`] are received. [`Caller`] does all that for requests with small
+//! responses.
 
 mod body;
 mod connect;

@@ -1,21 +1,20 @@
-//! How connections are made.
+//! Options of connections.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How connections are made.
+/// Options of connections.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long nothing may come, or be acknowledged, before a connection is given up.
+    /// How long a connection may make no progress before it is given up.
     pub patience: Duration,
-    /// Bytes of a connection's receive buffer; 0: the kernel's choice.
+    /// Size of a connection's receive buffer in bytes; 0 leaves it to the kernel.
     pub receive_buffer: usize,
-    /// The file of the authorities (PEM) that may vouch for a server, in place of this machine's.
+    /// PEM file of the certificate authorities to trust, in place of the system's.
     pub authorities: Option<PathBuf>,
-    /// Whether any certificate is trusted.
+    /// Whether to accept any certificate.
     pub insecure: bool,
-    /// The SHA-256 of the one certificate that is trusted, whatever it says of names, times and
-    /// authorities.
+    /// SHA-256 of the only certificate to trust, whatever names, times and authorities it states.
     pub pin: Option<[u8; 32]>,
 }
 

@@ -1,4 +1,4 @@
-//! TLS: whom we trust.
+//! Which TLS certificates to trust.
 
 use super::fault::Fault;
 use super::options::Options;
@@ -14,23 +14,23 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Whom we trust to be who they say; read when the first server asks to be trusted.
+/// Which certificates to trust. Loads the authorities when the first session needs them.
 pub(super) struct Trust {
     authorities: Option<PathBuf>,
-    anybody: bool,
-    /// The SHA-256 of the one certificate that is trusted.
+    any_certificate: bool,
+    /// SHA-256 of the only certificate that is trusted.
     pin: Option<[u8; 32]>,
     config: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
 impl fmt::Debug for Trust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Trust({:?}, anybody: {})", self.authorities, self.anybody)
+        write!(f, "Trust({:?}, anybody: {})", self.authorities, self.any_certificate)
     }
 }
 
 impl Trust {
-    /// Those whom the options name.
+    /// Takes the trust settings from `options`.
     ///
     /// # Errors
     /// [`Error::File`]: the file of authorities cannot be read.
@@ -42,13 +42,13 @@ impl Trust {
         }
         Ok(Self {
             authorities: authorities.clone(),
-            anybody: *insecure,
+            any_certificate: *insecure,
             pin: *pin,
             config: OnceLock::new(),
         })
     }
 
-    /// A session with a host.
+    /// Makes a TLS session for a connection to `host`.
     pub(super) fn session(&self, host: &str) -> Result<ClientConnection, Fault> {
         let config = self.config.get_or_init(|| self.config()).clone().map_err(Fault::Untrusted)?;
         let name = ServerName::try_from(host.to_owned())
@@ -61,9 +61,9 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(provider.clone());
         let builder =
             builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-        let mut config = if self.anybody || self.pin.is_some() {
-            let told = Arc::new(AsTold { pin: self.pin, provider });
-            builder.dangerous().with_custom_certificate_verifier(told).with_no_client_auth()
+        let mut config = if self.any_certificate || self.pin.is_some() {
+            let named = Arc::new(PinnedOrAny { pin: self.pin, provider });
+            builder.dangerous().with_custom_certificate_verifier(named).with_no_client_auth()
         } else {
             builder.with_root_certificates(self.roots()?).with_no_client_auth()
         };
@@ -83,22 +83,24 @@ impl Trust {
             }
             return Ok(roots);
         };
-        let told = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| told(&error))? {
-            roots.add(certificate.map_err(|error| told(&error))?).map_err(|error| told(&error))?;
+        let named = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| named(&error))? {
+            roots
+                .add(certificate.map_err(|error| named(&error))?)
+                .map_err(|error| named(&error))?;
         }
-        if roots.is_empty() { Err(told(&"no certificate in it")) } else { Ok(roots) }
+        if roots.is_empty() { Err(named(&"no certificate in it")) } else { Ok(roots) }
     }
 }
 
-/// Trusts one certificate, or anybody, because the user said so.
+/// Accepts one certificate, or any, because the user chose so.
 #[derive(Debug)]
-struct AsTold {
+struct PinnedOrAny {
     pin: Option<[u8; 32]>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for AsTold {
+impl ServerCertVerifier for PinnedOrAny {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,

@@ -1,5 +1,4 @@
-//! A connection: bytes in and out, with or without TLS, each wait with a deadline and open to being
-//! stopped.
+//! Connections to servers, plain or TLS. Each wait has a deadline and can be cancelled.
 
 use super::fault::Fault;
 use super::head::Head;
@@ -14,10 +13,10 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long one wait of the kernel's takes at most: then it is looked whether to stop.
+/// Longest single wait in the kernel, after which cancellation is checked.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
-/// Bytes that TLS gathers before it has them sent.
+/// Bytes that TLS buffers before it sends.
 const TLS_BUFFER: usize = 256 << 10;
 
 enum Stream {
@@ -27,17 +26,18 @@ enum Stream {
 
 /// A connection to a server, with TLS or without, made by a [`Connector`](super::Connector).
 ///
-/// Requests are sent whole ([`Wire::send`]) or, with their bodies, in parts ([`Wire::pass`]);
-/// [`Wire::head`] receives the head of the answer, and a [`Body`](super::Body) what follows it.
-/// Each wait ends with [`Fault::Silent`] when nothing moves for the connector's patience, and with
-/// [`Fault::Cancelled`] soon after somebody asks to stop. After any fault the connection is of no
-/// use. It may be kept for the next request when the body is over and the head did not close it.
+/// Requests are sent whole ([`Wire::send`]) or, with their bodies, in parts ([`Wire::send_parts`]).
+/// [`Wire::head`] receives the head of the response, and a [`Body`](super::Body) what follows it.
+/// Each wait ends with [`Fault::TimedOut`] when there is no progress for the connector's
+/// `patience`, and with [`Fault::Cancelled`] soon after its [`Cancel`] is cancelled. After any
+/// fault the connection cannot be used. It may be kept for the next request when the body is over
+/// and the head did not announce its end.
 pub struct Wire {
     stream: Stream,
-    /// What came with a head, and is not of it.
+    /// Bytes received after a head.
     early: Vec<u8>,
     taken: usize,
-    /// Bytes that the last [`Wire::fill`] brought: all, or those before it failed.
+    /// Bytes that the last [`Wire::fill`] received, also when it failed halfway.
     filled: usize,
     patience: Duration,
     cancel: Cancel,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Wire {
 }
 
 impl Wire {
-    /// A connection that gives up when nothing comes for `patience`.
+    /// Makes a plain connection of a connected stream.
     pub(super) fn plain(stream: TcpStream, patience: Duration, cancel: Cancel) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
@@ -65,7 +65,7 @@ impl Wire {
         })
     }
 
-    /// The same after a handshake.
+    /// Makes a TLS connection of a connected stream, including the handshake.
     pub(super) fn tls(
         stream: TcpStream,
         session: ClientConnection,
@@ -90,7 +90,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Stops from here on when this handle says so.
+    /// Replaces the handle that cancels waits on this connection.
     pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
@@ -107,8 +107,8 @@ impl Wire {
         .map_err(Fault::Io)
     }
 
-    /// Prepares it for sending a body by [`Wire::pass`]: with a send buffer of `buffer` bytes, at
-    /// most `unsent` bytes of them not sent yet, and short waits.
+    /// Prepares the connection for [`Wire::send_parts`]: limits its send buffer to `buffer` bytes,
+    /// of which at most `unsent` wait for their first transmission, and makes waits short.
     ///
     /// # Errors
     /// The kernel refuses an option.
@@ -122,18 +122,18 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends these bytes from the one at `done` on; returns how many of all of them are sent then.
-    /// Fewer than there are: the other end has said something, or gone, and an answer is to be
-    /// read.
+    /// Sends the concatenation of `parts` from byte `done` on, and returns how many of all its
+    /// bytes are sent afterwards. If these are not all, the server has sent something, or closed
+    /// the connection, and the caller is to read its response.
     ///
     /// # Errors
     /// [`Fault`].
-    pub fn pass(&mut self, parts: &[&[u8]], mut done: usize) -> Result<usize, Fault> {
+    pub fn send_parts(&mut self, parts: &[&[u8]], mut done: usize) -> Result<usize, Fault> {
         let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, done);
         let mut lived = (0, Instant::now());
-        if self.has_word()? {
+        if self.has_input()? {
             return Ok(done);
         }
         loop {
@@ -152,17 +152,18 @@ impl Wire {
                     done += count;
                 }
                 Err(error) if waits(&error) => {
-                    if self.has_word()? {
+                    if self.has_input()? {
                         return Ok(done);
                     }
-                    // What was handed to the kernel may be more than a slow path takes in a while.
+                    // The kernel may hold more than a slow path carries within `patience`, so
+                    // acknowledgements count as progress.
                     let acked = Path::of(self.socket()).map_err(Fault::Io)?.acked;
                     if acked > lived.0 {
                         lived = (acked, Instant::now());
                     }
                     check(lived.1, self.patience, &self.cancel)?;
                 }
-                // Who has had enough may have said why.
+                // A server that closes early may have sent the reason.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -176,8 +177,8 @@ impl Wire {
         }
     }
 
-    /// Whether something has come that nobody has read, or the end.
-    fn has_word(&mut self) -> Result<bool, Fault> {
+    /// Returns whether unread bytes, or the end of the connection, have arrived.
+    fn has_input(&mut self) -> Result<bool, Fault> {
         if self.taken < self.early.len() {
             return Ok(true);
         }
@@ -187,7 +188,7 @@ impl Wire {
             return Ok(false);
         }
         let Stream::Tls(stream) = &mut self.stream else { return Ok(true) };
-        // It may be nothing but a ticket for another session.
+        // The record may be only a TLS session ticket.
         let ended = stream.conn.read_tls(&mut stream.sock).map_err(Fault::Io)? == 0;
         let state = stream
             .conn
@@ -196,7 +197,7 @@ impl Wire {
         Ok(ended || state.plaintext_bytes_to_read() > 0 || state.peer_has_closed())
     }
 
-    /// The socket, for the kernel's options.
+    /// Returns the TCP socket, for setting options.
     #[must_use]
     pub fn tcp(&self) -> &TcpStream {
         match &self.stream {
@@ -205,7 +206,7 @@ impl Wire {
         }
     }
 
-    /// Receives the head of an answer; those that only say "go on" (1xx) are passed over.
+    /// Receives the head of a response; skips interim ones (1xx).
     ///
     /// # Errors
     /// [`Fault`].
@@ -216,14 +217,14 @@ impl Wire {
                 return Ok(head);
             }
         }
-        Err(Fault::Wrong("it says \"go on\" again and again".to_owned()))
+        Err(Fault::Malformed("it says \"go on\" again and again".to_owned()))
     }
 
     fn one_head(&mut self) -> Result<Head, Fault> {
         let mut bytes = self.early.split_off(self.taken);
         (self.early, self.taken) = (Vec::new(), 0);
         loop {
-            if let Some((head, used)) = Head::parse(&bytes).map_err(Fault::Wrong)? {
+            if let Some((head, used)) = Head::parse(&bytes).map_err(Fault::Malformed)? {
                 self.early = bytes.split_off(used);
                 return Ok(head);
             }
@@ -237,7 +238,7 @@ impl Wire {
         }
     }
 
-    /// A line with its end, at most so many bytes.
+    /// Reads a line with its end, of at most `most` bytes.
     pub(super) fn line(&mut self, most: usize) -> Result<Vec<u8>, Fault> {
         let mut line = Vec::new();
         loop {
@@ -246,7 +247,7 @@ impl Wire {
             line.extend(&early[..end.unwrap_or(early.len())]);
             self.taken += end.unwrap_or(early.len());
             if line.len() > most {
-                return Err(Fault::Wrong("a line between chunks has no end".to_owned()));
+                return Err(Fault::Malformed("a line between chunks has no end".to_owned()));
             }
             if end.is_some() {
                 return Ok(line);
@@ -261,7 +262,7 @@ impl Wire {
         }
     }
 
-    /// Fills both.
+    /// Fills both buffers, one after the other.
     pub(super) fn fill(&mut self, first: &mut [u8], second: &mut [u8]) -> Result<(), Fault> {
         let mut done = self.take_early(first);
         if done == first.len() {
@@ -287,20 +288,20 @@ impl Wire {
         Ok(())
     }
 
-    /// Bytes that the last [`Wire::fill`] brought, also when it failed.
+    /// Returns how many bytes the last [`Wire::fill`] received, also if it failed.
     pub(super) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Some bytes; none at the end of the connection.
-    pub(super) fn some(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+    /// Reads some bytes; returns 0 at the end of the connection.
+    pub(super) fn read_some(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         match self.take_early(into) {
             0 => self.receive(into),
             early => Ok(early),
         }
     }
 
-    /// The socket, for what the kernel knows of it.
+    /// Returns the socket, for reading the kernel's state of the path.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         match &self.stream {
@@ -334,12 +335,12 @@ impl Wire {
     }
 
     fn stop(&self) -> Result<(), Fault> {
-        if self.cancel.is_asked() { Err(Fault::Cancelled) } else { Ok(()) }
+        if self.cancel.is_cancelled() { Err(Fault::Cancelled) } else { Ok(()) }
     }
 }
 
 impl Stream {
-    /// Waits for all of both, or what there is within a tick.
+    /// Waits until both buffers are full, or returns what arrives within a tick.
     fn receive(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => {
@@ -357,20 +358,19 @@ impl Stream {
     }
 }
 
-/// Whether an error only means that a tick has passed.
+/// Returns whether an error only means that a tick has passed.
 fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// TLS tells an end without its farewell as an error of its own: somebody may have cut what
-/// follows.
+/// Tells an end of TLS without a closing alert, which may be a truncation, from other errors.
 fn ended(error: io::Error) -> Fault {
     if error.kind() == ErrorKind::UnexpectedEof { Fault::Ended } else { Fault::Io(error) }
 }
 
 fn check(since: Instant, patience: Duration, cancel: &Cancel) -> Result<(), Fault> {
-    if cancel.is_asked() {
+    if cancel.is_cancelled() {
         return Err(Fault::Cancelled);
     }
-    if since.elapsed() >= patience { Err(Fault::Silent(patience)) } else { Ok(()) }
+    if since.elapsed() >= patience { Err(Fault::TimedOut(patience)) } else { Ok(()) }
 }

@@ -1,9 +1,10 @@
-//! Heads of answers.
+//! Heads of responses.
 
 use crate::date;
 use std::fmt::Write as _;
 
-/// A head that is being written.
+/// A response head under construction: [`Head::new`], then [`Head::field`] for each field, then
+/// [`Head::finish`].
 #[derive(Clone, Debug)]
 pub struct Head {
     status: u16,
@@ -11,11 +12,12 @@ pub struct Head {
 }
 
 impl Head {
-    /// Begins with a status, the date and what all our answers have.
+    /// Begins a head with `status`, the date, and the fields common to all responses.
     #[must_use]
     pub fn new(status: u16) -> Self {
         let text = format!(
-            "HTTP/1.1 {status} {}\r\nDate: {}\r\nServer: sprat\r\nX-Content-Type-Options: nosniff\r\n\
+            "HTTP/1.1 {status} {}\r\nDate: {}\r\nServer: sprat\r\nX-Content-Type-Options: \
+             nosniff\r\n\
              Cross-Origin-Resource-Policy: same-origin\r\n",
             reason(status),
             date::now()
@@ -23,13 +25,14 @@ impl Head {
         Self { status, text }
     }
 
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Adds a field. What could end a line is not written.
+    /// Adds a field. Control characters in its value become spaces, so that no value can end the
+    /// line.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         let value = value.to_string();
@@ -38,16 +41,17 @@ impl Head {
         self
     }
 
-    /// The bytes: whether the connection stays open is their last word.
+    /// Returns the bytes of the head, with a last field that says whether the connection stays
+    /// open.
     #[must_use]
-    pub fn finish(mut self, keep: bool) -> Vec<u8> {
-        let word = if keep { "keep-alive" } else { "close" };
+    pub fn finish(mut self, keep_alive: bool) -> Vec<u8> {
+        let word = if keep_alive { "keep-alive" } else { "close" };
         write!(self.text, "Connection: {word}\r\n\r\n").expect("a string takes all");
         self.text.into_bytes()
     }
 }
 
-/// What a status is called.
+/// Returns the reason phrase of a status.
 #[must_use]
 pub fn reason(status: u16) -> &'static str {
     match status {

@@ -1,32 +1,32 @@
-//! Conditions of a request: what it wants only if, or only if not (RFC 9110, 13).
+//! Conditional requests (RFC 9110, section 13).
 
 use super::request::Request;
 use super::tag::{Tags, same_strong};
 use crate::date::Moment;
 
-/// What is compared: one version of a file.
+/// The version of a file that conditions are compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
-    /// Its entity tag, strong.
+    /// Its strong entity tag.
     pub tag: &'a str,
-    /// When it was modified.
+    /// Its modification time.
     pub modified: Moment,
 }
 
-/// What its conditions make of a request for something that is there.
+/// The outcome of a request's conditions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It is done, ranges and all.
-    Go,
-    /// It is done, but for the whole: `If-Range` names another version.
+    /// Carry out the request, ranges included.
+    Proceed,
+    /// Carry out the request for the whole file: `If-Range` names another version.
     Whole,
-    /// Its sender has this version already (304).
+    /// The client has this version already (304).
     NotModified,
-    /// What it wants is not so (412).
+    /// A precondition does not hold (412).
     Failed,
 }
 
-/// Judges the conditions of a GET or HEAD, in the order that the standard has them in.
+/// Evaluates the conditions of a GET or HEAD, in the order that the standard prescribes.
 #[must_use]
 pub fn judge(request: &Request, version: Version<'_>) -> Verdict {
     let date = |name: &str| request.field(name).and_then(|text| Moment::parse_http(&text));
@@ -47,9 +47,9 @@ pub fn judge(request: &Request, version: Version<'_>) -> Verdict {
         return Verdict::NotModified;
     }
     match request.field("if-range") {
-        // A date is no strong validator: a file can change twice in a second.
+        // A date is not a strong validator: a file can change twice in a second.
         Some(text) if !same_strong(text.trim(), version.tag) => Verdict::Whole,
-        _ => Verdict::Go,
+        _ => Verdict::Proceed,
     }
 }
 
@@ -68,20 +68,20 @@ mod tests {
     fn conditions_are_judged_in_order() {
         let (before, then) = ("Sun, 22 Nov 2026 07:59:59 GMT", "Sun, 22 Nov 2026 08:00:00 GMT");
         for (fields, expected) in [
-            ("X: y".to_owned(), Verdict::Go),
-            ("If-Match: \"x\"".to_owned(), Verdict::Go),
-            ("If-Match: *".to_owned(), Verdict::Go),
+            ("X: y".to_owned(), Verdict::Proceed),
+            ("If-Match: \"x\"".to_owned(), Verdict::Proceed),
+            ("If-Match: *".to_owned(), Verdict::Proceed),
             ("If-Match: \"y\", W/\"x\"".to_owned(), Verdict::Failed),
-            (format!("If-Match: \"x\"\r\nIf-Unmodified-Since: {before}"), Verdict::Go),
+            (format!("If-Match: \"x\"\r\nIf-Unmodified-Since: {before}"), Verdict::Proceed),
             (format!("If-Unmodified-Since: {before}"), Verdict::Failed),
-            (format!("If-Unmodified-Since: {then}"), Verdict::Go),
-            ("If-Unmodified-Since: yesterday".to_owned(), Verdict::Go),
+            (format!("If-Unmodified-Since: {then}"), Verdict::Proceed),
+            ("If-Unmodified-Since: yesterday".to_owned(), Verdict::Proceed),
             ("If-None-Match: W/\"x\"".to_owned(), Verdict::NotModified),
             ("If-None-Match: *".to_owned(), Verdict::NotModified),
-            (format!("If-None-Match: \"y\"\r\nIf-Modified-Since: {then}"), Verdict::Go),
+            (format!("If-None-Match: \"y\"\r\nIf-Modified-Since: {then}"), Verdict::Proceed),
             (format!("If-Modified-Since: {then}"), Verdict::NotModified),
-            (format!("If-Modified-Since: {before}"), Verdict::Go),
-            ("If-Range: \"x\"".to_owned(), Verdict::Go),
+            (format!("If-Modified-Since: {before}"), Verdict::Proceed),
+            ("If-Range: \"x\"".to_owned(), Verdict::Proceed),
             ("If-Range: \"y\"".to_owned(), Verdict::Whole),
             ("If-Range: W/\"x\"".to_owned(), Verdict::Whole),
             (format!("If-Range: {then}"), Verdict::Whole),

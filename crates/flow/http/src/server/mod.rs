@@ -1,5 +1,6 @@
-//! The server's half of HTTP/1.1: requests, what they are for and on what condition, and heads of
-//! answers. Nothing here does I/O.
+//! The server half of HTTP/1.1: parses requests and their conditions, and writes heads of
+//! responses. Nothing here does I/O. Begin with [`request::extent`], which finds a head in the
+//! bytes of a connection, and [`request::Request::parse`].
 
 pub mod answer;
 pub mod condition;

@@ -1,27 +1,27 @@
-//! Requests that are refused.
+//! Rejected requests.
 
 use thiserror::Error;
 
-/// A request that is answered with nothing but an error.
+/// A rejected request: the status and the text of its response.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{status}: {what}")]
+#[error("{status}: {reason}")]
 pub struct Refused {
-    /// The status of the answer.
+    /// The status of the response.
     pub status: u16,
-    /// Why, for whoever sent it.
-    pub what: String,
+    /// Why, in words for the client.
+    pub reason: String,
 }
 
 impl Refused {
-    /// Not HTTP as we take it (400).
+    /// A malformed request (400).
     #[must_use]
-    pub fn bad(what: &str) -> Self {
-        Self { status: 400, what: what.to_owned() }
+    pub fn bad(reason: &str) -> Self {
+        Self { status: 400, reason: reason.to_owned() }
     }
 
-    /// Nothing of that name (404).
+    /// A name that does not exist (404).
     #[must_use]
     pub fn missing() -> Self {
-        Self { status: 404, what: "there is no such file".to_owned() }
+        Self { status: 404, reason: "there is no such file".to_owned() }
     }
 }

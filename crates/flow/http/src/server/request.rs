@@ -1,58 +1,58 @@
-//! Heads of requests: whole, strict and bounded, or refused.
+//! Heads of requests: complete, strict and bounded, or rejected.
 
 use super::refused::Refused;
 use super::target::Target;
 use crate::MAX_HEAD;
 use std::borrow::Cow;
 
-/// Most fields of a head; more is refused (431).
+/// Most fields of a head; more are rejected with status 431.
 pub const MAX_FIELDS: usize = 64;
 
-/// What is asked to be done.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Method {
-    /// Send it.
+    /// Send the resource.
     Get,
-    /// Send its head.
+    /// Send only its head.
     Head,
-    /// Say what can be done with it.
+    /// List the methods it allows.
     Options,
-    /// Take it.
+    /// Store it.
     Put,
 }
 
-/// A request's head.
+/// A parsed request head. Read a connection's bytes until [`extent`] finds the end of a head, then
+/// call [`Request::parse`]; [`Request::length`] bytes of body follow.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// What to do.
+    /// The method.
     pub method: Method,
-    /// With what; `None` for `OPTIONS *`.
+    /// The target; `None` for `OPTIONS *`.
     pub target: Option<Target>,
-    /// Whether it is of HTTP/1.0.
-    pub old: bool,
-    /// Whether the connection stays open for another.
-    pub keep: bool,
-    /// Bytes that follow the head.
+    /// Whether the version is HTTP/1.0.
+    pub is_http10: bool,
+    /// Whether the client wants to keep the connection open.
+    pub keep_alive: bool,
+    /// Bytes of body after the head.
     pub length: u64,
-    /// Whether its sender waits for a word (100) before it sends those.
-    pub expects: bool,
+    /// Whether the client waits for an interim response (100) before it sends the body.
+    pub expects_continue: bool,
     fields: Vec<(String, String)>,
 }
 
-/// How much of the first bytes of a connection is a head.
+/// Whether the first bytes of a connection contain a complete head.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
-    /// Its end has not come yet.
+    /// The end of the head has not arrived.
     Unfinished,
-    /// This many bytes.
+    /// The head has this many bytes.
     Bytes(usize),
 }
 
-/// Finds a head's end in `bytes`, of which those before `seen` were looked at before. Empty lines
-/// before a head are part of it.
-///
+/// Finds the end of a head in `bytes`; an earlier call has searched the first `seen` of them. Empty
+/// lines before a head count as part of it.
 /// # Errors
-/// [`Refused`]: a line that does not end as it should (400), or more bytes than [`MAX_HEAD`] (431).
+/// [`Refused`] with 400 for a malformed line end, or 431 for more than [`MAX_HEAD`] bytes.
 pub fn extent(bytes: &[u8], seen: usize) -> Result<Extent, Refused> {
     let begins = bytes.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(bytes.len());
     for at in seen..bytes.len() {
@@ -67,15 +67,16 @@ pub fn extent(bytes: &[u8], seen: usize) -> Result<Extent, Refused> {
         }
     }
     match bytes.len() >= MAX_HEAD {
-        true => {
-            Err(Refused { status: 431, what: format!("the head is longer than {MAX_HEAD} bytes") })
-        }
+        true => Err(Refused {
+            status: 431,
+            reason: format!("the head is longer than {MAX_HEAD} bytes"),
+        }),
         false => Ok(Extent::Unfinished),
     }
 }
 
 impl Request {
-    /// Reads a whole head: what [`extent`] found.
+    /// Parses a complete head, as found by [`extent`].
     ///
     /// # Errors
     /// [`Refused`].
@@ -88,11 +89,11 @@ impl Request {
             Err(httparse::Error::TooManyHeaders) => {
                 return Err(Refused {
                     status: 431,
-                    what: format!("more than {MAX_FIELDS} fields"),
+                    reason: format!("more than {MAX_FIELDS} fields"),
                 });
             }
             Err(httparse::Error::Version) => {
-                return Err(Refused { status: 505, what: "HTTP/1.1 is spoken here".to_owned() });
+                return Err(Refused { status: 505, reason: "HTTP/1.1 is spoken here".to_owned() });
             }
             Err(error) => return Err(Refused::bad(&format!("not a request: {error}"))),
         }
@@ -101,17 +102,17 @@ impl Request {
         else {
             return Err(Refused::bad("not a request"));
         };
-        let old = version == 0;
+        let is_http10 = version == 0;
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let fields =
             parsed.headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value)));
         let mut request = Self {
             method: Method::Get,
             target: None,
-            old,
-            keep: !old,
+            is_http10,
+            keep_alive: !is_http10,
             length: 0,
-            expects: false,
+            expects_continue: false,
             fields: fields.collect(),
         };
         request.check_frame()?;
@@ -121,12 +122,12 @@ impl Request {
             "OPTIONS" => Method::Options,
             "PUT" => Method::Put,
             "POST" | "DELETE" | "PATCH" | "TRACE" | "CONNECT" => {
-                return Err(Refused { status: 405, what: format!("{method} is not done here") });
+                return Err(Refused { status: 405, reason: format!("{method} is not done here") });
             }
             _ => {
                 return Err(Refused {
                     status: 501,
-                    what: "there is no such method here".to_owned(),
+                    reason: "there is no such method here".to_owned(),
                 });
             }
         };
@@ -137,8 +138,8 @@ impl Request {
         Ok(request)
     }
 
-    /// Where the request ends, whom it is for, and what comes after it: nothing that two readers
-    /// could see differently.
+    /// Reads the fields that determine the end of the body, the host, and whether the connection
+    /// stays open; rejects what two readers could interpret differently.
     fn check_frame(&mut self) -> Result<(), Refused> {
         let count = |name: &str| self.fields.iter().filter(|(key, _)| key == name).count();
         if count("transfer-encoding") > 0 {
@@ -149,7 +150,7 @@ impl Request {
         if count("content-length") > 1 {
             return Err(Refused::bad("more than one length"));
         }
-        if count("host") > 1 || (count("host") == 0 && !self.old) {
+        if count("host") > 1 || (count("host") == 0 && !self.is_http10) {
             return Err(Refused::bad("one host is wanted"));
         }
         if let Some(host) = self.field("host")
@@ -166,10 +167,10 @@ impl Request {
             if !expected.eq_ignore_ascii_case("100-continue") {
                 return Err(Refused {
                     status: 417,
-                    what: "only 100-continue can be expected".to_owned(),
+                    reason: "only 100-continue can be expected".to_owned(),
                 });
             }
-            self.expects = !self.old;
+            self.expects_continue = !self.is_http10;
         }
         let says = |word: &str| {
             let words = self.field("connection");
@@ -177,12 +178,12 @@ impl Request {
                 words.split(',').any(|one| one.trim().eq_ignore_ascii_case(word))
             })
         };
-        self.keep = !says("close") && (!self.old || says("keep-alive"));
+        self.keep_alive = !says("close") && (!self.is_http10 || says("keep-alive"));
         Ok(())
     }
 
-    /// A field's value, by its name in small letters; several of one name as the list that they
-    /// mean.
+    /// Returns the value of the field with a lower-case `name`. Repeated fields are joined to a
+    /// list, as the standard defines.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Cow<'_, str>> {
         let mut values = self.fields.iter().filter(|(key, _)| key == name).map(|(_, value)| value);
@@ -194,7 +195,7 @@ impl Request {
         )
     }
 
-    /// Whether the content type `kind` is among those it asks for by name.
+    /// Returns whether `Accept` names the content type `kind`; wildcards do not count.
     #[must_use]
     pub fn accepts(&self, kind: &str) -> bool {
         let Some(list) = self.field("accept") else { return false };

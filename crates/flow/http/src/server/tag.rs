@@ -1,19 +1,19 @@
-//! Entity tags: what tells one version of a file from another (RFC 9110, 8.8.3).
+//! Entity tags, which identify versions of a file (RFC 9110, section 8.8.3).
 
-/// Most tags of a list that are looked at; the rest matches nothing.
+/// Most tags of a list that are compared; the rest match nothing.
 pub const MAX_TAGS: usize = 64;
 
-/// Tags that a condition names.
+/// The tags of a conditional field.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Tags<'a> {
-    /// `*`: any version there is.
+    /// `*`: any existing version.
     Any,
     /// These, with their quotes; weak ones with their `W/`.
     These(Vec<&'a str>),
 }
 
 impl<'a> Tags<'a> {
-    /// Reads a list; what is no tag ends it.
+    /// Parses a list; anything that is not a tag ends it.
     #[must_use]
     pub fn parse(text: &'a str) -> Self {
         if text.trim() == "*" {
@@ -30,7 +30,7 @@ impl<'a> Tags<'a> {
         Self::These(tags)
     }
 
-    /// Whether one is `tag`, byte by byte: neither is weak.
+    /// Returns whether `tag` is in the list by strong comparison: both are strong and equal.
     #[must_use]
     pub fn has_strong(&self, tag: &str) -> bool {
         match self {
@@ -39,7 +39,7 @@ impl<'a> Tags<'a> {
         }
     }
 
-    /// Whether one is `tag`, weak or not.
+    /// Returns whether `tag` is in the list by weak comparison.
     #[must_use]
     pub fn has_weak(&self, tag: &str) -> bool {
         let bare = |tag: &'_ str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
@@ -50,13 +50,13 @@ impl<'a> Tags<'a> {
     }
 }
 
-/// Whether both are one strong tag.
+/// Returns whether both are the same strong tag.
 #[must_use]
 pub fn same_strong(one: &str, other: &str) -> bool {
     one == other && one.starts_with('"')
 }
 
-/// Bytes of the tag that `text` begins with.
+/// Returns the length of the tag that `text` begins with.
 fn tag_length(text: &str) -> Option<usize> {
     let prefix = if text.starts_with("W/") { 2 } else { 0 };
     let inside = text[prefix..].strip_prefix('"')?;

@@ -1,4 +1,4 @@
-//! What a request is for: a path of names, and a query.
+//! Request targets: a path of decoded names, and a query.
 
 use super::refused::Refused;
 use crate::address::encode;
@@ -7,35 +7,34 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-/// Most bytes of a path, decoded: what Linux takes.
+/// Longest decoded path in bytes: the limit of Linux.
 pub const MAX_PATH: usize = 4095;
 
-/// Most parameters of a query that are looked at.
+/// Most query parameters that are searched.
 pub const MAX_PARAMETERS: usize = 16;
 
-/// A target, decoded once.
+/// A request target whose path was decoded once. No name is empty, `.` or `..`, or contains a slash
+/// or a NUL, so that joining the names stays below the root.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// Names from the root: none is empty, `.`, `..`, or has a slash or a NUL in it. No name: the
-    /// root.
+    /// Names from the root; empty for the root itself.
     names: Vec<OsString>,
-    /// Whether it ended with a slash, as a directory's does.
+    /// Whether the path ends with a slash, as a directory's does.
     slash: bool,
-    /// As it came, without the question mark.
+    /// As received, without the question mark.
     query: String,
 }
 
 impl Target {
-    /// Reads the target of a request for a file: `/path?query`, or with `http://host` before it.
-    ///
+    /// Parses a target of the form `/path?query`, perhaps with `http://host` before it.
     /// # Errors
-    /// [`Refused`] (400, or 404 for a name that no file can have).
+    /// [`Refused`] with 400, or 404 for a name that no file can have.
     pub fn parse(text: &str) -> Result<Self, Refused> {
         let path = match text.split_once("://") {
             Some((scheme, rest))
                 if matches!(&scheme.to_ascii_lowercase()[..], "http" | "https") =>
             {
-                // Absolute form: what a proxy is asked, and what every server must take.
+                // Absolute form, which a proxy receives, and which every server must accept.
                 &rest[rest.find(['/', '?']).unwrap_or(rest.len())..]
             }
             _ if text.starts_with('/') => text,
@@ -65,31 +64,31 @@ impl Target {
         Ok(Self { names, slash: path.ends_with('/') || path.is_empty(), query: query.to_owned() })
     }
 
-    /// The names from the root.
+    /// Returns the names from the root.
     #[must_use]
     pub fn names(&self) -> &[OsString] {
         &self.names
     }
 
-    /// The path from the root; `.` for the root itself.
+    /// Returns the path from the root; `.` for the root itself.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         if self.names.is_empty() { PathBuf::from(".") } else { self.names.iter().collect() }
     }
 
-    /// Whether it ended with a slash.
+    /// Returns whether the path ends with a slash.
     #[must_use]
     pub fn has_slash(&self) -> bool {
         self.slash
     }
 
-    /// The query as it came, empty when there was none.
+    /// Returns the query as received; empty when there is none.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query
     }
 
-    /// A parameter of the query, decoded; what is not UTF-8 in it is replaced.
+    /// Returns a query parameter, decoded; invalid UTF-8 is replaced.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<String> {
         let pairs = self
@@ -102,8 +101,7 @@ impl Target {
         Some(percent_decode(spaced.as_bytes()).decode_utf8_lossy().into_owned())
     }
 
-    /// The path as an address has it, with a slash before each name, and none behind the last but
-    /// the root's.
+    /// Returns the percent-encoded path, without a trailing slash except for the root.
     #[must_use]
     pub fn encoded(&self) -> String {
         if self.names.is_empty() {
@@ -113,7 +111,7 @@ impl Target {
     }
 }
 
-/// Whether each percent sign is followed by two hexadecimal digits.
+/// Returns whether each percent sign is followed by two hexadecimal digits.
 fn is_encoded(text: &str) -> bool {
     text.split('%').skip(1).all(|rest| {
         rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_lead_elsewhere_is_refused() {
+    fn targets_that_could_leave_the_root_are_refused() {
         for text in [
             "",
             "a",
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_we_read() {
+    fn encoded_names_are_decoded() {
         let name = OsString::from_vec((1..=255).filter(|byte| *byte != b'/').collect());
         let target = Target::parse(&format!("/x/{}", encode(&name))).expect("ours");
         assert_eq!(target.names()[1], name);

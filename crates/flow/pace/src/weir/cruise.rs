@@ -1,41 +1,41 @@
-//! Filling a path with hardly a queue, and finding out whose queue it is.
+//! Fills a path with hardly a queue, and finds out who causes a queue.
 
-use super::seen::{Push, Seen, counted};
+use super::seen::{Observation, Push, counted};
 use super::{Doubt, LEAST_DECREASE, LEAST_GROWTH, MOST_DECREASE, MOST_GROWTH, Mode, Weir};
 
-/// Below this share of what the path has carried, growth becomes faster by the round trip.
+/// Below this share of the capacity, growth accelerates every round trip.
 const KNOWN_SHARE: f64 = 0.97;
 
-/// Round trips for which a path whose buffer overflowed is not tried for more than is known: what
-/// others lose by that, they keep losing.
+/// Round trips for which a rate beyond the capacity is not tried after the path's buffer
+/// overflowed: each attempt costs other flows losses too.
 const REST_ROUNDS: u32 = 20;
 
-/// What is forgotten in a round trip of what the path has carried.
+/// Share of the capacity that is forgotten per round trip.
 const FORGETTING: f64 = 0.002;
 
-/// Less of what the path has carried than this share is nothing that another takes in a few round
-/// trips: it is looked for anew.
+/// If less than this share of the capacity arrives, no other flow can have taken so much within a
+/// few round trips: the path has changed, and its capacity is measured again.
 const COLLAPSE: f64 = 0.5;
 
-/// Of what the path has carried, the share that arrives at least when it is full and nobody else on
-/// it.
+/// Share of the capacity that arrives at least on a full path without other flows.
 const WITHOUT_OTHERS: f64 = 0.95;
 
 impl Weir {
-    pub(super) fn cruise(&mut self, seen: &Seen, growth: f64, doubt: Option<Doubt>) -> Mode {
+    /// Updates the rate in mode [`Mode::Cruise`], and returns the next mode.
+    pub(super) fn cruise(&mut self, seen: &Observation, growth: f64, doubt: Option<Doubt>) -> Mode {
         let shown = self.shown(seen);
         match (seen.push, doubt) {
             (None, None) => {
                 self.remember(seen);
                 Mode::Cruise { growth: self.climb(seen, growth), doubt }
             }
-            // What goes before anything was done about it can be seen was an accident: a machine
-            // that was busy.
+            // Pressure that ends before the decrease can have had an effect was an accident, such
+            // as a busy machine.
             (None, Some(doubt)) if !shown => {
                 self.rate = self.rate.max(doubt.arrived);
                 Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
             }
-            // The path was full, and what arrived then is all it has for us.
+            // The path was full, and what arrived then is its capacity for this flow.
             (None, Some(doubt)) => {
                 if doubt.overflowed {
                     self.rest_until = seen.now + REST_ROUNDS * seen.rtt;
@@ -52,7 +52,7 @@ impl Weir {
             }
             (Some(_), None) if !shown => Mode::Cruise { growth: LEAST_GROWTH, doubt },
             (Some(push), None) => {
-                // As much less as lets the queue go in two round trips.
+                // Decrease so much that the queue drains in two round trips.
                 let queue = seen.queue.as_secs_f64() / seen.rtt.as_secs_f64();
                 let less = (queue / 2.0).clamp(LEAST_DECREASE, MOST_DECREASE);
                 if seen.tried {
@@ -60,7 +60,7 @@ impl Weir {
                 }
                 let arrived = self.rate;
                 self.rate *= 1.0 - less;
-                self.held_back = seen.now;
+                self.last_decrease = seen.now;
                 let doubt = Doubt { arrived, less, shown: None, overflowed: push == Push::Loss };
                 Mode::Cruise { growth: LEAST_GROWTH, doubt: Some(doubt) }
             }
@@ -76,8 +76,8 @@ impl Weir {
                 if seen.now < since + seen.rtt {
                     return keep(doubt.shown);
                 }
-                // Was it our own, it has become shorter, by half of what it should have at least;
-                // and a loss is of what was sent since.
+                // A queue of our own has become shorter by now, at least by half of what is
+                // expected; and losses concern what was sent since.
                 if push == Push::Delay && seen.queue + seen.rtt.mul_f64(doubt.less / 2.0) < queue {
                     return keep(Some((seen.now, seen.queue)));
                 }
@@ -86,15 +86,14 @@ impl Weir {
         }
     }
 
-    /// Whether it can be seen what the last decrease did: a round trip later. Until then the path
-    /// speaks of what was before.
-    pub(super) fn shown(&self, seen: &Seen) -> bool {
-        seen.now >= self.held_back + seen.rtt + seen.queue + counted(seen.rtt) / 4
+    /// Returns whether the last decrease can have had a visible effect, which takes a round trip.
+    pub(super) fn shown(&self, seen: &Observation) -> bool {
+        seen.now >= self.last_decrease + seen.rtt + seen.queue + counted(seen.rtt) / 4
     }
 
-    /// Raises the rate, and gives what growth becomes: ever faster up to what is known, and then
-    /// from the beginning. Beyond that it gains speed slowly: the path may have become another.
-    fn climb(&mut self, seen: &Seen, growth: f64) -> f64 {
+    /// Raises the rate and returns the next growth: it accelerates up to the known capacity, and
+    /// then starts again, and accelerates more slowly, because the path may have changed.
+    fn climb(&mut self, seen: &Observation, growth: f64) -> f64 {
         if seen.idle || !seen.tried {
             return LEAST_GROWTH;
         }
@@ -107,16 +106,16 @@ impl Weir {
         } else if seen.now < self.rest_until {
             (self.rate, LEAST_GROWTH)
         } else {
-            // What was not yet full is tried more boldly than what was.
+            // A path that was never full is probed more boldly than one that was.
             (faster, growth * 2.0_f64.powf(seen.rounds / if self.sure { 4.0 } else { 2.0 }))
         };
         self.rate = rate;
         growth.min(MOST_GROWTH)
     }
 
-    /// The most the path has carried, slowly forgotten. A machine that was busy with something else
-    /// hands over in one round what is of two.
-    pub(super) fn remember(&mut self, seen: &Seen) {
+    /// Updates the capacity: the maximum that arrived in two successive round trips, slowly
+    /// forgotten. Two, because a machine that was busy may deliver in one what belongs to two.
+    pub(super) fn remember(&mut self, seen: &Observation) {
         self.capacity *= 1.0 - FORGETTING * seen.rounds;
         let length = counted(seen.rtt);
         let Some(before) = self.history.span(length, length) else { return };

@@ -1,10 +1,10 @@
-//! What was sent and delivered in the last round trips.
+//! Samples of the last round trips.
 
 use super::Sample;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Samples kept: four round trips of them.
+/// Samples kept: those of four round trips.
 const MAX_SAMPLES: usize = 4 * super::TICKS_PER_RTT as usize;
 
 /// The last samples, oldest first.
@@ -13,16 +13,16 @@ pub(super) struct History {
     samples: VecDeque<Sample>,
 }
 
-/// What happened between two moments.
+/// What happened in a period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// How long it was, seconds.
+    /// Its length in seconds.
     pub(super) seconds: f64,
-    /// Bytes sent, those sent again too.
+    /// Bytes sent, including retransmissions.
     pub(super) sent: f64,
     /// Bytes that reached the other end.
     pub(super) delivered: f64,
-    /// Bytes found to be lost.
+    /// Bytes detected as lost.
     pub(super) lost: f64,
 }
 
@@ -34,13 +34,13 @@ impl History {
         self.samples.push_back(sample);
     }
 
-    /// The last sample, if there is one.
+    /// Returns the last sample.
     pub(super) fn last(&self) -> Option<Sample> {
         self.samples.back().copied()
     }
 
-    /// What happened in the last `length` before `ago` before the last sample; none when that is
-    /// not all known.
+    /// Returns what happened in the period of `length` that ended `ago` before the last sample;
+    /// `None` if it is not fully covered.
     pub(super) fn span(&self, ago: Duration, length: Duration) -> Option<Span> {
         let end = self.samples.back()?.now.checked_sub(ago)?;
         let (from, to) = (self.at(end.checked_sub(length)?)?, self.at(end)?);
@@ -52,12 +52,12 @@ impl History {
             seconds: passed.as_secs_f64(),
             sent: bytes(to.sent - from.sent),
             delivered: bytes(to.delivered - from.delivered),
-            lost: bytes(found(to).saturating_sub(found(from))),
+            lost: bytes(ever_lost(to).saturating_sub(ever_lost(from))),
         })
     }
 
-    /// The least of the smoothed round-trip times in the last `length`: what stands, where single
-    /// ones are held up on the way.
+    /// Returns the minimum of the smoothed round-trip time in the last `length`: it shows a
+    /// standing queue, and ignores single delayed packets.
     pub(super) fn least_rtt(&self, length: Duration) -> Duration {
         let since =
             self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
@@ -65,7 +65,7 @@ impl History {
         recent.map(|sample| sample.rtt).min().unwrap_or_default()
     }
 
-    /// The most of them.
+    /// Returns the maximum of the smoothed round-trip time in the last `length`.
     pub(super) fn most_rtt(&self, length: Duration) -> Duration {
         let since =
             self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
@@ -73,19 +73,19 @@ impl History {
         recent.map(|sample| sample.rtt).max().unwrap_or_default()
     }
 
-    /// The last sample at that time or before.
+    /// Returns the last sample at `time` or before.
     fn at(&self, time: Duration) -> Option<&Sample> {
         let after = self.samples.partition_point(|sample| sample.now <= time);
         self.samples.get(after.checked_sub(1)?)
     }
 }
 
-/// Bytes that were ever found to be lost: each is sent again once it has been.
-fn found(sample: &Sample) -> u64 {
+/// Returns how many bytes were ever detected as lost, whether or not they have been retransmitted.
+fn ever_lost(sample: &Sample) -> u64 {
     sample.retransmitted + sample.lost
 }
 
-/// Bytes as a number to calculate rates with.
+/// Converts bytes for rate calculations.
 #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
 pub(super) fn bytes(count: u64) -> f64 {
     count as f64

@@ -1,8 +1,7 @@
-//! *Weir*, the controller of dynamic pacing: a pure function from what the kernel knows of a path
-//! to the rate to send at.
+//! *Weir*, the controller that chooses a connection's rate: a pure function from the kernel's
+//! statistics to a rate. Like a weir in a river, it holds a level and lets pass what arrives.
 //!
-//! It has no clock and no socket: samples go in, a rate comes out. The page that derives it is
-//! `docs/pacing.md`.
+//! It has no clock and no socket: samples go in, a rate comes out. `docs/pacing.md` derives it.
 
 mod cruise;
 mod history;
@@ -11,140 +10,145 @@ mod shared;
 mod start;
 
 use history::History;
-use seen::{Seen, counted, round_trip};
+use seen::{Observation, counted, round_trip};
 use shared::QUIET_ROUNDS;
 use std::time::Duration;
 
-/// Samples in a round trip: what asks the kernel does so this often.
+/// Samples per round trip that the controller expects.
 pub const TICKS_PER_RTT: u32 = 32;
 
-/// No path is taken to carry more, bytes a second: a terabit.
+/// Upper limit of the rate: a terabit a second.
 const MOST_RATE: f64 = 125e9;
 
-/// Where a connection begins: bytes in its first round trip, spread over it; with a knock, as much
-/// as a receiver's first window takes.
+/// Bytes sent in the first round trip, apart from the knock; with it, as many as a receiver's first
+/// window allows.
 const FIRST_ROUND_BYTES: f64 = 52_000.0;
 
-/// In the start, a knock is so many times faster than the rest of its round, for this part of a
-/// round trip.
+/// A knock, the burst at the beginning of each round of the start, is this many times faster than
+/// the rest of its round, and takes this part of a round trip.
 pub(crate) const KNOCK: f64 = 5.0;
 const KNOCK_PART: u32 = 16;
 
-/// Growth a round trip when cruising: where it begins, and the most it comes to while nothing
-/// pushes back.
+/// Growth per round trip when cruising: its initial value, and its limit.
 const LEAST_GROWTH: f64 = 0.005;
 const MOST_GROWTH: f64 = 0.25;
 
-/// Nothing arrives for this part of a round trip, and for [`LEAST_ROUND`], though something is
-/// under way: then it says nothing of what the path carries.
+/// If nothing arrives for this part of a round trip, and for [`LEAST_ROUND`], although bytes are in
+/// flight, the samples say nothing about the path.
 const SILENCE_PART: u32 = 4;
 
-/// Round trips of silence after which the path is looked for anew.
+/// Round trips of silence after which the path is measured again.
 const LONG_SILENCE: u32 = 4;
 
-/// What is counted is counted over this time at least: longer than a machine is held up by others.
+/// Shortest period over which bytes are counted: longer than other programs delay this one.
 const LEAST_ROUND: Duration = Duration::from_millis(64);
 
-/// By how much less than what arrives is sent, to let a queue go: shares.
+/// Limits of the share by which the rate is decreased to drain a queue.
 const LEAST_DECREASE: f64 = 0.04;
 const MOST_DECREASE: f64 = 0.3;
 
-/// What the kernel knew of a connection at one moment. Counters run from its beginning.
+/// The kernel's statistics of a connection at one moment. Counters start with the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// When, on any clock that does not jump.
+    /// The time, by any clock that does not jump.
     pub now: Duration,
     /// Bytes of a full segment.
     pub mss: u32,
-    /// Bytes sent, those sent again too.
+    /// Bytes sent, including retransmissions.
     pub sent: u64,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub retransmitted: u64,
     /// Bytes that have reached the other end, in order or not.
     pub delivered: u64,
-    /// Bytes taken for lost and not yet sent again.
+    /// Bytes considered lost and not retransmitted yet.
     pub lost: u64,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// How far round-trip times vary about that.
+    /// Mean deviation of the round-trip time.
     pub rtt_variation: Duration,
-    /// The least round-trip time.
+    /// Minimum round-trip time.
     pub min_rtt: Duration,
-    /// Whether there was less to send than might have been.
+    /// Whether there was less to send than the rate allowed.
     pub idle: bool,
 }
 
-/// What the controller is about.
+/// What the controller is doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Finding out what the path carries.
+    /// Measuring the path's capacity.
     Start(Round),
-    /// Letting the queue that this made run empty.
+    /// Letting its own queue drain.
     Drain {
-        /// When it is to end at the latest.
+        /// When to end at the latest.
         until: Duration,
     },
     /// Filling the path with hardly a queue.
     Cruise {
-        /// Growth a round trip.
+        /// Growth per round trip.
         growth: f64,
-        /// Whether the path has pushed back, and it is not known yet whose doing that is.
+        /// Set after the path pushed back, until it is known whether our own queue was the cause.
         doubt: Option<Doubt>,
     },
-    /// Taking the fair share of a path that others use.
+    /// Taking a fair share of a path with other flows.
     Shared {
         /// Since when nothing has pushed back.
         quiet_since: Duration,
     },
 }
 
-/// A round of the start.
+/// A round of the start: a knock, and then the base rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// Bytes a second, but for the knock at its beginning.
+    /// Bytes a second, except during the knock.
     base: f64,
-    /// When it began.
+    /// When the round began.
     since: Duration,
-    /// Bytes that the knock sent, and how long it took, once it has ended.
+    /// Bytes sent by the knock, and its duration, once it has ended.
     knocked: Option<(f64, Duration)>,
-    /// What the knock before found, if it did not pass: bytes a second.
+    /// Bytes a second that the previous knock measured, if it exceeded the capacity.
     failed: Option<f64>,
 }
 
-/// What was seen when the path pushed back and the rate was lowered: if the queue was ours, it goes
-/// away.
+/// The situation when the path pushed back and the rate was decreased. If the queue was ours, it
+/// shrinks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Doubt {
     /// Bytes a second that arrived.
     arrived: f64,
-    /// By which share the rate was lowered.
+    /// Share by which the rate was decreased.
     less: f64,
     /// Whether more was lost than by accident.
     overflowed: bool,
-    /// Since when that must show, and the queue at that time.
+    /// Since when the effect must be visible, and the queue at that time.
     shown: Option<(Duration, Duration)>,
 }
 
 /// The controller of one connection.
+///
+/// Call [`Weir::update`] with a [`Sample`] about [`TICKS_PER_RTT`] times per round trip and send at
+/// the rate it returns. It starts by measuring the capacity with short bursts (knocks), then fills
+/// the path with hardly a queue, and takes a fair share when other flows appear. [`Weir::mode`] and
+/// [`Weir::capacity`] show what it does. It owns no resources, and each connection needs its own.
 #[derive(Debug)]
 pub struct Weir {
     mode: Mode,
     /// Bytes a second.
     rate: f64,
-    /// The most the path has carried, bytes a second; it is forgotten slowly.
+    /// The most that the path has carried, in bytes a second; slowly forgotten.
     capacity: f64,
-    /// Whether the path was full then.
+    /// Whether the path was full when that was measured.
     sure: bool,
-    /// Round trips of quiet after which others are taken to have gone, and when that was last so.
+    /// Quiet round trips after which other flows are presumed gone, and when mode `Shared` last
+    /// ended.
     patience: u32,
     left_shared: Duration,
-    /// When the rate was last taken back.
-    held_back: Duration,
-    /// Until when no more is tried than what is known.
+    /// When the rate was last decreased.
+    last_decrease: Duration,
+    /// Until when no rate beyond the capacity is tried.
     rest_until: Duration,
-    /// When something last arrived, or could have.
-    heard: Duration,
-    /// How long the silence was whose traces are still in the history, and until when they are.
+    /// When bytes last arrived, or could have arrived.
+    last_arrival: Duration,
+    /// Duration of a silence that the history still covers, and until when it does.
     silence: Option<(Duration, Duration)>,
     history: History,
 }
@@ -156,7 +160,7 @@ impl Default for Weir {
 }
 
 impl Weir {
-    /// A connection that has sent nothing yet.
+    /// Makes the controller of a connection that has sent nothing.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -166,27 +170,27 @@ impl Weir {
             sure: false,
             patience: QUIET_ROUNDS,
             left_shared: Duration::ZERO,
-            held_back: Duration::ZERO,
+            last_decrease: Duration::ZERO,
             rest_until: Duration::ZERO,
-            heard: Duration::ZERO,
+            last_arrival: Duration::ZERO,
             silence: None,
             history: History::default(),
         }
     }
 
-    /// What it is about.
+    /// Returns what the controller is doing.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Whether the rate is meant for a moment only, far above what the path is known to carry.
+    /// Returns whether the current rate is a knock's: a short burst far above the known capacity.
     #[must_use]
     pub fn knocks(&self) -> bool {
         matches!(self.mode, Mode::Start(round) if round.knocked.is_none() && self.rate > round.base)
     }
 
-    /// What the path is taken to carry, bytes a second; zero before it is known.
+    /// Returns the estimate of what the path carries, in bytes a second; zero before there is one.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -197,8 +201,7 @@ impl Weir {
         self.capacity as u64
     }
 
-    /// Takes a sample, of which there should be [`TICKS_PER_RTT`] in a round trip, and gives the
-    /// rate, bytes a second.
+    /// Takes a sample and returns the rate to send at, in bytes a second.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -216,14 +219,14 @@ impl Weir {
                 failed: None,
             });
             self.rate *= KNOCK;
-            self.heard = sample.now + round_trip(&sample);
+            self.last_arrival = sample.now + round_trip(&sample);
             return self.rate as u64;
         };
-        let seen = self.look(&sample, &last);
+        let seen = self.observe(&sample, &last);
         if sample.delivered > last.delivered {
-            self.heard = sample.now;
+            self.last_arrival = sample.now;
         } else if seen.under_way == 0.0 {
-            self.heard = sample.now + seen.rtt; // when something could arrive
+            self.last_arrival = sample.now + seen.rtt; // the earliest possible arrival
         }
         self.mode = match (self.silence(&seen), self.mode) {
             (Some(mode), _) => mode,
@@ -237,11 +240,11 @@ impl Weir {
         self.rate as u64
     }
 
-    /// While nothing arrives, and as long as that is part of what was counted, the rate stays: who
-    /// hears nothing learns nothing. Gives the mode as long as that lasts, and once more, to go
-    /// on from, at its end.
-    fn silence(&mut self, seen: &Seen) -> Option<Mode> {
-        let silent = seen.now.saturating_sub(self.heard);
+    /// Keeps the rate while nothing arrives, and as long as the history covers such a period,
+    /// because the samples then say nothing. Returns the mode during that time, and the mode to
+    /// continue in when it ends.
+    fn silence(&mut self, seen: &Observation) -> Option<Mode> {
+        let silent = seen.now.saturating_sub(self.last_arrival);
         if silent > (seen.rtt / SILENCE_PART).max(LEAST_ROUND) {
             if let Mode::Start(round) = self.mode {
                 self.rate = round.base;
@@ -253,10 +256,10 @@ impl Weir {
             return Some(self.mode);
         }
         self.silence = None;
-        self.held_back = seen.now;
+        self.last_decrease = seen.now;
         Some(match self.mode {
             Mode::Start(round) => self.knock(seen, round.base, None),
-            // Much may have changed: the first knock is what was the rate.
+            // Much may have changed: the first knock is the former rate.
             _ if silent > seen.rtt * LONG_SILENCE => self.knock(seen, self.rate / KNOCK, None),
             Mode::Shared { .. } => Mode::Shared { quiet_since: seen.now },
             Mode::Drain { .. } | Mode::Cruise { .. } => {

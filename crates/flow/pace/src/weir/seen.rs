@@ -1,22 +1,22 @@
-//! What the last samples say of a path.
+//! Derives the state of a path from the last samples.
 
 use super::history::bytes;
 use super::{LEAST_ROUND, Sample, Weir};
 use std::time::Duration;
 
-/// A queue that is shorter than this is hardly told from a machine that is busy.
+/// A shorter queue cannot be told from the delays of a busy machine.
 pub(super) const LEAST_TOLERANCE: Duration = Duration::from_millis(3);
 
-/// What was sent of the rate, at least, for what arrives to say something about the path.
+/// Share of the rate that must have been sent for the arrivals to say something about the path.
 const TRIED: f64 = 0.8;
 
-/// A share of bytes lost that is congestion, and no accident of the line.
+/// Share of lost bytes that indicates congestion rather than a faulty line.
 const CONGESTION_LOSS: f64 = 0.01;
 
-/// Fewer segments lost than this say nothing.
+/// Fewer lost segments are ignored.
 pub(super) const FEWEST_LOST: f64 = 8.0;
 
-/// Why a path pushes back.
+/// How a path pushes back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Push {
     /// A queue grows.
@@ -25,31 +25,32 @@ pub(super) enum Push {
     Loss,
 }
 
-/// What the last samples say of the path.
+/// The state of a path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct Observation {
     pub(super) now: Duration,
-    /// A round trip without a queue.
+    /// Round-trip time without a queue.
     pub(super) rtt: Duration,
     /// Round trips since the last sample.
     pub(super) rounds: f64,
     /// Bytes of a segment.
     pub(super) mss: f64,
-    /// The queue that has stood for half a round trip.
+    /// Delay by the queue that has stood for half a round trip.
     pub(super) queue: Duration,
     pub(super) push: Option<Push>,
     /// Bytes a second that arrived in the last round trip.
     pub(super) arrives: f64,
-    /// Whether what arrived had been sent at about the rate: else it says nothing of the path.
+    /// Whether the arrivals were sent at about the current rate; otherwise they say nothing about
+    /// it.
     pub(super) tried: bool,
-    /// Bytes.
+    /// Bytes in flight.
     pub(super) under_way: f64,
     pub(super) idle: bool,
 }
 
 impl Weir {
-    /// What the last samples say.
-    pub(super) fn look(&self, sample: &Sample, last: &Sample) -> Seen {
+    /// Derives the state of the path.
+    pub(super) fn observe(&self, sample: &Sample, last: &Sample) -> Observation {
         let rtt = round_trip(sample);
         let now = sample.now;
         let rounds = now.saturating_sub(last.now).as_secs_f64() / rtt.as_secs_f64();
@@ -71,23 +72,35 @@ impl Weir {
         );
         let before = self.history.span(rtt + queue, length);
         let tried = before.is_some_and(|before| before.sent / before.seconds >= TRIED * self.rate);
-        Seen { now, rtt, rounds, mss, queue, push, arrives, tried, under_way, idle: sample.idle }
+        Observation {
+            now,
+            rtt,
+            rounds,
+            mss,
+            queue,
+            push,
+            arrives,
+            tried,
+            under_way,
+            idle: sample.idle,
+        }
     }
 }
 
-/// The shortest there was; of a path so short that nobody can pace it by round trips, a bit more.
+/// Returns the minimum round-trip time, at least 100 µs: a shorter path cannot be paced by round
+/// trips.
 pub(super) fn round_trip(sample: &Sample) -> Duration {
     let known = if sample.min_rtt.is_zero() { sample.rtt } else { sample.min_rtt };
     known.max(Duration::from_micros(100))
 }
 
-/// The time over which is counted what is sent, arrives and is lost.
+/// Returns the period over which sent, arrived and lost bytes are counted.
 pub(super) fn counted(rtt: Duration) -> Duration {
     rtt.max(LEAST_ROUND)
 }
 
-/// A queue that may be there without anything being wrong: more where the times vary by themselves,
-/// as on a busy machine.
+/// Returns the queue that is tolerated: more where round-trip times vary by themselves, as on a
+/// busy machine.
 fn tolerance(rtt: Duration, variation: Duration) -> Duration {
     (rtt / 64).max(variation.min(rtt / 8)).max(LEAST_TOLERANCE)
 }

@@ -1,14 +1,14 @@
-//! The kernel's types: where its structures have their members (BTF, `Documentation/bpf/btf.rst`).
+//! The kernel's type information: offsets of structure members (BTF, `Documentation/bpf/btf.rst`).
 
 use std::collections::HashMap;
 
-/// Levels of structures without a name that are looked into.
+/// Levels of anonymous structures that are searched.
 const MAX_DEPTH: usize = 8;
 
-/// Types as the kernel tells them.
+/// The kernel's types.
 pub struct Types<'a> {
     strings: &'a [u8],
-    /// By number, which counts from one.
+    /// By number, which starts at one.
     types: Vec<Type<'a>>,
     /// Structures by name.
     structures: HashMap<&'a [u8], u32>,
@@ -16,7 +16,7 @@ pub struct Types<'a> {
 
 struct Type<'a> {
     info: u32,
-    /// Bytes of a structure; what another type refers to.
+    /// The size of a structure in bytes; of another kind, the type it refers to.
     size_or_type: u32,
     rest: &'a [u8],
 }
@@ -36,12 +36,12 @@ mod kind {
     pub(super) const UNION: u32 = 5;
 }
 
-/// Where a member is.
+/// A member of a structure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Member {
-    /// Bytes from the structure's beginning.
+    /// Its offset from the structure's beginning, in bytes.
     pub offset: u32,
-    /// The how manieth of its structure it is; of one without a name, of that.
+    /// Its index in its structure, or in the anonymous structure that contains it.
     pub index: u32,
     /// The number of its type.
     pub kind: u32,
@@ -54,7 +54,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// Bytes that follow a type, by its kind and its number of members.
+/// Returns how many bytes follow a type's header, by its kind and number of members.
 fn rest_of(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         1 | 14 | 17 => 4,
@@ -67,7 +67,7 @@ fn rest_of(kind: u32, members: usize) -> Option<usize> {
 }
 
 impl<'a> Types<'a> {
-    /// Reads them from `bytes`; none when those are of another form.
+    /// Parses type information; `None` if it has another format.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if word(bytes, 0)? & 0xffff != MAGIC {
@@ -107,19 +107,19 @@ impl<'a> Types<'a> {
         self.types.get(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 
-    /// The number of the structure of that name.
+    /// Returns the number of the structure with a name.
     #[must_use]
     pub fn structure(&self, name: &str) -> Option<u32> {
         self.structures.get(name.as_bytes()).copied()
     }
 
-    /// Bytes of the structure of that number.
+    /// Returns the size of a structure in bytes.
     #[must_use]
     pub fn bytes(&self, structure: u32) -> Option<u32> {
         self.get(structure).filter(|each| each.is_structure()).map(|each| each.size_or_type)
     }
 
-    /// The member `name` of a structure, also where it is within a part without a name.
+    /// Returns a member of a structure, also if it is in an anonymous part.
     #[must_use]
     pub fn member(&self, structure: u32, name: &str) -> Option<Member> {
         self.member_within(structure, name.as_bytes(), MAX_DEPTH)
@@ -144,8 +144,7 @@ impl<'a> Types<'a> {
         None
     }
 
-    /// Where the last of `path` is, each a member of the one before: bytes from the beginning of
-    /// the first.
+    /// Returns the offset of the last member of `path`, in which each contains the next, in bytes.
     #[must_use]
     pub fn offset(&self, structure: u32, path: &[&str]) -> Option<u32> {
         let mut at = (structure, 0_u32);

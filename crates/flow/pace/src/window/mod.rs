@@ -1,50 +1,50 @@
-//! A congestion window that keeps out of the way: a congestion control in the kernel whose window
-//! is always twice what the socket's pacing rate needs. Whoever sets the rate decides.
+//! A congestion control whose window follows the socket's pacing rate, always twice what the rate
+//! needs, so that the program that sets the rate is in charge.
 //!
-//! The kernel's own algorithms turn losses and delays into a window; a rate that is set from
-//! outside can only be lower than what they allow. This one leaves retransmission, recovery and
-//! pacing to the kernel, and its rate to us. It is three short programs for the kernel's
-//! verifier, in a structure of functions (BPF `struct_ops`): Linux 6.4 or later with BTF, CAP_BPF
-//! and CAP_NET_ADMIN.
+//! The kernel's own algorithms derive a window from losses and delays; a rate set from outside can
+//! only lower what they allow. This one leaves retransmission, recovery and pacing to the kernel,
+//! and the rate to us. It consists of three short BPF programs in a structure of functions
+//! (`struct_ops`), and needs Linux 6.4 or later with BTF, CAP_BPF and CAP_NET_ADMIN.
 
 pub mod btf;
 mod program;
 
 use crate::sys::{self, Function};
 use btf::Types;
-use program::Places;
+use program::Offsets;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use thiserror::Error;
 
-/// The kernel's types.
+/// The kernel's type information.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// Most windows of a process.
 const MAX_WINDOWS: u32 = 256;
 
-/// The lowest bit of a rate says that it is a knock's
-/// ([`Weir::knocks`](crate::weir::Weir::knocks)): the window is then that of the rate around it.
-/// Who ends the knock may be late, on a machine that is busy; what is sent until then is bounded by
-/// that window.
+/// The lowest bit of a rate marks it as a knock's ([`Weir::knocks`](crate::weir::Weir::knocks)).
+/// The window is then that of the rate around the knock: on a busy machine the knock may end late,
+/// and the window limits what is sent until then.
 pub const KNOCK_BIT: u64 = 1;
 
-/// Bytes of a congestion control's name, with the zero at its end.
+/// Length of a congestion control's name in the kernel, including the final zero.
 const NAME_BYTES: usize = 16;
 
-/// Why there is no such window here.
+/// Why the congestion control is not available.
 #[derive(Debug, Error)]
 pub enum WindowError {
-    /// The kernel does not tell its types.
+    /// The kernel does not provide its type information.
     #[error(
-        "the kernel does not tell its types ({KERNEL_TYPES}: {0}); it must be built with CONFIG_DEBUG_INFO_BTF"
+        "the kernel does not tell its types ({KERNEL_TYPES}: {0}); it must be built with \
+         CONFIG_DEBUG_INFO_BTF"
     )]
     NoTypes(io::Error),
-    /// Its types are others than we know.
+    /// The kernel's types differ from those known here.
     #[error("the kernel's types have no {0}; Linux 6.4 or later is needed")]
     UnknownTypes(&'static str),
-    /// It refuses.
-    #[error("the kernel refuses a congestion control of ours: {0}{hint}{log}", hint = hint(.0), log = said(.1))]
+    /// The kernel rejects it; with the verifier's log.
+    #[error("the kernel refuses a congestion control of ours: \
+        {0}{hint}{log}", hint = hint(.0), log = verifier_log(.1))]
     Refused(io::Error, String),
 }
 
@@ -56,12 +56,11 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-fn said(log: &str) -> String {
+fn verifier_log(log: &str) -> String {
     if log.is_empty() { String::new() } else { format!("; its verifier said:\n{log}") }
 }
 
-/// The congestion control, as long as it is kept. Connections that use it keep it in the kernel
-/// beyond that.
+/// The congestion control. After it is dropped, connections that use it keep it in the kernel.
 #[derive(Debug)]
 pub struct Window {
     name: String,
@@ -69,7 +68,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Gives the programs to the kernel.
+    /// Loads the programs into the kernel and registers the congestion control.
     ///
     /// # Errors
     /// See [`WindowError`].
@@ -77,7 +76,7 @@ impl Window {
         let bytes = std::fs::read(KERNEL_TYPES).map_err(WindowError::NoTypes)?;
         let unknown = WindowError::UnknownTypes;
         let types = Types::parse(&bytes).ok_or(unknown("form that we know"))?;
-        let places = Places::find(&types).map_err(unknown)?;
+        let offsets = Offsets::find(&types).map_err(unknown)?;
         let functions =
             types.structure("tcp_congestion_ops").ok_or(unknown("tcp_congestion_ops"))?;
         let whole = types
@@ -92,13 +91,13 @@ impl Window {
             place.copy_from_slice(bytes);
             Ok(member.index)
         };
-        let follow = program::follow(&places);
+        let follow = program::follow(&offsets);
         let mut loaded = Vec::new();
         for (name, code) in [
             ("init", &follow),
             ("cong_control", &follow),
             ("ssthresh", &program::ssthresh()),
-            ("undo_cwnd", &program::undo(&places)),
+            ("undo_cwnd", &program::undo(&offsets)),
         ] {
             let member = put(&mut value, name, &[])?;
             let function = Function { name, code, structure: functions, member };
@@ -108,8 +107,8 @@ impl Window {
             put(&mut value, name, &number.to_ne_bytes())?;
             loaded.push(program);
         }
-        // Names are for the whole machine, whatever namespace one is in: another of ours may have
-        // one.
+        // Names are global to the machine, across namespaces, so another process may have one
+        // already.
         for number in 0..MAX_WINDOWS {
             let name = format!("sprat_{:x}_{number:x}", std::process::id());
             put(&mut value, "name", &[0; NAME_BYTES])?;
@@ -123,12 +122,12 @@ impl Window {
         Err(WindowError::Refused(io::ErrorKind::AlreadyExists.into(), String::new()))
     }
 
-    /// Gives a connection this window. It needs a rate ([`limit_rate`](crate::path::limit_rate)) to
-    /// be told first, and follows it.
+    /// Switches a connection to this congestion control. Set a rate first
+    /// ([`limit_rate`](crate::path::limit_rate)), which the window then follows.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn give(&self, socket: impl AsFd) -> io::Result<()> {
+    pub fn attach(&self, socket: impl AsFd) -> io::Result<()> {
         crate::path::set_congestion_control(socket, &self.name)
     }
 }

@@ -1,11 +1,11 @@
-//! The programs, in the instructions of the kernel's own machine (BPF, RFC 9669).
+//! The BPF programs, in instructions of the kernel's virtual machine (RFC 9669).
 
 use super::btf::Types;
 
-/// Where the members are that the programs read and write, bytes from the beginning of the kernel's
+/// Offsets of the members that the programs access, in bytes from the beginning of the kernel's
 /// `tcp_sock`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct Offsets {
     max_pacing_rate: i16,
     pacing_rate: i16,
     srtt: i16,
@@ -14,8 +14,8 @@ pub(super) struct Places {
     cwnd_clamp: i16,
 }
 
-impl Places {
-    /// Looks them up; says what is missing.
+impl Offsets {
+    /// Looks up the offsets; returns the name of a missing member.
     pub(super) fn find(types: &Types<'_>) -> Result<Self, &'static str> {
         const SOCK: [&str; 3] = ["inet_conn", "icsk_inet", "sk"];
         let socket = types.structure("tcp_sock").ok_or("tcp_sock")?;
@@ -34,12 +34,11 @@ impl Places {
     }
 }
 
-/// Segments in the window beyond what two round trips take: enough before anything is known of the
+/// Segments of the window beyond two round trips' worth: enough before anything is known of the
 /// path.
 const WINDOW_BASE: i32 = 32;
 
-/// The bit of a rate that says that it is a knock's, and how many times as fast that is as the rate
-/// around it.
+/// The bit that marks a knock's rate, and how many times that exceeds the rate around it.
 const KNOCK_BIT: i32 = 1;
 const KNOCK: i32 = 5;
 const _: () = assert!(KNOCK_BIT as u64 == super::KNOCK_BIT && KNOCK as f64 == crate::weir::KNOCK);
@@ -47,7 +46,7 @@ const _: () = assert!(KNOCK_BIT as u64 == super::KNOCK_BIT && KNOCK as f64 == cr
 /// A slow start that never ends by itself.
 const INFINITE_SSTHRESH: i32 = 0x7fff_ffff;
 
-/// What an instruction does: class, operation and source of its operand (RFC 9669, section 4).
+/// Opcodes: class, operation and source of the operand (RFC 9669, section 4).
 mod op {
     pub(super) const LOAD_32: u8 = 0x61;
     pub(super) const LOAD_64: u8 = 0x79;
@@ -78,7 +77,7 @@ impl Code {
         self
     }
 
-    /// Of the arguments, which the first register points to, the first, the socket, into the sixth.
+    /// Loads the first argument, the socket, into register 6; register 1 points to the arguments.
     fn socket() -> Self {
         Self::default().put(op::LOAD_64, 6, 1, 0, 0)
     }
@@ -88,40 +87,40 @@ impl Code {
     }
 }
 
-/// With every acknowledgement, and at the beginning: the rate is what the program's owner allows
-/// (`SO_MAX_PACING_RATE`), and the window twice what that takes in a round trip, so that it is the
-/// rate that limits; of a knock's rate, what the rate around it takes. Without a rate nothing
-/// changes.
-pub(super) fn follow(places: &Places) -> Vec<u8> {
+/// Runs at the beginning and on every acknowledgement. Sets the pacing rate to the limit that the
+/// program's owner set (`SO_MAX_PACING_RATE`), and the window to twice what that sends in a round
+/// trip, so that the rate is what limits. For a knock's rate, the window is that of the rate around
+/// it. Without a limit nothing changes.
+pub(super) fn follow(offsets: &Offsets) -> Vec<u8> {
     Code::socket()
-        .put(op::LOAD_64, 2, 6, places.max_pacing_rate, 0)
+        .put(op::LOAD_64, 2, 6, offsets.max_pacing_rate, 0)
         .put(op::JUMP_EQUAL, 2, 0, 17, -1)
-        .put(op::STORE_64, 6, 2, places.pacing_rate, 0)
+        .put(op::STORE_64, 6, 2, offsets.pacing_rate, 0)
         .put(op::MOVE_REG, 7, 2, 0, 0)
         .put(op::AND, 7, 0, 0, KNOCK_BIT)
-        .put(op::LOAD_32, 3, 6, places.srtt, 0)
-        .put(op::SHIFT_RIGHT, 3, 0, 0, 3) // the kernel keeps eighths of microseconds
-        .put(op::LOAD_32, 4, 6, places.mss, 0)
+        .put(op::LOAD_32, 3, 6, offsets.srtt, 0)
+        .put(op::SHIFT_RIGHT, 3, 0, 0, 3) // `srtt_us` is in eighths of microseconds
+        .put(op::LOAD_32, 4, 6, offsets.mss, 0)
         .put(op::MUL_REG, 2, 3, 0, 0)
         .put(op::DIV, 2, 0, 0, 1_000_000)
         .put(op::SHIFT_LEFT, 2, 0, 0, 1)
-        .put(op::DIV_REG, 2, 4, 0, 0) // by zero is zero here
+        .put(op::DIV_REG, 2, 4, 0, 0) // division by zero yields zero in BPF
         .put(op::JUMP_EQUAL, 7, 0, 1, 0)
         .put(op::DIV, 2, 0, 0, KNOCK)
         .put(op::ADD, 2, 0, 0, WINDOW_BASE)
-        .put(op::LOAD_32, 5, 6, places.cwnd_clamp, 0)
+        .put(op::LOAD_32, 5, 6, offsets.cwnd_clamp, 0)
         .put(op::JUMP_NOT_ABOVE_REG, 2, 5, 1, 0)
         .put(op::MOVE_REG, 2, 5, 0, 0)
-        .put(op::STORE_32, 6, 2, places.cwnd, 0)
+        .put(op::STORE_32, 6, 2, offsets.cwnd, 0)
         .end(0)
 }
 
-/// A loss does not change the window: what it says of the path is weighed by the program's owner.
+/// A loss does not change the window: the owner of the connection evaluates it.
 pub(super) fn ssthresh() -> Vec<u8> {
     Code::default().end(INFINITE_SSTHRESH)
 }
 
-/// Nothing was changed that would have to be undone.
-pub(super) fn undo(places: &Places) -> Vec<u8> {
-    Code::socket().put(op::LOAD_32, 0, 6, places.cwnd, 0).put(op::EXIT, 0, 0, 0, 0).0
+/// There is nothing to undo, because a loss changes nothing.
+pub(super) fn undo(offsets: &Offsets) -> Vec<u8> {
+    Code::socket().put(op::LOAD_32, 0, 6, offsets.cwnd, 0).put(op::EXIT, 0, 0, 0, 0).0
 }

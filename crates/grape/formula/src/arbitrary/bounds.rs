@@ -1,34 +1,34 @@
-//! Between which numbers a value is, whatever is given, and how far from it a computation may be.
+//! Bounds of a value for all inputs, and of the error of computing it.
 
 use crate::program::Type;
 use crate::simplify::digits;
 
-/// What no value goes beyond.
+/// The largest magnitude of a value.
 const MOST: f64 = 1_048_576.0;
 
-/// What no error goes beyond.
+/// The largest error of a value.
 const MOST_ERROR: f64 = 1.0 / 64.0;
 
-/// What divisors and roots are at least.
+/// The smallest magnitude of divisors and radicands.
 const LEAST: f64 = 1.0 / 1024.0;
 
-/// What is known of a value.
+/// Bounds of a value and of its error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     low: f64,
     high: f64,
-    /// How far a computation may be from the value.
+    /// The largest error of a computation.
     error: f64,
-    /// All values are multiples of two to the power of minus this, so that what has few enough
-    /// digits is not rounded.
+    /// All values are multiples of 2 to the power of minus this, so those with few enough digits
+    /// are not rounded.
     grid: Option<i32>,
 }
 
 impl Bounds {
-    /// Of what is given.
+    /// Bounds of inputs.
     pub(super) const GIVEN: Self = Self { low: 0.5, high: 2.0, error: 0.0, grid: Some(8) };
 
-    /// Of a number that is a multiple of an eighth.
+    /// Bounds of a number that is a multiple of an eighth.
     pub(super) fn number(number: f64) -> Self {
         Self { low: number, high: number, error: 0.0, grid: Some(3) }
     }
@@ -37,7 +37,7 @@ impl Bounds {
         self.error
     }
 
-    /// Whether each computation gives the very value.
+    /// Returns whether every computation gives the same value.
     pub(super) fn is_exact(self) -> bool {
         self.error == 0.0
     }
@@ -115,7 +115,7 @@ impl Bounds {
         Self::rounded(self.low.exp(), high, (2.0 * self.error + 4.0 * unit(of)) * high, None, of)
     }
 
-    /// Of one of both.
+    /// Returns the bounds of a value that is one of two.
     pub(super) fn join(self, other: Self) -> Self {
         Self {
             low: self.low.min(other.low),
@@ -129,7 +129,7 @@ impl Bounds {
         Self::rounded(self.low, self.high, self.error, self.grid, to)
     }
 
-    /// What a computation takes the root of, at least.
+    /// Returns the smallest radicand that a computation can have.
     fn root_of(self) -> Option<f64> {
         (self.low >= LEAST && self.error < LEAST / 2.0).then_some(self.low - self.error)
     }
@@ -138,7 +138,7 @@ impl Bounds {
         self.low.abs().max(self.high.abs())
     }
 
-    /// With what rounding to a type may add.
+    /// Adds the error of rounding to a type.
     fn rounded(low: f64, high: f64, error: f64, grid: Option<i32>, of: Type) -> Option<Self> {
         let size = low.abs().max(high.abs());
         let exact =
@@ -149,7 +149,7 @@ impl Bounds {
     }
 }
 
-/// By how much of itself a number changes when it is rounded, at most.
+/// Returns the largest relative change by rounding.
 fn unit(of: Type) -> f64 {
     2.0_f64.powi(-i32::from(digits(of)))
 }

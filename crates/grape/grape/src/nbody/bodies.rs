@@ -1,15 +1,15 @@
-//! Particles with mass, and what is conserved of them.
+//! Bodies with mass, and the quantities that are conserved.
 
 use crate::error::Error;
 use sprat_ranks::Ranks;
 
-/// A vector for each particle: x, y and z, each of all particles.
+/// A vector for each body: the x of all bodies, then y, then z.
 pub type Vectors = [Vec<f64>; 3];
 
-/// Bodies of a run, at most: what 64 bytes each make a gigabyte of.
+/// The most bodies of a simulation: with 64 bytes each, they take a gigabyte.
 pub const MAX_BODIES: usize = 1 << 24;
 
-/// Particles that attract each other. Units are such that the constant of gravity is 1.
+/// Bodies that attract each other, in units in which the gravitational constant is 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bodies {
     mass: Vec<f64>,
@@ -19,21 +19,21 @@ pub struct Bodies {
     pub velocity: Vectors,
 }
 
-/// What is conserved.
+/// The conserved quantities of a system.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conserved {
-    /// Half of the sum of m v^2.
+    /// Kinetic energy: half of the sum of m v^2.
     pub kinetic: f64,
-    /// Half of the sum of m times the potential.
+    /// Potential energy: half of the sum of m times the potential.
     pub potential: f64,
-    /// The sum of m v.
+    /// Momentum: the sum of m v.
     pub momentum: [f64; 3],
-    /// The sum of m r x v.
+    /// Angular momentum: the sum of m r x v.
     pub angular: [f64; 3],
 }
 
 impl Conserved {
-    /// Kinetic and potential energy together.
+    /// Returns the total energy.
     #[must_use]
     pub fn energy(&self) -> f64 {
         self.kinetic + self.potential
@@ -41,10 +41,10 @@ impl Conserved {
 }
 
 impl Bodies {
-    /// Bodies of these masses, positions and velocities.
+    /// Creates bodies of these masses, positions and velocities.
     ///
     /// # Errors
-    /// None or too many, of different numbers, or anything that is not a finite number.
+    /// There are none or too many, lengths differ, or a number is not finite.
     pub fn new(mass: Vec<f64>, position: Vectors, velocity: Vectors) -> Result<Self, Error> {
         let count = mass.len();
         if count == 0 || count > MAX_BODIES {
@@ -67,13 +67,13 @@ impl Bodies {
         Ok(Self { mass, position, velocity })
     }
 
-    /// The first rank's bodies, on all of them.
+    /// Sends the first rank's bodies to all ranks.
     ///
     /// # Errors
-    /// [`Error::Stopped`].
+    /// [`Error::Stopped`] if another rank has stopped.
     ///
     /// # Panics
-    /// No bodies on the first rank.
+    /// If the first rank has no bodies.
     pub fn shared(mine: Option<Self>, ranks: &Ranks) -> Result<Self, Error> {
         let columns = |bodies: &Self| {
             [&[bodies.mass.clone()][..], &bodies.position, &bodies.velocity].concat()
@@ -88,25 +88,25 @@ impl Bodies {
         Self::new(next(), [next(), next(), next()], [next(), next(), next()])
     }
 
-    /// How many.
+    /// Returns the number of bodies.
     #[must_use]
     pub fn len(&self) -> usize {
         self.mass.len()
     }
 
-    /// There is always one.
+    /// Returns false: there is always a body.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Masses.
+    /// Returns the masses.
     #[must_use]
     pub fn mass(&self) -> &[f64] {
         &self.mass
     }
 
-    /// What is conserved, given each body's potential.
+    /// Computes the conserved quantities, given each body's potential.
     #[must_use]
     pub fn conserved(&self, potential: &[f64]) -> Conserved {
         assert_eq!(potential.len(), self.len(), "a potential for each body");
@@ -125,7 +125,7 @@ impl Bodies {
         all
     }
 
-    /// Moves and speeds up all so that their centre of mass rests at the origin.
+    /// Shifts positions and velocities so that the centre of mass rests at the origin.
     pub fn centre(&mut self) {
         let total: f64 = self.mass.iter().sum();
         if total == 0.0 {
@@ -140,7 +140,7 @@ impl Bodies {
     }
 }
 
-/// One particle's vector.
+/// Returns one body's vector.
 #[must_use]
 pub fn at(vectors: &Vectors, body: usize) -> [f64; 3] {
     [vectors[0][body], vectors[1][body], vectors[2][body]]

@@ -1,45 +1,45 @@
-//! How bodies pull each other: the kernels, run.
+//! Computes gravity between bodies by kernels.
 
 use super::bodies::{Bodies, Vectors, at};
-use crate::divided::{Divide, Divided};
+use crate::divided::{Divide, DividedKernel};
 use crate::engine::Engine;
 use crate::error::Error;
 use sprat_formula::{Column, Inputs, Kernel, Precision, Program, ready};
 use sprat_ranks::Ranks;
 
-/// Gravity between bodies, with a softening length `e`: the potential of two is `-m / sqrt(r^2 +
-/// e^2)`. A body does not pull itself, so that `e` may be 0.
+/// Gravity between bodies with a softening length `e`: the potential of a pair is `-m / sqrt(r^2 +
+/// e^2)`. A body does not attract itself, so `e` may be 0.
 #[derive(Debug)]
 pub struct Gravity<'r> {
-    pull: Pull<'r>,
-    change: Pull<'r>,
-    judge: Pull<'r>,
+    acceleration: CompiledKernel<'r>,
+    jerk: CompiledKernel<'r>,
+    potential: CompiledKernel<'r>,
     softening: f64,
 }
 
-/// A kernel that is ready.
+/// A compiled kernel with its constant.
 #[derive(Debug)]
-struct Pull<'r> {
+struct CompiledKernel<'r> {
     program: Program,
-    kernel: Divided<'r>,
-    /// The square of the softening length, in the kernel's precision.
+    kernel: DividedKernel<'r>,
+    /// The square of the softening length, rounded to the kernel's precision.
     softening: f64,
 }
 
-/// Accelerations, and how they change.
+/// Accelerations and their time derivatives.
 #[derive(Debug)]
-pub(crate) struct Pulled {
+pub(crate) struct Accelerations {
     pub(crate) acceleration: Vectors,
     pub(crate) jerk: Vectors,
 }
 
 impl<'r> Gravity<'r> {
-    /// Gravity computed by this engine, in this precision; energies are always computed in `f64`.
-    /// Of several ranks each computes what pulls its part of the bodies, and all know all
-    /// bodies.
+    /// Compiles the kernels of gravity for an engine and a precision; energies are always computed
+    /// in `f64`. With several ranks each one computes the accelerations of its part of the bodies,
+    /// and all of them know all bodies.
     ///
     /// # Errors
-    /// A softening below 0, or what the engine says of the kernels.
+    /// The softening length is negative, or the engine refuses a kernel.
     pub fn new(
         engine: &Engine,
         precision: Precision,
@@ -52,7 +52,7 @@ impl<'r> Gravity<'r> {
         let compile = |name: &str, what, precision| {
             let text = between_others(ready(name).expect("one of those that are ready").text, what);
             let program = Kernel::parse(&text, precision)?.program;
-            let kernel = Divided::new(&program, engine, ranks, Divide::I)?;
+            let kernel = DividedKernel::new(&program, engine, ranks, Divide::I)?;
             let square = softening * softening;
             #[expect(
                 clippy::cast_possible_truncation,
@@ -60,48 +60,49 @@ impl<'r> Gravity<'r> {
             )]
             let narrow = f64::from(square as f32);
             let softening = if precision == Precision::F32 { narrow } else { square };
-            Ok::<_, Error>(Pull { program, kernel, softening })
+            Ok::<_, Error>(CompiledKernel { program, kernel, softening })
         };
         Ok(Self {
-            pull: compile("gravity", What::Pulls, precision)?,
-            change: compile("gravity-jerk", What::Pulls, precision)?,
-            judge: compile("gravity", What::Potential, Precision::F64)?,
+            acceleration: compile("gravity", Quantity::Accelerations, precision)?,
+            jerk: compile("gravity-jerk", Quantity::Accelerations, precision)?,
+            potential: compile("gravity", Quantity::Potential, Precision::F64)?,
             softening,
         })
     }
 
-    /// The softening length.
+    /// Returns the softening length.
     #[must_use]
     pub fn softening(&self) -> f64 {
         self.softening
     }
 
-    /// Each body's acceleration.
+    /// Computes each body's acceleration.
     pub(crate) fn acceleration(&self, bodies: &Bodies) -> Result<Vectors, Error> {
-        let [x, y, z] = self.run(&self.pull, bodies, false)?;
+        let [x, y, z] = self.run(&self.acceleration, bodies, false)?;
         self.check(bodies, &[&x, &y, &z])?;
         Ok([x, y, z])
     }
 
-    /// Each body's acceleration, and how that changes.
-    pub(crate) fn pulled(&self, bodies: &Bodies) -> Result<Pulled, Error> {
-        let [ax, ay, az, jx, jy, jz] = self.run(&self.change, bodies, true)?;
+    /// Computes each body's acceleration and its time derivative.
+    pub(crate) fn accelerations(&self, bodies: &Bodies) -> Result<Accelerations, Error> {
+        let [ax, ay, az, jx, jy, jz] = self.run(&self.jerk, bodies, true)?;
         self.check(bodies, &[&ax, &ay, &az, &jx, &jy, &jz])?;
-        Ok(Pulled { acceleration: [ax, ay, az], jerk: [jx, jy, jz] })
+        Ok(Accelerations { acceleration: [ax, ay, az], jerk: [jx, jy, jz] })
     }
 
-    /// Each body's potential from all others.
+    /// Computes each body's potential in the field of all others.
     ///
     /// # Errors
-    /// Two bodies at one place without softening, or what the engine says.
+    /// Two bodies have the same position without softening, a number overflows, or another rank has
+    /// stopped.
     pub fn potential(&self, bodies: &Bodies) -> Result<Vec<f64>, Error> {
-        let [_, _, _, potential] = self.run(&self.judge, bodies, false)?;
+        let [_, _, _, potential] = self.run(&self.potential, bodies, false)?;
         self.check(bodies, &[&potential])?;
         Ok(potential)
     }
 
-    /// Whether pulls are finite; if not, says which two bodies are at one place, or which body is
-    /// pulled too much.
+    /// Checks that results are finite. If not, the error names two bodies at the same position, or
+    /// a body whose result overflows.
     fn check(&self, bodies: &Bodies, pulls: &[&Vec<f64>]) -> Result<(), Error> {
         let beyond = |body: &usize| pulls.iter().any(|pull| !pull[*body].is_finite());
         let Some(body) = (0..bodies.len()).find(beyond) else { return Ok(()) };
@@ -116,7 +117,7 @@ impl<'r> Gravity<'r> {
 
     fn run<const RESULTS: usize>(
         &self,
-        pull: &Pull<'_>,
+        kernel: &CompiledKernel<'_>,
         bodies: &Bodies,
         moving: bool,
     ) -> Result<[Vec<f64>; RESULTS], Error> {
@@ -128,8 +129,8 @@ impl<'r> Gravity<'r> {
         let number = Column::from(&numbers[..]);
         let j = [&i[..], &[Column::from(bodies.mass()), number]].concat();
         i.push(number);
-        let inputs = Inputs::new(&pull.program, i, j, &[Some(pull.softening)])?;
-        let outputs: Vec<Vec<f64>> = pull
+        let inputs = Inputs::new(&kernel.program, i, j, &[Some(kernel.softening)])?;
+        let outputs: Vec<Vec<f64>> = kernel
             .kernel
             .run(&inputs)?
             .into_iter()
@@ -139,26 +140,28 @@ impl<'r> Gravity<'r> {
     }
 }
 
-/// What of a kernel is computed.
+/// What a kernel computes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum What {
-    Pulls,
+enum Quantity {
+    Accelerations,
     Potential,
 }
 
-/// A kernel of gravity in which a body is not among those that pull it. A body and itself have the
-/// same number: some distance takes the place of none there, along which nothing pulls, and the
-/// potential is left out. Numbers are exact in `f32` too, as [`super::MAX_BODIES`] is 2^24.
-fn between_others(text: &str, what: What) -> String {
+/// Changes a kernel of gravity so that a body does not attract itself. A body is recognized by its
+/// number: the squared distance to itself becomes 1, along which no force acts, and it adds nothing
+/// to the potential. Numbers are exact in `f32` too, as [`super::MAX_BODIES`] is 2^24.
+fn between_others(text: &str, what: Quantity) -> String {
     let text = text.replace("CONST", "VARI ni\nVARJ nj\nCONST");
     let text = text.replace(
         "r2 = eps2 + dx*dx + dy*dy + dz*dz",
         "r2 = select(ni == nj, 1, eps2 + dx*dx + dy*dy + dz*dz)",
     );
     match what {
-        // A quick inverse root is for what ends in sums of products alone.
-        What::Pulls => text.replace(", pot\n", "\n").replace("pot -= mrinv\n", ""),
-        What::Potential => text.replace("pot -= mrinv\n", "pot -= select(ni == nj, 0, mrinv)\n"),
+        // A fast inverse square root is allowed only where results are sums of products.
+        Quantity::Accelerations => text.replace(", pot\n", "\n").replace("pot -= mrinv\n", ""),
+        Quantity::Potential => {
+            text.replace("pot -= mrinv\n", "pot -= select(ni == nj, 0, mrinv)\n")
+        }
     }
 }
 

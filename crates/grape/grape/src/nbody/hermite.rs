@@ -1,42 +1,43 @@
-//! The fourth-order scheme of Hermite: by accelerations and their change (Makino and Aarseth, PASJ
-//! 44, 141, 1992), all bodies with one step, which follows from how fast accelerations change.
+//! The fourth-order Hermite scheme (Makino and Aarseth, PASJ 44, 141, 1992): it uses accelerations
+//! and their derivatives, with one step for all bodies, chosen by how fast accelerations change.
 
 use super::bodies::{Bodies, Vectors, at, dot};
-use super::gravity::{Gravity, Pulled};
+use super::gravity::{Accelerations, Gravity};
 use crate::error::Error;
 
-/// A step is at most so much longer than the one before.
+/// The largest ratio of a step to the one before.
 const GROWTH: f64 = 2.0;
 
-/// How much shorter the first step is: of what comes after it nothing is known yet.
+/// The first step's reduction, since nothing is known about higher derivatives yet.
 const FIRST: f64 = 0.25;
 
-/// What the scheme knows between steps.
+/// The scheme's state between steps.
 #[derive(Debug)]
 pub(crate) struct Hermite {
-    pulled: Pulled,
+    accelerations: Accelerations,
     step: f64,
     eta: f64,
 }
 
 impl Hermite {
-    /// Begins at these bodies; `eta` is the accuracy, 0.01 to 0.02 as a rule: errors go with its
-    /// square.
+    /// Begins with these bodies. `eta` is the accuracy, typically 0.01 to 0.02; errors are
+    /// proportional to its square.
     pub(crate) fn begin(gravity: &Gravity<'_>, bodies: &Bodies, eta: f64) -> Result<Self, Error> {
-        let pulled = gravity.pulled(bodies)?;
+        let accelerations = gravity.accelerations(bodies)?;
         let squares = |vectors: &Vectors, body| dot(at(vectors, body), at(vectors, body));
-        // Where bodies begin at rest accelerations do not change yet: there the time of a fall
-        // counts, or the first step would be as long as the run.
-        let still = (0..bodies.len()).any(|body| squares(&pulled.jerk, body) == 0.0);
+        // Bodies that start at rest have no derivative yet. Their time of free fall counts instead,
+        // or the first step would be as long as the run.
+        let still = (0..bodies.len()).any(|body| squares(&accelerations.jerk, body) == 0.0);
         let potential = if still { gravity.potential(bodies)? } else { vec![0.0; bodies.len()] };
         let steps = potential.iter().enumerate().map(|(body, potential)| {
-            let (a, j) = (squares(&pulled.acceleration, body), squares(&pulled.jerk, body));
+            let (a, j) =
+                (squares(&accelerations.acceleration, body), squares(&accelerations.jerk, body));
             FIRST * eta * if j == 0.0 { (potential.abs() / a).sqrt() } else { (a / j).sqrt() }
         });
-        Ok(Self { step: shortest(steps), pulled, eta })
+        Ok(Self { step: shortest(steps), accelerations, eta })
     }
 
-    /// Goes on by one step, no longer than `most`; returns how long it was.
+    /// Advances by one step of at most `most`. Returns its length.
     pub(crate) fn step(
         &mut self,
         gravity: &Gravity<'_>,
@@ -44,7 +45,7 @@ impl Hermite {
         most: f64,
     ) -> Result<f64, Error> {
         let dt = self.step.min(most);
-        let (a0, j0) = (&self.pulled.acceleration, &self.pulled.jerk);
+        let (a0, j0) = (&self.accelerations.acceleration, &self.accelerations.jerk);
         let (x0, v0) = (bodies.position.clone(), bodies.velocity.clone());
         for axis in 0..3 {
             for body in 0..bodies.len() {
@@ -53,7 +54,7 @@ impl Hermite {
                 bodies.velocity[axis][body] += dt * (a + dt / 2.0 * j);
             }
         }
-        let next = gravity.pulled(bodies)?;
+        let next = gravity.accelerations(bodies)?;
         let (a1, j1) = (&next.acceleration, &next.jerk);
         for axis in 0..3 {
             for body in 0..bodies.len() {
@@ -67,13 +68,14 @@ impl Hermite {
         }
         let wanted = shortest((0..bodies.len()).map(|body| self.wanted(&next, body, dt)));
         self.step = wanted.min(GROWTH * self.step);
-        self.pulled = next;
+        self.accelerations = next;
         Ok(dt)
     }
 
-    /// Aarseth's criterion: what the first four derivatives of the acceleration leave room for.
-    fn wanted(&self, next: &Pulled, body: usize, dt: f64) -> f64 {
-        let (a0, j0) = (at(&self.pulled.acceleration, body), at(&self.pulled.jerk, body));
+    /// Aarseth's criterion for the step, from the first four derivatives.
+    fn wanted(&self, next: &Accelerations, body: usize, dt: f64) -> f64 {
+        let (a0, j0) =
+            (at(&self.accelerations.acceleration, body), at(&self.accelerations.jerk, body));
         let (a1, j1) = (at(&next.acceleration, body), at(&next.jerk, body));
         let (mut snap, mut crackle) = ([0.0; 3], [0.0; 3]);
         for axis in 0..3 {
@@ -89,7 +91,7 @@ impl Hermite {
     }
 }
 
-/// The least that is a length of time. A body that nothing pulls has none.
+/// Returns the shortest positive step. A body without acceleration has none.
 fn shortest(steps: impl Iterator<Item = f64>) -> f64 {
     steps.filter(|step| *step > 0.0).fold(f64::INFINITY, f64::min)
 }

@@ -1,4 +1,4 @@
-//! Bodies that attract each other, over time.
+//! Simulates bodies that attract each other.
 
 mod bodies;
 mod gravity;
@@ -12,5 +12,5 @@ pub use bodies::{Bodies, Conserved, MAX_BODIES, Vectors, at};
 pub use gravity::Gravity;
 pub use picture::picture;
 pub use plummer::plummer;
-pub use run::{MAX_STEPS, Run, Scheme};
+pub use run::{MAX_STEPS, Scheme, Simulation};
 pub use snapshot::{read_snapshot, write_snapshot};

@@ -1,19 +1,19 @@
-//! A picture of bodies, as SVG.
+//! Draws bodies as SVG.
 
 use super::bodies::Bodies;
 use std::fmt::Write as _;
 
-/// The picture's side, in its units.
+/// Width of the picture, in its units.
 const SIDE: f64 = 800.0;
 
-/// Bodies that are drawn, at most; of more, evenly chosen ones.
+/// The most bodies that are drawn; of more, an evenly spaced selection.
 const MAX_DRAWN: usize = 20_000;
 
-/// Of all bodies so many are within the frame.
+/// Share of the bodies that is within the frame.
 const WITHIN: f64 = 0.95;
 
-/// Bodies seen along z: dots whose area goes with mass, slow ones red and fast ones blue, with the
-/// title below them.
+/// Returns a picture of the bodies seen along z, with a title below. The area of a dot is
+/// proportional to mass; slow bodies are red, fast ones blue.
 #[must_use]
 pub fn picture(bodies: &Bodies, title: &str) -> String {
     let half = frame(bodies);
@@ -49,8 +49,7 @@ pub fn picture(bodies: &Bodies, title: &str) -> String {
             r#"<circle cx="{x:.1}" cy="{y:.1}" r="{radius:.1}" fill="hsl({hue:.0},80%,65%)"/>"#
         );
     }
-    // A length that can be read off: a power of ten that is between a tenth and the whole of the
-    // half.
+    // A scale bar: a power of ten between a tenth and the whole of half the frame.
     let length = 10.0_f64.powf(half.log10().floor());
     let width = SIDE / 2.0 * length / half;
     let (begin, end, at) = (SIDE - 20.0 - width, SIDE - 20.0, SIDE + 14.0);
@@ -69,7 +68,7 @@ pub fn picture(bodies: &Bodies, title: &str) -> String {
     svg
 }
 
-/// Half of what is seen: most of the bodies.
+/// Returns half the width of the frame, which contains most of the bodies.
 fn frame(bodies: &Bodies) -> f64 {
     let places = bodies.position[0].iter().zip(&bodies.position[1]);
     let mut reach: Vec<f64> = places.map(|(x, y)| x.abs().max(y.abs())).collect();

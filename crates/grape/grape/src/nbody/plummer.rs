@@ -5,22 +5,23 @@ use crate::error::Error;
 use sprat_chance::Chance;
 use std::f64::consts::PI;
 
-/// Mass that is left out at the far end: radii would go to infinity.
+/// Share of the mass that is kept: beyond it, radii go to infinity.
 const CUT: f64 = 0.999;
 
-/// A sphere of this many equal bodies after Plummer, drawn by the recipe of Aarseth, Hénon and
-/// Wielen (Astron. Astrophys. 37, 183, 1974): isotropic and in balance, in units where mass and the
-/// constant of gravity are 1 and the energy about -1/4. The same seed gives the same cluster.
+/// Creates a Plummer sphere of `count` equal bodies by the recipe of Aarseth, Hénon and Wielen
+/// (Astron. Astrophys. 37, 183, 1974): isotropic and in equilibrium, in units in which the mass and
+/// the gravitational constant are 1 and the energy is about -1/4. The same seed gives the same
+/// cluster.
 ///
 /// # Errors
-/// None, or more than [`super::MAX_BODIES`].
+/// The number of bodies is 0, or exceeds [`super::MAX_BODIES`].
 pub fn plummer(count: usize, seed: u64) -> Result<Bodies, Error> {
     if count == 0 || count > super::MAX_BODIES {
         return Err(Error::Bodies { count, limit: super::MAX_BODIES });
     }
     let mut chance = Chance::new(seed);
     let (mut position, mut velocity) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
-    // The model's own length is 1 in the recipe, and 3 pi / 16 in units of the energy.
+    // The Plummer radius is 1 in the recipe, and 3 pi / 16 in these units.
     let length = 3.0 * PI / 16.0;
     let speed = length.sqrt().recip();
     for _ in 0..count {

@@ -1,32 +1,33 @@
-//! A run: bodies, a scheme, the time.
+//! A simulation: bodies, an integration scheme, and the time.
 
 use super::bodies::{Bodies, Conserved};
 use super::gravity::Gravity;
 use super::hermite::Hermite;
 use crate::error::Error;
 
-/// Steps of one run, at most: two bodies that meet make steps ever shorter.
+/// The most steps of a simulation: a close encounter makes steps ever shorter.
 pub const MAX_STEPS: u64 = 1 << 32;
 
-/// How positions follow from pulls.
+/// An integration scheme.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
-    /// Kick, drift, kick, with a fixed step: second order, and energy does not drift in one
-    /// direction.
+    /// Leapfrog (kick, drift, kick) with a fixed step: second order, without a drift of the energy
+    /// in one direction.
     Leapfrog {
         /// The step.
         step: f64,
     },
-    /// Fourth order, with a step for all that follows from how accelerations change.
+    /// Hermite's scheme: fourth order, with a variable step for all bodies.
     Hermite {
-        /// The accuracy: errors go with its square. 0.01 to 0.02 as a rule.
+        /// The accuracy, typically 0.01 to 0.02; errors are proportional to its square.
         eta: f64,
     },
 }
 
-/// Bodies on their way.
+/// A simulation in progress. Create it with [`Simulation::new`], then call [`Simulation::step`]
+/// until it returns true. With several ranks, every rank does so.
 #[derive(Debug)]
-pub struct Run<'r> {
+pub struct Simulation<'r> {
     gravity: Gravity<'r>,
     bodies: Bodies,
     time: f64,
@@ -40,11 +41,11 @@ enum State {
     Hermite(Hermite),
 }
 
-impl<'r> Run<'r> {
-    /// Begins at time 0.
+impl<'r> Simulation<'r> {
+    /// Starts a simulation at time 0.
     ///
     /// # Errors
-    /// A step or accuracy that is not above 0, or what the engine says.
+    /// The step or accuracy is not positive, or accelerations cannot be computed.
     pub fn new(gravity: Gravity<'r>, bodies: Bodies, scheme: Scheme) -> Result<Self, Error> {
         let (Scheme::Leapfrog { step: number } | Scheme::Hermite { eta: number }) = scheme;
         if !(number > 0.0 && number.is_finite()) {
@@ -59,36 +60,36 @@ impl<'r> Run<'r> {
         Ok(Self { gravity, bodies, time: 0.0, steps: 0, state })
     }
 
-    /// The bodies, now.
+    /// Returns the bodies.
     #[must_use]
     pub fn bodies(&self) -> &Bodies {
         &self.bodies
     }
 
-    /// The time, in units of the bodies'.
+    /// Returns the time.
     #[must_use]
     pub fn time(&self) -> f64 {
         self.time
     }
 
-    /// Steps taken.
+    /// Returns the number of steps so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// What is conserved, now.
+    /// Computes the conserved quantities.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The potential cannot be computed.
     pub fn conserved(&self) -> Result<Conserved, Error> {
         Ok(self.bodies.conserved(&self.gravity.potential(&self.bodies)?))
     }
 
-    /// Goes on by one step, but not beyond a time. Returns whether that is reached.
+    /// Advances by one step, at most to the time `until`. Returns whether that is reached.
     ///
     /// # Errors
-    /// What the engine says; steps that have become too many or too short to count.
+    /// Accelerations cannot be computed, or steps have become too many or too short.
     pub fn step(&mut self, until: f64) -> Result<bool, Error> {
         let left = until - self.time;
         if left <= 0.0 {

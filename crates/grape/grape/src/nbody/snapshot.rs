@@ -1,4 +1,4 @@
-//! Bodies in a file of NumPy's: rows of mass, x, y, z, vx, vy, vz.
+//! Reads and writes bodies in NumPy's files, with rows of mass, x, y, z, vx, vy, vz.
 
 use super::bodies::Bodies;
 use crate::array::{Array, write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const COLUMNS: usize = 7;
 
-/// Writes bodies: an array of `float64`, with a row a body of mass, position and velocity.
+/// Writes bodies as an array of `float64`, with a row of mass, position and velocity for each.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -20,10 +20,10 @@ pub fn write_snapshot(path: &Path, bodies: &Bodies) -> Result<(), Error> {
     write(path, &shape, rows).map_err(|error| Error::File { path: path.to_owned(), error })
 }
 
-/// Reads what [`write_snapshot`] writes, or anybody who writes such an array.
+/// Reads bodies from an array like [`write_snapshot`] writes.
 ///
 /// # Errors
-/// [`Error`].
+/// The file cannot be read, or its array is no list of bodies.
 pub fn read_snapshot(path: &Path) -> Result<Bodies, Error> {
     let array = Array::read(path)?;
     let columns = array.columns();

@@ -1,37 +1,38 @@
-//! What the units do not have, made of what they have: a guess from the bits of a number, steps of
-//! Newton's that double its right digits, and what zero, infinity and numbers below zero ask for,
-//! under masks.
+//! Functions that the units do not have, built from their operations: an initial guess from the
+//! bits of a number, Newton steps that double the right digits, and masked corrections for zero,
+//! infinity and negative numbers.
 
-use super::micro::{Goal, Micros, Operand, Value};
+use super::micro::{Destination, MicroProgram, Operand, Value};
 use crate::instruction::Code;
 use crate::word::{Width, Word};
 
-/// From this less half of a number's bits, its exponent halved and negated, and within 3.5 % of one
-/// over the root of twice the number.
+/// Subtracting half of a number's bits from this constant halves and negates the exponent. The
+/// result is within 3.5 % of the inverse root of twice the number.
 const ROOT_GUESS: u128 = 0x5fde_eb50_c7b5_37a9 << 8;
 
-/// The root of 2, as near as a short word comes.
+/// The root of 2, rounded to a short word.
 const ROOT_OF_2: f64 = 23_726_566.0 / 16_777_216.0;
 
-/// From this less a number's bits, within 13 % of one over it.
+/// Subtracting a number's bits from this constant gives its inverse within 13 %.
 const INVERSE_GUESS: u128 = 0x7fde_6238_22fc_16e6 << 8;
 
-/// The exponent's upper bit.
+/// The highest bit of the exponent.
 const UPPER_EXPONENT: u128 = 1 << 70;
 
-/// 1.5 times 2 to the power of 24: what a short word added to it loses is what is behind the point.
+/// 1.5 times 2^24: adding it to a short word rounds the word to a whole number.
 const ROUNDER: f64 = 25_165_824.0;
 
-/// How far a short word's units lie from those of the exponent.
+/// The shift from the lowest bit of a short word to the lowest bit of the exponent.
 const TO_EXPONENT: u128 = 24;
 
-/// The exponential function's polynomial: its degree with short words, with long ones, and from
-/// which power on the latter's are short.
+/// The degrees of the exponential's polynomial for short and for long words, and the power from
+/// which the coefficients of the long one are short.
 const EXP_SHORT: u32 = 7;
 const EXP_LONG: u32 = 13;
 const EXP_SHORT_FROM: u32 = 9;
 
-/// Below this e to the power of a number is no normal number, above that it is none at all.
+/// Below the first limit e^x is less than the least normal number, and above the second it
+/// overflows.
 const EXP_LEAST: f64 = -708.5;
 const EXP_GREATEST: f64 = 709.782_712_893_384;
 
@@ -46,7 +47,7 @@ fn bits(bits: u128) -> Operand {
 const SHORT: Width = Width::Short;
 const LONG: Width = Width::Long;
 
-impl Micros {
+impl MicroProgram {
     pub(crate) fn add(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
         self.compute(Code::Add(width), a, b)
     }
@@ -59,29 +60,35 @@ impl Micros {
         self.compute(Code::Mul(width), a, b)
     }
 
-    /// One over the root, to so many bits or as many as the width has.
+    /// Computes the inverse root, to this many bits of accuracy but no more than the width has.
     pub(crate) fn rsqrt(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
         let root = self.root_guess(width, x, accuracy);
-        let value = self.settled(root);
-        // Of zero and infinity each is the other's result.
-        let mask = self.itself_twice(width, x);
-        self.replace_by(mask, Goal::Value(value), Code::Xor, x, Operand::Immediate(Word::INFINITY));
-        self.not_below_zero(value, x);
+        let value = self.writable_value(root);
+        // The inverse root of zero is infinity, and that of infinity is zero.
+        let mask = self.zero_or_infinite(width, x);
+        self.replace_by(
+            mask,
+            Destination::Value(value),
+            Code::Xor,
+            x,
+            Operand::Immediate(Word::INFINITY),
+        );
+        self.nan_if_negative(value, x);
         Operand::Value(value)
     }
 
     pub(crate) fn sqrt(&mut self, width: Width, x: Operand) -> Operand {
         let root = self.root_guess(width, x, u8::MAX);
         let product = self.mul(width, x, root);
-        let value = self.settled(product);
-        let mask = self.itself_twice(width, x);
-        self.replace(mask, Goal::Value(value), x);
-        self.not_below_zero(value, x);
+        let value = self.writable_value(product);
+        let mask = self.zero_or_infinite(width, x);
+        self.replace(mask, Destination::Value(value), x);
+        self.nan_if_negative(value, x);
         Operand::Value(value)
     }
 
-    /// A quotient. One over a great number is so little that what mends a long one is zero: there
-    /// both are by way of the divisor times 2^-512.
+    /// Computes a quotient. The inverse of a large number is so small that the long correction
+    /// terms would be zero, so both the divisor and the quotient are scaled by 2^-512 then.
     pub(crate) fn div(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
         if width == SHORT {
             let inverse = self.inverse(SHORT, b);
@@ -94,8 +101,9 @@ impl Micros {
         self.mul(LONG, quotient, scale)
     }
 
-    /// 2^-512 for numbers of 2^513 and more, 1 for others: both upper bits of the exponent are set,
-    /// and then the next lower one is taken from that of 1.
+    /// Returns 2^-512 for numbers of 2^513 and more, and 1 for others. The highest two bits of the
+    /// exponent are both set for such numbers; the lower of them is then subtracted from the
+    /// exponent of 1.
     fn scale(&mut self, x: Operand) -> Operand {
         let up = self.compute(Code::ShiftLeft, x, bits(1));
         let both = self.compute(Code::And, up, x);
@@ -119,13 +127,19 @@ impl Micros {
                 inverse = self.add(LONG, inverse, step);
             }
         }
-        let value = self.settled(inverse);
-        let mask = self.itself_twice(width, b);
-        self.replace_by(mask, Goal::Value(value), Code::Xor, b, Operand::Immediate(Word::INFINITY));
+        let value = self.writable_value(inverse);
+        let mask = self.zero_or_infinite(width, b);
+        self.replace_by(
+            mask,
+            Destination::Value(value),
+            Code::Xor,
+            b,
+            Operand::Immediate(Word::INFINITY),
+        );
         Operand::Value(value)
     }
 
-    /// e to the power of x = k ln 2 + f is 2 to the power of k times a polynomial of f.
+    /// Computes e^x as 2^k times a polynomial in f, where x = k ln 2 + f.
     pub(crate) fn exp(&mut self, width: Width, x: Operand) -> Operand {
         let quotient = self.mul(SHORT, x, number(std::f64::consts::LOG2_E));
         let shifted = self.add(SHORT, quotient, number(ROUNDER));
@@ -144,21 +158,22 @@ impl Micros {
         }
         let exponent = self.compute(Code::ShiftLeft, shifted, bits(TO_EXPONENT));
         let power = self.compute(Code::IntegerAdd, sum, exponent);
-        let value = self.settled(power);
+        let value = self.writable_value(power);
         let mask = self.mask(Code::Less, x, number(EXP_LEAST));
-        self.replace(mask, Goal::Value(value), Operand::Immediate(Word::ZERO));
+        self.replace(mask, Destination::Value(value), Operand::Immediate(Word::ZERO));
         let mask = self.mask(Code::Less, number(EXP_GREATEST), x);
-        self.replace(mask, Goal::Value(value), Operand::Immediate(Word::INFINITY));
+        self.replace(mask, Destination::Value(value), Operand::Immediate(Word::INFINITY));
         Operand::Value(value)
     }
 
-    /// One over the root of what is above zero and finite. Each short step leaves 1.5 times the
-    /// square of the error: 2^-9, 2^-17, and then what short words can hold. A long step takes
-    /// what is wrong from long products, and mends it in short ones.
+    /// Computes the inverse root of a positive finite number. Each short step leaves 1.5 times the
+    /// square of the relative error: 2^-9, 2^-17, and then the precision of short words. A long
+    /// step computes the error with long products and corrects it with short ones.
     ///
-    /// Short steps are on one over the root of twice the number, `root`, where they are `root (1.5
-    /// - x root^2)`: half of the least number would be zero, and twice the greatest infinity. So
-    /// would be the square of the root of a great number: `x` is multiplied by `root` twice.
+    /// The short steps work on `root`, the inverse root of twice the number, and compute
+    /// `root (1.5 - x root^2)`. With the number itself they would halve it, which makes zero of the
+    /// least number, or double it, which overflows for the greatest. The square of the root of a
+    /// large number would be zero too, so `x` is multiplied by `root` twice.
     fn root_guess(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
         let (short, long) = match (accuracy, width) {
             (0..=9, _) => (1, 0),
@@ -187,29 +202,30 @@ impl Micros {
         root
     }
 
-    /// A value that may be written again.
-    fn settled(&mut self, operand: Operand) -> Value {
+    /// Returns a value that may be overwritten.
+    fn writable_value(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Value(value) => value,
             _ => self.copy(operand),
         }
     }
 
-    /// A mask that is set where a number is zero or infinity: twice these is the same.
-    fn itself_twice(&mut self, width: Width, x: Operand) -> usize {
+    /// Returns a mask that is set where a number is zero or infinity: only these equal their
+    /// double.
+    fn zero_or_infinite(&mut self, width: Width, x: Operand) -> usize {
         let twice = self.add(width, x, x);
         self.mask(Code::Equal, twice, x)
     }
 
-    fn not_below_zero(&mut self, value: Value, x: Operand) {
+    fn nan_if_negative(&mut self, value: Value, x: Operand) {
         let mask = self.mask(Code::Less, x, Operand::Immediate(Word::ZERO));
-        self.replace(mask, Goal::Value(value), Operand::Immediate(Word::NAN));
+        self.replace(mask, Destination::Value(value), Operand::Immediate(Word::NAN));
     }
 }
 
-/// ln 2 in two parts, the first of as few bits that its product with any k is exact.
+/// Returns ln 2 in two parts. The first has so few bits that its product with any k is exact.
 fn ln2(width: Width) -> (f64, f64) {
-    // ln 2 and what a f64 of it lacks.
+    // The difference between ln 2 and its `f64`.
     const REST: f64 = 2.319_046_813_846_299_6e-17;
     let whole = std::f64::consts::LN_2;
     let cut = if width == SHORT { 53 - 14 } else { 53 - 49 };

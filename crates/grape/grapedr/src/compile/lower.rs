@@ -1,40 +1,40 @@
-//! From a program's values to operations of units.
+//! Lowers a program's values to operations of units.
 
 use super::functions::number;
-use super::micro::{Goal, Micros, Operand};
+use super::micro::{Destination, MicroProgram, Operand};
 use crate::instruction::{Code, Place};
 use crate::word::{Width, Word};
 use sprat_formula::{Binary, Compare, Node, Program, Reduction, Scope, Type, Unary, Value};
 
-/// Where the machine has what a program is given, and where its results gather.
+/// The addresses of a program's variables, constants, intermediate values and results.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// Of each i variable, in local memory.
+    /// Local memory of each i variable.
     pub(crate) i: Vec<Option<Place>>,
-    /// Of each j variable, in a j's part of broadcast memory.
+    /// Words of each j variable within a j's part of broadcast memory.
     pub(crate) j: Vec<Option<Place>>,
-    /// Of the number of a j, there.
+    /// The word of a j that holds its number.
     pub(crate) index: Option<Place>,
-    /// Of each constant, in local memory.
+    /// Local memory of each constant.
     pub(crate) constants: Vec<Option<Place>>,
-    /// Of each value that does not depend on j and must be computed, in local memory.
-    pub(crate) kept: Vec<Option<Place>>,
-    /// Of each result, in local memory; of `argmin` and `argmax` the number of the j too.
+    /// Local memory of each value that is computed once, before the loop, and used in it.
+    pub(crate) precomputed: Vec<Option<Place>>,
+    /// Local memory of each result, and for `argmin` and `argmax` of the index of its j.
     pub(crate) results: Vec<(Place, Option<Place>)>,
 }
 
-/// Whether a value is one that the machine must compute, rather than one that it is given.
+/// Reports whether the machine must compute a value, as opposed to an input or a number.
 pub(crate) fn computed(node: Node) -> bool {
     !matches!(node, Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_))
 }
 
-/// Lowers a part of a program.
+/// Lowers one part of a program.
 pub(crate) struct Lowering<'a> {
     program: &'a Program,
     places: &'a Places,
     uses: Vec<usize>,
     operands: Vec<Option<Operand>>,
-    micros: Micros,
+    micros: MicroProgram,
 }
 
 impl<'a> Lowering<'a> {
@@ -47,37 +47,39 @@ impl<'a> Lowering<'a> {
             .flat_map(|(node, _)| node.operands())
             .for_each(|operand| uses[operand.index()] += 1);
         program.results().iter().for_each(|result| uses[result.contribution.index()] += 1);
-        Self { program, places, uses, operands: vec![None; count], micros: Micros::default() }
+        Self { program, places, uses, operands: vec![None; count], micros: MicroProgram::default() }
     }
 
-    /// What is done once: results begin, and what does not depend on j is computed.
-    pub(crate) fn init(mut self) -> Micros {
+    /// Lowers what is done once: initializing the results and computing the values that do not
+    /// depend on j.
+    pub(crate) fn init(mut self) -> MicroProgram {
         for (result, &(place, index)) in self.program.results().iter().zip(&self.places.results) {
-            self.micros.keep(place, Operand::Immediate(identity(result.reduction)));
-            index.into_iter().for_each(|index| self.micros.keep(index, number(-1.0)));
+            self.micros.store(place, Operand::Immediate(identity(result.reduction)));
+            index.into_iter().for_each(|index| self.micros.store(index, number(-1.0)));
         }
         let (program, places) = (self.program, self.places);
         for (value, ..) in program.values() {
-            if let Some(place) = places.kept[value.index()] {
+            if let Some(place) = places.precomputed[value.index()] {
                 let operand = self.operand(value);
-                self.micros.keep(place, operand);
+                self.micros.store(place, operand);
             }
         }
         self.micros
     }
 
-    /// What is done for each j.
-    pub(crate) fn body(mut self) -> Micros {
+    /// Lowers what is done for each j.
+    pub(crate) fn body(mut self) -> MicroProgram {
         for (value, ..) in self.program.values() {
-            self.operands[value.index()] = self.places.kept[value.index()].map(Operand::Local);
+            self.operands[value.index()] =
+                self.places.precomputed[value.index()].map(Operand::Local);
         }
         for at in 0..self.program.results().len() {
-            self.gather(at);
+            self.accumulate(at);
         }
         self.micros
     }
 
-    fn gather(&mut self, at: usize) {
+    fn accumulate(&mut self, at: usize) {
         let result = &self.program.results()[at];
         let (place, index) = self.places.results[at];
         let so_far = Operand::Local(place);
@@ -87,18 +89,18 @@ impl<'a> Lowering<'a> {
             Reduction::And => Code::And,
             Reduction::Or => Code::Or,
             Reduction::Min | Reduction::ArgMin => {
-                return self.better(contribution, so_far, contribution, place, index);
+                return self.update_extreme(contribution, so_far, contribution, place, index);
             }
             Reduction::Max | Reduction::ArgMax => {
-                return self.better(so_far, contribution, contribution, place, index);
+                return self.update_extreme(so_far, contribution, contribution, place, index);
             }
         };
         let next = self.micros.compute(code, contribution, so_far);
-        self.micros.keep(place, next);
+        self.micros.store(place, next);
     }
 
-    /// Takes a contribution where `less` is less than `more`.
-    fn better(
+    /// Stores a contribution to a minimum or maximum where `less` is less than `more`.
+    fn update_extreme(
         &mut self,
         less: Operand,
         more: Operand,
@@ -106,7 +108,7 @@ impl<'a> Lowering<'a> {
         place: Place,
         index: Option<Place>,
     ) {
-        // A place of local memory is written from elsewhere, by way of a value.
+        // Local memory has one port, so the contribution is copied to a value first.
         let taken = if let Operand::Local(_) = taken {
             Operand::Value(self.micros.copy(taken))
         } else {
@@ -122,15 +124,15 @@ impl<'a> Lowering<'a> {
             }
         };
         let mask = self.micros.mask(Code::Less, swap(less), swap(more));
-        self.micros.replace(mask, Goal::Local(place), taken);
+        self.micros.replace(mask, Destination::Local(place), taken);
         if let (Some(index), Some(number)) = (index, self.places.index) {
-            self.micros.replace(mask, Goal::Local(index), Operand::Broadcast(number));
+            self.micros.replace(mask, Destination::Local(index), Operand::Broadcast(number));
         }
     }
 
-    /// A value's operand, computed with all that it needs unless it was.
+    /// Returns a value's operand. Computes it, and everything that it needs, unless that is done.
     fn operand(&mut self, value: Value) -> Operand {
-        // What it needs comes first, without going as deep as the program may be.
+        // An explicit stack replaces recursion, since programs may be deep.
         let mut open = vec![value];
         while let Some(&next) = open.last() {
             let node = self.program.node(next);
@@ -145,7 +147,7 @@ impl<'a> Lowering<'a> {
             if missing.is_empty() {
                 open.pop();
                 if self.operands[next.index()].is_none() {
-                    let operand = self.lower(node, self.program.of(next));
+                    let operand = self.lower(node, self.program.type_of(next));
                     self.operands[next.index()] = Some(operand);
                 }
             }
@@ -154,7 +156,8 @@ impl<'a> Lowering<'a> {
         self.operands[value.index()].expect("computed above")
     }
 
-    /// What must be there before a node: for one that takes its operand's place, what that needs.
+    /// Returns the values that must be computed before a node. If the node is fused with an
+    /// operand, these are the operands of that operand.
     fn needs(&self, node: Node) -> Vec<Value> {
         let inner = |value: Value| self.program.node(value).operands();
         match node {
@@ -166,8 +169,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Whether a node does its operand's work with its own: a sum rounded to another width, a
-    /// comparison that becomes a mask at once.
+    /// Reports whether a node computes its operand together with itself: a sum that is rounded to
+    /// another width, or a comparison that sets a mask directly.
     fn fused(&self, node: Node) -> bool {
         let alone =
             |value: Value| self.uses[value.index()] == 1 && self.operands[value.index()].is_none();
@@ -175,7 +178,7 @@ impl<'a> Lowering<'a> {
             Node::Unary(Unary::Convert, a) => {
                 let sum =
                     matches!(self.program.node(a), Node::Binary(Binary::Add | Binary::Sub, ..));
-                sum && alone(a) && self.program.of(a) == Type::F64
+                sum && alone(a) && self.program.type_of(a) == Type::F64
             }
             Node::Select(condition, _, other) => {
                 let compared = matches!(self.program.node(condition), Node::Compare(..));
@@ -203,16 +206,16 @@ impl<'a> Lowering<'a> {
             }
             Node::Number(bits) => number(f64::from_bits(bits)),
             Node::Unary(Unary::Convert, a) if self.fused(node) => {
-                let Node::Binary(what, a, b) = self.program.node(a) else {
+                let Node::Binary(op, a, b) = self.program.node(a) else {
                     unreachable!("a sum or difference")
                 };
-                let code = if what == Binary::Add { Code::Add(width) } else { Code::Sub(width) };
+                let code = if op == Binary::Add { Code::Add(width) } else { Code::Sub(width) };
                 self.micros.compute(code, self.get(a), self.get(b))
             }
-            Node::Unary(what, a) => self.unary(what, width, self.get(a)),
-            Node::Binary(what, a, b) => self.binary(what, width, self.get(a), self.get(b)),
-            Node::Compare(what, a, b) => {
-                self.micros.compute(comparison(what), self.get(a), self.get(b))
+            Node::Unary(op, a) => self.unary(op, width, self.get(a)),
+            Node::Binary(op, a, b) => self.binary(op, width, self.get(a), self.get(b)),
+            Node::Compare(op, a, b) => {
+                self.micros.compute(comparison(op), self.get(a), self.get(b))
             }
             Node::Select(condition, a, b) => self.select(node, condition, a, b),
             Node::Fma { negated, a, b, c } => {
@@ -223,60 +226,62 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn unary(&mut self, what: Unary, width: Width, a: Operand) -> Operand {
+    fn unary(&mut self, op: Unary, width: Width, a: Operand) -> Operand {
         let sign = 1 << (crate::word::LONG_BITS - 1);
         let word = |bits| Operand::Immediate(Word::from_bits(bits));
-        match what {
+        match op {
             Unary::Neg => self.micros.compute(Code::Xor, a, word(sign)),
             Unary::Abs => self.micros.compute(Code::And, a, word(sign - 1)),
             Unary::Not => self.micros.compute(Code::Xor, a, Operand::Immediate(Word::ONES)),
             Unary::Sqrt => self.micros.sqrt(width, a),
             Unary::Rsqrt { bits } => self.micros.rsqrt(width, a, bits),
             Unary::Exp => self.micros.exp(width, a),
-            // A short word is a long one too. Minus zero changes nothing, not even a zero's sign.
+            // A short word is a valid long word. Adding minus zero changes nothing but the width,
+            // not even the sign of a zero.
             Unary::Convert if width == Width::Long => a,
             Unary::Convert => self.micros.add(width, a, number(-0.0)),
         }
     }
 
-    fn binary(&mut self, what: Binary, width: Width, a: Operand, b: Operand) -> Operand {
-        match what {
+    fn binary(&mut self, op: Binary, width: Width, a: Operand, b: Operand) -> Operand {
+        match op {
             Binary::Add => self.micros.add(width, a, b),
             Binary::Sub => self.micros.sub(width, a, b),
             Binary::Mul => self.micros.mul(width, a, b),
             Binary::Div => self.micros.div(width, a, b),
             Binary::And => self.micros.compute(Code::And, a, b),
             Binary::Or => self.micros.compute(Code::Or, a, b),
-            Binary::Min => self.chosen(Code::Less, a, b, a, b),
-            Binary::Max => self.chosen(Code::Less, b, a, a, b),
+            Binary::Min => self.choose(Code::Less, a, b, a, b),
+            Binary::Max => self.choose(Code::Less, b, a, a, b),
         }
     }
 
     fn select(&mut self, node: Node, condition: Value, a: Value, b: Value) -> Operand {
         let (yes, no) = (self.get(a), self.get(b));
         if self.fused(node) {
-            let Node::Compare(what, left, right) = self.program.node(condition) else {
+            let Node::Compare(op, left, right) = self.program.node(condition) else {
                 unreachable!("a comparison")
             };
-            return self.chosen(comparison(what), self.get(left), self.get(right), yes, no);
+            return self.choose(comparison(op), self.get(left), self.get(right), yes, no);
         }
         let condition = self.get(condition);
         if self.is_zero(b) {
             return self.micros.compute(Code::And, yes, condition);
         }
-        self.chosen(Code::Pass, condition, condition, yes, no)
+        self.choose(Code::Pass, condition, condition, yes, no)
     }
 
-    /// `yes` where an operation on two operands gives any bit, else `no`.
-    fn chosen(&mut self, code: Code, a: Operand, b: Operand, yes: Operand, no: Operand) -> Operand {
+    /// Selects `yes` where an operation on two operands gives any bit, otherwise `no`.
+    fn choose(&mut self, code: Code, a: Operand, b: Operand, yes: Operand, no: Operand) -> Operand {
         let value = self.micros.copy(no);
         let mask = self.micros.mask(code, a, b);
-        self.micros.replace(mask, Goal::Value(value), yes);
+        self.micros.replace(mask, Destination::Value(value), yes);
         Operand::Value(value)
     }
 
-    /// Which values that do not depend on j must be kept for the loop, or for its results.
-    pub(crate) fn to_keep(program: &Program) -> Vec<bool> {
+    /// Returns which values that do not depend on j are computed before the loop, because the loop
+    /// or a result needs them.
+    pub(crate) fn to_precompute(program: &Program) -> Vec<bool> {
         let scopes = program.scopes();
         let once = |value: Value| scopes[value.index()] <= Scope::I;
         let mut keep = vec![false; scopes.len()];
@@ -294,8 +299,8 @@ impl<'a> Lowering<'a> {
     }
 }
 
-fn comparison(what: Compare) -> Code {
-    match what {
+fn comparison(op: Compare) -> Code {
+    match op {
         Compare::Lt => Code::Less,
         Compare::Le => Code::LessEqual,
         Compare::Eq => Code::Equal,
@@ -303,7 +308,7 @@ fn comparison(what: Compare) -> Code {
     }
 }
 
-/// What a result begins with.
+/// Returns the value that a result starts with.
 fn identity(reduction: Reduction) -> Word {
     match reduction {
         Reduction::Sum | Reduction::Or => Word::ZERO,

@@ -1,17 +1,17 @@
-//! What a kernel is between its program and the machine: operations of units on values that have no
-//! place yet.
+//! The form of a kernel between its program and the machine's instructions: operations of units on
+//! values that have no location yet.
 
 use crate::instruction::{Code, Place};
 use crate::word::Word;
 
-/// A vector of words that the scheduler finds a place for. It may be written more than once: wholly
-/// at first, then under masks.
+/// A vector of words that the scheduler assigns a location. It may be written more than once:
+/// completely at first, then under masks.
 pub(crate) type Value = usize;
 
-/// A mask that the scheduler finds a register for.
+/// A mask that the scheduler assigns a register.
 pub(crate) type Mask = usize;
 
-/// Where an operand comes from.
+/// The source of an operand.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Operand {
     Value(Value),
@@ -20,98 +20,104 @@ pub(crate) enum Operand {
     Immediate(Word),
 }
 
-/// Where a result goes.
+/// The destination of a result.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Goal {
+pub(crate) enum Destination {
     Value(Value),
     Local(Place),
     Mask(Mask),
 }
 
-/// An operation.
+/// One operation of a unit.
 #[derive(Clone, Debug)]
-pub(crate) struct Micro {
+pub(crate) struct MicroOperation {
     pub(crate) code: Code,
     pub(crate) sources: Vec<Operand>,
-    pub(crate) goal: Goal,
-    /// Where this mask is set, and only there.
+    pub(crate) destination: Destination,
+    /// The mask that must be set for the result to be stored.
     pub(crate) condition: Option<Mask>,
 }
 
-/// Operations in an order in which they could be done.
+/// Operations in a valid order.
 #[derive(Debug, Default)]
-pub(crate) struct Micros {
-    pub(crate) all: Vec<Micro>,
+pub(crate) struct MicroProgram {
+    pub(crate) all: Vec<MicroOperation>,
     pub(crate) values: usize,
     pub(crate) masks: usize,
 }
 
-impl Micros {
-    /// An operation on these; what it gives.
+impl MicroProgram {
+    /// Adds an operation on two operands and returns its result.
     pub(crate) fn compute(&mut self, code: Code, a: Operand, b: Operand) -> Operand {
-        let sources = self.apart(a, b);
-        let value = self.fresh();
-        self.push(code, sources, Goal::Value(value), None);
+        let sources = self.separate_ports(a, b);
+        let value = self.new_value();
+        self.push(code, sources, Destination::Value(value), None);
         Operand::Value(value)
     }
 
-    /// A new value that is `operand` now, and may be written again.
+    /// Copies an operand to a new value that may be overwritten.
     pub(crate) fn copy(&mut self, operand: Operand) -> Value {
-        let value = self.fresh();
-        self.push(Code::Pass, vec![operand], Goal::Value(value), None);
+        let value = self.new_value();
+        self.push(Code::Pass, vec![operand], Destination::Value(value), None);
         value
     }
 
-    /// Copies to a place of local memory, which gives and takes one word at a time: what is there
-    /// already goes by way of a value.
-    pub(crate) fn keep(&mut self, place: Place, operand: Operand) {
+    /// Stores an operand to local memory. Local memory reads or writes once in an instruction, so
+    /// an operand that is there already is copied to a value first.
+    pub(crate) fn store(&mut self, place: Place, operand: Operand) {
         let operand = if let Operand::Local(_) = operand {
             Operand::Value(self.copy(operand))
         } else {
             operand
         };
-        self.push(Code::Pass, vec![operand], Goal::Local(place), None);
+        self.push(Code::Pass, vec![operand], Destination::Local(place), None);
     }
 
-    /// A mask that is set where an operation gives any bit.
+    /// Adds an operation that sets a mask where its result has any bit set.
     pub(crate) fn mask(&mut self, code: Code, a: Operand, b: Operand) -> Mask {
-        let sources = if code == Code::Pass { vec![a] } else { self.apart(a, b) };
+        let sources = if code == Code::Pass { vec![a] } else { self.separate_ports(a, b) };
         let mask = self.masks;
         self.masks += 1;
-        self.push(code, sources, Goal::Mask(mask), None);
+        self.push(code, sources, Destination::Mask(mask), None);
         mask
     }
 
-    /// Writes `operand` over what is there, where a mask is set.
-    pub(crate) fn replace(&mut self, mask: Mask, goal: Goal, operand: Operand) {
-        self.push(Code::Pass, vec![operand], goal, Some(mask));
+    /// Overwrites a destination with `operand` where a mask is set.
+    pub(crate) fn replace(&mut self, mask: Mask, destination: Destination, operand: Operand) {
+        self.push(Code::Pass, vec![operand], destination, Some(mask));
     }
 
-    /// The same with an operation of two operands.
+    /// Overwrites a destination with an operation's result where a mask is set.
     pub(crate) fn replace_by(
         &mut self,
         mask: Mask,
-        goal: Goal,
+        destination: Destination,
         code: Code,
         a: Operand,
         b: Operand,
     ) {
-        let sources = self.apart(a, b);
-        self.push(code, sources, goal, Some(mask));
+        let sources = self.separate_ports(a, b);
+        self.push(code, sources, destination, Some(mask));
     }
 
-    fn push(&mut self, code: Code, sources: Vec<Operand>, goal: Goal, condition: Option<Mask>) {
-        self.all.push(Micro { code, sources, goal, condition });
+    fn push(
+        &mut self,
+        code: Code,
+        sources: Vec<Operand>,
+        destination: Destination,
+        condition: Option<Mask>,
+    ) {
+        self.all.push(MicroOperation { code, sources, destination, condition });
     }
 
-    fn fresh(&mut self) -> Value {
+    fn new_value(&mut self) -> Value {
         self.values += 1;
         self.values - 1
     }
 
-    /// Two operands that one instruction can read: of two that come through one port the first is
-    /// copied before.
-    fn apart(&mut self, a: Operand, b: Operand) -> Vec<Operand> {
+    /// Returns two operands that one instruction can read. If both come through one port, the first
+    /// is copied to a value.
+    fn separate_ports(&mut self, a: Operand, b: Operand) -> Vec<Operand> {
         let one_port = matches!(
             (a, b),
             (Operand::Local(_), Operand::Local(_))

@@ -1,4 +1,4 @@
-//! From kernels to the machine's programs.
+//! The compiler from kernels to the machine's programs.
 
 mod functions;
 mod lower;
@@ -12,10 +12,13 @@ use lower::{Lowering, computed};
 use sprat_formula::{Node, Program, Reduction};
 use thiserror::Error;
 
-/// Words of broadcast memory that hold what is computed with: the other half is filled meanwhile.
+/// Words of broadcast memory that the loop reads; the host fills the other half meanwhile.
 pub const HALF: usize = BROADCAST_WORDS / 2;
 
-/// A kernel for the machine.
+/// A kernel that is compiled for the machine, or assembled from a listing.
+///
+/// [`compile`] makes one from a program and `Kernel::assemble` from text; [`crate::run`] executes
+/// it on a simulated machine. Its `Display` is the text that `Kernel::assemble` reads.
 #[derive(Debug)]
 pub struct Kernel {
     program: Program,
@@ -23,27 +26,29 @@ pub struct Kernel {
     listing: Listing,
 }
 
-/// Why a kernel does not fit the machine.
+/// The reason why a kernel does not fit the machine.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum CompileError {
-    /// Too much is held for each i.
+    /// The kernel needs too much local memory.
     #[error(
-        "local memory ran out: variables of i, constants, results and values of a kernel have {LOCAL_WORDS} words, \
+        "local memory ran out: variables of i, constants, results and values of a kernel have \
+         {LOCAL_WORDS} words, \
          {VECTOR} for each but constants; compute less in one kernel"
     )]
     Local,
-    /// A j of too many variables.
+    /// The kernel has too many j variables.
     #[error(
-        "broadcast memory ran out: a j has {0} words, and {HALF} is the most; give the kernel fewer j variables"
+        "broadcast memory ran out: a j has {0} words, and {HALF} is the most; give the kernel \
+         fewer j variables"
     )]
     Broadcast(usize),
 }
 
-/// Compiles a kernel. Numbers of `f32` become short words and those of `f64` long ones; sums gather
-/// in long words.
+/// Compiles a kernel. `f32` numbers become short words and `f64` numbers long ones; sums are
+/// accumulated in long words.
 ///
 /// # Errors
-/// [`CompileError`]: what of the machine ran out.
+/// [`CompileError`] says which memory is too small.
 pub fn compile(program: &Program) -> Result<Kernel, CompileError> {
     let (places, room) = place(program)?;
     let init = schedule::schedule(&Lowering::new(program, &places).init(), &room)?;
@@ -58,20 +63,20 @@ impl Kernel {
         Self { program, places, listing }
     }
 
-    /// What was compiled. Of a listing that was assembled, a program with its variables, constants
-    /// and results that computes nothing.
+    /// Returns the program that was compiled. For an assembled listing it has the declared
+    /// variables, constants and results, but computes nothing.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// What the machine executes.
+    /// Returns the instructions that the machine executes.
     #[must_use]
     pub fn listing(&self) -> &Listing {
         &self.listing
     }
 
-    /// Steps that each j takes: each is a cycle for every element of the vector.
+    /// Returns the steps for each j. A step takes one cycle for each element of the vector.
     #[must_use]
     pub fn steps(&self) -> u64 {
         steps(&self.listing.body)
@@ -82,8 +87,8 @@ impl Kernel {
     }
 }
 
-/// Finds places for what a program is given and gives, and the vectors of local memory that are
-/// left.
+/// Assigns addresses to a program's inputs, precomputed values and results. Also returns the
+/// vectors of local memory that are left.
 fn place(program: &Program) -> Result<(Places, Vec<u16>), CompileError> {
     let mut next = 0;
     let mut take = |words: usize| {
@@ -108,9 +113,9 @@ fn place(program: &Program) -> Result<(Places, Vec<u16>), CompileError> {
         let arg = matches!(result.reduction, Reduction::ArgMin | Reduction::ArgMax);
         places.results.push((best, if arg { Some(Place::four(take(VECTOR)?)) } else { None }));
     }
-    for ((node, _), keep) in program.nodes().iter().zip(Lowering::to_keep(program)) {
+    for ((node, _), keep) in program.nodes().iter().zip(Lowering::to_precompute(program)) {
         debug_assert!(!keep || computed(*node), "what is given has a place");
-        places.kept.push(if keep { Some(Place::four(take(VECTOR)?)) } else { None });
+        places.precomputed.push(if keep { Some(Place::four(take(VECTOR)?)) } else { None });
     }
     for at in numbers(program.constants().len()) {
         let place = if used(Node::Constant(at)) { Some(Place::one(take(1)?)) } else { None };

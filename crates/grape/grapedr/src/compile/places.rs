@@ -1,17 +1,16 @@
-//! Where values are: in the auxiliary register, in vectors of the register file, or in local
-//! memory.
+//! The locations of values: the auxiliary register, vectors of the register file, or local memory.
 
 use crate::instruction::{Place, REGISTERS, Source, Target, VECTOR};
 
-/// A place for a vector.
+/// A location of a vector.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Spot {
+pub(crate) enum Location {
     Auxiliary,
     Register(u16),
     Local(u16),
 }
 
-impl Spot {
+impl Location {
     pub(crate) fn source(self) -> Source {
         match self {
             Self::Auxiliary => Source::Auxiliary,
@@ -29,19 +28,19 @@ impl Spot {
     }
 }
 
-/// Which value is where.
+/// The locations of all values, and the free locations.
 #[derive(Debug)]
-pub(crate) struct Spots {
-    of: Vec<Option<Spot>>,
+pub(crate) struct Locations {
+    of: Vec<Option<Location>>,
     auxiliary: bool,
     registers: Vec<u16>,
     local: Vec<u16>,
-    /// Places of local memory, free or not.
+    /// The number of vectors of local memory for values, free or not.
     room: usize,
 }
 
-impl Spots {
-    /// All places free: those of local memory are given.
+impl Locations {
+    /// Creates the state with all locations free. `room` lists the vectors of local memory.
     pub(crate) fn new(values: usize, room: &[u16]) -> Self {
         let registers =
             (0..REGISTERS / VECTOR).rev().map(|at| u16::try_from(at * VECTOR).expect("a few"));
@@ -55,24 +54,27 @@ impl Spots {
         }
     }
 
-    pub(crate) fn of(&self, value: usize) -> Option<Spot> {
+    pub(crate) fn of(&self, value: usize) -> Option<Location> {
         self.of[value]
     }
 
-    /// Whether registers for all values, those in local memory too, would leave no more than a few.
+    /// Reports whether at most `few` registers would be left if the values in local memory had
+    /// registers too.
     pub(crate) fn scarce(&self, few: usize) -> bool {
         let spilled = self.room - self.local.len();
         self.registers.len() <= few + spilled
     }
 
-    /// Where a value may begin, best first; `ending` are places that are free then. The auxiliary
-    /// register is best for what is read once.
-    pub(crate) fn choices(&self, ending: Vec<Spot>, once: bool) -> Vec<Spot> {
-        let auxiliary =
-            (self.auxiliary || ending.contains(&Spot::Auxiliary)).then_some(Spot::Auxiliary);
-        let ended = ending.iter().copied().find(|spot| matches!(spot, Spot::Register(_)));
-        let register = ended.or(self.registers.last().map(|&at| Spot::Register(at)));
-        let mut choices: Vec<Spot> =
+    /// Returns the locations where a value may be written, best first. `ending` lists locations
+    /// that become free in the same instruction. The auxiliary register is best for a value that is
+    /// read once.
+    pub(crate) fn choices(&self, ending: Vec<Location>, once: bool) -> Vec<Location> {
+        let auxiliary = (self.auxiliary || ending.contains(&Location::Auxiliary))
+            .then_some(Location::Auxiliary);
+        let ended =
+            ending.iter().copied().find(|location| matches!(location, Location::Register(_)));
+        let register = ended.or(self.registers.last().map(|&at| Location::Register(at)));
+        let mut choices: Vec<Location> =
             if once { [auxiliary, register] } else { [register, auxiliary] }
                 .into_iter()
                 .flatten()
@@ -83,47 +85,49 @@ impl Spots {
         choices
     }
 
-    /// A free place outside local memory.
-    pub(crate) fn fast(&self) -> Option<Spot> {
+    /// Returns a free location outside local memory.
+    pub(crate) fn fast(&self) -> Option<Location> {
         self.registers
             .last()
-            .map(|&at| Spot::Register(at))
-            .or(self.auxiliary.then_some(Spot::Auxiliary))
+            .map(|&at| Location::Register(at))
+            .or(self.auxiliary.then_some(Location::Auxiliary))
     }
 
-    /// A free place in local memory.
-    pub(crate) fn local(&self) -> Option<Spot> {
-        self.local.last().map(|&at| Spot::Local(at))
+    /// Returns a free location in local memory.
+    pub(crate) fn local(&self) -> Option<Location> {
+        self.local.last().map(|&at| Location::Local(at))
     }
 
-    /// A value outside local memory, none of `own`, that the fewest operations wait for.
+    /// Returns the value outside local memory that the fewest operations wait for, other than those
+    /// in `own`.
     pub(crate) fn evictable(
         &self,
         own: &[usize],
         pending: impl Fn(usize) -> usize,
     ) -> Option<usize> {
-        let elsewhere =
-            |&value: &usize| matches!(self.of[value], Some(Spot::Auxiliary | Spot::Register(_)));
+        let elsewhere = |&value: &usize| {
+            matches!(self.of[value], Some(Location::Auxiliary | Location::Register(_)))
+        };
         (0..self.of.len())
             .filter(elsewhere)
             .filter(|value| !own.contains(value))
             .min_by_key(|&value| pending(value))
     }
 
-    pub(crate) fn take(&mut self, value: usize, spot: Spot) {
-        self.of[value] = Some(spot);
-        match spot {
-            Spot::Auxiliary => self.auxiliary = false,
-            Spot::Register(at) => self.registers.retain(|&free| free != at),
-            Spot::Local(at) => self.local.retain(|&free| free != at),
+    pub(crate) fn take(&mut self, value: usize, location: Location) {
+        self.of[value] = Some(location);
+        match location {
+            Location::Auxiliary => self.auxiliary = false,
+            Location::Register(at) => self.registers.retain(|&free| free != at),
+            Location::Local(at) => self.local.retain(|&free| free != at),
         }
     }
 
     pub(crate) fn free(&mut self, value: usize) {
         match self.of[value].take() {
-            Some(Spot::Auxiliary) => self.auxiliary = true,
-            Some(Spot::Register(at)) => self.registers.push(at),
-            Some(Spot::Local(at)) => self.local.push(at),
+            Some(Location::Auxiliary) => self.auxiliary = true,
+            Some(Location::Register(at)) => self.registers.push(at),
+            Some(Location::Local(at)) => self.local.push(at),
             None => {}
         }
     }

@@ -1,21 +1,26 @@
-//! From operations to instructions: as many at a time as units and ports allow, those on the
-//! longest way to the end first, and a place for each value from its first write to its last use.
+//! Schedules operations as instructions: each takes as many operations as units and ports allow,
+//! those with the longest path to the end first. A value has a location from its first write to its
+//! last use.
 
 use super::CompileError;
-use super::micro::{Goal, Micro, Micros, Operand};
-use super::places::{Spot, Spots};
+use super::micro::{Destination, MicroOperation, MicroProgram, Operand};
+use super::places::{Location, Locations};
 use crate::instruction::{Code, Condition, Instruction, MASKS, Operation, Place, Source, Target};
 use crate::ports::Ports;
 use std::collections::HashMap;
 
-/// Registers that are kept free for what brings others nearer to their end.
+/// Registers that are reserved for operations that finish other values.
 const RESERVE: usize = 1;
 
-/// Schedules operations. `room`: vectors of local memory that values may use, by their first words.
+/// Schedules operations. `room` lists the vectors of local memory that values may use, by their
+/// first words.
 ///
 /// # Errors
-/// [`CompileError::Local`] where values need more of them.
-pub(crate) fn schedule(micros: &Micros, room: &[u16]) -> Result<Vec<Instruction>, CompileError> {
+/// [`CompileError::Local`] if the values need more of them.
+pub(crate) fn schedule(
+    micros: &MicroProgram,
+    room: &[u16],
+) -> Result<Vec<Instruction>, CompileError> {
     let mut scheduler = Scheduler::new(micros, room);
     let mut instructions = Vec::new();
     let mut pinned = None;
@@ -37,24 +42,25 @@ pub(crate) fn schedule(micros: &Micros, room: &[u16]) -> Result<Vec<Instruction>
 }
 
 struct Scheduler<'a> {
-    micros: &'a [Micro],
-    /// What must be issued before each operation, and whether it may be in the same instruction.
+    micros: &'a [MicroOperation],
+    /// The operations that must be issued before each operation, and whether they may share its
+    /// instruction.
     needs: Vec<Vec<(usize, bool)>>,
     /// Steps from each operation to the end.
     height: Vec<u64>,
-    /// The instruction in which each was issued.
+    /// The instruction that contains each operation, once it is issued.
     issued: Vec<Option<usize>>,
     now: usize,
     left: usize,
-    spots: Spots,
-    /// Operations that have yet to read or write each value.
+    locations: Locations,
+    /// The number of operations that have yet to read or write each value.
     pending: Vec<usize>,
     masks: HashMap<usize, u8>,
     mask_pending: Vec<usize>,
 }
 
 impl<'a> Scheduler<'a> {
-    fn new(micros: &'a Micros, room: &[u16]) -> Self {
+    fn new(micros: &'a MicroProgram, room: &[u16]) -> Self {
         let all = &micros.all;
         let needs = needs(micros);
         let mut height = vec![0; all.len()];
@@ -78,7 +84,7 @@ impl<'a> Scheduler<'a> {
             issued: vec![None; all.len()],
             now: 0,
             left: all.len(),
-            spots: Spots::new(micros.values, room),
+            locations: Locations::new(micros.values, room),
             pending,
             masks: HashMap::new(),
             mask_pending,
@@ -96,17 +102,18 @@ impl<'a> Scheduler<'a> {
         self.issued[at].is_none() && self.needs[at].iter().all(done)
     }
 
-    /// Issues what fits into one instruction.
+    /// Issues as many operations as fit into one instruction.
     fn fill(&mut self, pinned: Option<usize>) -> Vec<Operation> {
         let mut operations = Vec::new();
         let mut ports = Ports::default();
-        // What an operation makes possible in the same instruction is looked for again.
+        // An issued operation can make others ready for the same instruction, so the candidates are
+        // computed again.
         loop {
             let mut candidates = self.candidates(pinned);
             candidates.retain(|&at| operations.is_empty() || !self.tight(at));
-            // If places keep the first from being issued, room is made for it, rather than that
-            // others take what is left.
-            if operations.is_empty() && self.spots.scarce(RESERVE) {
+            // If the first candidate lacks a location, make room for it instead of letting others
+            // take the remaining ones.
+            if operations.is_empty() && self.locations.scarce(RESERVE) {
                 candidates.truncate(1);
             }
             let issued = candidates.into_iter().find_map(|at| {
@@ -119,29 +126,33 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// What could be issued, best first: with registers nearly all taken, what began first is
-    /// brought to its end first.
+    /// Returns the operations that could be issued, best first. If registers are scarce, the
+    /// operations that come first in the program are preferred, so that their values end soon.
     fn candidates(&self, pinned: Option<usize>) -> Vec<usize> {
-        let masked =
-            |at: usize| matches!(self.micros[at].goal, Goal::Mask(_)) && self.masks.len() == MASKS;
+        let masked = |at: usize| {
+            matches!(self.micros[at].destination, Destination::Mask(_)) && self.masks.len() == MASKS
+        };
         let ready = (0..self.micros.len()).filter(|&at| self.ready(at) && !masked(at));
-        let scarce = self.spots.scarce(RESERVE);
+        let scarce = self.locations.scarce(RESERVE);
         let far = |at: usize| if scarce { 0 } else { u64::MAX - self.height[at] };
         let mut candidates: Vec<usize> = ready.collect();
         candidates.sort_by_key(|&at| (Some(at) != pinned, self.tight(at), far(at), at));
         candidates
     }
 
-    /// Whether an operation would begin a value without ending one while registers are nearly all
-    /// taken.
+    /// Reports whether an operation would start a value without ending another while registers are
+    /// scarce.
     fn tight(&self, at: usize) -> bool {
         let micro = &self.micros[at];
-        let begins = matches!(micro.goal, Goal::Value(value) if self.spots.of(value).is_none());
+        let begins = match micro.destination {
+            Destination::Value(value) => self.locations.of(value).is_none(),
+            Destination::Local(_) | Destination::Mask(_) => false,
+        };
         let ends = sources(micro).any(|value| self.pending[value] == uses_in(micro, value));
-        begins && !ends && self.spots.scarce(RESERVE)
+        begins && !ends && self.locations.scarce(RESERVE)
     }
 
-    /// Issues an operation if ports and places allow.
+    /// Issues an operation if ports and locations allow it.
     fn issue(&mut self, at: usize, ports: &Ports) -> Option<(Operation, Ports)> {
         let micro = &self.micros[at];
         let sources: Vec<Source> =
@@ -154,49 +165,51 @@ impl<'a> Scheduler<'a> {
             targets: vec![target],
             condition,
         };
-        let (operation, with, spot) = match micro.goal {
-            Goal::Local(place) => {
+        let (operation, with, location) = match micro.destination {
+            Destination::Local(place) => {
                 let operation = operation(Target::Local(place));
                 let with = ports.with(&operation).ok()?;
                 (operation, with, None)
             }
-            Goal::Mask(_) => {
+            Destination::Mask(_) => {
                 let free = (0..MASKS).map(|mask| u8::try_from(mask).expect("a few"));
                 let mask = { free }.find(|mask| !self.masks.values().any(|used| used == mask))?;
                 let operation = operation(Target::Mask(mask));
                 let with = ports.with(&operation).ok()?;
                 (operation, with, None)
             }
-            Goal::Value(value) => {
-                let choices = match self.spots.of(value) {
-                    Some(spot) => vec![spot],
-                    None => self.spots.choices(self.ending(micro, value), self.pending[value] == 2),
+            Destination::Value(value) => {
+                let choices = match self.locations.of(value) {
+                    Some(location) => vec![location],
+                    None => {
+                        self.locations.choices(self.ending(micro, value), self.pending[value] == 2)
+                    }
                 };
-                choices.into_iter().find_map(|spot| {
-                    let operation = operation(spot.target());
+                choices.into_iter().find_map(|location| {
+                    let operation = operation(location.target());
                     let with = ports.with(&operation).ok()?;
-                    Some((operation, with, Some((value, spot))))
+                    Some((operation, with, Some((value, location))))
                 })?
             }
         };
         self.issued[at] = Some(self.now);
         self.left -= 1;
-        // What ends here frees its place for what begins here: operands are read before results are
-        // written.
+        // Operands are read before results are written, so a value that ends here can give its
+        // location to the one that starts here.
         let ended: Vec<usize> = values(micro).collect();
         ended.iter().for_each(|&value| self.pending[value] -= 1);
         for &value in &ended {
             if self.pending[value] == 0 {
-                self.spots.free(value);
+                self.locations.free(value);
             }
         }
-        if let Some((value, spot)) = spot
+        if let Some((value, location)) = location
             && self.pending[value] > 0
         {
-            self.spots.take(value, spot);
+            self.locations.take(value, location);
         }
-        if let (Goal::Mask(mask), Some(Target::Mask(register))) =
-            (micro.goal, operation.targets.first())
+        if let (Destination::Mask(mask), Some(Target::Mask(register))) =
+            (micro.destination, operation.targets.first())
             && self.mask_pending[mask] > 0
         {
             self.masks.insert(mask, *register);
@@ -210,18 +223,19 @@ impl<'a> Scheduler<'a> {
         Some((operation, with))
     }
 
-    /// Places of values that an operation is the last to read, but for the one it writes.
-    fn ending(&self, micro: &Micro, written: usize) -> Vec<Spot> {
+    /// Returns the locations of values that this operation reads last, except for the value that it
+    /// writes.
+    fn ending(&self, micro: &MicroOperation, written: usize) -> Vec<Location> {
         sources(micro)
             .filter(|&value| value != written && self.pending[value] == uses_in(micro, value))
-            .filter_map(|value| self.spots.of(value))
+            .filter_map(|value| self.locations.of(value))
             .collect()
     }
 
     fn source(&self, operand: Operand) -> Source {
         match operand {
             Operand::Value(value) => {
-                self.spots.of(value).expect("written before it is read").source()
+                self.locations.of(value).expect("written before it is read").source()
             }
             Operand::Local(place) => Source::Local(place),
             Operand::Broadcast(place) => Source::Broadcast(place),
@@ -229,27 +243,29 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// For an operation that nothing but places keeps from being issued: moves one of its operands
-    /// out of local memory, or another value there so that it can be.
+    /// Makes room for an operation that lacks only a location: moves one of its operands out of
+    /// local memory, or another value into it. Returns the operation and the move.
     fn make_room(&mut self) -> Result<(usize, Operation), CompileError> {
         let at = *self.candidates(None).first().expect("what comes first is ready");
         let micro = &self.micros[at];
         let own: Vec<usize> = values(micro).collect();
-        let spilled =
-            own.iter().copied().find(|&value| matches!(self.spots.of(value), Some(Spot::Local(_))));
-        let (value, to) = match (spilled, self.spots.fast()) {
-            (Some(value), Some(spot)) => (value, spot),
+        let spilled = own
+            .iter()
+            .copied()
+            .find(|&value| matches!(self.locations.of(value), Some(Location::Local(_))));
+        let (value, to) = match (spilled, self.locations.fast()) {
+            (Some(value), Some(location)) => (value, location),
             _ => {
                 let evicted = self
-                    .spots
+                    .locations
                     .evictable(&own, |value| self.pending[value])
                     .ok_or(CompileError::Local)?;
-                (evicted, self.spots.local().ok_or(CompileError::Local)?)
+                (evicted, self.locations.local().ok_or(CompileError::Local)?)
             }
         };
-        let from = self.spots.of(value).expect("it has a place");
-        self.spots.free(value);
-        self.spots.take(value, to);
+        let from = self.locations.of(value).expect("it has a place");
+        self.locations.free(value);
+        self.locations.take(value, to);
         let operation = Operation {
             code: Code::Pass,
             sources: vec![from.source()],
@@ -260,27 +276,29 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Values that an operation reads or writes, each as often as it does.
-fn values(micro: &Micro) -> impl Iterator<Item = usize> + '_ {
-    let goal = if let Goal::Value(value) = micro.goal { Some(value) } else { None };
-    sources(micro).chain(goal)
+/// Returns the values that an operation reads or writes, with repetitions.
+fn values(micro: &MicroOperation) -> impl Iterator<Item = usize> + '_ {
+    let destination =
+        if let Destination::Value(value) = micro.destination { Some(value) } else { None };
+    sources(micro).chain(destination)
 }
 
-fn sources(micro: &Micro) -> impl Iterator<Item = usize> + '_ {
+fn sources(micro: &MicroOperation) -> impl Iterator<Item = usize> + '_ {
     micro
         .sources
         .iter()
         .filter_map(|operand| if let Operand::Value(value) = operand { Some(*value) } else { None })
 }
 
-fn uses_in(micro: &Micro, value: usize) -> usize {
+fn uses_in(micro: &MicroOperation, value: usize) -> usize {
     values(micro).filter(|&used| used == value).count()
 }
 
-/// What must come before each operation: of what it reads the last write, of what it writes the
-/// last write and all reads since (these may be in the same instruction). What sets a mask waits
-/// for all that those who use it wait for, so that no mask is held for long.
-fn needs(micros: &Micros) -> Vec<Vec<(usize, bool)>> {
+/// Computes what must precede each operation: the last write of everything it reads, and the last
+/// write and all later reads of what it writes; such a read may be in the same instruction. An
+/// operation that sets a mask also waits for everything that the mask's users wait for, so that no
+/// mask is occupied for long.
+fn needs(micros: &MicroProgram) -> Vec<Vec<(usize, bool)>> {
     let mut places: HashMap<Resource, (Option<usize>, Vec<usize>)> = HashMap::new();
     let mut needs: Vec<Vec<(usize, bool)>> = Vec::with_capacity(micros.all.len());
     let mut setters = HashMap::new();
@@ -296,10 +314,10 @@ fn needs(micros: &Micros) -> Vec<Vec<(usize, bool)>> {
             own.extend(written.map(|written| (written, false)));
             read.push(at);
         }
-        let written = match micro.goal {
-            Goal::Value(value) => Some(Resource::Value(value)),
-            Goal::Local(place) => Some(Resource::Local(place)),
-            Goal::Mask(mask) => {
+        let written = match micro.destination {
+            Destination::Value(value) => Some(Resource::Value(value)),
+            Destination::Local(place) => Some(Resource::Local(place)),
+            Destination::Mask(mask) => {
                 setters.insert(mask, at);
                 None
             }

@@ -1,12 +1,11 @@
-//! Puts instructions one after the other.
+//! Encodes instructions one after the other.
 
 use super::codes;
 use crate::ir::{Kind, Op};
 use crate::target::Target;
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
 
-/// Where code goes and what its registers are for. The arguments of the function, in the order of
-/// the System V convention.
+/// The function's arguments, in the order of the System V calling convention.
 pub(super) const ROWS: Register = Register::RDI;
 pub(super) const COUNT: Register = Register::RSI;
 pub(super) const TILE: Register = Register::RDX;
@@ -16,21 +15,21 @@ pub(super) const SPILLS: Register = Register::R9;
 
 /// An operand of an instruction.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
-    /// A register, of vectors or of masks: its number.
+pub(super) enum Operand {
+    /// A vector or mask register, by number.
     Register(u8),
-    /// Bytes from a register.
+    /// A location in memory, relative to a register.
     Memory {
-        /// The register.
+        /// The base register.
         base: Register,
-        /// The bytes.
+        /// The byte offset.
         at: usize,
-        /// One number for all lanes, not a vector.
+        /// Whether this is one number that the instruction broadcasts to all lanes, not a vector.
         spread: bool,
     },
 }
 
-/// Puts instructions one after the other.
+/// Encodes instructions one after the other. The first error is kept until [`Assembler::finish`].
 pub(super) struct Assembler {
     encoder: Encoder,
     target: Target,
@@ -40,7 +39,7 @@ pub(super) struct Assembler {
     error: Option<IcedError>,
 }
 
-/// Where a loop begins is a multiple of this.
+/// Loops are aligned to this many bytes.
 const ALIGN: usize = 64;
 
 impl Assembler {
@@ -48,7 +47,7 @@ impl Assembler {
         Self { encoder: Encoder::new(64), target, wide, len: 0, instructions: 0, error: None }
     }
 
-    /// The code.
+    /// Returns the code, or the first encoding error.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, IcedError> {
         self.error.map_or_else(|| Ok(self.encoder.take_buffer()), Err)
     }
@@ -62,7 +61,7 @@ impl Assembler {
         }
     }
 
-    /// Fills up to where a loop may begin.
+    /// Pads with no-ops up to where a loop may begin.
     pub(super) fn align(&mut self) {
         const NOP: u8 = 0x90;
         while !self.len.is_multiple_of(ALIGN) {
@@ -71,28 +70,28 @@ impl Assembler {
         }
     }
 
-    /// From memory to a register.
-    pub(super) fn load(&mut self, kind: Kind, to: u8, from: Place) {
+    /// Loads a register from memory.
+    pub(super) fn load(&mut self, kind: Kind, to: u8, from: Operand) {
         if kind == Kind::Mask {
             let memory = self.memory(from);
             return self.instruction(Instruction::with2(Code::VEX_Kmovw_kr_km16, mask(to), memory));
         }
         let form = self.form(kind);
-        let spread = matches!(from, Place::Memory { spread: true, .. });
+        let spread = matches!(from, Operand::Memory { spread: true, .. });
         let code = if spread { codes::SPREAD[form] } else { codes::LOAD[form] };
-        // A load of one number is an operand of its size: only operations have what is spread by
-        // the way.
+        // The load instruction for one number has a plain memory operand; only arithmetic
+        // instructions encode a broadcast in their operand.
         let memory = match from {
-            Place::Memory { base, at, .. } => {
-                self.memory(Place::Memory { base, at, spread: false })
+            Operand::Memory { base, at, .. } => {
+                self.memory(Operand::Memory { base, at, spread: false })
             }
-            Place::Register(_) => unreachable!("loads are from memory"),
+            Operand::Register(_) => unreachable!("loads are from memory"),
         };
         self.instruction(Instruction::with2(code, self.register(kind, to), memory));
     }
 
-    /// From a register to memory.
-    pub(super) fn store(&mut self, kind: Kind, to: Place, from: u8) {
+    /// Stores a register to memory.
+    pub(super) fn store(&mut self, kind: Kind, to: Operand, from: u8) {
         let memory = self.memory(to);
         let (code, register) = match kind {
             Kind::Mask => (Code::VEX_Kmovw_m16_kr, mask(from)),
@@ -101,7 +100,7 @@ impl Assembler {
         self.instruction(Instruction::with2(code, memory, register));
     }
 
-    /// From register to register.
+    /// Copies a register.
     pub(super) fn copy(&mut self, kind: Kind, to: u8, from: u8) {
         let code = codes::LOAD[self.form(kind)];
         self.instruction(Instruction::with2(
@@ -111,7 +110,7 @@ impl Assembler {
         ));
     }
 
-    /// `second` and `third` as [`codes::fused`] tells.
+    /// Encodes a fused multiply-add; [`codes::fused`] defines `second` and `third`.
     pub(super) fn fused(
         &mut self,
         negated: bool,
@@ -119,23 +118,23 @@ impl Assembler {
         kind: Kind,
         to: u8,
         second: u8,
-        third: Place,
+        third: Operand,
     ) {
         let code = codes::fused(negated, order, self.form(kind));
         let (to, second) = (self.register(kind, to), self.register(kind, second));
         let instruction = match third {
-            Place::Register(third) => {
+            Operand::Register(third) => {
                 Instruction::with3(code, to, second, self.register(kind, third))
             }
-            memory @ Place::Memory { .. } => {
+            memory @ Operand::Memory { .. } => {
                 Instruction::with3(code, to, second, self.memory(memory))
             }
         };
         self.instruction(instruction);
     }
 
-    /// Of one operand.
-    pub(super) fn one(&mut self, op: Op, kind: Kind, to: u8, a: Place) {
+    /// Encodes an operation with one operand.
+    pub(super) fn one(&mut self, op: Op, kind: Kind, to: u8, a: Operand) {
         let code = codes::code(op, self.form(kind));
         let from = match (op, kind) {
             (Op::Convert, Kind::F32) => Kind::F64,
@@ -144,16 +143,16 @@ impl Assembler {
         };
         let to = self.register(kind, to);
         let immediate = match op {
-            // To nearest, without a trace in the flags.
+            // Round to nearest, and do not signal inexact results.
             Op::Round => Some(8u32),
             Op::Shift(by) => Some(u32::from(by)),
             _ => None,
         };
         let instruction = match (a, immediate) {
-            (Place::Register(a), Some(immediate)) => {
+            (Operand::Register(a), Some(immediate)) => {
                 Instruction::with3(code, to, self.register(from, a), immediate)
             }
-            (Place::Register(a), None) => Instruction::with2(code, to, self.register(from, a)),
+            (Operand::Register(a), None) => Instruction::with2(code, to, self.register(from, a)),
             (memory, Some(immediate)) => {
                 Instruction::with3(code, to, self.memory(memory), immediate)
             }
@@ -162,42 +161,42 @@ impl Assembler {
         self.instruction(instruction);
     }
 
-    /// Of two operands.
-    pub(super) fn two(&mut self, op: Op, kind: Kind, to: u8, a: u8, b: Place) {
+    /// Encodes an operation with two operands.
+    pub(super) fn two(&mut self, op: Op, kind: Kind, to: u8, a: u8, b: Operand) {
         let code = codes::code(op, self.form(kind));
         let (to, a) = (self.register(kind, to), self.register(kind, a));
         self.instruction(match b {
-            Place::Register(b) => Instruction::with3(code, to, a, self.register(kind, b)),
-            memory @ Place::Memory { .. } => Instruction::with3(code, to, a, self.memory(memory)),
+            Operand::Register(b) => Instruction::with3(code, to, a, self.register(kind, b)),
+            memory @ Operand::Memory { .. } => Instruction::with3(code, to, a, self.memory(memory)),
         });
     }
 
-    /// A mask of a comparison, of whichever kind masks are.
-    pub(super) fn compare(&mut self, predicate: u8, kind: Kind, to: u8, a: u8, b: Place) {
+    /// Encodes a comparison, whose result is a mask of the target's type.
+    pub(super) fn compare(&mut self, predicate: u8, kind: Kind, to: u8, a: u8, b: Operand) {
         let code = codes::code(Op::Compare(predicate), self.form(kind));
         let to = if self.target == Target::Avx512 { mask(to) } else { self.register(kind, to) };
         let (a, predicate) = (self.register(kind, a), u32::from(predicate));
         self.instruction(match b {
-            Place::Register(b) => {
+            Operand::Register(b) => {
                 Instruction::with4(code, to, a, self.register(kind, b), predicate)
             }
-            memory @ Place::Memory { .. } => {
+            memory @ Operand::Memory { .. } => {
                 Instruction::with4(code, to, a, self.memory(memory), predicate)
             }
         });
     }
 
-    /// `yes` where the mask holds.
-    pub(super) fn blend(&mut self, kind: Kind, to: u8, by: u8, yes: Place, no: u8) {
+    /// Encodes a selection: `yes` where the mask holds, otherwise `no`.
+    pub(super) fn blend(&mut self, kind: Kind, to: u8, by: u8, yes: Operand, no: u8) {
         let code = codes::code(Op::Blend, self.form(kind));
         let (to, no) = (self.register(kind, to), self.register(kind, no));
         let by = if self.target == Target::Avx512 { mask(by) } else { self.register(kind, by) };
         let instruction = match (self.target, yes) {
-            (Target::Avx512, Place::Register(yes)) => {
+            (Target::Avx512, Operand::Register(yes)) => {
                 Instruction::with3(code, to, no, self.register(kind, yes))
             }
             (Target::Avx512, memory) => Instruction::with3(code, to, no, self.memory(memory)),
-            (_, Place::Register(yes)) => {
+            (_, Operand::Register(yes)) => {
                 Instruction::with4(code, to, no, self.register(kind, yes), by)
             }
             (_, memory) => Instruction::with4(code, to, no, self.memory(memory), by),
@@ -210,7 +209,8 @@ impl Assembler {
         }));
     }
 
-    /// The end of a loop that began at `start`: the next row, while there is one.
+    /// Encodes the end of a loop that began at `start`: it advances to the next row while there is
+    /// one.
     pub(super) fn next(&mut self, row: usize, start: usize) {
         let row = u32::try_from(row).expect("rows are short");
         self.instruction(Instruction::with2(
@@ -222,7 +222,7 @@ impl Assembler {
         self.instruction(Instruction::with_branch(Code::Jne_rel32_64, start as u64));
     }
 
-    /// The end of the function.
+    /// Encodes the function's return.
     pub(super) fn leave(&mut self) {
         self.instruction(Ok(Instruction::with(Code::VEX_Vzeroupper)));
         self.instruction(Ok(Instruction::with(Code::Retnq)));
@@ -243,8 +243,8 @@ impl Assembler {
         first + u32::from(number)
     }
 
-    fn memory(&self, place: Place) -> MemoryOperand {
-        let Place::Memory { base, at, spread } = place else {
+    fn memory(&self, operand: Operand) -> MemoryOperand {
+        let Operand::Memory { base, at, spread } = operand else {
             unreachable!("a register is no memory")
         };
         let at = i64::try_from(at).expect("buffers are small");
@@ -252,7 +252,8 @@ impl Assembler {
     }
 }
 
-/// The first mask register means "all" where masks are asked for: it is left out.
+/// Returns a mask register, counted from the second one: the first means "no mask" where an
+/// instruction takes a mask.
 fn mask(number: u8) -> Register {
     Register::K1 + u32::from(number)
 }

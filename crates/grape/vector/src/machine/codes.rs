@@ -1,14 +1,14 @@
-//! Which encoding an operation has, by the size of vectors and numbers.
+//! The encodings of operations, by the size of vectors and numbers.
 
 use crate::ir::{Kind, Op};
 use crate::target::Target;
 use iced_x86::Code;
 
-/// Encodings of one operation: on 32-bit numbers in 128 and 256 bits, on 64-bit ones in 256 (VEX);
-/// on 32-bit ones in 256 and 512 bits, on 64-bit ones in 512 (EVEX).
+/// The encodings of one operation. VEX: 32-bit numbers in 128 and in 256 bits, 64-bit numbers in
+/// 256 bits. EVEX: 32-bit numbers in 256 and in 512 bits, 64-bit numbers in 512 bits.
 type Codes = [Code; 6];
 
-/// Which of [`Codes`] it is.
+/// Returns the index into [`Codes`].
 pub(super) fn form(target: Target, wide: bool, kind: Kind) -> usize {
     let base = if target == Target::Avx512 { 3 } else { 0 };
     match kind {
@@ -18,7 +18,7 @@ pub(super) fn form(target: Target, wide: bool, kind: Kind) -> usize {
     }
 }
 
-/// The encoding of an operation, but for multiplications that add: see [`fused`].
+/// Returns the encoding of an operation other than fused multiply-adds, which [`fused`] encodes.
 pub(super) fn code(op: Op, form: usize) -> Code {
     match op {
         Op::MaskAnd => Code::VEX_Kandw_kr_kr_kr,
@@ -28,8 +28,8 @@ pub(super) fn code(op: Op, form: usize) -> Code {
     }
 }
 
-/// The encodings of `dst = dst * third + second`, `dst = second * dst + third` and `dst = second *
-/// third + dst`, in this order.
+/// Returns the encoding of `dst = dst * third + second` (order 0), `dst = second * dst + third`
+/// (order 1) or `dst = second * third + dst` (order 2).
 pub(super) fn fused(negated: bool, order: usize, form: usize) -> Code {
     if negated { FNMA[order][form] } else { FMA[order][form] }
 }
@@ -185,7 +185,7 @@ const SHIFT: Codes = [
     Code::INVALID,
 ];
 
-/// To numbers of this kind.
+/// Converts to numbers of this type.
 const CONVERT: Codes = [
     Code::VEX_Vcvtpd2ps_xmm_ymmm256,
     Code::INVALID,
@@ -287,7 +287,7 @@ pub(super) const STORE: Codes = [
     Code::EVEX_Vmovupd_zmmm512_k1z_zmm,
 ];
 
-/// One number from memory to all lanes.
+/// Broadcasts one number from memory to all lanes.
 pub(super) const SPREAD: Codes = [
     Code::VEX_Vbroadcastss_xmm_m32,
     Code::VEX_Vbroadcastss_ymm_m32,

@@ -1,32 +1,34 @@
-//! Gives registers to values while instructions are put, and keeps the rest in memory: of what is
-//! in registers, what is needed latest makes room.
+//! Allocates registers while instructions are encoded, and keeps the other values in memory. When a
+//! register is needed and none is free, the value whose next use is furthest away is spilled.
 
-use super::assembler::{Assembler, POOL, Place, ROWS, SPILLS, SUMS, TILE};
+use super::assembler::{Assembler, Operand, POOL, ROWS, SPILLS, SUMS, TILE};
 use crate::ir::{Body, Home, Inst, Kind, Op, SPILL, Var};
 use crate::target::Target;
 use iced_x86::IcedError;
 
-/// Registers for masks: the first one cannot be asked for where masks apply.
+/// The number of mask registers: the first of eight cannot be named where an instruction takes a
+/// mask.
 const MASKS: usize = 7;
 
-/// Code, and facts about it.
+/// Code, and figures about it.
 #[derive(Debug)]
 pub(crate) struct Emitted {
     pub(crate) code: Vec<u8>,
     /// Vector registers that are used.
     pub(crate) registers: usize,
-    /// Places of [`SPILL`] bytes that the code needs.
+    /// Spill slots of [`SPILL`] bytes that the code needs.
     pub(crate) spills: usize,
-    /// Instructions of the loop.
+    /// Instructions of one loop iteration.
     pub(crate) instructions: usize,
 }
 
-/// Bytes of a constant of the loop: of one number where instructions spread it, else of a vector.
+/// Returns the bytes of a constant of the loop: those of one number if instructions can broadcast
+/// it, otherwise those of a vector.
 pub(crate) fn pool_bytes(target: Target) -> usize {
     if target == Target::Avx2 { 32 } else { 8 }
 }
 
-/// Code for a body, on rows of so many bytes.
+/// Encodes the loop with this body, over rows of `row` bytes.
 pub(crate) fn emit(
     body: &Body,
     target: Target,
@@ -48,16 +50,17 @@ pub(crate) fn emit(
     Ok(Emitted { code: emitter.asm.finish()?, registers, spills: emitter.spills, instructions })
 }
 
-/// Whether all that lives through the loop has registers beside what the body needs.
+/// Reports whether all values that live through the loop have registers beside those that the body
+/// needs.
 pub(crate) fn fits(body: &Body, target: Target) -> bool {
     let emitter = Emitter::new(body, target, false);
-    let through = emitter.through();
-    through.len() + emitter.pressure() <= target.registers()
+    let lasting = emitter.loop_values();
+    lasting.len() + emitter.pressure() <= target.registers()
 }
 
-/// Registers of one sort.
+/// The registers of one class.
 #[derive(Debug)]
-struct Class {
+struct RegisterClass {
     owners: Vec<Option<Var>>,
     used: usize,
 }
@@ -66,16 +69,16 @@ struct Emitter<'b> {
     body: &'b Body,
     target: Target,
     asm: Assembler,
-    /// Where each value is used, the latest first.
+    /// The instructions that still use each value, the latest first.
     uses: Vec<Vec<u32>>,
     held: Vec<Option<u8>>,
-    /// What keeps its register through the loop.
+    /// Which values keep their registers through the loop.
     pinned: Vec<bool>,
-    /// Where values lie that had to make room.
+    /// The spill slots of values.
     slots: Vec<Option<usize>>,
     spills: usize,
-    vectors: Class,
-    masks: Class,
+    vectors: RegisterClass,
+    masks: RegisterClass,
 }
 
 impl<'b> Emitter<'b> {
@@ -90,7 +93,7 @@ impl<'b> Emitter<'b> {
             }
         }
         uses.iter_mut().for_each(|uses| uses.reverse());
-        let class = |registers| Class { owners: vec![None; registers], used: 0 };
+        let class = |registers| RegisterClass { owners: vec![None; registers], used: 0 };
         Self {
             body,
             target,
@@ -105,8 +108,8 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// What lives through the loop, what is most worth a register first.
-    fn through(&self) -> Vec<Var> {
+    /// Returns the values that live through the loop, those that gain most from a register first.
+    fn loop_values(&self) -> Vec<Var> {
         let mut all: Vec<(usize, Var)> = Vec::new();
         for (index, (&(_, home), uses)) in (0..).zip(self.body.vars.iter().zip(&self.uses)) {
             match home {
@@ -121,12 +124,13 @@ impl<'b> Emitter<'b> {
         all.into_iter().map(|(_, var)| var).collect()
     }
 
-    /// Vector registers that the body needs at once beside what lives through it.
+    /// Returns how many vector registers the body needs at once beside the values that live through
+    /// it.
     fn pressure(&self) -> usize {
         let (mut live, mut most) = (0usize, 0);
         let mut counted = vec![false; self.body.vars.len()];
         for (at, inst) in (0u32..).zip(&self.body.insts) {
-            let passes = |var: Var| match self.body.vars[var.index()] {
+            let is_temporary = |var: Var| match self.body.vars[var.index()] {
                 (Kind::Mask, _) => false,
                 (_, Home::None) => true,
                 (_, Home::Row(_)) => {
@@ -134,13 +138,13 @@ impl<'b> Emitter<'b> {
                 }
                 _ => false,
             };
-            for &var in inst.operands().iter().chain([&inst.to]).filter(|&&var| passes(var)) {
+            for &var in inst.operands().iter().chain([&inst.to]).filter(|&&var| is_temporary(var)) {
                 if !std::mem::replace(&mut counted[var.index()], true) {
                     live += 1;
                 }
             }
             most = most.max(live);
-            for &var in inst.operands().iter().chain([&inst.to]).filter(|&&var| passes(var)) {
+            for &var in inst.operands().iter().chain([&inst.to]).filter(|&&var| is_temporary(var)) {
                 let last = self.uses[var.index()].first().is_none_or(|&last| last <= at);
                 if last && std::mem::replace(&mut counted[var.index()], false) {
                     live -= 1;
@@ -150,11 +154,11 @@ impl<'b> Emitter<'b> {
         most
     }
 
-    /// Gives registers to what is to keep them through the loop.
+    /// Assigns registers to values that keep them through the loop.
     fn pin(&mut self, target: Target) {
         let all = target.registers();
-        let room = all.saturating_sub(self.pressure() + 1).max(all / 4);
-        for var in self.through().into_iter().take(room) {
+        let budget = all.saturating_sub(self.pressure() + 1).max(all / 4);
+        for var in self.loop_values().into_iter().take(budget) {
             let register = self.vectors.free().expect("fewer than there are");
             self.vectors.take(register, var);
             self.held[var.index()] = Some(register);
@@ -162,15 +166,15 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// Before the loop.
+    /// Encodes what comes before the loop.
     fn begin(&mut self) {
         for (index, &(kind, home)) in (0..).zip(&self.body.vars) {
             let var = Var(index);
             match (home, self.held[var.index()]) {
                 (Home::Sum(at), held) => {
                     let start = self.home(self.body.sums[at].start).expect("a constant");
-                    // Without a register of its own, it lies in memory from the beginning, by way
-                    // of one that is free yet.
+                    // Without a register of its own, the accumulator lies in memory; a register
+                    // that is still free carries its start value there.
                     let register =
                         held.or_else(|| self.vectors.free()).expect("more than are pinned");
                     self.vectors.used = self.vectors.used.max(usize::from(register) + 1);
@@ -187,24 +191,24 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// After the loop.
+    /// Encodes what comes after the loop.
     fn end(&mut self) {
         for sum in &self.body.sums {
             let (kind, _) = self.body.vars[sum.var.index()];
             let place = self.home(sum.var).expect("an accumulator");
-            let register = match self.kept(sum.var) {
+            let register = match self.pinned_register(sum.var) {
                 Some(register) => register,
                 None if sum.scale.is_none() => continue,
-                // It comes by way of one that nothing needs any more.
+                // The accumulator is in memory: load it into a register that is no longer needed.
                 None => {
-                    let spare = self.spare();
+                    let spare = self.spare_register();
                     self.asm.load(kind, spare, place);
                     spare
                 }
             };
             if let Some((_, scale)) = sum.scale {
                 let constant = || self.home(scale).expect("a constant");
-                let scale = self.kept(scale).map_or_else(constant, Place::Register);
+                let scale = self.pinned_register(scale).map_or_else(constant, Operand::Register);
                 self.asm.two(Op::Mul, kind, register, register, scale);
             }
             self.asm.store(kind, place, register);
@@ -212,13 +216,13 @@ impl<'b> Emitter<'b> {
         self.asm.leave();
     }
 
-    /// The register that a value has to itself through the loop.
-    fn kept(&self, var: Var) -> Option<u8> {
+    /// Returns the register that a value keeps through the loop.
+    fn pinned_register(&self, var: Var) -> Option<u8> {
         self.held[var.index()].filter(|_| self.pinned[var.index()])
     }
 
-    /// A register that holds nothing through the loop.
-    fn spare(&self) -> u8 {
+    /// Returns a register that no value keeps through the loop.
+    fn spare_register(&self) -> u8 {
         let pinned = |owner: &Option<Var>| owner.is_some_and(|var| self.pinned[var.index()]);
         let spare = self
             .vectors
@@ -238,38 +242,38 @@ impl<'b> Emitter<'b> {
         let folded = self.fold(inst);
         for (k, &var) in operands.iter().enumerate() {
             if folded != Some(k) && self.held[var.index()].is_none() {
-                self.hold(var, operands);
+                self.load(var, operands);
             }
         }
-        let places: Vec<Place> = operands
+        let sources: Vec<Operand> = operands
             .iter()
             .enumerate()
             .map(|(k, &var)| match self.held[var.index()] {
-                Some(register) if folded != Some(k) => Place::Register(register),
+                Some(register) if folded != Some(k) => Operand::Register(register),
                 _ => self.memory(var).expect("folded from memory"),
             })
             .collect();
-        let gathers = matches!(self.body.vars[inst.to.index()].1, Home::Sum(_));
-        let dying: Vec<Var> = operands.iter().copied().filter(|&var| self.dies(var)).collect();
+        let accumulates = matches!(self.body.vars[inst.to.index()].1, Home::Sum(_));
+        let dying: Vec<Var> = operands.iter().copied().filter(|&var| self.is_dead(var)).collect();
         if matches!(inst.op, Op::Fma | Op::Fnma) {
-            self.fused(inst, &places, &dying);
+            self.fused(inst, &sources, &dying);
         } else {
-            // What is read for the last time leaves its register to the result.
+            // An operand that is used for the last time frees its register for the result.
             dying.iter().filter(|&&var| var != inst.to).for_each(|&var| self.release(var));
-            let to = self.held[inst.to.index()].unwrap_or_else(|| self.room(inst.to, operands));
-            self.put(inst, to, &places);
+            let to = self.held[inst.to.index()].unwrap_or_else(|| self.allocate(inst.to, operands));
+            self.encode(inst, to, &sources);
         }
-        if gathers && !self.pinned[inst.to.index()] {
+        if accumulates && !self.pinned[inst.to.index()] {
             let register = self.held[inst.to.index()].expect("just made");
             self.asm.store(inst.kind, self.home(inst.to).expect("an accumulator"), register);
         }
-        // A sum in memory, or what nothing needs.
-        if self.dies(inst.to) {
+        // The value is an accumulator in memory, or nothing uses it.
+        if self.is_dead(inst.to) {
             self.release(inst.to);
         }
     }
 
-    /// Which operand the instruction takes from memory.
+    /// Returns which operand the instruction takes from memory.
     fn fold(&self, inst: &Inst) -> Option<usize> {
         let may: &[usize] = match inst.op {
             Op::Add | Op::Mul | Op::And | Op::Or | Op::Xor | Op::Compare(_) => &[1, 0],
@@ -284,8 +288,8 @@ impl<'b> Emitter<'b> {
             let var = operands[k];
             let once = operands.iter().filter(|&&other| other == var).count() == 1;
             let memory = self.memory(var);
-            let spread = matches!(memory, Some(Place::Memory { spread: true, .. }));
-            let worth = matches!(self.home(var), Some(Place::Memory { base: ROWS, .. }))
+            let spread = matches!(memory, Some(Operand::Memory { spread: true, .. }));
+            let worth = matches!(self.home(var), Some(Operand::Memory { base: ROWS, .. }))
                 && !self.uses[var.index()].is_empty()
                 && free;
             once && memory.is_some()
@@ -296,16 +300,16 @@ impl<'b> Emitter<'b> {
         })
     }
 
-    /// Puts an instruction whose operands are where it can take them.
-    fn put(&mut self, inst: &Inst, to: u8, places: &[Place]) {
-        let register = |place: Place| match place {
-            Place::Register(register) => register,
-            Place::Memory { .. } => {
+    /// Encodes an instruction whose operands are all where it can take them.
+    fn encode(&mut self, inst: &Inst, to: u8, sources: &[Operand]) {
+        let register = |operand: Operand| match operand {
+            Operand::Register(register) => register,
+            Operand::Memory { .. } => {
                 unreachable!("one operand at most is in memory, where it may be")
             }
         };
-        let first_in_memory = matches!(places[0], Place::Memory { .. });
-        match (inst.op, places) {
+        let first_in_memory = matches!(sources[0], Operand::Memory { .. });
+        match (inst.op, sources) {
             (
                 Op::Sqrt | Op::Estimate | Op::Round | Op::Shift(_) | Op::Convert | Op::MaskNot,
                 &[a],
@@ -313,13 +317,13 @@ impl<'b> Emitter<'b> {
                 self.asm.one(inst.op, inst.kind, to, a);
             }
             (Op::Compare(predicate), &[a, b]) if first_in_memory => {
-                // Less becomes greater.
-                let turned = match predicate {
+                // The operands are exchanged, so less becomes greater.
+                let exchanged = match predicate {
                     17 => 30,
                     18 => 29,
                     same => same,
                 };
-                self.asm.compare(turned, inst.kind, to, register(b), a);
+                self.asm.compare(exchanged, inst.kind, to, register(b), a);
             }
             (Op::Compare(predicate), &[a, b]) => {
                 self.asm.compare(predicate, inst.kind, to, register(a), b)
@@ -333,21 +337,23 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// `c + a * b`, in whichever form overwrites what is not needed any more.
-    fn fused(&mut self, inst: &Inst, places: &[Place], dying: &[Var]) {
+    /// Encodes `c + a * b` in the form that overwrites an operand that is no longer needed.
+    fn fused(&mut self, inst: &Inst, sources: &[Operand], dying: &[Var]) {
         let (negated, kind) = (inst.op == Op::Fnma, inst.kind);
-        let [a, b, c] = [places[0], places[1], places[2]];
+        let [a, b, c] = [sources[0], sources[1], sources[2]];
         let operands = inst.operands();
-        let may = |k: usize| match places[k] {
-            Place::Register(register) if operands[k] == inst.to || dying.contains(&operands[k]) => {
+        let may = |k: usize| match sources[k] {
+            Operand::Register(register)
+                if operands[k] == inst.to || dying.contains(&operands[k]) =>
+            {
                 Some(register)
             }
             _ => None,
         };
-        let in_memory = |place: Place| matches!(place, Place::Memory { .. });
-        let register = |place: Place| match place {
-            Place::Register(register) => register,
-            Place::Memory { .. } => unreachable!("one operand at most is in memory"),
+        let in_memory = |operand: Operand| matches!(operand, Operand::Memory { .. });
+        let register = |operand: Operand| match operand {
+            Operand::Register(register) => register,
+            Operand::Memory { .. } => unreachable!("one operand at most is in memory"),
         };
         let order = [(2, may(2)), (0, may(0)), (1, may(1))]
             .into_iter()
@@ -356,7 +362,7 @@ impl<'b> Emitter<'b> {
             Some((2, Some(to))) => {
                 let (second, third) = if in_memory(a) { (b, a) } else { (a, b) };
                 self.asm.fused(negated, 2, kind, to, register(second), third);
-                self.become_(inst.to, operands[2], dying);
+                self.transfer_register(inst.to, operands[2], dying);
             }
             Some((k, Some(to))) => {
                 let other = if k == 0 { b } else { a };
@@ -365,13 +371,13 @@ impl<'b> Emitter<'b> {
                 } else {
                     self.asm.fused(negated, 1, kind, to, register(other), c);
                 }
-                self.become_(inst.to, operands[k], dying);
+                self.transfer_register(inst.to, operands[k], dying);
             }
             _ => {
-                let to = self.room(inst.to, operands);
+                let to = self.allocate(inst.to, operands);
                 match c {
-                    Place::Register(c) => self.asm.copy(kind, to, c),
-                    memory @ Place::Memory { .. } => self.asm.load(kind, to, memory),
+                    Operand::Register(c) => self.asm.copy(kind, to, c),
+                    memory @ Operand::Memory { .. } => self.asm.load(kind, to, memory),
                 }
                 let (second, third) = if in_memory(a) { (b, a) } else { (a, b) };
                 self.asm.fused(negated, 2, kind, to, register(second), third);
@@ -380,9 +386,9 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// A result took the register of an operand that was needed for the last time; other such
-    /// operands leave theirs.
-    fn become_(&mut self, to: Var, from: Var, dying: &[Var]) {
+    /// Records that a result took the register of an operand that is used for the last time. Other
+    /// such operands free theirs.
+    fn transfer_register(&mut self, to: Var, from: Var, dying: &[Var]) {
         if to != from {
             let register = self.held[from.index()].take().expect("it was held");
             self.held[to.index()] = Some(register);
@@ -392,8 +398,8 @@ impl<'b> Emitter<'b> {
         dying.iter().filter(|&&var| var != from && var != to).for_each(|&var| self.release(var));
     }
 
-    /// Whether a value is not needed any more, and has a register to give.
-    fn dies(&self, var: Var) -> bool {
+    /// Reports whether a value is no longer needed and has a register that it can free.
+    fn is_dead(&self, var: Var) -> bool {
         !self.pinned[var.index()]
             && self.held[var.index()].is_some()
             && self.uses[var.index()].is_empty()
@@ -406,16 +412,16 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// Brings a value into a register.
-    fn hold(&mut self, var: Var, needed: &[Var]) {
+    /// Loads a value into a register.
+    fn load(&mut self, var: Var, needed: &[Var]) {
         let memory = self.memory(var).expect("what is in no register lies in memory");
-        let register = self.room(var, needed);
+        let register = self.allocate(var, needed);
         self.asm.load(self.body.vars[var.index()].0, register, memory);
     }
 
-    /// A register for a value: a free one, or that of the value that is used latest, which goes to
-    /// memory.
-    fn room(&mut self, var: Var, needed: &[Var]) -> u8 {
+    /// Returns a register for a value: a free one, or the one whose value has the furthest next use
+    /// and is spilled.
+    fn allocate(&mut self, var: Var, needed: &[Var]) -> u8 {
         let class = if self.is_mask(var) { &self.masks } else { &self.vectors };
         let register = class.free().unwrap_or_else(|| {
             let may = |owner: Var| !self.pinned[owner.index()] && !needed.contains(&owner);
@@ -450,29 +456,30 @@ impl<'b> Emitter<'b> {
         self.body.vars[var.index()].0 == Kind::Mask
     }
 
-    /// Where a value lies in memory, if it does.
-    fn memory(&self, var: Var) -> Option<Place> {
+    /// Returns where a value lies in memory, if it does.
+    fn memory(&self, var: Var) -> Option<Operand> {
         let slot = self.slots[var.index()];
         self.home(var).or_else(|| {
-            slot.map(|slot| Place::Memory { base: SPILLS, at: slot * SPILL, spread: false })
+            slot.map(|slot| Operand::Memory { base: SPILLS, at: slot * SPILL, spread: false })
         })
     }
 
-    fn home(&self, var: Var) -> Option<Place> {
+    fn home(&self, var: Var) -> Option<Operand> {
         let avx512 = self.target == Target::Avx512;
         let (base, at, spread) = match self.body.vars[var.index()].1 {
             Home::None => return None,
             Home::Tile(at) => (TILE, at, false),
             Home::Row(at) => (ROWS, at, true),
-            // Where no operation spreads a number by the way, constants lie as vectors.
+            // Where arithmetic instructions cannot broadcast an operand, constants are stored as
+            // vectors.
             Home::Pool(at) => (POOL, at * pool_bytes(self.target), avx512),
             Home::Sum(at) => (SUMS, self.body.sums[at].at, false),
         };
-        Some(Place::Memory { base, at, spread })
+        Some(Operand::Memory { base, at, spread })
     }
 }
 
-impl Class {
+impl RegisterClass {
     fn free(&self) -> Option<u8> {
         self.owners
             .iter()

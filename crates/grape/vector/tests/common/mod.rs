@@ -1,4 +1,4 @@
-//! What several tests need: kernels, bodies, targets.
+//! Kernels, bodies and targets that several tests use.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses some")]
 
@@ -10,11 +10,11 @@ use sprat_formula::{
 use sprat_vector::{Compiled, Options, Target};
 use std::num::NonZeroUsize;
 
-/// Those that this processor has.
+/// Returns the targets that this processor supports.
 pub fn targets() -> Vec<Target> {
     [Target::Avx512, Target::Avx2, Target::Portable]
         .into_iter()
-        .filter(|target| target.here())
+        .filter(|target| target.is_supported())
         .collect()
 }
 
@@ -22,13 +22,13 @@ pub fn field(name: &str, of: Type) -> Field {
     Field { name: name.to_owned(), of }
 }
 
-/// Numbers without a pattern, from 0 to 1.
+/// Returns a generator of pseudo-random numbers from 0 to 1.
 pub fn random(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || (xorshift(&mut state) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Positions and masses of bodies in a ball.
+/// Returns positions and masses of bodies in a ball.
 pub fn bodies(count: usize) -> ([Vec<f64>; 3], Vec<f64>) {
     let mut random = random(7);
     let mut x = [Vec::new(), Vec::new(), Vec::new()];
@@ -41,8 +41,8 @@ pub fn bodies(count: usize) -> ([Vec<f64>; 3], Vec<f64>) {
     (x, (0..count).map(|_| (0.5 + random()) / count as f64).collect())
 }
 
-/// Accelerations and the potential, softened, with an inverse root of so many bits; products that
-/// are added contracted.
+/// Returns the kernel of softened accelerations and potentials, with an inverse root of `bits` bits
+/// and contracted products.
 pub fn gravity(of: Type, bits: u8) -> Program {
     let fields = |names: &[&str]| names.iter().map(|name| field(name, of)).collect();
     let constants = vec![Constant { name: "eps2".to_owned(), of, default: None }];
@@ -72,13 +72,13 @@ pub fn gravity(of: Type, bits: u8) -> Program {
     b.finish()
 }
 
-/// For two threads.
+/// Compiles a kernel for two threads.
 pub fn compile(program: &Program, target: Target) -> Compiled {
     Compiled::new(program, Options { target, threads: NonZeroUsize::new(2).expect("two") })
         .expect("the target is here")
 }
 
-/// Runs a kernel on numbers, which are rounded where it has smaller ones.
+/// Runs a kernel on numbers, which are rounded where its variables have 32 bits.
 pub fn run(
     program: &Program,
     target: Target,
@@ -95,7 +95,7 @@ pub fn run(
     compile(program, target).run(&inputs)
 }
 
-/// A result as numbers.
+/// Returns an output as numbers.
 pub fn numbers(output: &Output) -> Vec<f64> {
     match output {
         Output::F32(all) => all.iter().map(|&x| f64::from(x)).collect(),

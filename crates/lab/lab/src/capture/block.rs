@@ -18,19 +18,19 @@ const PACKET: u32 = 6;
 
 const ETHERNET: u16 = 1;
 
-/// The beginning of a file.
+/// Writes the block that begins a file.
 pub(super) fn section(to: &mut Vec<u8>) {
     block(to, SECTION, |to| {
         to.extend(0x1a2b_3c4d_u32.to_le_bytes());
         to.extend(1u16.to_le_bytes());
         to.extend(0u16.to_le_bytes());
-        to.extend(u64::MAX.to_le_bytes()); // length not told
+        to.extend(u64::MAX.to_le_bytes()); // length unknown
         option(to, 4, concat!("sprat ", env!("CARGO_PKG_VERSION")).as_bytes());
         option(to, 0, &[]);
     });
 }
 
-/// An interface; they are numbered in order.
+/// Writes an interface's block; interfaces are numbered in their order.
 pub(super) fn interface(to: &mut Vec<u8>, name: &str, snap: u32) {
     block(to, INTERFACE, |to| {
         to.extend(ETHERNET.to_le_bytes());
@@ -42,7 +42,7 @@ pub(super) fn interface(to: &mut Vec<u8>, name: &str, snap: u32) {
     });
 }
 
-/// What was seen at an interface, and what of it is missing here.
+/// Writes the counters of an interface: packets seen, and those of them that the capture lacks.
 pub(super) fn statistics(to: &mut Vec<u8>, interface: u32, at: u64, seen: u64, dropped: u64) {
     block(to, STATISTICS, |to| {
         to.extend(interface.to_le_bytes());
@@ -53,7 +53,7 @@ pub(super) fn statistics(to: &mut Vec<u8>, interface: u32, at: u64, seen: u64, d
     });
 }
 
-/// A packet: `captured` bytes of one that has `length`, in parts.
+/// Writes a packet's block: `captured` bytes, in parts, of a packet of `length` bytes.
 pub(super) fn packet<'a>(
     to: &mut Vec<u8>,
     interface: u32,
@@ -82,12 +82,12 @@ pub(super) fn packet<'a>(
     });
 }
 
-/// Bytes that a packet of so many captured bytes needs at most.
+/// Returns an upper bound of a block's length with so many captured bytes.
 pub(super) fn packet_room(captured: usize) -> usize {
     PACKET_OVERHEAD + captured + 3 + 8 + MAX_COMMENT + 3
 }
 
-/// Length of the first of these blocks.
+/// Returns the length of the first block.
 pub(super) fn length(blocks: &[u8]) -> usize {
     let length =
         blocks.get(4..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
@@ -117,7 +117,7 @@ fn fill(to: &mut Vec<u8>, length: usize) {
     to.extend_from_slice(&[0; 3][..length.next_multiple_of(4) - length]);
 }
 
-/// The upper half comes first, whatever the order of bytes.
+/// The upper half comes first in either byte order.
 fn stamp(at: u64) -> [u8; 8] {
     at.rotate_left(32).to_le_bytes()
 }

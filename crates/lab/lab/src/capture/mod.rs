@@ -1,20 +1,21 @@
-//! The packet logger: what passes, in pcapng files with stamps of nanoseconds.
+//! Captures packets in pcapng files, with time stamps in nanoseconds.
 //!
-//! A [`Recorder`] stands on the way of the packets and copies each into a block of memory that was
-//! made beforehand; a thread of its own writes blocks to files. The way of the packets never waits:
-//! what finds no memory is counted, and the count stands in the statistics at the end of each file.
+//! A worker gives each packet to its [`Recorder`], which copies it into a block of memory that was
+//! made at the start; a separate thread writes full blocks to files. A worker never waits for that:
+//! packets that find no memory are counted, and the counts are in the statistics at the end of each
+//! file.
 //!
-//! A super-packet is written as it passed, in one piece, with a comment that says what it is on a
-//! wire: every byte and every time is that of a packet that was there, where one cut up would be a
-//! guess about the card that cuts it. Lanes write blocks of their own, so packets are in order for
-//! each interface and not between them; a stable sort by time (`reordercap`) puts them in one.
+//! A super-packet is written whole, as it passed, with a comment that says which frames it would be
+//! on a wire: cutting it up would have to guess what the network card does. Each worker fills
+//! blocks of its own, so packets are in order for each interface, but not across interfaces;
+//! `reordercap` sorts them by time.
 
 mod block;
 mod recorder;
 mod writer;
 
-pub use recorder::{FLUSH_NANOS, Recorder, Seen};
+pub use recorder::{CapturedPacket, FLUSH_NANOS, Recorder};
 pub use writer::{
-    Capture, CaptureError, DEFAULT_MEMORY, DEFAULT_SNAP, MAX_CAPTURE_INTERFACES, MAX_FILES,
-    MAX_SNAP, MIN_FILE_BYTES, Settings, Summary, Totals,
+    Capture, CaptureError, CaptureSettings, CaptureSummary, DEFAULT_MEMORY, DEFAULT_SNAP,
+    MAX_CAPTURE_INTERFACES, MAX_FILES, MAX_SNAP, MIN_FILE_BYTES, Totals,
 };

@@ -1,4 +1,4 @@
-//! What stands on the way of the packets.
+//! The worker's end of a capture.
 
 use super::block;
 use super::writer::{Shared, Slab};
@@ -7,24 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-/// After how many nanoseconds a block of memory that is not full is written all the same.
+/// Age in nanoseconds at which a block is written even if it is not full.
 pub const FLUSH_NANOS: u64 = 200_000_000;
 
-/// A packet that passes.
+/// A packet to record.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
-    /// Number of the interface.
+pub struct CapturedPacket {
+    /// Index of the interface.
     pub interface: usize,
-    /// When, in nanoseconds since 1970.
+    /// Time of arrival, in nanoseconds since 1970.
     pub at: u64,
-    /// Its bytes, from the Ethernet header on.
+    /// The packet's length, from the Ethernet header.
     pub length: u32,
-    /// Of a super-packet: how many frames it is on a wire, and bytes of payload in each but the
-    /// last.
+    /// For a super-packet, how many frames it would be on a wire, and the bytes of payload in each
+    /// but the last.
     pub segments: Option<(u32, u16)>,
 }
 
-/// Takes packets, and never waits. One thread's own.
+/// Records packets without ever blocking. Each worker has its own.
 #[derive(Debug)]
 pub struct Recorder {
     pub(super) number: usize,
@@ -33,39 +33,43 @@ pub struct Recorder {
     pub(super) empty: Receiver<Vec<u8>>,
     pub(super) filling: Option<Vec<u8>>,
     pub(super) comment: String,
-    /// Stamp of the first packet in the block that is being filled.
+    /// Time stamp of the first packet in the current block.
     pub(super) since: u64,
 }
 
 impl Recorder {
-    /// Records a packet, whose bytes come in parts; says whether there was memory for it. Nothing
-    /// is allocated.
+    /// Records a packet, whose bytes come in parts. Returns `false` if there was no memory for it.
+    /// Allocates nothing.
     ///
     /// # Panics
-    /// When there is no such interface, or the parts are shorter than the packet.
-    pub fn record<'a>(&mut self, seen: &Seen, parts: impl IntoIterator<Item = &'a [u8]>) -> bool {
-        let counts = &self.shared.counts[seen.interface];
+    /// There is no such interface, or the parts are shorter than the packet.
+    pub fn record<'a>(
+        &mut self,
+        packet: &CapturedPacket,
+        parts: impl IntoIterator<Item = &'a [u8]>,
+    ) -> bool {
+        let counts = &self.shared.counts[packet.interface];
         counts.seen.fetch_add(1, Ordering::Relaxed);
-        let captured = usize::try_from(seen.length.min(self.shared.snap)).expect("32 bits fit");
-        if !self.make_room(block::packet_room(captured), seen.at) {
-            self.shared.counts[seen.interface].dropped.fetch_add(1, Ordering::Relaxed);
+        let captured = usize::try_from(packet.length.min(self.shared.snap)).expect("32 bits fit");
+        if !self.make_room(block::packet_room(captured), packet.at) {
+            self.shared.counts[packet.interface].dropped.fetch_add(1, Ordering::Relaxed);
             return false;
         }
         self.comment.clear();
-        if let Some((count, size)) = seen.segments {
+        if let Some((count, size)) = packet.segments {
             let _ = write!(
                 self.comment,
                 "super-packet: {count} segments of up to {size} bytes of payload"
             );
         }
-        let interface = u32::try_from(seen.interface).expect("interfaces are few");
+        let interface = u32::try_from(packet.interface).expect("interfaces are few");
         let to = self.filling.as_mut().expect("has room");
-        block::packet(to, interface, seen.at, (captured, seen.length), parts, &self.comment);
+        block::packet(to, interface, packet.at, (captured, packet.length), parts, &self.comment);
         true
     }
 
-    /// Has what was recorded written if the first of it is [`FLUSH_NANOS`] old: for moments when
-    /// little passes.
+    /// Hands the current block over if its first packet is [`FLUSH_NANOS`] old. Call it when few
+    /// packets pass.
     pub fn flush(&mut self, now: u64) {
         if now.saturating_sub(self.since) >= FLUSH_NANOS {
             self.hand_over();
@@ -86,8 +90,8 @@ impl Recorder {
     fn hand_over(&mut self) {
         match self.filling.take() {
             Some(slab) if !slab.is_empty() => {
-                // There is a place for every slab there is: it fails only when the writer is gone,
-                // and says so itself.
+                // The channel has room for every block that exists, so this fails only if the
+                // writer is gone, and the writer reports that itself.
                 let _ = self.full.try_send(Slab { from: self.number, bytes: slab });
             }
             unused => self.filling = unused,

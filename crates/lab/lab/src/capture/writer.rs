@@ -1,4 +1,4 @@
-//! The thread that writes, and its files.
+//! The thread that writes a capture, and its files.
 
 use super::block;
 use super::recorder::Recorder;
@@ -12,10 +12,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Bytes kept of a packet unless told: all.
+/// Default of the bytes kept of a packet: all.
 pub const DEFAULT_SNAP: u32 = 262_144;
 
-/// Most bytes that can be kept of a packet.
+/// Most bytes kept of a packet.
 pub const MAX_SNAP: u32 = 262_144;
 
 /// Most interfaces of a capture.
@@ -24,36 +24,36 @@ pub const MAX_CAPTURE_INTERFACES: usize = 64;
 /// Most files that are kept at once.
 pub const MAX_FILES: usize = 10_000;
 
-/// Smallest limit of a file, in bytes: some packets fit in.
+/// Smallest size limit of a file, in bytes.
 pub const MIN_FILE_BYTES: u64 = 1 << 20;
 
-/// Memory between packets and files unless told, in bytes: half a second at 1 Gb/s.
+/// Default of the memory between packets and files, in bytes: half a second at 1 Gb/s.
 pub const DEFAULT_MEMORY: u64 = 64 << 20;
 
-/// Most memory, in bytes; more is cut to this.
+/// Most memory, in bytes; larger values are reduced to it.
 const MAX_MEMORY: u64 = 8 << 30;
 
-/// A block of that memory, in bytes. A recorder has two at least.
+/// Length of a block of that memory, in bytes. Each recorder has at least two.
 const SLAB_BYTES: usize = 1 << 20;
 
-/// What is to be captured, and to where.
+/// What to capture, and where to write it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Settings {
-    /// The file; of a ring, each has a number before its ending.
+pub struct CaptureSettings {
+    /// The file's path. With a ring, each file's name gets a number before its extension.
     pub path: PathBuf,
-    /// Names of the interfaces; up to [`MAX_CAPTURE_INTERFACES`].
+    /// Names of the interfaces; at most [`MAX_CAPTURE_INTERFACES`].
     pub interfaces: Vec<String>,
-    /// Bytes kept of a packet; up to [`MAX_SNAP`].
+    /// Bytes kept of a packet; at most [`MAX_SNAP`].
     pub snap: u32,
-    /// Memory between packets and files, in bytes, shared out among the recorders.
+    /// Memory between packets and files, in bytes, divided among the recorders.
     pub memory: u64,
-    /// A ring of files instead of one: bytes of a file (from [`MIN_FILE_BYTES`]), and how many are
-    /// kept (1 to [`MAX_FILES`]).
+    /// A ring of files instead of one file: the size of a file in bytes (at least
+    /// [`MIN_FILE_BYTES`]), and how many are kept (1 to [`MAX_FILES`]).
     pub ring: Option<(u64, usize)>,
 }
 
-impl Settings {
-    /// One file, with everything.
+impl CaptureSettings {
+    /// Settings for one file with everything.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, interfaces: Vec<String>) -> Self {
         Self {
@@ -65,10 +65,10 @@ impl Settings {
         }
     }
 
-    /// Whether it is within the limits.
+    /// Checks the limits.
     ///
     /// # Errors
-    /// The first that it is not.
+    /// The first value outside its limits.
     pub fn check(&self) -> Result<(), CaptureError> {
         let most = MAX_CAPTURE_INTERFACES as u64;
         let mut limits = vec![
@@ -88,65 +88,66 @@ impl Settings {
     }
 }
 
-/// Why nothing can be captured.
+/// Why a capture cannot start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// Settings out of their limits.
+    /// A setting is outside its limits.
     #[error("capture: {what} of {value}; use {least} to {most}")]
     Limit {
-        /// Which.
+        /// The setting.
         what: &'static str,
-        /// What was asked for.
+        /// Its value.
         value: u64,
-        /// Least that will do.
+        /// The least that is allowed.
         least: u64,
-        /// Most.
+        /// The most that is allowed.
         most: u64,
     },
-    /// A file cannot be made, or written. One that is there is not overwritten: remove it, or name
-    /// another.
+    /// A file cannot be made or written. Existing files are not overwritten: remove the file, or
+    /// choose another name.
     #[error("capture to {}: {error}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// No thread.
+    /// No thread could be started.
     #[error("capture: cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-/// What was captured.
+/// The result of a capture.
 #[derive(Debug, Default)]
-pub struct Summary {
-    /// By interface.
+pub struct CaptureSummary {
+    /// Counts by interface.
     pub interfaces: Vec<Totals>,
-    /// The files that there are now, oldest first.
+    /// The files that exist now, oldest first.
     pub files: Vec<PathBuf>,
-    /// Bytes written, to those that a ring let go of as well.
+    /// Bytes written, including files that the ring has removed.
     pub bytes: u64,
-    /// What ended it before its time; packets since then are among the dropped.
+    /// The error that ended the capture early; packets since then count as dropped.
     pub error: Option<CaptureError>,
 }
 
-/// Packets of an interface. A super-packet is one.
+/// Packets of an interface. A super-packet counts once.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Totals {
-    /// That passed.
+    /// Packets that passed.
     pub seen: u64,
-    /// Of these, that are in no file, for want of memory or of room on the disk.
+    /// Packets of these that are in no file, because memory or disk space was short.
     pub dropped: u64,
 }
 
-/// A capture under way.
+/// A running capture: the thread that writes the files. It ends when all its recorders have been
+/// dropped.
 #[derive(Debug)]
 pub struct Capture {
     shared: Arc<Shared>,
-    thread: JoinHandle<Summary>,
+    thread: JoinHandle<CaptureSummary>,
 }
 
-/// What recorders and writer both know.
+/// What recorders and writer share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) counts: Vec<Counts>,
@@ -159,7 +160,7 @@ pub(super) struct Counts {
     pub(super) dropped: AtomicU64,
 }
 
-/// Whole blocks, and whose memory they are in.
+/// Complete pcapng blocks, and the recorder whose memory they are in.
 #[derive(Debug)]
 pub(super) struct Slab {
     pub(super) from: usize,
@@ -177,12 +178,12 @@ impl Shared {
 }
 
 impl Capture {
-    /// Makes the first file, and so many recorders. It ends when they are gone.
+    /// Makes the first file and `recorders` recorders, and starts the writer.
     ///
     /// # Errors
-    /// Settings out of their limits; the file is there already, or cannot be made.
+    /// A setting is outside its limits; the file exists already or cannot be made.
     pub fn start(
-        settings: Settings,
+        settings: CaptureSettings,
         recorders: usize,
     ) -> Result<(Self, Vec<Recorder>), CaptureError> {
         settings.check()?;
@@ -195,7 +196,8 @@ impl Capture {
         for number in 0..recorders {
             let (empty, emptied) = sync_channel(slabs);
             for _ in 0..slabs {
-                let mut slab = vec![1; SLAB_BYTES]; // written once, so that no packet waits for the kernel to find a page
+                // Written once, so that no packet waits for a page fault.
+                let mut slab = vec![1; SLAB_BYTES];
                 slab.clear();
                 empty.try_send(slab).expect("there is a place for each");
             }
@@ -226,7 +228,7 @@ impl Capture {
         Ok((Self { shared, thread: thread.map_err(CaptureError::Thread)? }, made))
     }
 
-    /// What passed so far, by interface.
+    /// Returns the packets so far, by interface.
     #[must_use]
     pub fn totals(&self) -> Vec<Totals> {
         self.shared.totals()
@@ -235,15 +237,19 @@ impl Capture {
     /// Waits until all recorders are gone and everything is written.
     ///
     /// # Panics
-    /// When the writer did.
+    /// The writer panicked.
     #[must_use]
-    pub fn finish(self) -> Summary {
+    pub fn finish(self) -> CaptureSummary {
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
-/// Writes until all recorders are gone.
-fn write(mut files: Files, filled: &Receiver<Slab>, empties: &[SyncSender<Vec<u8>>]) -> Summary {
+/// Writes blocks until all recorders are gone.
+fn write(
+    mut files: Files,
+    filled: &Receiver<Slab>,
+    empties: &[SyncSender<Vec<u8>>],
+) -> CaptureSummary {
     let mut error = None;
     while let Ok(Slab { from, mut bytes }) = filled.recv() {
         let mut left = &bytes[..];
@@ -258,11 +264,11 @@ fn write(mut files: Files, filled: &Receiver<Slab>, empties: &[SyncSender<Vec<u8
         error = files.close().err();
     }
     let Files { shared, names, bytes, .. } = files;
-    Summary { interfaces: shared.totals(), files: names.into(), bytes, error }
+    CaptureSummary { interfaces: shared.totals(), files: names.into(), bytes, error }
 }
 
 struct Files {
-    settings: Settings,
+    settings: CaptureSettings,
     shared: Arc<Shared>,
     current: Option<(File, u64)>,
     names: VecDeque<PathBuf>,
@@ -271,7 +277,7 @@ struct Files {
 }
 
 impl Files {
-    /// Writes blocks; those that are left were not written, or not all.
+    /// Writes blocks. After an error, `blocks` has those that were not written, or not completely.
     fn write(&mut self, blocks: &mut &[u8]) -> Result<(), CaptureError> {
         while !blocks.is_empty() {
             if self.current.is_none() {
@@ -296,7 +302,8 @@ impl Files {
         Ok(())
     }
 
-    /// Bytes that the current file may still take; a file takes one block at least.
+    /// Returns how many bytes the current file may still take; a file always takes at least one
+    /// block.
     fn room(&self) -> u64 {
         let written = self.current.as_ref().map_or(0, |(_, written)| *written);
         self.settings.ring.map_or(u64::MAX, |(limit, _)| limit.saturating_sub(written))
@@ -315,7 +322,7 @@ impl Files {
             && self.names.len() > kept
             && let Some(oldest) = self.names.pop_front()
         {
-            // Somebody may have taken it away.
+            // The file may have been removed already.
             let _ = fs::remove_file(oldest);
         }
         self.current = Some((file, 0));
@@ -327,7 +334,7 @@ impl Files {
         self.put(&head)
     }
 
-    /// Ends the current file with what was seen until now.
+    /// Ends the current file with the counts so far.
     fn close(&mut self) -> Result<(), CaptureError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let now = u64::try_from(now).unwrap_or(u64::MAX);
@@ -349,7 +356,7 @@ impl Files {
         Ok(())
     }
 
-    /// Counts the packets of blocks that are in no file as dropped.
+    /// Counts the packets in `blocks` as dropped.
     fn count_lost(&self, mut blocks: &[u8]) {
         while !blocks.is_empty() {
             let (first, rest) = blocks.split_at(block::length(blocks));
@@ -365,7 +372,7 @@ impl Files {
     }
 }
 
-/// `wan.pcapng` with a number: `wan-00001.pcapng`.
+/// Adds a number to a file's name: `wan.pcapng` becomes `wan-00001.pcapng`.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_os_string();
     name.push(format!("-{number:05}"));

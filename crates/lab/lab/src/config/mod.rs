@@ -1,4 +1,4 @@
-//! A box in words: a small TOML file, or flags that say the same.
+//! The configuration of a box: a small TOML file, or the corresponding flags.
 //!
 //! ```toml
 //! forward = "switch"          # or "cross", which is the default for two ports
@@ -15,15 +15,16 @@
 //! line = { rate = "2Gb/s", queue = "harmonize" }      # what the line to this port does besides
 //! ```
 //!
-//! More than two ports without a switch are pairs: `pairs = [["a0", "b0"], ["c0", "d0"]]`.
+//! With more than two ports and no switch, `pairs` says which are joined: `pairs = [["a0", "b0"],
+//! ["c0", "d0"]]`.
 
 mod pairs;
 mod ports;
 mod told;
 mod words;
 
-use crate::engine::{Engine, EngineError, Forwarding, MAX_PORTS, Memories, Plan, Tolerance};
-use crate::line::Settings;
+use crate::engine::{Engine, EngineError, EnginePlan, Forwarding, MAX_PORTS, Memories, Tolerance};
+use crate::line::LineSettings;
 use crate::memory::MAX_MEMORY;
 use crate::switch::AGEING;
 use serde::Deserialize;
@@ -33,20 +34,20 @@ pub(crate) use pairs::in_pairs;
 pub use ports::{PortSpec, PortSpecError};
 pub use words::{LineWords, Word, WordError, set, tolerance};
 
-/// A box as it was asked for.
+/// A box as it is written.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BoxWords {
     /// `cross` or `switch`.
     pub forward: Option<Word>,
-    /// Which ports are each other's far end, by their names; where there are two, they are.
+    /// Which ports are joined, by name; two ports are a pair by default.
     #[serde(default)]
     pub pairs: Vec<[String; 2]>,
-    /// After how long without a frame a switch forgets an address.
+    /// How long a switch remembers an address.
     pub ageing: Option<Word>,
-    /// Packet memory of each lane, in bytes.
+    /// Packet memory of each worker, in bytes.
     pub memory: Option<Word>,
-    /// What every line does.
+    /// Settings of every line.
     #[serde(default)]
     pub line: LineWords,
     /// The ports.
@@ -54,41 +55,40 @@ pub struct BoxWords {
     pub ports: Vec<PortWords>,
 }
 
-/// A port as it was asked for.
+/// A port as it is written.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PortWords {
-    /// What it is: see [`PortSpec`].
+    /// What kind of port it is: see [`PortSpec`].
     pub open: String,
-    /// What the line to it does besides what every line does.
+    /// More settings of the line to it.
     #[serde(default)]
     pub line: LineWords,
 }
 
-/// A box that can be.
+/// A valid configuration of a box.
 #[derive(Clone, Debug)]
 pub struct BoxConfig {
-    /// Its name, by which its chance differs from that of other boxes; unless it is given one, its
-    /// ports.
+    /// The box's name, which salts its seed; by default the list of its ports.
     pub name: String,
-    /// Its ports, and of each the line that leads to it; without a switch each two neighbours are
-    /// a pair.
-    pub ports: Vec<(PortSpec, Settings)>,
-    /// How they are joined.
+    /// The ports, each with the settings of the line that leads to it. Without a switch, ports 0
+    /// and 1 are a pair, and so on.
+    pub ports: Vec<(PortSpec, LineSettings)>,
+    /// How the ports are joined.
     pub forwarding: Forwarding,
-    /// Packet memory of each lane in bytes; none: as much as its lines need.
+    /// Packet memory of each worker, in bytes; `None`: as much as its lines need.
     pub memory: Option<u64>,
-    /// What share of segments may be late.
+    /// The lateness that is tolerated.
     pub tolerance: Tolerance,
 }
 
-/// What is wrong with a box.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It is not TOML, or has what no box has.
+    /// It is not TOML, or has unknown keys.
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
-    /// A setting means nothing.
+    /// A setting has an invalid value.
     #[error("{place}: {error}")]
     Word {
         /// Where it was given.
@@ -96,36 +96,36 @@ pub enum ConfigError {
         /// What is wrong.
         error: WordError,
     },
-    /// A port means nothing.
+    /// A port is invalid.
     #[error(transparent)]
     Port(#[from] PortSpecError),
-    /// A number of ports that cannot be joined so.
+    /// So many ports cannot be joined in this way.
     #[error(
-        "ports given: {0}; a box has two that are each other's far end (forward = \"cross\"), or several such pairs, or is a switch: \
-         of 2 to {MAX_PORTS} ports"
+        "ports given: {0}; a box has two that are each other's far end (forward = \"cross\"), or \
+         several such pairs, or is a switch: of 2 to {MAX_PORTS} ports"
     )]
     Ports(usize),
-    /// Ports that are no pairs.
+    /// The pairs are invalid.
     #[error("{0}")]
     Pairs(#[from] PairError),
-    /// A name that two ports have.
+    /// Two ports have the same name.
     #[error("two ports are called {0}: give the interfaces names of their own")]
     Twice(String),
 }
 
 impl BoxWords {
-    /// From TOML.
+    /// Parses TOML.
     ///
     /// # Errors
-    /// What is wrong, with its line.
+    /// The error, with its line.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         Ok(toml::from_str(text)?)
     }
 
-    /// What it means.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first fault.
     pub fn check(&self) -> Result<BoxConfig, ConfigError> {
         let at = |place: &str| {
             let place = place.to_owned();
@@ -138,9 +138,9 @@ impl BoxWords {
                 want: want.into(),
             })
         };
-        let mut common = Settings::default();
+        let mut common = LineSettings::default();
         self.line.apply(&mut common).map_err(at("every line"))?;
-        let mut ports: Vec<(PortSpec, Settings)> = Vec::new();
+        let mut ports: Vec<(PortSpec, LineSettings)> = Vec::new();
         for words in &self.ports {
             let spec: PortSpec = words.open.parse()?;
             let mut settings = common.clone();
@@ -194,7 +194,7 @@ impl BoxWords {
 }
 
 impl BoxConfig {
-    /// Takes interfaces that somebody uses as well.
+    /// Opens interfaces even if they are in use.
     pub fn force(&mut self) {
         for (spec, _) in &mut self.ports {
             spec.force();
@@ -204,17 +204,23 @@ impl BoxConfig {
     /// Makes packet memory, opens the ports, and starts the box.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The kernel refuses.
     pub fn start(self) -> Result<Engine, EngineError> {
         let Self { name, ports, forwarding, memory, tolerance } = self;
-        // Once ports are there packets come, and memory takes seconds.
+        // Packets arrive as soon as ports are open, and making memory takes seconds.
         let devices: Vec<_> = ports.iter().map(|(spec, _)| spec.is_device()).collect();
         let memories =
             Some(Memories::make(forwarding, &devices, ports.iter().map(|(_, line)| line), memory)?);
         PortSpec::prepare(ports.iter().map(|(spec, _)| spec))?;
-        let open =
-            |(spec, settings): (PortSpec, Settings)| Ok::<_, EngineError>((spec.open()?, settings));
+        let open = |(spec, settings): (PortSpec, LineSettings)| {
+            Ok::<_, EngineError>((spec.open()?, settings))
+        };
         let ports = ports.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        Engine::start(Plan { name, memories, tolerance, ..Plan::new(ports, forwarding) })
+        Engine::start(EnginePlan {
+            name,
+            memories,
+            tolerance,
+            ..EnginePlan::new(ports, forwarding)
+        })
     }
 }

@@ -1,31 +1,32 @@
-//! Which ports are each other's far end, where a box without a switch has more than two.
+//! The pairs of ports in a box without a switch.
 
-/// Pairs that are none. Every port is in exactly one.
+/// Why pairs are invalid: every port must be in exactly one.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PairError {
-    /// More than two ports, and nobody said which belong together.
+    /// There are more than two ports, and no pairs are given.
     #[error(
-        "{0} ports are joined in pairs: say which, as in pairs = [[\"a0\", \"b0\"], [\"c0\", \"d0\"]] or --pair a0,b0 --pair c0,d0"
+        "{0} ports are joined in pairs: say which, as in pairs = [[\"a0\", \"b0\"], [\"c0\", \
+         \"d0\"]] or --pair a0,b0 --pair c0,d0"
     )]
     Missing(usize),
-    /// A switch joins them all.
+    /// A switch joins all ports, so it has no pairs.
     #[error("pairs are of forward = \"cross\": a switch joins every port with every other")]
     Switch,
-    /// Not a port.
+    /// There is no such port.
     #[error("pairs: no port {0:?}; the ports are {1}")]
     Unknown(String, String),
-    /// A port with itself, or in two of them.
+    /// A port is in a pair with itself, or in two pairs.
     #[error("pairs: {0} is named twice: a port has one far end, another port")]
     Twice(String),
-    /// A port in none of them.
+    /// A port is in no pair.
     #[error("pairs: {0} is in none: every port has a far end; add one, or leave the port out")]
     Alone(String),
 }
 
-/// The numbers of these ports in an order in which each two neighbours are a pair.
+/// Returns the indices of the ports in an order in which each two neighbours are a pair.
 ///
 /// # Errors
-/// A port is in none of the pairs, or in several.
+/// A port is in no pair, or in several.
 pub(crate) fn in_pairs(pairs: &[[String; 2]], ports: &[&str]) -> Result<Vec<usize>, PairError> {
     let mut order = Vec::new();
     for name in pairs.iter().flatten() {

@@ -1,4 +1,4 @@
-//! Ports in words.
+//! Ports as text.
 
 use crate::port::{
     DpdkSpec, MTU, PacketSpec, Port, PortError, TapSpec, XdpSpec, open_dpdk, open_packet, open_tap,
@@ -10,10 +10,10 @@ use std::str::FromStr;
 /// Longest name of an interface, in bytes.
 const NAME_BYTES: usize = 15;
 
-/// Longest name of a device of DPDK's, with its arguments, in bytes.
+/// Longest name of a DPDK device with its arguments, in bytes.
 const DEVICE_BYTES: usize = 1_024;
 
-/// Which port.
+/// A port to open, as it is written in flags and in TOML.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PortSpec {
     /// `tap:NAME[@NETNS][,mtu=N]`.
@@ -26,11 +26,11 @@ pub enum PortSpec {
     Dpdk(DpdkSpec),
 }
 
-/// Words that are no port.
+/// Why a text is not a port.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "port {0:?}: {1}; want tap:NAME[@NAMESPACE][,mtu=BYTES], packet:NAME[@NAMESPACE], xdp:NAME[@NAMESPACE][,mtu=BYTES] or \
-     dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES], such as tap:a0@left"
+    "port {0:?}: {1}; want tap:NAME[@NAMESPACE][,mtu=BYTES], packet:NAME[@NAMESPACE], \
+     xdp:NAME[@NAMESPACE][,mtu=BYTES] or dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES], such as tap:a0@left"
 )]
 pub struct PortSpecError(String, &'static str);
 
@@ -46,7 +46,8 @@ impl FromStr for PortSpec {
             let is_device = |name: &str| !name.is_empty() && !name.contains([' ', '@', '/']);
             if rest.len() > DEVICE_BYTES || !rest.split(',').next().is_some_and(is_device) {
                 return Err(error(
-                    "a device is named as DPDK does, such as 0000:01:00.1 or net_memif0,role=server,..",
+                    "a device is named as DPDK does, such as 0000:01:00.1 or \
+                     net_memif0,role=server,..",
                 ));
             }
             let (mtus, arguments): (Vec<_>, Vec<_>) =
@@ -82,7 +83,7 @@ impl FromStr for PortSpec {
 
 const MTU_IS: &str = "an MTU is 68 to 65521 bytes";
 
-/// The MTU among options, of which there is no other.
+/// Parses the MTU among the options; there are no others.
 fn mtu<'a>(options: impl Iterator<Item = &'a str>) -> Result<Option<u32>, &'static str> {
     let mut mtu = None;
     for option in options {
@@ -93,7 +94,7 @@ fn mtu<'a>(options: impl Iterator<Item = &'a str>) -> Result<Option<u32>, &'stat
 }
 
 impl PortSpec {
-    /// The name of its interface or device.
+    /// Returns the name of its interface or device.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -104,7 +105,7 @@ impl PortSpec {
         }
     }
 
-    /// The network namespace that it was said to be in.
+    /// Returns its network namespace, if one was given.
     #[must_use]
     pub fn netns(&self) -> Option<&str> {
         match self {
@@ -115,13 +116,13 @@ impl PortSpec {
         }
     }
 
-    /// Whether it is a device past the kernel.
+    /// Returns whether it is a device past the kernel.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(self, Self::Xdp(_) | Self::Dpdk(_))
     }
 
-    /// Takes an interface that somebody uses as well.
+    /// Opens the interface even if it is in use.
     pub fn force(&mut self) {
         match self {
             Self::Tap(_) => {}
@@ -131,10 +132,10 @@ impl PortSpec {
         }
     }
 
-    /// Prepares for all ports that are about to be opened.
+    /// Prepares all ports that will be opened. Call it once, before any port is opened.
     ///
     /// # Errors
-    /// What DPDK says of its start.
+    /// DPDK does not start.
     pub fn prepare<'a>(specs: impl Iterator<Item = &'a Self>) -> Result<(), PortError> {
         prepare(specs.filter_map(|spec| match spec {
             Self::Dpdk(dpdk) => Some(dpdk),
@@ -142,7 +143,7 @@ impl PortSpec {
         }))
     }
 
-    /// Opens it.
+    /// Opens the port.
     ///
     /// # Errors
     /// See [`PortError`].

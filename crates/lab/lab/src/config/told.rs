@@ -1,14 +1,14 @@
-//! Settings of a line back in words: those that [`set`](super::set) takes for the same.
+//! Formats the settings of a line as text that [`set`](super::set) parses back.
 
 use super::words::{LineWords, Word, probability};
 use crate::chance::Probability;
-use crate::line::{Discipline, Loss, Rate, Settings, Timing};
+use crate::line::{Discipline, LineSettings, Loss, Rate, Timing};
 use std::time::Duration;
 
 impl LineWords {
-    /// What a line does, every setting of it.
+    /// Returns all settings of a line as text.
     #[must_use]
-    pub fn of(settings: &Settings) -> Self {
+    pub fn of(settings: &LineSettings) -> Self {
         let word = |text: String| Some(Word(text));
         Self {
             delay: word(duration(settings.delay)),
@@ -41,7 +41,7 @@ fn none() -> String {
     "none".to_owned()
 }
 
-/// A number in the largest unit of which it is a whole number.
+/// Formats a number in the largest unit in which it is whole.
 fn whole(number: u64, units: &[(u64, &str)]) -> String {
     let fits = units.iter().find(|(scale, _)| number.is_multiple_of(*scale));
     let (scale, unit) = fits.expect("the last unit is 1");
@@ -77,8 +77,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// In few digits where they say exactly the same: steps of 2^-64 make 0.1% a little less than it
-/// was.
+/// Uses few digits if they parse to exactly the same probability: in steps of 2^-64, 0.1% is a
+/// little less than that.
 fn share(share: Probability) -> String {
     let part = share.share();
     let short = format!("{:.10}", part * 100.0);

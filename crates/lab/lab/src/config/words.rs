@@ -1,17 +1,17 @@
-//! What a line is to do, in words: the same for flags, for TOML, and for changes while it runs.
+//! Settings of a line as text, for flags, for TOML, and for changes while the box runs.
 
 use crate::chance::Probability;
 use crate::engine::Tolerance;
 use crate::line::{
-    Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE, MIN_RATE, Rate,
-    Reorder, Settings, Timing,
+    Discipline, GilbertElliott, LineSettings, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE,
+    MIN_RATE, Rate, Reorder, Timing,
 };
 use serde::{Deserialize, Serialize};
 use sprat_units::{UnitError, duration, size};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// A value in words; in TOML a number will do.
+/// A value as text; TOML accepts a number too.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "TextOrNumber")]
 pub struct Word(pub String);
@@ -40,8 +40,7 @@ impl From<&str> for Word {
     }
 }
 
-/// Settings of a line that were given; the others stay as they are. See [`set`] for what each may
-/// be.
+/// Settings of a line that are given; the others keep their values. [`set`] says what each may be.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "each is the setting of that name")]
@@ -77,7 +76,7 @@ pub struct LineWords {
 }
 
 impl LineWords {
-    /// Settings that were given, by name.
+    /// Returns the settings that are given, by name.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &Word)> {
         [
             ("delay", &self.delay),
@@ -99,24 +98,24 @@ impl LineWords {
         .filter_map(|(key, word)| Some((key, word.as_ref()?)))
     }
 
-    /// Changes what was given.
+    /// Applies the settings that are given.
     ///
     /// # Errors
-    /// The first that means nothing.
-    pub fn apply(&self, settings: &mut Settings) -> Result<(), WordError> {
+    /// The first invalid setting.
+    pub fn apply(&self, settings: &mut LineSettings) -> Result<(), WordError> {
         self.given().try_for_each(|(key, word)| set(settings, key, &word.0))
     }
 }
 
-/// A setting that means nothing.
+/// An invalid setting.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{key} {value:?}: want {want}")]
 pub struct WordError {
-    /// Its name.
+    /// The setting's name.
     pub key: String,
-    /// What was given.
+    /// The value that was given.
     pub value: String,
-    /// What would do.
+    /// What is allowed.
     pub want: Cow<'static, str>,
 }
 
@@ -127,18 +126,19 @@ const QUEUE: &str = "drop-tail or harmonize";
 const BURST: &str = "segments, 1 or more, or none";
 const TIMING: &str = "store-and-forward or cut-through";
 const OVERHEAD: &str = "bytes a frame, 0 to 1000";
-const LOSS: &str = "none, a share such as 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] in shares, or list:N,N,...";
+const LOSS: &str = "none, a share such as 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] in \
+                    shares, or list:N,N,...";
 const REORDER: &str = "none, or SHARE:TIME such as 1%:5ms, the time up to 500ms";
 const SHARE: &str = "a share, such as 0.1%";
 const SEED: &str = "a whole number";
-const KEY: &str = "one of delay, rate, buffer, queue, flow-rate, burst, timing, overhead, loss, jitter, reorder, duplicate, \
-                   corrupt, seed";
+const KEY: &str = "one of delay, rate, buffer, queue, flow-rate, burst, timing, overhead, loss, \
+                   jitter, reorder, duplicate, corrupt, seed";
 
 /// Changes one setting.
 ///
 /// # Errors
-/// There is no such setting, or it cannot be that.
-pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), WordError> {
+/// There is no such setting, or the value is invalid.
+pub fn set(settings: &mut LineSettings, key: &str, value: &str) -> Result<(), WordError> {
     let unclear = |want| WordError { key: key.to_owned(), value: value.to_owned(), want };
     let error = |want: &'static str| unclear(want.into());
     let time = || match duration(value) {
@@ -200,7 +200,7 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), WordEr
     Ok(())
 }
 
-/// What would do instead: both readings of what has two, and else what is usual.
+/// Returns what is allowed: for an ambiguous value both of its readings, otherwise `usual`.
 fn readings(why: Option<UnitError>, usual: &'static str) -> Cow<'static, str> {
     match why {
         Some(UnitError::Ambiguous { text, one, other }) => {
@@ -210,15 +210,15 @@ fn readings(why: Option<UnitError>, usual: &'static str) -> Cow<'static, str> {
     }
 }
 
-/// A share as lines draw by it.
+/// Parses a share as a probability.
 pub(super) fn probability(text: &str) -> Result<Probability, UnitError> {
     sprat_units::share(text).map(|share| Probability::new(share).expect("a share is from 0 to 1"))
 }
 
-/// A tolerance: `5%`, or `5%:10ms`.
+/// Parses a tolerance: `5%`, or `5%:10ms`.
 ///
 /// # Errors
-/// Not a share, or not a time behind it.
+/// The share or the time is invalid.
 pub fn tolerance(text: &str) -> Result<Tolerance, UnitError> {
     let usual = Tolerance::default();
     let (part, late) = text.split_once(':').map_or((text, None), |(part, late)| (part, Some(late)));
@@ -226,7 +226,7 @@ pub fn tolerance(text: &str) -> Result<Tolerance, UnitError> {
     Ok(Tolerance { share: probability(part)?, late })
 }
 
-/// How packets are lost; where that means nothing, the unit that is at fault, if it is one.
+/// Parses `loss`. The error is that of a unit, if one is at fault.
 fn loss(text: &str) -> Result<Loss, Option<UnitError>> {
     if text == "none" {
         return Ok(Loss::None);

@@ -1,7 +1,7 @@
-//! Asking a box.
+//! The client of a box's control socket.
 
 use super::ControlError;
-use super::words::{BoxState, MAX_ANSWER_BYTES, Request, RuleList, Set, parse_answer};
+use super::words::{BoxState, MAX_ANSWER_BYTES, Request, RuleList, SetReply, parse_answer};
 use crate::config::LineWords;
 use crate::engine::Report;
 use crate::filter::RuleWords;
@@ -10,11 +10,12 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long an answer may take, and the end of a box that was stopped: it may have captures to
+/// How long an answer, or the end of a box that was stopped, may take: the box may have captures to
 /// write.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection to a box. [`Place::connect`](super::Place::connect) makes one.
+/// A connection to a box, made by [`ControlDir::connect`](super::ControlDir::connect). Each call
+/// sends one request and waits up to 30 seconds for the answer.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
@@ -22,87 +23,88 @@ pub struct Client {
 }
 
 impl Client {
-    pub(super) fn over(stream: UnixStream, name: &str) -> Result<Self, ControlError> {
+    pub(super) fn new(stream: UnixStream, name: &str) -> Result<Self, ControlError> {
         let timed = stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+            .set_read_timeout(Some(TIMEOUT))
+            .and_then(|()| stream.set_write_timeout(Some(TIMEOUT)));
         timed.map_err(ControlError::system("a timeout of a socket"))?;
         Ok(Self { stream: BufReader::new(stream), name: name.to_owned() })
     }
 
-    /// The box's whole name: `BOX`, or `LAB.BOX`.
+    /// Returns the box's full name: `BOX` or `LAB.BOX`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What became of all packets so far.
+    /// Returns the counters so far.
     ///
     /// # Errors
-    /// The box refuses, or has gone.
+    /// The box refuses, or is gone.
     pub fn report(&mut self) -> Result<Report, ControlError> {
-        self.ask(&Request::Report {})
+        self.request(&Request::Report {})
     }
 
-    /// What the box is, and what its lines do.
+    /// Returns how the box is built, and the settings of its lines.
     ///
     /// # Errors
-    /// The box refuses, or has gone.
+    /// The box refuses, or is gone.
     pub fn settings(&mut self) -> Result<BoxState, ControlError> {
-        self.ask(&Request::Settings {})
+        self.request(&Request::Settings {})
     }
 
-    /// Changes what the line to a port does, or with none what every line does: what `line` names,
-    /// all of it or after an error nothing.
+    /// Changes the settings that `line` names, of the line to `port` or with `None` of every line.
+    /// After an error nothing has changed.
     ///
     /// # Errors
-    /// The box refuses, or has gone.
-    pub fn set(&mut self, port: Option<&str>, line: &LineWords) -> Result<Set, ControlError> {
-        self.ask(&Request::Set { port: port.map(str::to_owned), line: Box::new(line.clone()) })
+    /// The box refuses, or is gone.
+    pub fn set(&mut self, port: Option<&str>, line: &LineWords) -> Result<SetReply, ControlError> {
+        self.request(&Request::Set { port: port.map(str::to_owned), line: Box::new(line.clone()) })
     }
 
-    /// The rules of the box's filter.
+    /// Returns the rules of the box's filter.
     ///
     /// # Errors
-    /// The box refuses, or has gone.
+    /// The box refuses, or is gone.
     pub fn rules(&mut self) -> Result<RuleList, ControlError> {
-        self.ask(&Request::Rules {})
+        self.request(&Request::Rules {})
     }
 
-    /// Adds a rule, before that of number `at` (from 0) or behind all.
+    /// Adds a rule at index `at` (from 0), or at the end.
     ///
     /// # Errors
-    /// The rule means nothing, in libpcap's words where they are its; the box refuses, or has gone.
+    /// The rule is invalid, with libpcap's message if it is the expression; the box refuses, or is
+    /// gone.
     pub fn add_rule(
         &mut self,
         rule: RuleWords,
         at: Option<usize>,
     ) -> Result<RuleList, ControlError> {
-        self.ask(&Request::AddRule { rule, at })
+        self.request(&Request::AddRule { rule, at })
     }
 
-    /// Removes the rule of this number, from 0.
+    /// Removes the rule at this index, from 0.
     ///
     /// # Errors
-    /// The box refuses, or has gone.
+    /// The box refuses, or is gone.
     pub fn remove_rule(&mut self, number: usize) -> Result<RuleList, ControlError> {
-        self.ask(&Request::RemoveRule { number })
+        self.request(&Request::RemoveRule { number })
     }
 
-    /// Has the box have these rules and no others. Those that it had already go on counting.
+    /// Replaces all rules. Rules that the box has already keep their counters.
     ///
     /// # Errors
-    /// A rule means nothing; the box refuses, or has gone.
+    /// A rule is invalid; the box refuses, or is gone.
     pub fn replace_rules(&mut self, rules: Vec<RuleWords>) -> Result<RuleList, ControlError> {
-        self.ask(&Request::ReplaceRules { rules })
+        self.request(&Request::ReplaceRules { rules })
     }
 
-    /// Ends the box and whatever runs it, and waits for that.
+    /// Stops the box and the process that runs it, and waits until it has ended.
     ///
     /// # Errors
-    /// The box refuses, or does not end in half a minute.
+    /// The box refuses, or does not end within half a minute.
     pub fn stop(mut self) -> Result<(), ControlError> {
-        self.ask::<serde_json::Value>(&Request::Stop {})?;
+        self.request::<serde_json::Value>(&Request::Stop {})?;
         match io::copy(&mut self.stream, &mut io::sink()) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
@@ -110,11 +112,11 @@ impl Client {
         }
     }
 
-    /// Asks anything.
+    /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// The box refuses, or has gone.
-    pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+    /// The box refuses, or is gone.
+    pub fn request<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
         self.stream.get_mut().write_all(&request.line()).map_err(|error| self.lost(error))?;
         let mut line = Vec::new();
         let mut bounded = (&mut self.stream).take(MAX_ANSWER_BYTES as u64);

@@ -1,102 +1,112 @@
-//! One client of a box: bytes in, requests out, answers back, none of which waits for it.
+//! A client's connection to a box, without blocking: bytes in, requests out, answers back.
 
-use super::words::{MAX_REQUEST_BYTES, answer};
+use super::words::{MAX_REQUEST_BYTES, encode_answer};
 use rustix::event::PollFlags;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 4 << 10;
 
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,
-    /// Of a request, or of several.
-    came: Vec<u8>,
-    /// An answer of which this is not yet written.
-    left: Vec<u8>,
+    /// Bytes received of one or several requests.
+    received: Vec<u8>,
+    /// The answer, of which `written` bytes have been sent.
+    reply: Vec<u8>,
     written: usize,
-    /// No more is read: what came cannot be.
+    /// Nothing more is read, because the request is invalid.
     closing: bool,
-    /// When something last moved.
-    moved: Instant,
+    /// When bytes last moved in either direction.
+    active_at: Instant,
 }
 
 impl Connection {
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        let moved = Instant::now();
-        Ok(Self { stream, came: Vec::new(), left: Vec::new(), written: 0, closing: false, moved })
+        let active_at = Instant::now();
+        Ok(Self {
+            stream,
+            received: Vec::new(),
+            reply: Vec::new(),
+            written: 0,
+            closing: false,
+            active_at,
+        })
     }
 
-    /// What it waits for. Nothing more is read while an answer waits to be taken.
-    pub(super) fn waits_for(&self) -> PollFlags {
-        if self.answered() { PollFlags::IN } else { PollFlags::OUT }
+    /// Returns the events to poll for. Nothing is read while an answer waits to be sent.
+    pub(super) fn poll_events(&self) -> PollFlags {
+        if self.reply_sent() { PollFlags::IN } else { PollFlags::OUT }
     }
 
-    /// Reads what came and writes what it takes. An error or the end: it is over.
-    pub(super) fn turn(&mut self, events: PollFlags) -> io::Result<()> {
-        if !self.answered() {
+    /// Reads or writes what the socket allows. After an error, or at the end of the stream, drop
+    /// the connection.
+    pub(super) fn transfer(&mut self, events: PollFlags) -> io::Result<()> {
+        if !self.reply_sent() {
             return self.write();
         }
         if !events.is_empty() {
             let mut bytes = [0; READ_BYTES];
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.came.extend_from_slice(&bytes[..count]),
-                Err(error) if waits(&error) => return Ok(()),
+                Ok(count) => self.received.extend_from_slice(&bytes[..count]),
+                Err(error) if would_block(&error) => return Ok(()),
                 Err(error) => return Err(error),
             }
-            self.moved = Instant::now();
+            self.active_at = Instant::now();
         }
-        if self.came.len() > MAX_REQUEST_BYTES && !self.came.contains(&b'\n') {
+        if self.received.len() > MAX_REQUEST_BYTES && !self.received.contains(&b'\n') {
             self.closing = true;
             let why = format!("a request of more than {MAX_REQUEST_BYTES} bytes");
-            return self.answer(answer::<()>(Err(&why)));
+            return self.answer(encode_answer::<()>(Err(&why)));
         }
         Ok(())
     }
 
-    /// The next request, when the answer to that before has been taken.
+    /// Returns the next request, once the previous answer has been sent.
     pub(super) fn request(&mut self) -> Option<Vec<u8>> {
-        let end = self.came.iter().position(|byte| *byte == b'\n').filter(|_| self.answered())?;
-        let rest = self.came.split_off(end + 1);
-        Some(std::mem::replace(&mut self.came, rest))
+        let end =
+            self.received.iter().position(|byte| *byte == b'\n').filter(|_| self.reply_sent())?;
+        let rest = self.received.split_off(end + 1);
+        Some(std::mem::replace(&mut self.received, rest))
     }
 
-    /// Begins to answer.
+    /// Starts sending an answer.
     pub(super) fn answer(&mut self, line: Vec<u8>) -> io::Result<()> {
-        (self.left, self.written) = (line, 0);
+        (self.reply, self.written) = (line, 0);
         self.write()
     }
 
-    /// When something last moved.
-    pub(super) fn moved(&self) -> Instant {
-        self.moved
+    /// Returns when bytes last moved.
+    pub(super) fn active_at(&self) -> Instant {
+        self.active_at
     }
 
-    /// It has begun to ask, or has not taken its answer, and nothing moved for this long.
-    pub(super) fn stalls(&self, longest: Duration) -> bool {
-        (!self.came.is_empty() || !self.answered()) && self.moved.elapsed() > longest
+    /// Returns whether the client has begun a request, or has not read its answer, and no byte has
+    /// moved for `longest`.
+    pub(super) fn is_stalled(&self, longest: Duration) -> bool {
+        (!self.received.is_empty() || !self.reply_sent()) && self.active_at.elapsed() > longest
     }
 
-    fn answered(&self) -> bool {
-        self.left.is_empty()
+    fn reply_sent(&self) -> bool {
+        self.reply.is_empty()
     }
 
     fn write(&mut self) -> io::Result<()> {
-        while self.written < self.left.len() {
-            match self.stream.write(&self.left[self.written..]) {
+        while self.written < self.reply.len() {
+            match self.stream.write(&self.reply[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.written += count,
-                Err(error) if waits(&error) => return Ok(()),
+                Err(error) if would_block(&error) => return Ok(()),
                 Err(error) => return Err(error),
             }
-            self.moved = Instant::now();
+            self.active_at = Instant::now();
         }
-        (self.left, self.written) = (Vec::new(), 0);
+        (self.reply, self.written) = (Vec::new(), 0);
         if self.closing { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) }
     }
 }
@@ -107,6 +117,6 @@ impl AsFd for Connection {
     }
 }
 
-fn waits(error: &io::Error) -> bool {
+fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,70 +1,73 @@
-//! What can go wrong with the control of a box.
+//! Errors of a box's control.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An error. Each says what, where, and what to do.
+/// An error of a box's control. Each message says what happened, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// A name that no box can have.
+    /// No box can have this name.
     #[error(
         "{0:?} is no name of a box: use 1 to 32 of a-z, 0-9 and -, and LAB.BOX for a box of a lab"
     )]
     Name(String),
-    /// A box of this name runs.
-    #[error("a box called {name} runs already{}: give another --name, or end that one: sprat lab ctl {name} stop", by(*process))]
+    /// A box of this name is running.
+    #[error("a box called {name} runs already{}: give another --name, or end that one: sprat lab \
+             ctl {name} stop", by(*process))]
     Taken {
-        /// Its name.
+        /// The box's name.
         name: String,
-        /// Who runs it.
+        /// The process that runs it, if known.
         process: Option<u32>,
     },
-    /// The folder of the sockets is not its owner's alone.
-    #[error("{} {why}: whoever enters it can change boxes; remove it, or name another with --state", path.display())]
+    /// Other users can access the directory of the sockets.
+    #[error("{} {why}: whoever enters it can change boxes; remove it, or name another with \
+             --state", path.display())]
     NotPrivate {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// No box of this name.
+    /// No box of this name is running.
     #[error("no box {name} runs here ({}); {}", path.display(), running(running_boxes))]
     NoSuchBox {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Where it was looked for.
+        /// The directory that was looked at.
         path: PathBuf,
-        /// Those that run.
+        /// The boxes that are running.
         running_boxes: Vec<String>,
     },
-    /// No box at all.
-    #[error("no box runs here ({}): start one with `sprat lab run` or `sprat lab up`", .0.display())]
+    /// No box is running.
+    #[error("no box runs here ({}): start one with `sprat lab run` or `sprat lab \
+             up`", .0.display())]
     NoBox(PathBuf),
-    /// Several boxes, and none was named.
+    /// Several boxes are running, and no name was given or it fits several.
     #[error("several boxes run: name one of {}", .0.join(", "))]
     Several(Vec<String>),
-    /// The box refuses.
+    /// The box refuses the request.
     #[error("{0}")]
     Refused(String),
-    /// The box went away, or does not answer.
+    /// The box is gone, or does not answer.
     #[error("box {name} does not answer ({error}): `sprat lab ls` shows those that run")]
     Lost {
-        /// Its name.
+        /// The box's name.
         name: String,
-        /// What the connection says.
+        /// The connection's error.
         error: io::Error,
     },
-    /// An answer that means nothing to us.
+    /// The answer cannot be decoded.
     #[error(
         "box {0} gives an answer that is not understood: use the same version of sprat for both"
     )]
     Answer(String),
-    /// The system refused.
+    /// The system refused something.
     #[error("{what}: {error}")]
     System {
-        /// What was wanted, and where.
+        /// What was tried, and where.
         what: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }

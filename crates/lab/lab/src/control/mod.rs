@@ -1,7 +1,7 @@
-//! A box that is watched and changed from outside while it runs.
+//! Watches and changes a running box from outside.
 //!
-//! Each box listens on a Unix socket of its own, in a folder that only its owner may enter
-//! ([`Place`]). Requests and answers are one JSON object a line:
+//! Each box listens on a Unix socket of its own, in a directory that only its owner may enter
+//! ([`ControlDir`]). Requests and answers are one JSON object per line:
 //!
 //! ```text
 //! {"version":1,"request":"set","port":"b0","line":{"delay":"50ms"}}
@@ -9,8 +9,8 @@
 //! {"version":1,"error":"no port \"c0\"; the ports are a0, b0"}
 //! ```
 //!
-//! The [`Server`] is one thread, which does one request after the other; lanes are asked between
-//! their turns, and wait for nobody. A [`Client`] asks.
+//! The [`Server`] is one thread that handles one request after the other, by commands to the box's
+//! workers, which never wait for it. A [`Client`] sends requests.
 
 mod client;
 mod connection;
@@ -22,9 +22,9 @@ mod words;
 
 pub use client::Client;
 pub use error::ControlError;
-pub use place::{Live, MAX_BOXES, Place};
+pub use place::{ControlDir, MAX_BOXES, RunningBox};
 pub use server::{MAX_CONNECTIONS, STALL, Server};
 pub use words::{
     BoxState, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, PortState, Request, RequestError, RuleList,
-    RuleState, Set, VERSION,
+    RuleState, SetReply, VERSION,
 };

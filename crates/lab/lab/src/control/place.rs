@@ -1,7 +1,7 @@
-//! Where boxes that run are found: a folder of sockets.
+//! The directory in which running boxes have their control sockets.
 //!
-//! A box of a lab is called `LAB.BOX`, and one by itself `BOX`. A socket outlives a process that
-//! was killed; nobody listens there then, and the next box of that name takes its place.
+//! A box of a lab is called `LAB.BOX`, and a box by itself `BOX`. A socket outlives a process that
+//! was killed; then no process listens on it, and the next box of that name replaces it.
 
 use super::{Client, ControlError};
 use crate::hosts::{StateDir, is_name};
@@ -13,64 +13,66 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Most boxes of one folder that are looked at.
+/// Most boxes that are looked at in one directory.
 pub const MAX_BOXES: usize = 4_096;
 
-/// The folder's name among the states of labs, none of which has a name without a dot.
+/// The directory's name, beside the state files of labs, which all have a dot in their names.
 const FOLDER: &str = "control";
 
-/// A folder of sockets.
+/// The directory of the control sockets, which lists the running boxes and connects to them.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Place(PathBuf);
+pub struct ControlDir(PathBuf);
 
-/// A box that runs.
+/// A running box.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Live {
-    /// Its name.
+pub struct RunningBox {
+    /// The box's name.
     pub name: String,
-    /// The process that runs it, as the kernel knows it.
+    /// The process that runs it, according to the kernel.
     pub process: Option<u32>,
 }
 
-impl Place {
-    /// That which belongs to these states of labs.
+impl ControlDir {
+    /// Returns the directory that belongs to these states of labs.
     #[must_use]
     pub fn of(states: &StateDir) -> Self {
         Self(states.path().join(FOLDER))
     }
 
-    /// The folder.
+    /// Returns the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The boxes that run, by their names; up to [`MAX_BOXES`].
+    /// Lists the running boxes by name; at most [`MAX_BOXES`].
     ///
     /// # Errors
-    /// The folder cannot be read, or is open to others.
-    pub fn list(&self) -> Result<Vec<Live>, ControlError> {
+    /// The directory cannot be read, or other users can access it.
+    pub fn list(&self) -> Result<Vec<RunningBox>, ControlError> {
         let Some(folder) = self.open()? else { return Ok(Vec::new()) };
         let entries = fs::read_dir(&self.0).map_err(self.reading())?;
         let mut live = Vec::new();
         for entry in entries.take(MAX_BOXES) {
             let file = entry.map_err(self.reading())?.file_name();
-            let name =
-                file.to_str().and_then(|file| file.strip_suffix(".sock")).filter(|name| fits(name));
+            let name = file
+                .to_str()
+                .and_then(|file| file.strip_suffix(".sock"))
+                .filter(|name| is_box_name(name));
             let Some(name) = name else { continue };
-            if let Ok(stream) = UnixStream::connect(short(&folder, name)) {
-                live.push(Live { name: name.to_owned(), process: process(&stream) });
+            if let Ok(stream) = UnixStream::connect(socket_path(&folder, name)) {
+                live.push(RunningBox { name: name.to_owned(), process: process(&stream) });
             }
         }
         live.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(live)
     }
 
-    /// A way to the box of this name; of a box of a lab, its name without the lab's will do where
-    /// only one has it. With none, to the only one that runs.
+    /// Connects to the box of this name. For a box of a lab, the part after the lab's name is
+    /// enough if only one box has it. With `None`, connects to the only running box.
     ///
     /// # Errors
-    /// There is no such box, there are several, or it does not answer.
+    /// There is no such box, there are several, or the box does not answer.
     pub fn connect(&self, name: Option<&str>) -> Result<Client, ControlError> {
         let names = || {
             Ok::<_, ControlError>(
@@ -78,10 +80,10 @@ impl Place {
             )
         };
         let name = match name {
-            Some(name) if !fits(name) => return Err(ControlError::Name(name.to_owned())),
+            Some(name) if !is_box_name(name) => return Err(ControlError::Name(name.to_owned())),
             Some(name) => {
-                match self.open()?.map(|folder| UnixStream::connect(short(&folder, name))) {
-                    Some(Ok(stream)) => return Client::over(stream, name),
+                match self.open()?.map(|folder| UnixStream::connect(socket_path(&folder, name))) {
+                    Some(Ok(stream)) => return Client::new(stream, name),
                     _ => {
                         let running_boxes = names()?;
                         let ends = |full: &&String| {
@@ -107,17 +109,17 @@ impl Place {
                 Err(names) => return Err(ControlError::Several(names)),
             },
         };
-        let connect = |folder: File| UnixStream::connect(short(&folder, &name));
+        let connect = |folder: File| UnixStream::connect(socket_path(&folder, &name));
         let stream = self.open()?.map_or_else(|| Err(io::ErrorKind::NotFound.into()), connect);
         match stream {
-            Ok(stream) => Client::over(stream, &name),
+            Ok(stream) => Client::new(stream, &name),
             Err(error) => Err(ControlError::Lost { name, error }),
         }
     }
 
-    /// Listens under a name, which nobody else may then have.
+    /// Listens under a name, which no other box can then use.
     pub(super) fn listen(&self, name: &str) -> Result<Listening, ControlError> {
-        if !fits(name) {
+        if !is_box_name(name) {
             return Err(ControlError::Name(name.to_owned()));
         }
         let making = || ControlError::system(format!("make {}", self.0.display()));
@@ -128,10 +130,10 @@ impl Place {
             made => made.map_err(making())?,
         }
         let folder = self.open()?.ok_or_else(|| making()(io::ErrorKind::NotFound.into()))?;
-        // Two that want one name at once take turns: between looking and listening there must be
-        // nobody else.
+        // The lock is held from looking at the socket until listening on it, so that of two
+        // processes that want one name only one gets it.
         flock(&folder, FlockOperation::LockExclusive).map_err(|error| making()(error.into()))?;
-        let path = short(&folder, name);
+        let path = socket_path(&folder, name);
         match UnixStream::connect(&path) {
             Ok(stream) => {
                 return Err(ControlError::Taken {
@@ -139,7 +141,7 @@ impl Place {
                     process: process(&stream),
                 });
             }
-            // So many wait there to be heard that somebody lives.
+            // Its queue of connections is full, so a process is listening.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(ControlError::Taken { name: name.to_owned(), process: None });
             }
@@ -147,7 +149,7 @@ impl Place {
                 fs::remove_file(&path)
                     .map_err(ControlError::system(format!("remove {name}.sock, which is stale")))?;
             }
-            Err(_) => {} // nothing is there; whatever else it is, listening will say
+            Err(_) => {} // nothing is there, or binding fails too and reports why
         }
         let listener = UnixListener::bind(&path).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -160,7 +162,7 @@ impl Place {
         Ok(Listening { listener, folder, name: name.to_owned(), inode })
     }
 
-    /// The folder, if it is there.
+    /// Opens the directory; `None` if it does not exist.
     fn open(&self) -> Result<Option<File>, ControlError> {
         let file = match File::open(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -181,7 +183,7 @@ impl Place {
     }
 }
 
-/// A name that is listened under, until this is dropped.
+/// A socket on which a box listens until this is dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) listener: UnixListener,
@@ -192,29 +194,30 @@ pub(super) struct Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let path = short(&self.folder, &self.name);
-        // Only our own: somebody may have removed it, and another have taken the name.
+        let path = socket_path(&self.folder, &self.name);
+        // Removes only its own socket: somebody may have removed that, and another box may have the
+        // name now.
         if fs::symlink_metadata(&path).is_ok_and(|file| Some(file.ino()) == self.inode) {
             let _ = fs::remove_file(&path); // a stale one is replaced later
         }
     }
 }
 
-/// The path of a socket by the open folder: however long the folder's own is, this fits into an
-/// address.
-fn short(folder: &File, name: &str) -> PathBuf {
+/// Returns the path of a socket below the open directory: it fits into a socket address however
+/// long the directory's own path is.
+fn socket_path(folder: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}.sock", folder.as_raw_fd()))
 }
 
-/// `BOX` or `LAB.BOX`.
-fn fits(name: &str) -> bool {
+/// Returns whether a name has the form `BOX` or `LAB.BOX`.
+fn is_box_name(name: &str) -> bool {
     match name.split_once('.') {
         Some((lab, own)) => is_name(lab) && is_name(own),
         None => is_name(name),
     }
 }
 
-/// Who listens at the far end.
+/// Returns the process at the other end.
 fn process(stream: &UnixStream) -> Option<u32> {
     let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
     u32::try_from(peer.pid.as_raw_nonzero().get()).ok()

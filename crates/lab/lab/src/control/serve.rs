@@ -1,27 +1,27 @@
-//! What a box does with a request.
+//! How a box handles requests.
 
 use super::words::{
-    BoxState, MAX_ANSWER_BYTES, PortState, Request, RuleList, RuleState, Set, answer,
+    BoxState, MAX_ANSWER_BYTES, PortState, Request, RuleList, RuleState, SetReply, encode_answer,
 };
 use crate::config::{LineWords, WordError};
-use crate::engine::{EngineError, Forwarding, Handle, Seen, Short};
+use crate::engine::{CountedRule, EngineError, EngineHandle, Forwarding, MemoryShortage};
 use crate::filter::{CompileError, Compiler, MAX_RULES, Rule, RuleError, RuleWords};
-use crate::line::Settings;
+use crate::line::LineSettings;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A box that answers.
+/// Handles the requests for a box.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct RequestHandler {
     name: String,
-    handle: Handle,
+    handle: EngineHandle,
     stop: Arc<AtomicBool>,
-    /// Loaded when the first rule comes.
+    /// Loaded for the first rule.
     compiler: Option<Compiler>,
 }
 
-/// Why a box refuses.
+/// Why a box refuses a request.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]
@@ -41,14 +41,14 @@ enum Refusal {
     Nothing,
 }
 
-impl Served {
-    pub(super) fn new(name: &str, handle: Handle, stop: Arc<AtomicBool>) -> Self {
+impl RequestHandler {
+    pub(super) fn new(name: &str, handle: EngineHandle, stop: Arc<AtomicBool>) -> Self {
         Self { name: name.to_owned(), handle, stop, compiler: None }
     }
 
-    /// The line that answers this one. None once the box's lanes have ended, which this thread
-    /// outlives by a moment: the caller closes the connection, which tells the client that the
-    /// box is gone.
+    /// Returns the answer to a request, as a line. `None` if the workers of the box have ended,
+    /// which this thread outlives by a moment: the caller then closes the connection, so that the
+    /// client sees that the box is gone.
     pub(super) fn answer(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         let outcome = match Request::parse(line) {
             Err(error) => return Some(refuse(&error.to_string())),
@@ -92,21 +92,22 @@ impl Served {
         BoxState { name, process: std::process::id(), forward: forward.to_owned(), memory, ports }
     }
 
-    fn set(&self, port: Option<&str>, words: &LineWords) -> Result<Set, Refusal> {
+    fn set(&self, port: Option<&str>, words: &LineWords) -> Result<SetReply, Refusal> {
         if words.given().next().is_none() {
             return Err(Refusal::Nothing);
         }
         let changed =
             self.handle.change(port, |settings| Ok::<_, Refusal>(words.apply(settings)?))?;
-        let warnings = changed.short.iter().map(warning).collect();
-        Ok(Set { lines: changed.lines.into_iter().map(port_state).collect(), warnings })
+        let warnings = changed.shortages.iter().map(warning).collect();
+        Ok(SetReply { lines: changed.lines.into_iter().map(port_state).collect(), warnings })
     }
 }
 
-impl Served {
-    fn rules(&self, removed: Vec<Seen>) -> Result<RuleList, Refusal> {
+impl RequestHandler {
+    fn rules(&self, removed: Vec<CountedRule>) -> Result<RuleList, Refusal> {
         let ports: Vec<_> = self.handle.ports().iter().map(String::as_str).collect();
-        let state = |(rule, seen): Seen| RuleState { rule: RuleWords::of(&rule, &ports), seen };
+        let state =
+            |(rule, seen): CountedRule| RuleState { rule: RuleWords::of(&rule, &ports), seen };
         let rules = self.handle.rules()?.into_iter().map(state).collect();
         Ok(RuleList { rules, removed: removed.into_iter().map(state).collect() })
     }
@@ -169,24 +170,24 @@ impl Served {
     }
 }
 
-fn port_state((port, settings): (String, Settings)) -> PortState {
+fn port_state((port, settings): (String, LineSettings)) -> PortState {
     PortState { port, line: LineWords::of(&settings) }
 }
 
-fn warning(short: &Short) -> String {
+fn warning(shortage: &MemoryShortage) -> String {
     format!(
-        "packet memory to {} is {} MB, and these lines can fill {} MB: packets that find none are dropped and counted; to have \
-         more, start the box with --memory",
-        short.to.join(", "),
-        short.made / 1_000_000,
-        short.wanted.div_ceil(1_000_000),
+        "packet memory to {} is {} MB, and these lines can fill {} MB: packets that find none are \
+         dropped and counted; to have more, start the box with --memory",
+        shortage.to.join(", "),
+        shortage.made / 1_000_000,
+        shortage.wanted.div_ceil(1_000_000),
     )
 }
 
 fn line_of<T: Serialize>(outcome: Result<T, Refusal>) -> Result<Vec<u8>, Refusal> {
-    outcome.map(|result| answer(Ok(&result)))
+    outcome.map(|result| encode_answer(Ok(&result)))
 }
 
 fn refuse(why: &str) -> Vec<u8> {
-    answer::<()>(Err(why))
+    encode_answer::<()>(Err(why))
 }

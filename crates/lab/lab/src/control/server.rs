@@ -1,14 +1,14 @@
-//! The thread of a box that others ask.
+//! The thread that serves a box's control socket.
 //!
-//! It does one request after the other and waits for no client: who takes no answer is asked
-//! nothing more, who stalls within a request is dropped, and where there are too many, who has been
-//! silent for longest goes.
+//! It handles one request after the other and never waits for a client: a client that does not read
+//! its answer gets no other; one that stalls within a request is dropped; and if there are too
+//! many, the one that was silent for longest is dropped.
 
 use super::ControlError;
 use super::connection::Connection;
-use super::place::{Listening, Place};
-use super::serve::Served;
-use crate::engine::Handle;
+use super::place::{ControlDir, Listening};
+use super::serve::RequestHandler;
+use crate::engine::EngineHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -16,79 +16,83 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Most clients of a box at once; one more, and that which was silent for longest is dropped.
+/// Most clients of a box at once. If one more connects, the one that was silent for longest is
+/// dropped.
 pub const MAX_CONNECTIONS: usize = 8;
 
-/// How long a client may stay within a request, or leave an answer.
+/// How long a client may take for a request, or for reading an answer.
 pub const STALL: Duration = Duration::from_secs(10);
 
-/// How often it is looked who stalls.
-const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How often stalled clients are looked for.
+const STALL_CHECK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// A box's ear. It is deaf when dropped.
+/// The control socket of a box, served by a thread. Dropping it closes the socket and ends the
+/// thread. The caller polls [`stop_requested`](Self::stop_requested), since the server cannot stop
+/// the box itself.
 #[derive(Debug)]
 pub struct Server {
     name: String,
-    over: Arc<OwnedFd>,
+    done: Arc<OwnedFd>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Listens for those who ask the box `handle` leads to.
+    /// Opens the socket of the box that `handle` refers to, and starts serving it.
     ///
     /// # Errors
     /// Another box has the name, or the system refuses.
-    pub fn start(place: &Place, name: &str, handle: Handle) -> Result<Self, ControlError> {
-        let listening = place.listen(name)?;
-        let over = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let over =
-            Arc::new(over.map_err(|error| ControlError::system("an eventfd")(error.into()))?);
+    pub fn start(dir: &ControlDir, name: &str, handle: EngineHandle) -> Result<Self, ControlError> {
+        let listening = dir.listen(name)?;
+        let done = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let done =
+            Arc::new(done.map_err(|error| ControlError::system("an eventfd")(error.into()))?);
         let stop = Arc::new(AtomicBool::new(false));
-        let served = Served::new(name, handle, stop.clone());
-        let turns = {
-            let over = over.clone();
-            move || serve(&listening, &over, served)
+        let handler = RequestHandler::new(name, handle, stop.clone());
+        let run = {
+            let done = done.clone();
+            move || serve(&listening, &done, handler)
         };
-        let thread = std::thread::Builder::new().name("sprat-control".into()).spawn(turns);
+        let thread = std::thread::Builder::new().name("sprat-control".into()).spawn(run);
         let thread = thread.map_err(ControlError::system("cannot start a thread"))?;
-        Ok(Self { name: name.to_owned(), over, stop, thread: Some(thread) })
+        Ok(Self { name: name.to_owned(), done, stop, thread: Some(thread) })
     }
 
-    /// The box's name.
+    /// Returns the box's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether somebody asked for the box to end. Whoever runs it looks now and then.
+    /// Returns whether a client asked for the box to stop. The process that runs the box polls
+    /// this.
     #[must_use]
-    pub fn stop_asked(&self) -> bool {
+    pub fn stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = rustix::io::write(&*self.over, &1u64.to_ne_bytes()); // the first write always fits
+        let _ = rustix::io::write(&*self.done, &1u64.to_ne_bytes()); // the first write always fits
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic of it was told where it happened
+            let _ = thread.join(); // its panic was reported when it happened
         }
     }
 }
 
-fn serve(listening: &Listening, over: &OwnedFd, mut served: Served) {
+fn serve(listening: &Listening, done: &OwnedFd, mut handler: RequestHandler) {
     let mut connections: Vec<Connection> = Vec::new();
     loop {
         let own = [
-            PollFd::from_borrowed_fd(over.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN),
             PollFd::new(&listening.listener, PollFlags::IN),
         ];
         let clients =
-            connections.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), one.waits_for()));
+            connections.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), one.poll_events()));
         let mut fds: Vec<_> = own.into_iter().chain(clients).collect();
-        let longest = (!connections.is_empty()).then_some(&LOOK);
-        let _ = poll(&mut fds, longest); // interrupted, or there is nothing to be done about it
+        let longest = (!connections.is_empty()).then_some(&STALL_CHECK);
+        let _ = poll(&mut fds, longest); // an error is handled as no events
         let events: Vec<_> = fds.iter().map(PollFd::revents).collect();
         if !events[0].is_empty() {
             return;
@@ -96,24 +100,31 @@ fn serve(listening: &Listening, over: &OwnedFd, mut served: Served) {
         let mut events_of = events[2..].iter();
         connections.retain_mut(|one| {
             let events = *events_of.next().expect("one for each");
-            !one.stalls(STALL) && turn(one, events, &mut served).is_ok()
+            !one.is_stalled(STALL) && handle(one, events, &mut handler).is_ok()
         });
         if !events[1].is_empty() && accept(listening, &mut connections).is_err() {
-            // There are no descriptors, or no memory: asking again at once would only burn the
+            // Descriptors or memory are exhausted: trying again at once would only burn the
             // processor.
-            let _ = poll(&mut [PollFd::from_borrowed_fd(over.as_fd(), PollFlags::IN)], Some(&LOOK));
+            let _ = poll(
+                &mut [PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN)],
+                Some(&STALL_CHECK),
+            );
         }
     }
 }
 
-/// Reads and writes what the socket allows, and answers the requests that came, in order. An error
-/// ends the connection.
-fn turn(one: &mut Connection, events: PollFlags, served: &mut Served) -> std::io::Result<()> {
+/// Reads and writes what the socket allows, and answers the requests that have arrived, in order.
+/// An error ends the connection.
+fn handle(
+    one: &mut Connection,
+    events: PollFlags,
+    handler: &mut RequestHandler,
+) -> std::io::Result<()> {
     if !events.is_empty() {
-        one.turn(events)?;
+        one.transfer(events)?;
     }
     while let Some(request) = one.request() {
-        let answer = served.answer(&request).ok_or(std::io::ErrorKind::ConnectionAborted)?;
+        let answer = handler.answer(&request).ok_or(std::io::ErrorKind::ConnectionAborted)?;
         one.answer(answer)?;
     }
     Ok(())
@@ -127,8 +138,11 @@ fn accept(listening: &Listening, connections: &mut Vec<Connection>) -> std::io::
             Err(error) => return Err(error),
         };
         if connections.len() == MAX_CONNECTIONS {
-            let silent =
-                connections.iter().enumerate().min_by_key(|(_, one)| one.moved()).map(|(at, _)| at);
+            let silent = connections
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, one)| one.active_at())
+                .map(|(at, _)| at);
             connections.remove(silent.expect("there are some"));
         }
         connections.push(connection);

@@ -1,4 +1,4 @@
-//! Requests and answers, and how they are written.
+//! Requests and answers, and their encoding.
 
 use crate::config::LineWords;
 use crate::filter::{Counters, RuleWords};
@@ -6,126 +6,125 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Version of what is said. A box and a client of different versions refuse each other by number.
+/// Version of the protocol. A box and a client of different versions refuse each other.
 pub const VERSION: u64 = 1;
 
-/// Longest request with the end of its line, in bytes: a list of lost segments with the most
-/// numbers fits.
+/// Longest request including the end of its line, in bytes: the longest list of lost segments fits.
 pub const MAX_REQUEST_BYTES: usize = 128 << 10;
 
-/// Longest answer with the end of its line, in bytes: a report of the most ports, each with the
-/// most flows, is two thirds of that.
+/// Longest answer including the end of its line, in bytes: a report of the most ports with the most
+/// flows each takes two thirds of it.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// What a box may be asked.
+/// A request to a box.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// What became of all packets so far; the answer is a [`Report`](crate::engine::Report).
+    /// Returns the counters, as a [`Report`](crate::engine::Report).
     Report {},
-    /// What the box is, and what its lines do; the answer is a [`BoxState`].
+    /// Returns how the box is built and the settings of its lines, as a [`BoxState`].
     Settings {},
-    /// Change what lines do; the answer is a [`Set`].
+    /// Changes the settings of lines. The answer is a [`SetReply`].
     Set {
-        /// The line to this port; none: every line.
+        /// Only the line to this port; `None`: every line.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         port: Option<String>,
-        /// What changes. Everything else stays.
+        /// The settings to change. All others stay.
         line: Box<LineWords>,
     },
-    /// The rules of its filter; the answer is a [`RuleList`].
+    /// Returns the rules of the box's filter, as a [`RuleList`].
     Rules {},
-    /// Add a rule; the answer is a [`RuleList`].
+    /// Adds a rule. The answer is a [`RuleList`].
     AddRule {
         /// The rule.
         rule: RuleWords,
-        /// Before that of this number, from 0; none: behind all.
+        /// The index at which it is inserted, from 0; `None`: at the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<usize>,
     },
-    /// Remove a rule; the answer is a [`RuleList`].
+    /// Removes a rule. The answer is a [`RuleList`].
     RemoveRule {
-        /// Its number, from 0.
+        /// The rule's index, from 0.
         number: usize,
     },
-    /// Have these rules and no others; those that were there before stay as they are, and go on
-    /// counting. The answer is a [`RuleList`].
+    /// Replaces all rules. Rules that are in the old list too keep their counters. The answer is a
+    /// [`RuleList`].
     ReplaceRules {
         /// The rules, in order.
         rules: Vec<RuleWords>,
     },
-    /// End the box, and whatever runs it. The answer comes before that, and the connection ends
-    /// with the box.
+    /// Stops the box and the process that runs it. The answer comes first; the connection ends with
+    /// the box.
     Stop {},
 }
 
-/// A box.
+/// How a box is built.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct BoxState {
-    /// Its name.
+    /// The box's name.
     pub name: String,
     /// The process that runs it.
     pub process: u32,
     /// How its ports are joined: `cross` or `switch`.
     pub forward: String,
-    /// Packet memory of all its lanes, in bytes.
+    /// Packet memory of all its workers, in bytes.
     pub memory: u64,
     /// Its ports, in order.
     pub ports: Vec<PortState>,
 }
 
-/// A port.
+/// A port and its line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PortState {
-    /// Its name.
+    /// The port's name.
     pub port: String,
-    /// What the line to it does, every setting.
+    /// All settings of the line to it.
     pub line: LineWords,
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Set {
-    /// The lines that were changed, with what they do now.
+pub struct SetReply {
+    /// The lines that were changed, with their new settings.
     pub lines: Vec<PortState>,
-    /// What may follow that is not wanted.
+    /// Unwanted effects that the change may have.
     pub warnings: Vec<String>,
 }
 
 /// The rules of a filter.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RuleList {
-    /// Those that there are, in order.
+    /// The current rules, in order.
     pub rules: Vec<RuleState>,
-    /// Those that are no more, with what they had seen.
+    /// Rules that were removed, with their counters.
     pub removed: Vec<RuleState>,
 }
 
-/// A rule.
+/// A rule with its counters.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RuleState {
-    /// What it is.
+    /// The rule.
     pub rule: RuleWords,
-    /// What it has seen.
+    /// What it has counted.
     pub seen: Counters,
 }
 
-/// A line that is no request.
+/// Why a line is not a request.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// Not a JSON object.
+    /// The line is not a JSON object.
     #[error("a request is one JSON object on a line: {0}")]
     Json(serde_json::Error),
-    /// Another version, or none.
+    /// The version is missing, or another one.
     #[error("version {0} is asked for, and this box speaks {VERSION}: use the same sprat for both")]
     Version(Value),
-    /// Nothing that a box can be asked.
+    /// There is no such request, or it has other fields.
     #[error("{0}")]
     Words(serde_json::Error),
 }
 
 impl Request {
-    /// From a line, with or without its end.
+    /// Parses a line, with or without its end.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -139,27 +138,27 @@ impl Request {
         serde_json::from_value(Value::Object(words)).map_err(RequestError::Words)
     }
 
-    /// As a line, with its end.
+    /// Encodes the request as a line, with its end.
     #[must_use]
     pub fn line(&self) -> Vec<u8> {
         let mut words = serde_json::to_value(self).expect("words and numbers have a form in JSON");
         words["version"] = VERSION.into();
-        ended(&words)
+        encode_line(&words)
     }
 }
 
-/// An answer as a line.
-pub(super) fn answer<T: Serialize>(outcome: Result<&T, &str>) -> Vec<u8> {
+/// Encodes an answer as a line.
+pub(super) fn encode_answer<T: Serialize>(outcome: Result<&T, &str>) -> Vec<u8> {
     let words = match outcome {
         Ok(answer) => serde_json::to_value(answer)
             .map(|answer| serde_json::json!({ "version": VERSION, "answer": answer })),
         Err(error) => Ok(serde_json::json!({ "version": VERSION, "error": error })),
     };
-    ended(&words.expect("what is told has a form in JSON"))
+    encode_line(&words.expect("what is told has a form in JSON"))
 }
 
-/// What an answer says: what was asked for, or why it is refused. None: it is no answer that we
-/// understand.
+/// Decodes an answer: the result, or why the request was refused. `None` if it is not an answer of
+/// this version.
 pub(super) fn parse_answer<T: DeserializeOwned>(line: &[u8]) -> Option<Result<T, String>> {
     let mut words: Map<String, Value> = serde_json::from_slice(line).ok()?;
     if words.get("version")? != VERSION {
@@ -172,7 +171,7 @@ pub(super) fn parse_answer<T: DeserializeOwned>(line: &[u8]) -> Option<Result<T,
     }
 }
 
-fn ended(words: &Value) -> Vec<u8> {
+fn encode_line(words: &Value) -> Vec<u8> {
     let mut line = words.to_string().into_bytes();
     line.push(b'\n');
     line

@@ -1,42 +1,44 @@
-//! When a lane could not look at its ports although it was to.
+//! Detects when a worker did not run although it should have.
 //!
-//! What comes to a port waits there until it is read, and most ports do not say when it came. A
-//! lane that does not run for a while, because others have the processor or the process is stopped,
-//! is late with all that it finds then. So a lane knows how long it meant to sleep, and takes the
-//! rest of the time between two looks for time that it missed.
+//! Packets wait in a port until the worker reads them, and most ports do not say when a packet
+//! arrived. If a worker does not run for a while, because other threads have the processor or the
+//! process is stopped, all packets that it then finds may be late. So a worker records how long it
+//! meant to sleep, and counts the rest of the time between two reads as missed.
 
 use crate::time::Time;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 use std::time::Duration;
 
-/// How long the calling thread was on a processor, and how long it waited for one, in nanoseconds.
+/// Holds how long the calling thread ran, and how long it waited for a processor, in nanoseconds.
 const SCHEDULE: &str = "/proc/thread-self/schedstat";
 
-/// Bytes of that.
+/// Longest text read from [`SCHEDULE`].
 const SCHEDULE_BYTES: usize = 96;
 
-/// What a lane knows about its own time.
+/// What a worker knows about the time in which it did not run.
 #[derive(Debug, Default)]
-pub(super) struct Attention {
-    /// When it looked last.
+pub(super) struct MissedTime {
+    /// When it last read its ports.
     looked: Time,
-    /// How long it meant to sleep since.
+    /// How long it has meant to sleep since then.
     asleep: Duration,
-    /// How long it waited for a processor after that.
+    /// How long it has waited for a processor after those sleeps.
     waited: Duration,
-    /// [`SCHEDULE`]; none before the lane runs, or where the kernel has none.
+    /// The open [`SCHEDULE`]; `None` before the worker runs, or if the kernel does not have the
+    /// file.
     schedule: Option<OwnedFd>,
 }
 
-impl Attention {
-    /// Begins, on the thread that is watched.
+impl MissedTime {
+    /// Starts the measurement. Call it on the worker's own thread.
     pub(super) fn begin(&mut self, now: Time) {
         self.looked = now;
         self.schedule = open(SCHEDULE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
     }
 
-    /// Has `sleep` sleep for `longest` at most.
+    /// Runs `sleep`, which sleeps for at most `longest`, and measures how long the thread waited
+    /// for a processor after it. Skips that measurement if `longest` is not above `matters`.
     pub(super) fn sleep<R>(
         &mut self,
         longest: Duration,
@@ -44,24 +46,24 @@ impl Attention {
         sleep: impl FnOnce() -> R,
     ) -> R {
         self.asleep += longest;
-        // In a shorter sleep nothing that matters can be missed.
-        let before = if longest > matters { self.waited_ever() } else { None };
+        // A shorter sleep cannot miss anything that matters.
+        let before = if longest > matters { self.total_wait() } else { None };
         let result = sleep();
-        if let (Some(before), Some(after)) = (before, before.and_then(|_| self.waited_ever())) {
+        if let (Some(before), Some(after)) = (before, before.and_then(|_| self.total_wait())) {
             self.waited += after.saturating_sub(before);
         }
         result
     }
 
-    /// Notes that the lane looks at its ports now, and says how long it could not have done so.
-    pub(super) fn looks(&mut self, now: Time) -> Duration {
+    /// Notes that the worker reads its ports now, and returns how long it was unable to.
+    pub(super) fn take_missed(&mut self, now: Time) -> Duration {
         let since = now.since(std::mem::replace(&mut self.looked, now));
         let (asleep, waited) = (std::mem::take(&mut self.asleep), std::mem::take(&mut self.waited));
         since.saturating_sub(asleep).max(waited)
     }
 
-    /// How long the thread ever waited for a processor.
-    fn waited_ever(&self) -> Option<Duration> {
+    /// Returns how long the thread has waited for a processor since it began.
+    fn total_wait(&self) -> Option<Duration> {
         let mut text = [0; SCHEDULE_BYTES];
         let len = rustix::io::pread(self.schedule.as_ref()?, &mut text, 0).ok()?;
         let text = str::from_utf8(&text[..len]).ok()?;

@@ -1,34 +1,35 @@
-//! The way from whoever watches to a lane: commands, and an event that ends its sleep.
+//! Commands from other threads to a worker, with an eventfd that ends the worker's sleep.
 
-use super::report::LaneReport;
+use super::report::WorkerReport;
 use crate::filter::Rules;
-use crate::line::Settings;
+use crate::line::LineSettings;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::Duration;
 
-/// Commands that may wait for a lane's next turn; whoever sends more waits with them.
+/// Commands that may wait for a worker's next loop iteration; a sender of more blocks.
 const WAITING: usize = 64;
 
-/// How long a lane may take to answer. A turn takes a millisecond; a machine may be busy.
+/// How long a reply may take. A loop iteration takes about a millisecond, but the machine may be
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a lane may be told.
+/// A command to a worker.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Change what a line does.
-    Set(usize, Box<Settings>),
-    /// Have other rules from now on, and give back the old.
+    /// Changes the settings of a line.
+    Set(usize, Box<LineSettings>),
+    /// Replaces the filter's rules, and sends the old ones back.
     Rules(Box<Rules>, Sender<Box<Rules>>),
-    /// Tell what became of everything.
-    Report(Sender<LaneReport>),
-    /// Tell the same, and end: nothing comes after what is told.
-    Stop(Option<Sender<LaneReport>>),
+    /// Sends the worker's counters.
+    Report(Sender<WorkerReport>),
+    /// Sends the worker's counters, if they are wanted, and ends the worker.
+    Stop(Option<Sender<WorkerReport>>),
 }
 
-/// The near end.
+/// The sender's end: sends commands to a worker and waits for replies.
 #[derive(Debug)]
 pub(super) struct Remote {
     commands: SyncSender<Command>,
@@ -36,19 +37,19 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// None when the lane has ended.
-    pub(super) fn set(&self, line: usize, settings: Settings) -> Option<()> {
+    /// Changes a line's settings. `None` if the worker has ended.
+    pub(super) fn set(&self, line: usize, settings: LineSettings) -> Option<()> {
         self.send(Command::Set(line, Box::new(settings)))
     }
 
-    /// None when the lane has ended.
-    pub(super) fn report(&self) -> Option<LaneReport> {
+    /// Returns the worker's counters. `None` if the worker has ended.
+    pub(super) fn report(&self) -> Option<WorkerReport> {
         let (sender, answer) = channel();
         self.send(Command::Report(sender))?;
         answer.recv_timeout(PATIENCE).ok()
     }
 
-    /// The rules that it had; none when the lane has ended.
+    /// Replaces the worker's rules and returns the old ones. `None` if the worker has ended.
     pub(super) fn rules(&self, rules: Rules) -> Option<Rules> {
         let (sender, answer) = channel();
         self.send(Command::Rules(Box::new(rules), sender))?;
@@ -59,8 +60,8 @@ impl Remote {
         let _ = self.send(Command::Stop(None)); // it may have ended already
     }
 
-    /// Stops it; what became of everything until then. None when it has ended before.
-    pub(super) fn last_report(&self) -> Option<LaneReport> {
+    /// Stops the worker and returns its last counters. `None` if it had ended before.
+    pub(super) fn last_report(&self) -> Option<WorkerReport> {
         let (sender, answer) = channel();
         self.send(Command::Stop(Some(sender)))?;
         answer.recv_timeout(PATIENCE).ok()
@@ -68,12 +69,13 @@ impl Remote {
 
     fn send(&self, command: Command) -> Option<()> {
         self.commands.send(command).ok()?;
-        let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes()); // full means that it is awake
+        // A write fails only if the counter is full, and that wakes the worker as well.
+        let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
         Some(())
     }
 }
 
-/// The far end.
+/// The worker's end.
 #[derive(Debug)]
 pub(super) struct Inbox {
     commands: Receiver<Command>,
@@ -81,7 +83,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// What has been sent; to stop, when nobody can send any more.
+    /// Returns the next command; `Stop` when all senders are gone.
     pub(super) fn next(&self) -> Option<Command> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
@@ -90,13 +92,13 @@ impl Inbox {
         }
     }
 
-    /// Readable when something was sent since this was last called.
+    /// The eventfd, readable if a command was sent since [`clear_event`](Self::clear_event).
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// Takes note of the event.
-    pub(super) fn noted(&self) {
+    /// Resets the eventfd.
+    pub(super) fn clear_event(&self) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&*self.event, &mut count); // nothing to read is fine
     }

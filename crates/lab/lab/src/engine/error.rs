@@ -7,34 +7,36 @@ use crate::port::PortError;
 /// Why a box did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// A number of ports that cannot be joined so.
+    /// Ports cannot be joined in this way: there are too many, too few or an odd number.
     #[error(
-        "{0} ports cannot be joined so: pairs are two ports each, a switch has two or more; {MAX_PORTS} are the limit of both"
+        "{0} ports cannot be joined so: pairs are two ports each, a switch has two or more; \
+         {MAX_PORTS} are the limit of both"
     )]
     Ports(usize),
-    /// A port is gone.
+    /// A port failed.
     #[error(transparent)]
     Port(#[from] PortError),
     /// There is no such port.
     #[error("no port {0:?}; the ports are {1}")]
     NoSuchPort(String, String),
-    /// There is not that much memory.
+    /// The machine does not have that much free memory.
     #[error(
-        "packet memory of {needed} MB, of which {available} MB are there: give less with --memory, or set less rate, delay or buffer"
+        "packet memory of {needed} MB, of which {available} MB are there: give less with --memory, \
+         or set less rate, delay or buffer"
     )]
     Memory {
-        /// Megabytes that all lanes need.
+        /// Megabytes that all workers need.
         needed: u64,
-        /// Megabytes that are free, or can be made so.
+        /// Megabytes that are free or can be reclaimed.
         available: u64,
     },
     /// The system refused something.
     #[error("{0}: {1}")]
     System(&'static str, std::io::Error),
-    /// More rules than a filter has.
+    /// More rules than a filter may have.
     #[error("{0} rules; {MAX_RULES} are the limit of a box")]
     Rules(usize),
-    /// A lane has ended.
+    /// A worker has ended.
     #[error("the box has stopped: a lane ended")]
     Stopped,
 }

@@ -1,76 +1,77 @@
-//! A way to a box that runs, for whoever watches or changes it from another thread.
+//! The handle by which other threads watch and change a running box.
 
 use super::control::Remote;
 use super::memories::filled_by;
-use super::report::{LaneReport, Report};
+use super::report::{Report, WorkerReport};
 use super::{EngineError, Forwarding, Tolerance};
 use crate::filter::Rules;
-use crate::line::Settings;
+use crate::line::LineSettings;
 use crate::time::Time;
 use sprat_host::lock;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// A way to a box; every clone leads to the same one. It does not keep the box running: once that
-/// has stopped, every call is an error.
+/// Watches and changes a running box from other threads; clones refer to the same box. It does not
+/// keep the box running: once the box has stopped, every call returns [`EngineError::Stopped`].
 ///
-/// No call takes a lock that a lane takes: lanes are told and asked between their turns.
+/// No call takes a lock that a worker takes: workers receive commands and reply between two
+/// iterations of their loops.
 #[derive(Clone, Debug)]
-pub struct Handle(Arc<Shared>);
+pub struct EngineHandle(Arc<Shared>);
 
 /// What all handles of a box share.
 #[derive(Debug)]
 struct Shared {
     forwarding: Forwarding,
     names: Vec<String>,
-    /// Of each port, the lane that has the line to it, and which of that lane's lines it is.
+    /// For each port, the worker that has the line to it, and the index of the line in that worker.
     places: Vec<(usize, usize)>,
-    lanes: Vec<Lane>,
+    workers: Vec<WorkerHandle>,
     tolerance: Tolerance,
     started: Instant,
-    /// What the line to each port does. Held while a lane is told, so that changes arrive in the
-    /// order in which they are remembered.
-    lines: Mutex<Vec<Settings>>,
-    /// The filter's rules, without what lanes count by them. Held like the lines.
+    /// The settings of the line to each port. Locked while commands are sent to workers, so that
+    /// changes reach the workers in the order in which they are stored here.
+    lines: Mutex<Vec<LineSettings>>,
+    /// The filter's rules, without the counters, which the workers have. Locked like `lines`.
     rules: Mutex<Rules>,
 }
 
-/// The way to a lane.
+/// The engine's side of a worker.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct WorkerHandle {
     pub(super) remote: Remote,
-    /// Packet memory that was made for it, in bytes.
+    /// Packet memory that was made for the worker, in bytes.
     pub(super) memory: u64,
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
-    /// The ports whose lines were changed, with what those do now.
-    pub lines: Vec<(String, Settings)>,
-    /// Lanes whose packet memory no longer holds what their lines can.
-    pub short: Vec<Short>,
+    /// The ports whose lines were changed, with the new settings.
+    pub lines: Vec<(String, LineSettings)>,
+    /// Workers whose packet memory no longer holds all that their lines can.
+    pub shortages: Vec<MemoryShortage>,
 }
 
-/// A lane that has less packet memory than its lines can fill. Packets that find none are dropped,
-/// and counted.
+/// A worker with less packet memory than its lines can fill. Packets that find no memory are
+/// dropped and counted in [`Drops::memory`](crate::line::Drops::memory).
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Short {
-    /// The ports that its lines lead to.
+pub struct MemoryShortage {
+    /// The ports that the worker's lines lead to.
     pub to: Vec<String>,
-    /// What they can fill, in bytes.
+    /// Bytes that the lines can fill.
     pub wanted: u64,
-    /// What it was given, in bytes.
+    /// Bytes that the worker has.
     pub made: u64,
 }
 
-impl Handle {
+impl EngineHandle {
     pub(super) fn new(
         (forwarding, tolerance, started): (Forwarding, Tolerance, Instant),
-        ports: Vec<(String, Settings)>,
+        ports: Vec<(String, LineSettings)>,
         rules: Rules,
-        (places, lanes): (Vec<(usize, usize)>, Vec<Lane>),
+        (places, workers): (Vec<(usize, usize)>, Vec<WorkerHandle>),
     ) -> Self {
         let (names, lines) = ports.into_iter().unzip();
         let (lines, rules) = (Mutex::new(lines), Mutex::new(rules));
@@ -78,7 +79,7 @@ impl Handle {
             forwarding,
             names,
             places,
-            lanes,
+            workers,
             tolerance,
             started,
             lines,
@@ -86,45 +87,46 @@ impl Handle {
         }))
     }
 
-    /// The names of its ports, in order.
+    /// Returns the names of the ports, in order.
     #[must_use]
     pub fn ports(&self) -> &[String] {
         &self.0.names
     }
 
-    /// How its ports are joined.
+    /// Returns how the ports are joined.
     #[must_use]
     pub fn forwarding(&self) -> Forwarding {
         self.0.forwarding
     }
 
-    /// Time since it started, on the clock of its lines.
+    /// Returns the time since the box started, on the clock of its lines.
     #[must_use]
     pub fn now(&self) -> Time {
         Time::ZERO + self.0.started.elapsed()
     }
 
-    /// Packet memory of all its lanes, in bytes: made at the start, and never more.
+    /// Returns the packet memory of all workers, in bytes; it is made at the start and does not
+    /// grow.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.0.lanes.iter().map(|lane| lane.memory).sum()
+        self.0.workers.iter().map(|worker| worker.memory).sum()
     }
 
-    /// What the line to each port does, in the order of the ports.
+    /// Returns the settings of the line to each port, in the order of the ports.
     #[must_use]
-    pub fn settings(&self) -> Vec<Settings> {
+    pub fn settings(&self) -> Vec<LineSettings> {
         self.lines().clone()
     }
 
-    /// Changes what the line to a port does, or with none what every line does: all of it, or after
-    /// an error nothing.
+    /// Applies `change` to the settings of the line to `port`, or of every line with `None`. If
+    /// `change` fails for one line, no line is changed.
     ///
     /// # Errors
-    /// There is no such port, the box has stopped, or what `change` says.
+    /// There is no such port, the box has stopped, or the error of `change`.
     pub fn change<E: From<EngineError>>(
         &self,
         port: Option<&str>,
-        mut change: impl FnMut(&mut Settings) -> Result<(), E>,
+        mut change: impl FnMut(&mut LineSettings) -> Result<(), E>,
     ) -> Result<Changed, E> {
         let ports = match port {
             Some(port) => vec![self.position(port)?],
@@ -134,45 +136,53 @@ impl Handle {
         let mut next = lines.clone();
         ports.iter().try_for_each(|&at| change(&mut next[at]))?;
         for &at in &ports {
-            let (lane, line) = self.0.places[at];
-            self.0.lanes[lane].remote.set(line, next[at].clone()).ok_or(EngineError::Stopped)?;
+            let (worker, line) = self.0.places[at];
+            self.0.workers[worker]
+                .remote
+                .set(line, next[at].clone())
+                .ok_or(EngineError::Stopped)?;
         }
         let changed =
             ports.iter().map(|&at| (self.0.names[at].clone(), next[at].clone())).collect();
-        let short = ports.iter().map(|&at| self.0.places[at].0).collect::<BTreeSet<_>>();
-        let short = short.into_iter().filter_map(|lane| self.short(lane, &next)).collect();
+        let workers = ports.iter().map(|&at| self.0.places[at].0).collect::<BTreeSet<_>>();
+        let shortages =
+            workers.into_iter().filter_map(|worker| self.memory_shortage(worker, &next)).collect();
         *lines = next;
-        Ok(Changed { lines: changed, short })
+        Ok(Changed { lines: changed, shortages })
     }
 
-    /// What has become of everything so far. Takes a turn of each lane.
+    /// Returns the counters of the whole box. Waits for one loop iteration of each worker.
     ///
     /// # Errors
     /// The box has stopped.
     pub fn report(&self) -> Result<Report, EngineError> {
-        self.joined(Remote::report)
+        self.collect_reports(Remote::report)
     }
 
-    /// The same, of lanes that end with it.
+    /// Returns the last report, and ends the workers.
     pub(super) fn last_report(&self) -> Result<Report, EngineError> {
-        self.joined(Remote::last_report)
+        self.collect_reports(Remote::last_report)
     }
 
-    fn joined(&self, ask: impl Fn(&Remote) -> Option<LaneReport>) -> Result<Report, EngineError> {
-        let told: Option<Vec<_>> = self.0.lanes.iter().map(|lane| ask(&lane.remote)).collect();
+    fn collect_reports(
+        &self,
+        request: impl Fn(&Remote) -> Option<WorkerReport>,
+    ) -> Result<Report, EngineError> {
+        let reports: Option<Vec<_>> =
+            self.0.workers.iter().map(|worker| request(&worker.remote)).collect();
         Ok(Report::join(
             self.0.started.elapsed(),
-            told.ok_or(EngineError::Stopped)?,
+            reports.ok_or(EngineError::Stopped)?,
             &self.0.tolerance,
         ))
     }
 
-    pub(super) fn stop(&self, lane: usize) {
-        self.0.lanes[lane].remote.stop();
+    pub(super) fn stop(&self, worker: usize) {
+        self.0.workers[worker].remote.stop();
     }
 
-    pub(super) fn lanes(&self) -> &[Lane] {
-        &self.0.lanes
+    pub(super) fn workers(&self) -> &[WorkerHandle] {
+        &self.0.workers
     }
 
     pub(super) fn lock_rules(&self) -> MutexGuard<'_, Rules> {
@@ -184,15 +194,15 @@ impl Handle {
         at.ok_or_else(|| EngineError::NoSuchPort(port.to_owned(), self.0.names.join(", ")))
     }
 
-    fn short(&self, lane: usize, lines: &[Settings]) -> Option<Short> {
-        let of_lane = || (0..lines.len()).filter(|&at| self.0.places[at].0 == lane);
-        let wanted = filled_by(of_lane().map(|at| &lines[at]));
-        let made = self.0.lanes[lane].memory;
-        let to = || of_lane().map(|at| self.0.names[at].clone()).collect();
-        (wanted > made).then(|| Short { to: to(), wanted, made })
+    fn memory_shortage(&self, worker: usize, lines: &[LineSettings]) -> Option<MemoryShortage> {
+        let of_worker = || (0..lines.len()).filter(|&at| self.0.places[at].0 == worker);
+        let wanted = filled_by(of_worker().map(|at| &lines[at]));
+        let made = self.0.workers[worker].memory;
+        let to = || of_worker().map(|at| self.0.names[at].clone()).collect();
+        (wanted > made).then(|| MemoryShortage { to: to(), wanted, made })
     }
 
-    fn lines(&self) -> MutexGuard<'_, Vec<Settings>> {
+    fn lines(&self) -> MutexGuard<'_, Vec<LineSettings>> {
         lock(&self.0.lines) // whole at every moment
     }
 }

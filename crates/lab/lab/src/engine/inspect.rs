@@ -1,25 +1,26 @@
-//! What looks at packets on their way into a lane: the filter, and the logger.
+//! What inspects packets as a worker reads them: the capture, then the filter.
 
-use crate::capture::{Recorder, Seen};
+use crate::capture::{CapturedPacket, Recorder};
 use crate::filter::{Counters, Rules, Verdict};
 use crate::frame::Packet;
 use crate::time::Time;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What looks at the packets of one lane. The logger sees them as they came, before the filter.
+/// What inspects the packets of one worker. The capture records them as they arrived, before the
+/// filter changes them.
 #[derive(Debug, Default)]
 pub struct Inspection {
     /// The filter.
     pub rules: Rules,
-    /// The logger; its interfaces are the ports of the box, in order.
+    /// The capture's recorder; its interfaces are the ports of the box, in order.
     pub recorder: Option<Recorder>,
 }
 
-/// An inspection that a lane has.
+/// An [`Inspection`] that a worker runs.
 #[derive(Debug)]
 pub(super) struct Inspector {
     inspection: Inspection,
-    /// Number of the lane's first input among the ports of the box.
+    /// Index of the worker's first input among the ports of the box.
     first: usize,
     /// When the box started, in nanoseconds since 1970.
     epoch: u64,
@@ -35,19 +36,19 @@ impl Inspector {
         Self { inspection, first, epoch }
     }
 
-    /// Looks at a packet that came over an input of the lane.
-    pub(super) fn look(&mut self, input: usize, packet: &mut Packet) -> Verdict {
+    /// Captures and filters a packet that arrived at an input of the worker.
+    pub(super) fn inspect(&mut self, input: usize, packet: &mut Packet) -> Verdict {
         let interface = self.first + input;
         let segments = packet.frame().segments;
         if let Some(recorder) = &mut self.inspection.recorder {
             let vnet = packet.vnet();
-            let seen = Seen {
+            let captured = CapturedPacket {
                 interface,
                 at: self.epoch.saturating_add(packet.arrived.0),
                 length: packet.ethernet_bytes(),
                 segments: (segments.count > 1).then_some((segments.count, vnet.gso_size)),
             };
-            recorder.record(&seen, packet.ethernet());
+            recorder.record(&captured, packet.ethernet());
         }
         if self.inspection.rules.is_empty() {
             return Verdict::default();
@@ -56,17 +57,18 @@ impl Inspector {
         let rules = &mut self.inspection.rules;
         let edited = packet
             .edit(|head| rules.apply(interface, head, length, segments.count, segments.bytes()));
-        edited.unwrap_or(Verdict { dropped: true, mirrors: 0 }) // no change of ours does that
+        // No rewrite makes a frame invalid; if one did, the packet would be dropped.
+        edited.unwrap_or(Verdict { dropped: true, mirrors: 0 })
     }
 
-    /// For moments when nothing passes.
+    /// Called when no packet passed: lets the recorder hand over what it has held for long.
     pub(super) fn idle(&mut self, now: Time) {
         if let Some(recorder) = &mut self.inspection.recorder {
             recorder.flush(self.epoch.saturating_add(now.0));
         }
     }
 
-    /// Takes these rules, and leaves the old ones in their place.
+    /// Installs `rules`, and leaves the old ones in their place.
     pub(super) fn change_rules(&mut self, rules: &mut Rules) {
         rules.take_over(&self.inspection.rules);
         std::mem::swap(&mut self.inspection.rules, rules);

@@ -1,17 +1,17 @@
-//! One thread's turns: write what is due, read what has come, and sleep until there is more of
-//! either.
+//! The loop of a worker thread: write packets that are due, read packets that have arrived, and
+//! sleep until there are more of either.
 
-use super::attention::Attention;
+use super::attention::MissedTime;
 use super::control::{Command, Inbox};
 use super::inspect::Inspector;
-use super::report::{InputReport, LaneReport, Lateness, LineReport};
+use super::report::{InputReport, Lateness, LineReport, WorkerReport};
 use super::{EngineError, MAX_PORTS};
 use crate::filter::{MAX_FILTER_PORTS, Verdict};
 use crate::frame::{Packet, Received};
 use crate::line::Line;
-use crate::memory::{Landing, Memory};
+use crate::memory::{Memory, ReceiveBuffer};
 use crate::port::{Port, Sent};
-use crate::switch::{Switch, Way};
+use crate::switch::{Egress, Switch};
 use crate::time::{Time, nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,43 +21,44 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long before a departure a lane stops sleeping, unless told. About what the kernel needs to
-/// wake a thread in a guest.
+/// How long before a departure a worker stops sleeping, by default: about the time that the kernel
+/// needs to wake a thread in a virtual machine.
 pub const SPIN: Duration = Duration::from_micros(40);
 
-/// Longest sleep. A lane that is stopped in its sleep is seen to have been late by what that took
-/// beyond this.
+/// Longest sleep. If a worker is stopped while it sleeps, only the time beyond this is seen as
+/// missed.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// Of a sleep in poll the kernel takes a thousandth as leave to wake late, whatever the timer slack
-/// (`select_estimate_accuracy`). So a lane wakes early by twice that, and the short sleep that is
-/// left is exact.
+/// The kernel lets a sleep in poll end later by a thousandth of its length, whatever the timer
+/// slack (`select_estimate_accuracy`). So a worker wakes early by twice that, and then sleeps for
+/// the rest, which is short and so exact.
 const SLACK: u32 = 500;
 
-/// Most packets, and bytes, read from a port before what is due is looked at again: 100 us of work.
+/// Most packets, and most bytes, read from a port before the worker writes what is due: 100 us of
+/// work.
 const READ_BURST: usize = 32;
 const READ_BYTES: u64 = 256 << 10;
 
-/// Most packets written to a port before others have their turn.
+/// Most packets written to a port before the next port is served.
 const WRITE_BURST: usize = 64;
 
-/// How long a lane with a device looks on after the last packet before it sleeps: about what waking
-/// it costs.
+/// How long a worker with a device past the kernel polls after the last packet before it sleeps:
+/// about what waking it costs.
 const LINGER: Duration = Duration::from_micros(50);
 
-/// Most descriptors that a lane waits for: its inbox, its ports, and what devices bring.
+/// Most descriptors that a worker polls: its inbox, its ports, and those of devices.
 const MAX_FDS: usize = 1 + MAX_PORTS + MAX_SOURCES;
 
-/// Most packets that may have waited in a port while the lane did not look: what the kernel keeps.
+/// Most packets that may have waited in a port while the worker did not run: what the kernel keeps.
 const BACKLOG: u32 = 10_000;
 
-/// A port that is read.
+/// A port that the worker reads.
 pub(super) struct Input {
     port: Arc<Port>,
     report: InputReport,
-    /// When nothing was there last: what is read has come later.
+    /// When the port was last empty: packets read since then arrived later.
     empty_at: Time,
-    /// How long what is read may have waited, and how many packets may have.
+    /// How long packets may have waited unread, and for how many more packets that holds.
     missed: Duration,
     backlog: u32,
 }
@@ -68,40 +69,40 @@ impl Input {
         Self { port, report, empty_at: Time::ZERO, missed: Duration::ZERO, backlog: 0 }
     }
 
-    /// Notes that the lane did not look for so long.
-    fn overlooked(&mut self, missed: Duration) {
+    /// Notes that the worker did not read the port for `missed`.
+    fn mark_missed(&mut self, missed: Duration) {
         self.missed = if self.backlog > 0 { self.missed.max(missed) } else { missed };
         self.backlog = BACKLOG;
     }
 
-    /// Notes that there was nothing.
+    /// Notes that the port was empty.
     fn found_empty(&mut self, now: Time) {
         (self.empty_at, self.backlog) = (now, 0);
     }
 
-    /// Gives a packet that was read now the time at which it came, or may have come.
-    fn date(&mut self, packet: &mut Packet, now: Time) {
-        // A clock that was set says nonsense.
+    /// Sets when a packet that was read at `now` arrived, and how long it may have waited.
+    fn set_arrival(&mut self, packet: &mut Packet, now: Time) {
+        // The port's time stamp may be wrong if the system clock was set meanwhile.
         packet.arrived = packet.arrived.clamp(self.empty_at.min(now), now);
         if self.backlog > 0 {
             self.backlog -= 1;
-            packet.waited = if self.port.dates() { Duration::ZERO } else { self.missed };
+            packet.waited = if self.port.has_timestamps() { Duration::ZERO } else { self.missed };
         }
     }
 }
 
-/// Between two looks at a port's MTU.
-const MTU_LOOK: Duration = Duration::from_millis(100);
+/// How often a port's MTU is read.
+const MTU_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Least time between two answers of a lane that a packet is too big.
-const ANSWER_GAP: Duration = Duration::from_millis(1);
+/// Least time between two "packet too big" replies of a worker.
+const REPLY_GAP: Duration = Duration::from_millis(1);
 
-/// A port that is written, and the line that leads there.
+/// A port that the worker writes, and the line that leads to it.
 pub(super) struct Output {
     port: Arc<Port>,
     line: Line,
     lateness: Lateness,
-    /// The port's MTU, and when that was looked at.
+    /// The port's MTU, and when it was read.
     mtu: Option<u32>,
     mtu_at: Option<Time>,
 }
@@ -111,19 +112,19 @@ impl Output {
         Self { port, line, lateness: Lateness::default(), mtu: None, mtu_at: None }
     }
 
-    /// The port's MTU, if a packet is longer.
+    /// Returns the port's MTU if `packet` is longer.
     fn exceeded_mtu(&mut self, packet: &Packet, now: Time) -> Option<u32> {
-        if self.mtu_at.is_none_or(|at| now.since(at) >= MTU_LOOK) {
+        if self.mtu_at.is_none_or(|at| now.since(at) >= MTU_INTERVAL) {
             (self.mtu, self.mtu_at) = (self.port.mtu(), Some(now));
         }
         self.mtu.filter(|&mtu| packet.network_bytes() > mtu)
     }
 
-    /// Sends what has come through the line: to a device, in the frames that it is on a wire.
+    /// Sends a packet that has left the line. A device past the kernel gets it as single frames.
     fn send(&mut self, packet: Packet, memory: &mut Memory) {
         let Self { port, line, .. } = self;
         let mut send = |packet: Packet, memory: &mut Memory| {
-            if port.send(&packet) != Sent::Whole {
+            if port.send(&packet) != Sent::Accepted {
                 line.refused(&packet);
             }
             packet.free(memory);
@@ -132,50 +133,50 @@ impl Output {
             return send(packet, memory);
         }
         if let Err(rest) = packet.into_frames(memory, send) {
-            line.uncut(&rest);
+            line.out_of_memory(&rest);
             rest.free(memory);
         }
     }
 }
 
-/// Where what comes over an input goes.
+/// Where packets from an input go.
 pub(super) enum Forward {
-    /// To the output of the same number: as many of them as inputs.
+    /// To the output with the input's index; there are as many outputs as inputs.
     Cross,
-    /// As many inputs as outputs, each port being both.
+    /// Where the switch says. Each port is an input and an output.
     Switch(Switch),
 }
 
-/// See the module.
-pub(super) struct Lane {
+/// A worker's state.
+pub(super) struct Worker {
     pub(super) inputs: Vec<Input>,
     pub(super) outputs: Vec<Output>,
     pub(super) forward: Forward,
     pub(super) memory: Memory,
-    pub(super) landing: Landing,
+    pub(super) buffer: ReceiveBuffer,
     pub(super) started: Instant,
     pub(super) inbox: Inbox,
     pub(super) spin: Duration,
     /// Departures later than this are late.
     pub(super) late: Duration,
     pub(super) inspector: Inspector,
-    /// When a packet was last read or written. What a device brings is looked for a while longer.
-    pub(super) moved: Time,
-    pub(super) attention: Attention,
-    /// When the lane answered last that a packet is too big.
-    pub(super) answered: Option<Time>,
+    /// When a packet was last read or written. For [`LINGER`] after that a device is polled.
+    pub(super) active_at: Time,
+    pub(super) missed_time: MissedTime,
+    /// When the worker last sent a "packet too big" reply.
+    pub(super) replied_at: Option<Time>,
 }
 
-impl Lane {
-    /// Turns until told to stop, or until a port is gone.
+impl Worker {
+    /// Runs the loop until a command stops it or a port fails.
     pub(super) fn run(mut self) -> Result<(), EngineError> {
-        // The kernel else lets a sleeper sleep 50 us longer, to wake several at once.
+        // Without this the kernel lets a sleep end 50 us late, to wake several threads at once.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        self.attention.begin(self.now());
+        self.missed_time.begin(self.now());
         for input in &mut self.inputs {
             let missed = input.port.age();
             if missed > self.late {
-                input.overlooked(missed);
+                input.mark_missed(missed);
             }
         }
         loop {
@@ -183,7 +184,7 @@ impl Lane {
                 match command {
                     Command::Stop(answer) => {
                         if let Some(answer) = answer {
-                            let _ = answer.send(self.report()); // whoever asked may have gone
+                            let _ = answer.send(self.report()); // the caller may have gone
                         }
                         return Ok(());
                     }
@@ -193,10 +194,10 @@ impl Lane {
                     }
                     Command::Rules(mut rules, before) => {
                         self.inspector.change_rules(&mut rules);
-                        let _ = before.send(rules); // dropped by whoever asked, where nobody waits for packets
+                        let _ = before.send(rules); // dropped by the caller, not in this loop
                     }
                     Command::Report(answer) => {
-                        let _ = answer.send(self.report()); // whoever asked may have gone
+                        let _ = answer.send(self.report()); // the caller may have gone
                     }
                 }
             }
@@ -204,7 +205,7 @@ impl Lane {
             let read = self.read()?;
             let now = self.now();
             if written || read {
-                self.moved = now;
+                self.active_at = now;
             } else {
                 self.inspector.idle(now);
                 self.wait(now)?;
@@ -216,7 +217,7 @@ impl Lane {
         Time::ZERO + self.started.elapsed()
     }
 
-    /// Writes what is due; whether there was any.
+    /// Writes the packets that are due; returns whether there was one.
     fn write(&mut self) -> Result<bool, EngineError> {
         let mut any = false;
         for at in 0..self.outputs.len() {
@@ -232,17 +233,17 @@ impl Lane {
                 );
                 output.send(packet, &mut self.memory);
             }
-            self.outputs[at].port.turn()?;
+            self.outputs[at].port.poll()?;
         }
         Ok(any)
     }
 
-    /// Reads a burst from each port; whether there was any.
+    /// Reads a burst from each port; returns whether there was a packet.
     fn read(&mut self) -> Result<bool, EngineError> {
         let (mut any, started) = (false, self.started);
-        let missed = self.attention.looks(self.now());
+        let missed = self.missed_time.take_missed(self.now());
         if missed > self.late {
-            self.inputs.iter_mut().for_each(|input| input.overlooked(missed));
+            self.inputs.iter_mut().for_each(|input| input.mark_missed(missed));
         }
         for at in 0..self.inputs.len() {
             let (mut bytes, looked) = (0, self.now());
@@ -254,7 +255,7 @@ impl Lane {
                     now
                 };
                 let Some(received) =
-                    input.port.receive(&mut self.landing, &mut self.memory, clock)?
+                    input.port.receive(&mut self.buffer, &mut self.memory, clock)?
                 else {
                     input.found_empty(looked);
                     break;
@@ -264,14 +265,14 @@ impl Lane {
                     Received::Malformed(_) => input.report.malformed += 1,
                     Received::Exhausted => input.report.exhausted += 1,
                     Received::Packet(mut packet) => {
-                        input.date(&mut packet, now);
+                        input.set_arrival(&mut packet, now);
                         let report = &mut input.report;
                         let segments = packet.frame().segments;
                         report.packets += 1;
                         report.arrived.segments += u64::from(segments.count);
                         report.arrived.bytes += segments.bytes();
                         bytes += segments.bytes();
-                        let verdict = self.inspector.look(at, &mut packet);
+                        let verdict = self.inspector.inspect(at, &mut packet);
                         self.pass(at, packet, verdict, now);
                     }
                 }
@@ -283,7 +284,7 @@ impl Lane {
         Ok(any)
     }
 
-    /// Does what the filter said.
+    /// Applies the filter's verdict: mirrors, drops or forwards the packet.
     fn pass(&mut self, from: usize, packet: Packet, verdict: Verdict, now: Time) {
         for (to, output) in self.outputs.iter_mut().enumerate().take(MAX_FILTER_PORTS) {
             if verdict.mirrors >> to & 1 == 1 {
@@ -300,31 +301,31 @@ impl Lane {
     }
 
     fn forward(&mut self, from: usize, packet: Packet, now: Time) {
-        let Self { outputs, memory, forward, inputs, answered, .. } = self;
-        let way = match forward {
-            Forward::Cross => Way::To(from),
+        let Self { outputs, memory, forward, inputs, replied_at, .. } = self;
+        let egress = match forward {
+            Forward::Cross => Egress::To(from),
             Forward::Switch(switch) => {
                 let (destination, source) = packet.addresses();
-                switch.pass(from, packet.frame().vlan.unwrap_or(0), destination, source, now)
+                switch.forward(from, packet.frame().vlan.unwrap_or(0), destination, source, now)
             }
         };
-        match way {
-            Way::Nowhere => packet.free(memory),
-            Way::To(to) => {
+        match egress {
+            Egress::Nowhere => packet.free(memory),
+            Egress::To(to) => {
                 let Some(mtu) = outputs[to].exceeded_mtu(&packet, now) else {
                     return outputs[to].line.push(packet, now, memory);
                 };
-                if answered.is_none_or(|at| now.since(at) >= ANSWER_GAP)
+                if replied_at.is_none_or(|at| now.since(at) >= REPLY_GAP)
                     && let Some(answer) = packet.too_big(mtu, memory, now)
                 {
-                    // It is lost where the port takes nothing, as any packet is.
+                    // A reply that the port does not take is lost, as any packet is.
                     let _ = inputs[from].port.send(&answer);
                     answer.free(memory);
-                    *answered = Some(now);
+                    *replied_at = Some(now);
                 }
                 outputs[to].line.too_big(packet, now, memory);
             }
-            Way::Flood => {
+            Egress::Flood => {
                 for (_, output) in outputs.iter_mut().enumerate().filter(|(to, _)| *to != from) {
                     match packet.copy(memory) {
                         Some(copy) if output.exceeded_mtu(&copy, now).is_some() => {
@@ -339,12 +340,12 @@ impl Lane {
         }
     }
 
-    /// Sleeps until a packet comes, a command, or nearly the next departure; not at all when that
-    /// is near.
+    /// Sleeps until a packet or a command arrives or the next departure is near; returns at once if
+    /// it is near already.
     fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));
-        let lingers = now.since(self.moved) < LINGER
+        let lingers = now.since(self.active_at) < LINGER
             && self.inputs.iter().any(|input| input.port.is_device());
         if left <= self.spin || lingers {
             std::hint::spin_loop();
@@ -365,23 +366,24 @@ impl Lane {
         let asleep = (left - self.spin - (left / SLACK).min(left - self.spin)).min(SLEEP);
         let asleep = sources.longest().map_or(asleep, |nap| nap.min(asleep));
         if asleep.is_zero() {
-            return Ok(()); // a device is to be looked at once more
+            return Ok(()); // a device is to be polled again
         }
         let longest = Timespec::try_from(asleep).expect("milliseconds at most");
-        match self.attention.sleep(asleep, self.late, || poll(&mut fds[..count], Some(&longest))) {
+        match self.missed_time.sleep(asleep, self.late, || poll(&mut fds[..count], Some(&longest)))
+        {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(EngineError::System("waiting for packets", error.into())),
         }
         if !fds[0].revents().is_empty() {
-            self.inbox.noted();
+            self.inbox.clear_event();
         }
         Ok(())
     }
 
-    fn report(&self) -> LaneReport {
+    fn report(&self) -> WorkerReport {
         let now = self.now();
         let dropped = |input: &Input| input.port.dropped_by_kernel();
-        LaneReport {
+        WorkerReport {
             inputs: self
                 .inputs
                 .iter()

@@ -1,9 +1,10 @@
-//! The wheel: threads that read ports, put packets on lines, and write what has come through.
+//! The threads of a box: they read its ports, put packets on lines, and write what leaves the
+//! lines.
 //!
-//! A *lane* is one thread with packet memory of its own. A pair of ports joined to each other is
-//! two lanes, one for each direction, or one if either is a device past the kernel, which is for
-//! one thread; a switch is one. What a lane does may be changed, and is told, between its turns:
-//! nobody takes a lock while packets pass.
+//! Each thread is a *worker* with packet memory of its own. Two ports joined as a pair have two
+//! workers, one for each direction; or one worker if either port is a device past the kernel, which
+//! only one thread may use. A switch has one worker. A worker takes commands (change a line, report
+//! counters) between two iterations of its loop, so packets never wait for a lock.
 
 mod attention;
 mod control;
@@ -18,94 +19,102 @@ mod rules;
 mod tolerance;
 
 use crate::chance::salt;
-use crate::line::{Line, Settings};
+use crate::line::{Line, LineSettings};
 use crate::port::Port;
 use crate::rtt::Stamps;
 use crate::switch::Switch;
 use crate::time::Time;
-use attention::Attention;
+use attention::MissedTime;
 use control::{Inbox, Remote, inbox};
-use forwarding::ways;
-use handle::Lane as Told;
+use forwarding::worker_ports;
+use handle::WorkerHandle;
 use inspect::Inspector;
-use lane::{Forward, Input, Lane, Output};
+use lane::{Forward, Input, Output, Worker};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use error::EngineError;
 pub use forwarding::{Forwarding, MAX_PORTS};
-pub use handle::{Changed, Handle, Short};
+pub use handle::{Changed, EngineHandle, MemoryShortage};
 pub use inspect::Inspection;
 pub use lane::SPIN;
 pub use memories::{ASSUMED_BITS_PER_SECOND, Memories};
 pub use report::{InputReport, Lateness, LineReport, Report};
-pub use rules::Seen;
+pub use rules::CountedRule;
 pub use tolerance::Tolerance;
 
-/// What a box is made of.
+/// What an [`Engine`] is made of.
 #[derive(Debug)]
-pub struct Plan {
-    /// Its name: boxes of other names draw other chances from equal seeds.
+pub struct EnginePlan {
+    /// The box's name. It salts the seed: boxes with other names draw other random numbers from the
+    /// same seed.
     pub name: String,
-    /// Its ports, and of each the line that leads to it.
-    pub ports: Vec<(Port, Settings)>,
-    /// How they are joined.
+    /// The ports, each with the settings of the line that leads to it.
+    pub ports: Vec<(Port, LineSettings)>,
+    /// How the ports are joined.
     pub forwarding: Forwarding,
-    /// Packet memory, where it was made before the ports were opened; none: it is made at the
-    /// start, and what comes meanwhile waits.
+    /// Packet memory, if it was made before the ports were opened. With `None` the engine makes it
+    /// when it starts, and packets that arrive meanwhile wait in the ports.
     pub memories: Option<Memories>,
-    /// How long before a departure a lane stops sleeping; [`SPIN`] unless somebody knows better.
+    /// How long before a departure a worker stops sleeping and spins; normally [`SPIN`].
     pub spin: Duration,
-    /// What share of segments may be late.
+    /// Lateness that the report does not hold against the box.
     pub tolerance: Tolerance,
 }
 
-impl Plan {
-    /// A box without a name, with as much memory as its lines need.
+impl EnginePlan {
+    /// Plans a box without a name, with as much memory as its lines need.
     #[must_use]
-    pub fn new(ports: Vec<(Port, Settings)>, forwarding: Forwarding) -> Self {
+    pub fn new(ports: Vec<(Port, LineSettings)>, forwarding: Forwarding) -> Self {
         let tolerance = Tolerance::default();
         Self { name: String::new(), ports, forwarding, memories: None, spin: SPIN, tolerance }
     }
 }
 
-/// A box that runs. It stops when dropped.
+/// A running box.
+///
+/// [`start`](Self::start) makes the packet memory and starts the worker threads, which own the
+/// ports from then on. [`report`](Self::report) returns the counters so far and [`set`](Self::set)
+/// changes a line; both may be called at any time. Threads that do not own the engine do the same
+/// through its [`handle`](Self::handle). A worker ends by itself only when a port fails: poll
+/// [`ended`](Self::ended), then call [`stop`](Self::stop), which returns the last report or the
+/// error. Dropping the engine stops it too.
 #[derive(Debug)]
 pub struct Engine {
-    handle: Handle,
+    handle: EngineHandle,
     threads: Vec<Option<Thread>>,
 }
 
 type Thread = JoinHandle<Result<(), EngineError>>;
 
 impl Engine {
-    /// Makes the memory, and starts the lanes.
+    /// Makes the packet memory if the plan has none, and starts the workers.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub fn start(plan: Plan) -> Result<Self, EngineError> {
+    pub fn start(plan: EnginePlan) -> Result<Self, EngineError> {
         Self::start_with(plan, Vec::new())
     }
 
-    /// How many lanes a box of so many ports has at most: as many inspections it can be started
-    /// with.
+    /// Returns the largest number of workers that a box with so many ports has, which is also the
+    /// number of inspections that [`start_with`](Self::start_with) can use.
     #[must_use]
-    pub fn lanes(forwarding: Forwarding, ports: usize) -> usize {
+    pub fn workers(forwarding: Forwarding, ports: usize) -> usize {
         match forwarding {
             Forwarding::Cross => ports,
             Forwarding::Switch(_) => 1,
         }
     }
 
-    /// Starts with something that looks at the packets, for each lane; missing ones look at
-    /// nothing. Without a switch each lane is that of one port's packets, in order. All have
-    /// the same rules: clones of each other.
+    /// Starts a box whose workers inspect packets: `inspections[i]` goes to worker `i`, and workers
+    /// without one inspect nothing. In a box of pairs, worker `i` reads port `i` (if no port is a
+    /// device past the kernel). The rules of all inspections must be clones of each other.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub fn start_with(plan: Plan, inspections: Vec<Inspection>) -> Result<Self, EngineError> {
-        // Every lane has the same rules.
+    pub fn start_with(plan: EnginePlan, inspections: Vec<Inspection>) -> Result<Self, EngineError> {
+        // Every worker has the same rules.
         let rules = inspections.first().map(|first| first.rules.clone()).unwrap_or_default();
         let mut inspections = inspections.into_iter();
         let count = plan.ports.len();
@@ -113,11 +122,11 @@ impl Engine {
             return Err(EngineError::Ports(count));
         }
         let devices: Vec<_> = plan.ports.iter().map(|(port, _)| port.is_device()).collect();
-        let ways = ways(plan.forwarding, &devices);
-        let made = plan.memories.filter(|made| made.lanes() == ways.len());
+        let worker_ports = worker_ports(plan.forwarding, &devices);
+        let made = plan.memories.filter(|made| made.workers() == worker_ports.len());
         let made = match made {
             Some(made) => made,
-            None => Memories::of(&ways, plan.ports.iter().map(|(_, line)| line), None)?,
+            None => Memories::of(&worker_ports, plan.ports.iter().map(|(_, line)| line), None)?,
         };
         let started = Instant::now();
         let named =
@@ -127,83 +136,83 @@ impl Engine {
         let stamps = Arc::new(Stamps::new());
         let line = |to: usize| {
             let (port, settings) = &ports[to];
-            let line = Line::new(settings.clone()).timed(stamps.clone());
+            let line = Line::new(settings.clone()).with_stamps(stamps.clone());
             Output::new(
                 port.clone(),
                 line.salted(salt(&format!("{} to {}", plan.name, port.name()))),
             )
         };
         let mut places = vec![(0, 0); count];
-        let (mut told, mut threads) = (Vec::new(), Vec::new());
-        for (number, (ways, memory)) in ways.iter().zip(made.into_lanes()).enumerate() {
-            ways.outputs.iter().enumerate().for_each(|(line, &port)| places[port] = (number, line));
+        let (mut handles, mut threads) = (Vec::new(), Vec::new());
+        for (number, (part, memory)) in worker_ports.iter().zip(made.into_vec()).enumerate() {
+            part.outputs.iter().enumerate().for_each(|(line, &port)| places[port] = (number, line));
             let (remote, inbox): (Remote, Inbox) =
                 inbox().map_err(|error| EngineError::System("an eventfd", error))?;
-            told.push(Told { remote, memory: memory.bytes() });
-            let lane = Lane {
-                inputs: ways.inputs.iter().map(|&port| Input::new(ports[port].0.clone())).collect(),
-                outputs: ways.outputs.iter().map(|&port| line(port)).collect(),
+            handles.push(WorkerHandle { remote, memory: memory.bytes() });
+            let worker = Worker {
+                inputs: part.inputs.iter().map(|&port| Input::new(ports[port].0.clone())).collect(),
+                outputs: part.outputs.iter().map(|&port| line(port)).collect(),
                 forward: match plan.forwarding {
                     Forwarding::Cross => Forward::Cross,
                     Forwarding::Switch(ageing) => Forward::Switch(Switch::new(ageing)),
                 },
                 memory,
-                landing: crate::memory::Landing::new(),
+                buffer: crate::memory::ReceiveBuffer::new(),
                 started,
                 inbox,
                 spin: plan.spin,
                 late: plan.tolerance.late,
                 inspector: Inspector::new(
                     inspections.next().unwrap_or_default(),
-                    ways.inputs[0],
+                    part.inputs[0],
                     started,
                 ),
-                moved: Time::ZERO,
-                attention: Attention::default(),
-                answered: None,
+                active_at: Time::ZERO,
+                missed_time: MissedTime::default(),
+                replied_at: None,
             };
             let thread = std::thread::Builder::new()
                 .name(format!("sprat-lane-{number}"))
-                .spawn(move || lane.run());
+                .spawn(move || worker.run());
             threads.push(Some(
                 thread.map_err(|error| EngineError::System("cannot start a thread", error))?,
             ));
         }
         let shared = (plan.forwarding, plan.tolerance, started);
-        Ok(Self { handle: Handle::new(shared, named, rules, (places, told)), threads })
+        Ok(Self { handle: EngineHandle::new(shared, named, rules, (places, handles)), threads })
     }
 
-    /// A way to it for other threads.
+    /// Returns the handle by which other threads watch and change this box.
     #[must_use]
-    pub fn handle(&self) -> &Handle {
+    pub fn handle(&self) -> &EngineHandle {
         &self.handle
     }
 
-    /// The names of its ports, in order.
+    /// Returns the names of the ports, in order.
     #[must_use]
     pub fn ports(&self) -> &[String] {
         self.handle.ports()
     }
 
-    /// Time since it started, on the clock of its lines.
+    /// Returns the time since the box started, on the clock of its lines.
     #[must_use]
     pub fn now(&self) -> Time {
         self.handle.now()
     }
 
-    /// Has the line to a port do this.
+    /// Changes the settings of the line to `port`.
     ///
     /// # Errors
     /// There is no such port, or the box has stopped.
-    pub fn set(&self, port: &str, settings: Settings) -> Result<(), EngineError> {
-        let change = |line: &mut Settings| {
+    pub fn set(&self, port: &str, settings: LineSettings) -> Result<(), EngineError> {
+        let change = |line: &mut LineSettings| {
             line.clone_from(&settings);
             Ok::<_, EngineError>(())
         };
         self.handle.change(Some(port), change).map(drop)
     }
 
-    /// What has become of everything so far. Takes a turn of each lane.
+    /// Returns the counters of the whole box. Waits for one loop iteration of each worker.
     ///
     /// # Errors
     /// The box has stopped.
@@ -211,17 +220,18 @@ impl Engine {
         self.handle.report()
     }
 
-    /// Whether a lane has ended by itself: a port is gone, and [`stop`](Self::stop) tells which.
+    /// Returns whether a worker has ended by itself because a port failed; [`stop`](Self::stop)
+    /// returns the error.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.threads.iter().any(|thread| thread.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Stops it, and tells what became of everything. Packets on the lines are gone; the report
-    /// counts them as such.
+    /// Stops the box and returns its last report, which counts the packets that were still on a
+    /// line.
     ///
     /// # Errors
-    /// What ended a lane before.
+    /// The error with which a worker ended before.
     pub fn stop(mut self) -> Result<Report, EngineError> {
         let report = self.handle.last_report();
         self.end()?;
@@ -230,11 +240,11 @@ impl Engine {
 
     fn end(&mut self) -> Result<(), EngineError> {
         let mut ended = Ok(());
-        for (lane, thread) in self.threads.iter_mut().enumerate() {
-            self.handle.stop(lane);
+        for (worker, thread) in self.threads.iter_mut().enumerate() {
+            self.handle.stop(worker);
             let Some(thread) = thread.take() else { continue };
-            let lane = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            ended = ended.and(lane);
+            let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ended = ended.and(result);
         }
         ended
     }
@@ -242,10 +252,10 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        for (lane, thread) in self.threads.iter_mut().enumerate() {
-            self.handle.stop(lane);
+        for (worker, thread) in self.threads.iter_mut().enumerate() {
+            self.handle.stop(worker);
             if let Some(thread) = thread.take() {
-                let _ = thread.join(); // what it came to has been asked for, or is of no interest
+                let _ = thread.join(); // a caller who wants its result calls `stop`
             }
         }
     }

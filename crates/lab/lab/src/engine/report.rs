@@ -1,4 +1,4 @@
-//! What became of everything in a box, for people and for programs.
+//! What happened to all packets of a box, for people and for programs.
 
 use super::Tolerance;
 use crate::filter;
@@ -8,67 +8,68 @@ use crate::switch::SwitchCounters;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Fewest late packets for a box not to have kept up: one of a few pings is no share.
+/// Fewest late packets for which the box did not keep up: one late packet of a few pings says
+/// nothing.
 const LEAST_LATE: u64 = 10;
 
-/// A port's input.
+/// Counters of a port's input.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct InputReport {
-    /// The port.
+    /// The port's name.
     pub port: String,
-    /// Packets read; a super-packet is one.
+    /// Packets read; a super-packet counts once.
     pub packets: u64,
     /// Segments read, and their bytes.
     pub arrived: Traffic,
-    /// Packets that were none.
+    /// Packets that were not valid frames.
     pub malformed: u64,
-    /// Packets lost because memory was exhausted.
+    /// Packets lost because packet memory was exhausted.
     pub exhausted: u64,
-    /// Packets that the kernel, or a device past it, dropped before they were read.
+    /// Packets that the kernel, or a device past it, dropped before the box read them.
     pub dropped_by_kernel: u64,
 }
 
-/// The line to a port.
+/// Counters of the line to a port.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LineReport {
-    /// The port.
+    /// The port's name.
     pub to: String,
     /// What the line did.
     #[serde(flatten)]
     pub counters: Counters,
     /// How late packets left.
     pub lateness: Lateness,
-    /// Frames that left the line, and that a device past the kernel took and did not send.
+    /// Frames that left the line and that a device past the kernel accepted but did not send.
     pub lost_by_device: u64,
 }
 
-/// How late packets left a box, against when they were due. A packet that may have waited unread,
-/// while the box did not run, counts as late by all that time.
+/// How late packets left a box, compared with when they were due. If the box did not run, packets
+/// that may have waited unread count as late by all that time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Lateness {
     /// Packets that left.
     pub packets: u64,
-    /// All their lateness together, in nanoseconds.
+    /// Sum of the lateness of all packets, in nanoseconds.
     pub sum_ns: u64,
-    /// The worst, in nanoseconds.
+    /// Largest lateness, in nanoseconds.
     pub max_ns: u64,
-    /// Packets later than a millisecond, or what [`Tolerance`] says.
+    /// Packets later than [`Tolerance::late`], by default a millisecond.
     pub late_packets: u64,
-    /// Segments of those.
+    /// Segments of those packets.
     pub late_segments: u64,
 }
 
 impl Lateness {
-    /// Mean lateness.
+    /// Returns the mean lateness.
     #[must_use]
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.sum_ns.checked_div(self.packets).unwrap_or(0))
     }
 }
 
-/// One lane's part.
+/// One worker's part of a report.
 #[derive(Clone, Debug)]
-pub(super) struct LaneReport {
+pub(super) struct WorkerReport {
     pub(super) inputs: Vec<InputReport>,
     pub(super) lines: Vec<LineReport>,
     pub(super) switch: Option<SwitchCounters>,
@@ -77,29 +78,33 @@ pub(super) struct LaneReport {
     pub(super) memory_least_free: u64,
 }
 
-/// What became of everything.
+/// What happened to all packets of a box since it started.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Report {
     /// Seconds since the box started.
     pub seconds: f64,
-    /// What came over each port.
+    /// What arrived at each port.
     pub inputs: Vec<InputReport>,
-    /// What became of it on the line to each port.
+    /// What happened to it on the line to each port.
     pub lines: Vec<LineReport>,
-    /// What the switch did, where there is one.
+    /// What the switch did, if the box is one.
     pub switch: Option<SwitchCounters>,
-    /// What each rule of the filter has seen.
+    /// What each rule of the filter counted.
     pub filters: Vec<filter::Counters>,
-    /// Cells of packet memory, of all lanes.
+    /// Cells of packet memory, of all workers.
     pub memory_cells: u64,
-    /// Fewest that were ever free, of all lanes.
+    /// Sum of the fewest cells that were ever free in each worker.
     pub memory_least_free: u64,
-    /// Why what was measured with it is in doubt: empty when the box kept up.
+    /// Reasons to doubt what was measured with the box; empty if it kept up.
     pub behind: Vec<String>,
 }
 
 impl Report {
-    pub(super) fn join(elapsed: Duration, lanes: Vec<LaneReport>, tolerance: &Tolerance) -> Self {
+    pub(super) fn join(
+        elapsed: Duration,
+        workers: Vec<WorkerReport>,
+        tolerance: &Tolerance,
+    ) -> Self {
         let mut report = Self {
             seconds: elapsed.as_secs_f64(),
             inputs: Vec::new(),
@@ -110,24 +115,25 @@ impl Report {
             memory_least_free: 0,
             behind: Vec::new(),
         };
-        for lane in lanes {
-            report.inputs.extend(lane.inputs);
-            report.lines.extend(lane.lines);
-            report.switch = report.switch.or(lane.switch);
-            // Every lane has all the rules.
-            report
-                .filters
-                .resize(report.filters.len().max(lane.filters.len()), filter::Counters::default());
-            report.filters.iter_mut().zip(lane.filters).for_each(|(sum, seen)| sum.add(seen));
-            report.memory_cells += lane.memory_cells;
-            report.memory_least_free += lane.memory_least_free;
+        for worker in workers {
+            report.inputs.extend(worker.inputs);
+            report.lines.extend(worker.lines);
+            report.switch = report.switch.or(worker.switch);
+            // Every worker has all the rules.
+            report.filters.resize(
+                report.filters.len().max(worker.filters.len()),
+                filter::Counters::default(),
+            );
+            report.filters.iter_mut().zip(worker.filters).for_each(|(sum, seen)| sum.add(seen));
+            report.memory_cells += worker.memory_cells;
+            report.memory_least_free += worker.memory_least_free;
         }
         rtt::join(report.lines.iter_mut().flat_map(|line| &mut line.counters.flows));
         report.behind = report.reasons(tolerance);
         report
     }
 
-    /// Whether the box did what it was told and nothing else.
+    /// Returns whether the box kept up, so that it did exactly what its settings say.
     #[must_use]
     pub fn kept_up(&self) -> bool {
         self.behind.is_empty()
@@ -144,7 +150,8 @@ impl Report {
             }
             if *dropped_by_kernel > 0 {
                 reasons.push(format!(
-                    "{port}: {dropped_by_kernel} packets were dropped by the kernel before they were read"
+                    "{port}: {dropped_by_kernel} packets were dropped by the kernel before they \
+                     were read"
                 ));
             }
         }
@@ -158,7 +165,8 @@ impl Report {
             }
             if drops.refused > 0 {
                 reasons.push(format!(
-                    "to {to}: the port refused {} segments: is it up, and does it carry frames so long?",
+                    "to {to}: the port refused {} segments: is it up, and does it carry frames so \
+                     long?",
                     drops.refused
                 ));
             }
@@ -171,8 +179,8 @@ impl Report {
                 && tolerance.exceeded(lateness.late_segments, counters.left.segments)
             {
                 reasons.push(format!(
-                    "to {to}: {} of {} segments left more than {:?} late, {:.1} ms at worst: give it more of a processor, \
-                     or --tolerate more",
+                    "to {to}: {} of {} segments left more than {:?} late, {:.1} ms at worst: give \
+                     it more of a processor, or --tolerate more",
                     lateness.late_segments,
                     counters.left.segments,
                     tolerance.late,
@@ -189,14 +197,15 @@ mod tests {
     use super::*;
     use crate::chance::Probability;
 
-    /// A line over which a thousand segments have left, so many packets and segments of them late.
+    /// Whether a box is behind if `late_packets` packets and `late_segments` of 1,000 segments were
+    /// late.
     fn behind(late_packets: u64, late_segments: u64, tolerance: Tolerance) -> bool {
         let mut counters = Counters::default();
         counters.left.segments = 1_000;
         let lateness =
             Lateness { packets: 1_000, late_packets, late_segments, ..Lateness::default() };
         let line = LineReport { to: "b0".into(), counters, lateness, lost_by_device: 0 };
-        let lane = LaneReport {
+        let worker = WorkerReport {
             inputs: Vec::new(),
             lines: vec![line],
             switch: None,
@@ -204,7 +213,7 @@ mod tests {
             memory_cells: 0,
             memory_least_free: 0,
         };
-        !Report::join(Duration::ZERO, vec![lane], &tolerance).kept_up()
+        !Report::join(Duration::ZERO, vec![worker], &tolerance).kept_up()
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! How much lateness is no reason to doubt what was measured.
+//! How much lateness is tolerated before a measurement is in doubt.
 
 use crate::chance::Probability;
 use std::time::Duration;
 
-/// Departures later than this are late, unless another time is set.
+/// Default of [`Tolerance::late`].
 const LATE: Duration = Duration::from_millis(1);
 
-/// Share of a line's segments that may be late, unless another is set, in percent: a guest's
-/// processor is taken away for milliseconds now and then.
+/// Default of [`Tolerance::share`], in percent: a virtual machine loses its processor for
+/// milliseconds now and then.
 const PERCENT: f64 = 1.0;
 
-/// What share of a line's segments may leave how late before its box did not keep up: 1 % more than
-/// a millisecond, unless set.
+/// What share of a line's segments may leave late before the report says that the box did not keep
+/// up. By default, 1 % may leave more than a millisecond late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// The share; all: lateness is never a reason.
+    /// The share; with all, lateness is never a reason.
     pub share: Probability,
-    /// Departures later than this are late.
+    /// A departure is late if it is later than this.
     pub late: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// Whether so many of these are more than may be late.
+    /// Returns whether `late` of `of` segments are more than may be late.
     pub(super) fn exceeded(&self, late: u64, of: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a share of segments")]
         let (late, of) = (late as f64, of as f64);

@@ -1,33 +1,33 @@
-//! What happens to a packet that matches, in words and in fact.
+//! What a rule does with packets that match, and how it is written.
 
 use super::{Change, MAX_FILTER_PORTS, ParseChangeError};
 
-/// Most fields that one rule changes.
+/// Most fields that one rule may change.
 pub const MAX_CHANGES: usize = 8;
 
-/// What happens to a packet that matches.
+/// What a rule does with packets that match.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// It is counted, as with all the others.
+    /// Counts the packet, as every action does.
     Count,
-    /// It is dropped, and later rules do not see it.
+    /// Drops the packet; later rules do not see it.
     Drop,
-    /// Another of it goes to this port besides.
+    /// Sends a copy to this port.
     Mirror(usize),
-    /// Fields of it change, which later rules see; up to [`MAX_CHANGES`].
+    /// Changes fields of the packet, for later rules too; at most [`MAX_CHANGES`].
     Rewrite(Vec<Change>),
 }
 
-/// An action in words that means nothing.
+/// Why a text is not an action.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ActionError {
-    /// No such action.
+    /// There is no such action.
     #[error("{0:?} is no action; want count, drop, mirror:PORT or rewrite:FIELD=VALUE,...")]
     Unknown(String),
-    /// No such port.
+    /// There is no such port.
     #[error("mirror:{0}: no such port; the ports are {1}")]
     Port(String, String),
-    /// No such change.
+    /// There is no such change.
     #[error("rewrite: {0}")]
     Change(#[from] ParseChangeError),
     /// Too many changes.
@@ -36,11 +36,11 @@ pub enum ActionError {
 }
 
 impl Action {
-    /// From words; ports are named as in `ports`, of which the first [`MAX_FILTER_PORTS`] can be
-    /// mirrored to.
+    /// Parses an action. `ports` are the names of the box's ports; copies can go to the first
+    /// [`MAX_FILTER_PORTS`] of them.
     ///
     /// # Errors
-    /// They mean nothing.
+    /// The text is not an action.
     pub fn parse(text: &str, ports: &[&str]) -> Result<Self, ActionError> {
         match text.split_once(':') {
             None if text == "count" => Ok(Self::Count),

@@ -1,4 +1,4 @@
-//! libpcap's compiler, loaded when it is asked for. The only file of this crate that speaks to C.
+//! libpcap's compiler, loaded when it is first needed. The only file of this crate that calls C.
 #![allow(unsafe_code)] // ARCHITECTURE.md says why
 
 use super::{Instruction, Program, Unverified};
@@ -9,47 +9,47 @@ use std::ptr::NonNull;
 /// Longest expression, in bytes.
 pub const MAX_EXPRESSION: usize = 4_096;
 
-/// The library, by the name that its ABI has; Debian's is in libpcap0.8.
+/// File names of the library; Debian has the first in libpcap0.8.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
-/// Ethernet, in libpcap's numbers.
+/// libpcap's number of Ethernet.
 const DLT_EN10MB: c_int = 1;
 
-/// What a match returns: more than a packet has.
+/// What a program returns on a match: more than any packet's length.
 const SNAP_LENGTH: c_int = 262_144;
 
-/// No netmask is known: `ip broadcast` is then an error, instead of a wrong match.
+/// No netmask is known: with this, `ip broadcast` is an error instead of a wrong match.
 const NETMASK_UNKNOWN: c_uint = u32::MAX;
 
-/// Why there is no program for an expression.
+/// Why an expression could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// There is no libpcap.
+    /// libpcap cannot be loaded.
     #[error(
-        "filters are compiled by libpcap, which cannot be loaded ({0}): install it (Debian: apt-get install \
-         libpcap0.8; scripts/setup does)"
+        "filters are compiled by libpcap, which cannot be loaded ({0}): install it (Debian: \
+         apt-get install libpcap0.8; scripts/setup does)"
     )]
     Missing(libloading::Error),
-    /// It lacks memory.
+    /// libpcap is out of memory.
     #[error("libpcap has no memory for a compiler")]
     Exhausted,
-    /// Too long, or with a zero byte in it.
+    /// The expression is too long or contains a zero byte.
     #[error(
         "a filter of {0} bytes, or with a zero byte in it; {MAX_EXPRESSION} bytes are the limit"
     )]
     Length(usize),
-    /// It means nothing.
+    /// libpcap does not understand the expression.
     #[error("filter {expression:?}: {why} (man 7 pcap-filter has the language)")]
     Expression {
-        /// As it was given.
+        /// The expression.
         expression: String,
-        /// What libpcap says.
+        /// libpcap's message.
         why: String,
     },
-    /// Its program is not one that we run.
+    /// libpcap's program does not pass verification.
     #[error("filter {expression:?}: libpcap's program is refused: {error}")]
     Unverified {
-        /// As it was given.
+        /// The expression.
         expression: String,
         /// Why.
         error: Unverified,
@@ -90,7 +90,7 @@ pub struct Compiler {
     free_code: FreeCode,
     close: Close,
     run: Run,
-    /// Keeps the functions where they are.
+    /// Keeps the library loaded.
     _library: Library,
 }
 
@@ -98,9 +98,9 @@ impl Compiler {
     /// Loads libpcap.
     ///
     /// # Errors
-    /// It is not there.
+    /// libpcap is not installed.
     pub fn load() -> Result<Self, CompileError> {
-        // SAFETY: loading libpcap runs nothing that needs anything of us.
+        // SAFETY: libpcap has no initialisers that depend on this process.
         let [first, second] = NAMES.map(|name| unsafe { Library::new(name) });
         let library =
             first.or_else(|error| second.map_err(|_| error)).map_err(CompileError::Missing)?;
@@ -120,11 +120,10 @@ impl Compiler {
         })
     }
 
-    /// Compiles an expression. Names of hosts in it are looked up, which may take as long as that
-    /// takes.
+    /// Compiles an expression. Looks up the names of hosts in it, which may take long.
     ///
     /// # Errors
-    /// It is too long, means nothing, or makes a program that we do not run.
+    /// The expression is too long or invalid, or its program does not pass verification.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
         let length = CompileError::Length(expression.len());
         let Some(text) =
@@ -136,8 +135,7 @@ impl Compiler {
         let handle = NonNull::new(unsafe { (self.open_dead)(DLT_EN10MB, SNAP_LENGTH) });
         let handle = handle.ok_or(CompileError::Exhausted)?.as_ptr();
         let mut raw = RawProgram { length: 0, instructions: std::ptr::null_mut() };
-        // SAFETY: the handle is open, the text ends with a zero, and the program is ours to be
-        // filled in.
+        // SAFETY: the handle is open, the text ends with a zero, and `raw` is valid for writing.
         let compiled =
             unsafe { (self.compile)(handle, &raw mut raw, text.as_ptr(), 1, NETMASK_UNKNOWN) };
         let result = if compiled == 0 {
@@ -161,7 +159,7 @@ impl Compiler {
         result
     }
 
-    /// What libpcap's own interpreter makes of a packet: what tests hold ours against.
+    /// Runs libpcap's own interpreter on a packet, for tests that compare it with [`Program::run`].
     #[must_use]
     pub fn reference(&self, program: &Program, bytes: &[u8], length: u32) -> u32 {
         let raw = |instruction: &Instruction| {
@@ -170,7 +168,7 @@ impl Compiler {
         };
         let raw: Vec<_> = program.instructions().iter().map(raw).collect();
         let count = c_uint::try_from(bytes.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the program was verified: it ends, and touches only its own memory and `count`
+        // SAFETY: the program was verified: it ends, and reads only its own memory and `count`
         // bytes of the packet.
         unsafe { (self.run)(raw.as_ptr(), bytes.as_ptr(), length, count) }
     }
@@ -181,7 +179,7 @@ fn instructions(raw: &RawProgram) -> Vec<Instruction> {
     if length == 0 || raw.instructions.is_null() {
         return Vec::new();
     }
-    // SAFETY: libpcap says that so many instructions lie there, and they stay until they are freed.
+    // SAFETY: libpcap guarantees that many instructions there, and they stay until they are freed.
     let raw = unsafe { std::slice::from_raw_parts(raw.instructions, length) };
     raw.iter()
         .map(|&RawInstruction { code, on_true, on_false, k }| Instruction {

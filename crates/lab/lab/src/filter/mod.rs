@@ -1,10 +1,10 @@
-//! The packet filter: rules of an expression, as tcpdump has them (pcap-filter(7)), and what to do
-//! with the packets that match.
+//! The packet filter: rules that say what to do with packets that match an expression in tcpdump's
+//! language (pcap-filter(7)).
 //!
-//! libpcap's own compiler makes a program of an expression, so that expressions mean here what they
-//! mean elsewhere; it is loaded when the first one is compiled, and not before. The program then
-//! runs here, in [`Program::run`]: it was verified when it was loaded, and needs neither libpcap
-//! nor the kernel, nor any allocation, on the way of a packet.
+//! libpcap's own compiler compiles the expressions, so that they mean here what they mean
+//! elsewhere; it is loaded when the first expression is compiled. [`Program::run`] then runs the
+//! program. As the program was verified once, running it needs neither libpcap nor the kernel, and
+//! allocates nothing.
 
 mod action;
 mod libpcap;

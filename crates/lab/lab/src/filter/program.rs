@@ -1,72 +1,71 @@
 //! Classic BPF (McCanne and Jacobson, USENIX Winter 1993; numbers of `linux/filter.h`): verified
 //! once, then run.
 //!
-//! A machine of an accumulator A, an index X and 16 words of memory. Programs jump forward only, so
-//! each ends. A load beyond the end of the packet, or a division by a zero in X, ends the program
-//! with 0: no match.
+//! The machine has an accumulator A, an index X and 16 words of memory. Programs only jump forward,
+//! so each of them ends. A load beyond the end of the packet, or a division by an X of zero, ends
+//! the program with 0: no match.
 
 /// Most instructions of a program: the kernel's limit.
 pub const MAX_INSTRUCTIONS: usize = 4_096;
 
-/// Loads from here on are of what Linux knows of a packet: its type, its interface and so on
-/// (`SKF_AD_OFF` of `linux/filter.h`), or offsets from headers that it knows (`SKF_NET_OFF`,
+/// Loads from this offset on read what Linux knows of a packet, such as its type and interface
+/// (`SKF_AD_OFF` of `linux/filter.h`), or use offsets from headers that Linux knows (`SKF_NET_OFF`,
 /// `SKF_LL_OFF`).
 const KERNEL: u32 = 0u32.wrapping_sub(0x20_0000);
 
 /// Words of memory.
 const WORDS: usize = 16;
 
-/// An instruction as it is compiled.
+/// A compiled instruction.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Instruction {
-    /// What to do.
+    /// The operation.
     pub code: u16,
-    /// Instructions to pass over when the condition holds.
+    /// Instructions to skip if the condition holds.
     pub on_true: u8,
-    /// And when it does not.
+    /// Instructions to skip if it does not.
     pub on_false: u8,
-    /// A constant: value, offset, slot of memory, or distance.
+    /// A constant: value, offset, memory slot or distance.
     pub k: u32,
 }
 
-/// A program that is known to end, and to touch nothing but its packet and its memory.
+/// A program that is known to end, and to access only its packet and its memory.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Program {
     operations: Vec<Operation>,
     instructions: Vec<Instruction>,
 }
 
-/// Why a program is not run.
+/// Why a program does not pass verification.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unverified {
     /// It has no instructions, or too many.
     #[error("{0} instructions; a program has 1 to {MAX_INSTRUCTIONS}")]
     Length(usize),
-    /// An instruction that there is not.
+    /// An unknown instruction.
     #[error("instruction {at}: no operation has the code {code:#06x}")]
     Code {
-        /// Its place.
+        /// Its index.
         at: usize,
         /// Its code.
         code: u16,
     },
-    /// A jump that leaves the program, or goes back in it, as those of `protochain` do.
+    /// A jump past the end or backwards, as in programs for `protochain`.
     #[error("instruction {0}: a jump backwards, or past the end")]
     Jump(usize),
-    /// A slot of memory that there is not.
+    /// There is no such memory slot.
     #[error("instruction {0}: no such memory; slots are 0 to 15")]
     Memory(usize),
-    /// Division by a constant zero, or a shift by more bits than there are.
+    /// A division by a constant zero, or a shift by 32 bits or more.
     #[error("instruction {0}: a division by zero, or a shift by 32 bits or more")]
     Operand(usize),
     /// The last instruction does not return.
     #[error("the last instruction does not return")]
     End,
-    /// A load of what a kernel knows of a packet and no frame has, as for `inbound`: here it would
-    /// never match.
+    /// A load of what only a kernel knows of a packet, as for `inbound`: it would never match here.
     #[error(
-        "instruction {0}: it asks for what only a kernel knows of a packet (inbound, outbound, ifindex, and such); say which port it \
-         comes in at with --from, or `from` in a topology"
+        "instruction {0}: it asks for what only a kernel knows of a packet (inbound, outbound, \
+         ifindex, and such); say which port it comes in at with --from, or `from` in a topology"
     )]
     Kernel(usize),
 }
@@ -134,7 +133,7 @@ impl Program {
     /// Verifies a program.
     ///
     /// # Errors
-    /// The first thing in it that cannot be run.
+    /// The first instruction that cannot be run.
     pub fn verify(instructions: &[Instruction]) -> Result<Self, Unverified> {
         let count = instructions.len();
         if !(1..=MAX_INSTRUCTIONS).contains(&count) {
@@ -153,14 +152,14 @@ impl Program {
         }
     }
 
-    /// What it was made of.
+    /// Returns the instructions.
     #[must_use]
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions
     }
 
-    /// Runs it over a packet, of which `bytes` are the first and `length` is all of it. Nothing but
-    /// 0 is a match.
+    /// Runs the program on a packet of `length` bytes, of which `bytes` are the first. Returns 0 if
+    /// the packet does not match.
     #[must_use]
     pub fn run(&self, bytes: &[u8], length: u32) -> u32 {
         self.execute(bytes, length).unwrap_or(0)
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused() {
+    fn invalid_programs_are_refused() {
         assert_eq!(Program::verify(&[]), Err(Unverified::Length(0)));
         assert_eq!(
             Program::verify(&[RETURN; MAX_INSTRUCTIONS + 1]),

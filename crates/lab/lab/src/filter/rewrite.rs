@@ -1,13 +1,13 @@
-//! Fields of a frame that a rule may change, checksums kept right.
+//! Fields of a frame that a rule may change.
 //!
-//! None of these fields is part of what TCP's and UDP's checksums cover; IPv4's own header checksum
-//! is updated as RFC 1624 has it.
+//! None of these fields is covered by the checksums of TCP and UDP; the header checksum of IPv4 is
+//! updated as in RFC 1624.
 
 use crate::frame::{is_tag, updated};
 use std::fmt;
 use std::str::FromStr;
 
-/// VLAN tags that are looked behind.
+/// Most VLAN tags that are skipped to find the IP header.
 const MAX_TAGS: usize = 4;
 
 /// The two bits of explicit congestion notification (RFC 3168).
@@ -27,9 +27,9 @@ pub enum Ecn {
 /// A field and its new value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// The destination on Ethernet.
+    /// The destination address on Ethernet.
     Destination([u8; 6]),
-    /// The number of the outermost VLAN; frames without a tag stay as they are.
+    /// The number of the outermost VLAN; frames without a tag stay unchanged.
     Vlan(u16),
     /// The differentiated services code point of IPv4 or IPv6.
     Dscp(u8),
@@ -37,10 +37,11 @@ pub enum Change {
     Ecn(Ecn),
 }
 
-/// A change in words that means nothing.
+/// A text that is not a change.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "{0:?} is no change; want destination=MAC (02:00:00:00:00:01), vlan=0..4095, dscp=0..63 or ecn=not-capable|ect0|ect1|ce"
+    "{0:?} is no change; want destination=MAC (02:00:00:00:00:01), vlan=0..4095, dscp=0..63 or \
+     ecn=not-capable|ect0|ect1|ce"
 )]
 pub struct ParseChangeError(pub String);
 
@@ -95,7 +96,8 @@ fn address(text: &str) -> Option<[u8; 6]> {
 }
 
 impl Change {
-    /// Changes a frame, which begins with its Ethernet header; says whether it has the field.
+    /// Changes a frame, which begins with its Ethernet header. Returns whether the frame has the
+    /// field.
     pub fn apply(self, frame: &mut [u8]) -> bool {
         match self {
             Self::Destination(address) => put(frame, 0, &address),

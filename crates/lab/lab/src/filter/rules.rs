@@ -7,30 +7,30 @@ use std::sync::Arc;
 /// Most rules of a box.
 pub const MAX_RULES: usize = 64;
 
-/// Ports that rules can tell apart: those with numbers below this.
+/// Ports that rules can refer to: those with indices below this.
 pub const MAX_FILTER_PORTS: usize = 64;
 
-/// A rule.
+/// A rule of a box's filter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rule {
-    /// Which packets, in pcap's language.
+    /// The expression that packets must match, in pcap's language.
     pub expression: String,
-    /// Only for packets that came in at this port; none: at any.
+    /// Matches only packets that arrived at this port; `None`: at any port.
     pub from: Option<usize>,
-    /// The same, compiled.
+    /// The compiled expression.
     pub program: Program,
-    /// What happens to them.
+    /// What happens to packets that match.
     pub action: Action,
 }
 
-/// What a rule has seen.
+/// What a rule has counted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counters {
-    /// Packets that matched, each segment of a super-packet counted.
+    /// Packets that matched; each segment of a super-packet counts.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of those that were to be rewritten, packets that lacked a field.
+    /// Packets that were to be rewritten but lacked a field.
     pub lacking: u64,
 }
 
@@ -42,31 +42,32 @@ impl Counters {
     }
 }
 
-/// What is to become of a packet.
+/// What the rules decided about a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Verdict {
-    /// It goes no further.
+    /// The packet is dropped.
     pub dropped: bool,
-    /// The ports that get another of it: bit by number.
+    /// The ports that get a copy of the packet: bit `n` for port `n`.
     pub mirrors: u64,
 }
 
-/// Rules with their counters. Clones have the same rules, each with counters of its own.
+/// Rules with their counters. Clones share the rules, but each has counters of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     rules: Vec<(Arc<Rule>, Counters)>,
 }
 
 impl Rules {
-    /// These rules, in order; those beyond [`MAX_RULES`] are handed back.
+    /// Makes a list of rules, in order. If there are too many, returns those beyond [`MAX_RULES`]
+    /// as the error.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many rules.
     pub fn new(rules: Vec<Rule>) -> Result<Self, Vec<Arc<Rule>>> {
         Self::of(rules.into_iter().map(Arc::new).collect())
     }
 
-    /// The same of rules that others have as well.
+    /// Makes a list of rules that are shared with other lists.
     pub(crate) fn of(mut rules: Vec<Arc<Rule>>) -> Result<Self, Vec<Arc<Rule>>> {
         match rules.len() {
             count if count > MAX_RULES => Err(rules.split_off(MAX_RULES)),
@@ -76,12 +77,12 @@ impl Rules {
         }
     }
 
-    /// The rules, in order.
+    /// Returns the rules, in order.
     pub(crate) fn list(&self) -> impl Iterator<Item = &Arc<Rule>> {
         self.rules.iter().map(|(rule, _)| rule)
     }
 
-    /// Takes the place of `before`: rules that are in both go on counting.
+    /// Takes the counters over from `before` for rules that are in both lists.
     pub(crate) fn take_over(&mut self, before: &Self) {
         for (rule, counters) in &mut self.rules {
             let known = before.rules.iter().find(|(known, _)| Arc::ptr_eq(known, rule));
@@ -89,16 +90,17 @@ impl Rules {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Applies the rules to a packet. `head` is its beginning, from the Ethernet header on, with
-    /// all headers; `length` is all of it. It counts as `packets` with together `bytes`.
+    /// Applies the rules to a packet that arrived at port `from`. `head` is its beginning, from the
+    /// Ethernet header, with all headers; `length` is the length of the whole packet. It counts as
+    /// `packets` packets with `bytes` bytes in all.
     ///
-    /// A super-packet is seen whole: its IP length is that of the whole.
+    /// A super-packet is matched as a whole: its IP length is that of the whole.
     pub fn apply(
         &mut self,
         from: usize,
@@ -135,7 +137,7 @@ impl Rules {
         verdict
     }
 
-    /// What each rule has seen.
+    /// Returns each rule with its counters.
     pub fn counters(&self) -> impl Iterator<Item = (&Arc<Rule>, Counters)> {
         self.rules.iter().map(|(rule, counters)| (rule, *counters))
     }

@@ -1,49 +1,49 @@
-//! Rules in words: those of a topology, and of `sprat lab ctl`.
+//! Rules as text, in topologies and in `sprat lab ctl`.
 
 use super::{Action, ActionError, CompileError, Compiler, Rule};
 use serde::{Deserialize, Serialize};
 
-/// A rule as it was written.
+/// A rule as it is written.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleWords {
-    /// Which packets, in pcap's language.
+    /// The expression that packets must match, in pcap's language.
     #[serde(rename = "match")]
     pub expression: String,
-    /// Only those that come in at this port.
+    /// Match only packets that arrive at this port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// `count`, `drop`, `mirror:PORT` or `rewrite:FIELD=VALUE,...`.
     pub action: String,
 }
 
-/// A rule that means something in its box, and whose expression is not compiled yet.
+/// A rule that is valid in its box, but whose expression is not compiled yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RulePlan {
-    /// Which packets, in pcap's language.
+    /// The expression that packets must match, in pcap's language.
     pub expression: String,
-    /// Only those that come in at this port, by its number.
+    /// Match only packets that arrive at this port.
     pub from: Option<usize>,
-    /// What happens to them.
+    /// What happens to packets that match.
     pub action: Action,
 }
 
-/// Words that are no rule.
+/// Why a text is not a rule.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RuleError {
     /// There is no such port.
     #[error("no such port; the ports are {0}")]
     From(String),
-    /// The action means nothing.
+    /// The action is invalid.
     #[error("{0}")]
     Action(#[from] ActionError),
-    /// Nobody is there to have a copy.
+    /// A mirror in a box of pairs, where no port can get a copy.
     #[error("of a pair of ports neither can have another's copy: forward = \"switch\"")]
     Mirror,
 }
 
 impl RuleError {
-    /// Which of the words it is about.
+    /// Returns the key that the error is about.
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {
@@ -54,10 +54,10 @@ impl RuleError {
 }
 
 impl RuleWords {
-    /// What they mean in a box with these ports, which is a switch or is not.
+    /// Parses the rule for a box with these ports, which is a switch or a box of pairs.
     ///
     /// # Errors
-    /// They mean nothing there.
+    /// The rule is invalid in that box.
     pub fn plan(&self, ports: &[&str], switch: bool) -> Result<RulePlan, RuleError> {
         let number = |name: &str| ports.iter().position(|port| *port == name);
         let from = match &self.from {
@@ -70,7 +70,7 @@ impl RuleWords {
         }
     }
 
-    /// The words of a rule in a box with these ports.
+    /// Returns the text of a rule of a box with these ports.
     #[must_use]
     pub fn of(rule: &Rule, ports: &[&str]) -> Self {
         let name = |at: usize| ports.get(at).copied().unwrap_or_default();
@@ -94,10 +94,10 @@ impl RuleWords {
 }
 
 impl RulePlan {
-    /// The rule.
+    /// Compiles the rule's expression.
     ///
     /// # Errors
-    /// The expression means nothing to libpcap, which says why.
+    /// libpcap does not understand the expression; the error says why.
     pub fn compile(&self, compiler: &Compiler) -> Result<Rule, CompileError> {
         let Self { expression, from, action } = self;
         let program = compiler.compile(expression)?;

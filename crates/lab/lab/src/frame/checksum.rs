@@ -1,10 +1,10 @@
 //! The Internet checksum (RFC 1071), over bytes that come in parts.
 
-/// A sum under way.
+/// A sum in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {
     sum: u64,
-    /// An odd number of bytes has been added.
+    /// Whether an odd number of bytes has been added.
     odd: bool,
 }
 
@@ -26,7 +26,7 @@ impl Sum {
         }
     }
 
-    /// The sum in 16 bits, carries added again; not complemented.
+    /// Returns the sum in 16 bits, carries added; not complemented.
     pub(crate) fn folded(self) -> u16 {
         let mut sum = self.sum;
         while sum >> 16 != 0 {
@@ -35,13 +35,14 @@ impl Sum {
         u16::try_from(sum).expect("folded to 16 bits")
     }
 
-    /// The checksum: the complement.
+    /// Returns the checksum: the complement of the sum.
     pub(crate) fn checksum(self) -> u16 {
         !self.folded()
     }
 }
 
-/// The checksum after a word that it covers changed: `~(~sum + ~old + new)`, RFC 1624, equation 3.
+/// Returns the checksum after a word that it covers has changed: `~(~sum + ~old + new)`, RFC 1624,
+/// equation 3.
 pub(crate) fn updated(sum: u16, old: u16, new: u16) -> u16 {
     let mut after = Sum::default();
     [!sum, !old, new].iter().for_each(|word| after.add(&word.to_be_bytes()));

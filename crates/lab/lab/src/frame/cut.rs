@@ -1,6 +1,5 @@
-//! Cutting a super-packet between two of its segments, so that each part is what a sender with a
-//! smaller offload would have sent, and giving a single frame the checksum that was left to be
-//! made.
+//! Splits a super-packet between two of its segments, so that each part is what a sender with a
+//! smaller offload would have sent; and completes partial checksums of single frames.
 
 use super::checksum::Sum;
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_UDP_L4, NEEDS_CSUM, VNET_BYTES};
@@ -12,20 +11,20 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// Where TCP has its flags.
+/// Offset of the flags in TCP's header.
 const TCP_FLAGS: usize = 13;
 
-/// Where UDP has its checksum in its header.
+/// Offset of the checksum in UDP's header.
 const UDP_CHECKSUM_AT: u16 = 6;
 
 impl Packet {
-    /// Cuts behind the first `segments`: they, and the rest. At most two cells are taken.
+    /// Splits behind the first `segments`; returns them and the rest. Takes at most two cells.
     ///
     /// # Errors
-    /// The whole packet, when memory is exhausted.
+    /// The whole packet, if memory is exhausted.
     ///
     /// # Panics
-    /// Unless there are more segments than those, and those are at least one.
+    /// `segments` is zero, or the packet has no more than that.
     pub fn split(self, segments: u32, memory: &mut Memory) -> Result<(Self, Self), Self> {
         assert!((1..self.count()).contains(&segments), "{segments} of {} segments", self.count());
         if memory.free() < 2 {
@@ -56,14 +55,14 @@ impl Packet {
         let rest_len = front.bytes() - at + headers;
         let mut rest = Self { head: rest_head, len: length(rest_len), ..front };
         let (size, all) = (front.gso_size(), front.frame.segments);
-        front.becomes(
+        front.rewrite_headers(
             at,
             Segments { count: segments, full: all.full, last: all.full },
             Part::Front,
         );
         let count = all.count - segments;
         let full = if count == 1 { all.last } else { all.full };
-        rest.becomes(
+        rest.rewrite_headers(
             rest_len,
             Segments { count, full, last: all.last },
             Part::Rest { segments, size },
@@ -71,8 +70,8 @@ impl Packet {
         Ok((front, rest))
     }
 
-    /// Keeps the first `segments`, fewer than there are and at least one, and gives the cells of
-    /// the others back.
+    /// Keeps the first `segments` (at least one, and fewer than there are), and frees the cells of
+    /// the others.
     pub fn truncate(&mut self, segments: u32, memory: &mut Memory) {
         assert!((1..self.count()).contains(&segments), "{segments} of {} segments", self.count());
         let at = self.offset_of(segments);
@@ -84,17 +83,17 @@ impl Packet {
         }
         cell.keep(left);
         if let Some(behind) = cell.next.take() {
-            memory.give(behind);
+            memory.release(behind);
         }
         let full = self.frame.segments.full;
-        self.becomes(at, Segments { count: segments, full, last: full }, Part::Front);
+        self.rewrite_headers(at, Segments { count: segments, full, last: full }, Part::Front);
     }
 
-    /// Takes it apart into the frames that it is on a wire, each with its checksums made, and hands
-    /// them over in order.
+    /// Splits the packet into the frames that a wire would carry, each with complete checksums, and
+    /// passes them to `each` in order.
     ///
     /// # Errors
-    /// What is left of it, when memory is exhausted.
+    /// The rest of the packet, if memory is exhausted.
     pub fn into_frames(
         self,
         memory: &mut Memory,
@@ -112,8 +111,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Makes the checksum of a single frame that was left to be made. Receivers believe a frame
-    /// that says its checksum is yet to be made, so one that is to be damaged needs it before.
+    /// Completes the partial checksum of a single frame. Receivers trust a frame that says its
+    /// checksum is partial, so a frame must be completed before it is corrupted.
     pub fn complete_checksum(&mut self) {
         assert_eq!(self.count(), 1, "segments have a checksum each");
         let vnet = self.vnet();
@@ -126,8 +125,7 @@ impl Packet {
                 sum.add(part.get(skip..).unwrap_or_default());
                 skip = skip.saturating_sub(part.len());
             }
-            // In UDP a checksum of zero would mean that there is none; its other form says the
-            // same.
+            // In UDP a checksum of zero would mean that there is none; 0xffff is equivalent.
             let udp = vnet.csum_offset == UDP_CHECKSUM_AT;
             let checksum = if udp && sum.checksum() == 0 { 0xffff } else { sum.checksum() };
             self.ethernet_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
@@ -135,13 +133,12 @@ impl Packet {
         self.set_vnet(VnetHeader::default());
     }
 
-    /// Turns one bit, anywhere behind the Ethernet header, tags included in that. The frame must be
-    /// a single one.
+    /// Flips one bit of a single frame, anywhere behind the Ethernet header and its tags.
     pub fn corrupt(&mut self, chance: &mut Chance) {
         self.complete_checksum();
         let from = VNET_BYTES + usize::from(self.frame.network_at);
         let bits = (self.bytes().saturating_sub(from) * 8) as u64;
-        // A frame that ends there has none, but takes a number like all others.
+        // A frame that ends there has no such bit, but draws a number like all others.
         let bit = usize::try_from(chance.below(bits.max(1))).expect("fewer bits than that");
         let mut at = from + bit / 8;
         let mut cell = Some(&mut *self.head);
@@ -155,7 +152,7 @@ impl Packet {
         }
     }
 
-    /// Bytes before the payload, the virtio-net header included.
+    /// Returns the bytes before the payload, including the virtio-net header.
     fn header_bytes(&self) -> usize {
         VNET_BYTES + usize::from(self.frame.headers)
     }
@@ -180,15 +177,15 @@ impl Packet {
         self.head.bytes_mut()[..VNET_BYTES].copy_from_slice(&vnet.bytes());
     }
 
-    /// Makes the headers those of `len` bytes in `segments`.
-    fn becomes(&mut self, len: usize, segments: Segments, part: Part) {
+    /// Rewrites the headers for a packet of `len` bytes in `segments`.
+    fn rewrite_headers(&mut self, len: usize, segments: Segments, part: Part) {
         self.len = length(len);
         self.frame.segments = segments;
         let mut vnet = self.vnet();
         vnet.hdr_len = self.frame.headers;
         let udp = vnet.gso_type & !GSO_ECN == GSO_UDP_L4;
         if matches!(part, Part::Rest { .. }) {
-            vnet.gso_type &= !GSO_ECN; // the first segment alone has what it tells of
+            vnet.gso_type &= !GSO_ECN; // only the first segment has CWR
         }
         if segments.count == 1 {
             (vnet.gso_type, vnet.gso_size) = (GSO_NONE, 0);
@@ -216,11 +213,11 @@ impl Packet {
     }
 }
 
-/// Which part of a cut.
+/// A part of a split packet.
 #[derive(Clone, Copy)]
 enum Part {
     Front,
-    /// Behind so many segments of so many bytes of payload.
+    /// Behind `segments` segments of `size` bytes of payload each.
     Rest {
         segments: u32,
         size: usize,
@@ -234,7 +231,7 @@ fn fix_network(ip: &mut [u8], v4: bool, bytes: u16, header: usize, part: Part) {
     }
     ip[2..4].copy_from_slice(&bytes.to_be_bytes());
     if let Part::Rest { segments, .. } = part {
-        // Each segment has the next number.
+        // Each segment has the next IP identification.
         let id = u16::from_be_bytes([ip[4], ip[5]])
             .wrapping_add(u16::try_from(segments).expect("few in 64 KB"));
         ip[4..6].copy_from_slice(&id.to_be_bytes());

@@ -1,29 +1,29 @@
-//! Which packets belong together.
+//! Flows: which packets belong together.
 
 use super::Network;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Whose packets belong together: the addresses, the protocol and its ports. Zero where there is
-/// none: fragments have no ports (the first neither, or it would overtake), and what is not IP has
-/// nothing at all.
+/// A flow: addresses, protocol and ports. Fields are zero where a packet has none: fragments have
+/// no ports (not even the first, or it would overtake the others), and packets that are not IP have
+/// no fields at all.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Flow {
-    /// Where from.
+    /// Source address.
     pub source: IpAddr,
-    /// Where to.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Protocol above IP, as IANA numbers them.
+    /// Protocol above IP, by IANA's numbers.
     pub protocol: u8,
-    /// Port it comes from.
+    /// Source port.
     pub source_port: u16,
-    /// Port it goes to.
+    /// Destination port.
     pub destination_port: u16,
 }
 
 impl Flow {
-    /// All that is not IP.
+    /// The flow of all packets that are not IP.
     pub const OTHER: Self = Self {
         source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -32,7 +32,7 @@ impl Flow {
         destination_port: 0,
     };
 
-    /// The flow of the answers.
+    /// Returns the flow in the opposite direction.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Flow {
         }
     }
 
-    /// Whether the protocol is ICMP as its family of addresses has it.
+    /// Returns whether the protocol is the ICMP of its address family.
     fn is_icmp(&self) -> bool {
         let own = if self.source.is_ipv4() { 1 } else { 58 };
         self.protocol == own && (self.source_port, self.destination_port) == (0, 0)
@@ -98,7 +98,7 @@ impl fmt::Display for Flow {
     }
 }
 
-/// A text that names no flow as its `Display` does.
+/// A text that is not a flow in the form of its `Display`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0:?} names no flow; want one such as \"tcp 10.0.0.1:1000 > 10.0.0.2:2000\"")]
 pub struct ParseFlowError(String);

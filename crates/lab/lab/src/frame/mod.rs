@@ -1,8 +1,8 @@
-//! What came over a port: a virtio-net header and an Ethernet frame, parsed once.
+//! Frames: a virtio-net header and an Ethernet frame, parsed once when a port receives them.
 //!
-//! A port with segmentation offload hands over *super-packets*: up to 64 KB of one TCP stream with
-//! one set of headers, which a wire would carry as many frames. [`Segments`] says which frames;
-//! whoever loses, queues or counts does so by them.
+//! A port with segmentation offload delivers *super-packets*: up to 64 KB of one TCP stream with
+//! one set of headers, which a wire would carry as many frames. [`Segments`] describes those
+//! frames; loss, queues and counters work by them.
 
 mod checksum;
 mod cut;
@@ -26,26 +26,25 @@ pub const ETHERNET_BYTES: usize = 14;
 /// Shortest Ethernet frame, without its check sequence: shorter ones are padded to it on a wire.
 pub const MIN_FRAME: u32 = 60;
 
-/// What Ethernet adds to a frame on a wire: check sequence 4, preamble and start 8, gap 12 (IEEE
-/// 802.3).
+/// Bytes that Ethernet adds to a frame on a wire: check sequence 4, preamble and start 8, gap 12
+/// (IEEE 802.3).
 pub const WIRE_OVERHEAD: u16 = 24;
 
-/// Where what is in a frame. Offsets count from the Ethernet header.
+/// Where the headers of a frame are. Offsets count from the Ethernet header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Frame {
-    /// Whose packet it is.
+    /// The packet's flow.
     pub flow: Flow,
-    /// VLAN of the outer tag.
+    /// VLAN number of the outer tag.
     pub vlan: Option<u16>,
     /// The network layer.
     pub network: Network,
-    /// Where the network header begins.
+    /// Offset of the network header.
     pub network_at: u16,
-    /// Where the header above it begins; of fragments and unknown protocols, where that would
-    /// begin.
+    /// Offset of the transport header; for fragments and unknown protocols, where it would be.
     pub transport_at: u16,
-    /// Where all headers that were understood end. Of a super-packet: the headers that each
-    /// segment gets.
+    /// End of all headers that were understood. In a super-packet, each segment gets a copy of
+    /// these headers.
     pub headers: u16,
     /// The frames that a wire would carry.
     pub segments: Segments,
@@ -58,47 +57,48 @@ pub enum Network {
     V4,
     /// IPv6.
     V6,
-    /// Anything else, ARP for one.
+    /// Anything else, such as ARP.
     Other,
 }
 
-/// The frames that a packet is on a wire: equally long ones and a last one.
+/// The frames that a packet would be on a wire: equally long ones and a last one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Segments {
-    /// How many; at least one.
+    /// Number of frames, at least one.
     pub count: u32,
-    /// Ethernet bytes of each but the last, headers and all.
+    /// Ethernet bytes of each but the last, including headers.
     pub full: u32,
     /// Ethernet bytes of the last.
     pub last: u32,
 }
 
 impl Segments {
-    /// One frame of `bytes`.
+    /// Returns one frame of `bytes`.
     #[must_use]
     pub fn one(bytes: u32) -> Self {
         Self { count: 1, full: bytes, last: bytes }
     }
 
-    /// Ethernet bytes of all, headers included.
+    /// Returns the Ethernet bytes of all, including headers.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.count - 1) * u64::from(self.full) + u64::from(self.last)
     }
 
-    /// Bytes on the wire, each frame padded to the least and with `overhead`.
+    /// Returns the bytes on the wire of all; each frame is padded to the minimum and takes
+    /// `overhead`.
     #[must_use]
     pub fn wire_bytes(&self, overhead: u16) -> u64 {
         u64::from(self.count - 1) * on_wire(self.full, overhead) + on_wire(self.last, overhead)
     }
 
-    /// Bytes on the wire of segment `index`, from 0.
+    /// Returns the bytes on the wire of segment `index`, from 0.
     #[must_use]
     pub fn wire_bytes_of(&self, index: u32, overhead: u16) -> u64 {
         on_wire(if index + 1 < self.count { self.full } else { self.last }, overhead)
     }
 
-    /// How many segments, from the first on, fit into `room` bytes on the wire.
+    /// Returns how many of the first segments fit into `room` bytes on the wire.
     #[must_use]
     pub fn fitting(&self, room: u64, overhead: u16) -> u32 {
         if self.wire_bytes(overhead) <= room {
@@ -108,8 +108,8 @@ impl Segments {
         u32::try_from(full).unwrap_or(u32::MAX).min(self.count - 1)
     }
 
-    /// How many segments, from the first on, are `bytes` on the wire or more: at least one, at most
-    /// all.
+    /// Returns how many of the first segments make up `bytes` on the wire or more: at least one, at
+    /// most all.
     #[must_use]
     pub fn filling(&self, bytes: u64, overhead: u16) -> u32 {
         let full = bytes.div_ceil(on_wire(self.full, overhead).max(1));

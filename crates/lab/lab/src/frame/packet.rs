@@ -2,12 +2,13 @@
 
 use super::vnet::VNET_BYTES;
 use super::{Frame, Malformed, Network, VnetHeader, parse};
-use crate::memory::{CELL_BYTES, Cell, Landed, Landing, Memory, gather, parts};
+use crate::memory::{CELL_BYTES, Cell, Memory, ReadOutcome, ReceiveBuffer, gather, parts};
 use crate::time::Time;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
-/// A frame, or a super-packet, in the cells of a [`Memory`], to which it has to be given back.
+/// A frame, or a super-packet, in the cells of a [`Memory`]. Its owner must [free](Self::free) it
+/// into a memory, or its cells are lost to the box.
 #[derive(Debug)]
 #[must_use = "its cells belong to a memory: send it, or free it"]
 pub struct Packet {
@@ -16,56 +17,56 @@ pub struct Packet {
     pub(super) frame: Frame,
     /// When it arrived.
     pub arrived: Time,
-    /// How long before it may have come, unseen; set by whoever reads ports.
+    /// How long before that it may have arrived without being read; set by the worker.
     pub(crate) waited: Duration,
-    /// When it was to leave; set by the line.
+    /// When it was due to leave; set by the line.
     pub due: Time,
     /// Held back so that others overtake it; set by the line.
     pub(crate) held: bool,
-    /// Where the line counts its flow; set by the line.
+    /// The line's slot for its flow; set by the line.
     pub(crate) slot: u16,
 }
 
-/// What [`Packet::receive`] came to.
+/// The result of [`Packet::receive`].
 #[derive(Debug)]
 pub enum Received {
     /// A packet.
     Packet(Packet),
-    /// Bytes that are no frame; they are gone.
+    /// The bytes were not a valid frame; they are gone.
     Malformed(Malformed),
-    /// A packet for which there is no memory; it is gone.
+    /// There was no memory for the packet; it is gone.
     Exhausted,
 }
 
 impl Packet {
-    /// Receives a packet: `read` fills the slices of `landing` with a virtio-net header and a
-    /// frame, and says how many bytes that are. `tag`, asked afterwards, is a VLAN tag (its
-    /// four bytes) that was taken out of the frame and is put back.
+    /// Receives a packet. `read` fills the slices of `buffer` with a virtio-net header and a frame,
+    /// and returns their length, with the four bytes of a VLAN tag if the kernel took one out of
+    /// the frame; the tag is put back.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The error of `read`.
     pub fn receive<E>(
-        landing: &mut Landing,
+        buffer: &mut ReceiveBuffer,
         memory: &mut Memory,
         now: Time,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<(usize, Option<[u8; 4]>), E>,
     ) -> Result<Received, E> {
         let mut tag = None;
-        let landed = landing.read(memory, |slices| {
-            let (len, beside) = read(slices)?;
-            tag = beside;
+        let outcome = buffer.read(memory, |slices| {
+            let (len, vlan_tag) = read(slices)?;
+            tag = vlan_tag;
             Ok(len)
         })?;
-        let (mut head, mut len) = match landed {
-            Landed::Exhausted => return Ok(Received::Exhausted),
-            Landed::Packet(head, len) => (head, len),
+        let (mut head, mut len) = match outcome {
+            ReadOutcome::Exhausted => return Ok(Received::Exhausted),
+            ReadOutcome::Packet(head, len) => (head, len),
         };
         if let Some(tag) = tag
             && len >= VNET_BYTES + 12
         {
             head.open_gap(VNET_BYTES + 12, 4, |gap| gap.copy_from_slice(&tag));
             len += 4;
-            shift_checksum(&mut head);
+            shift_partial_checksum(&mut head);
         }
         Ok(match parse(head.bytes(), len) {
             Ok(frame) => {
@@ -82,17 +83,17 @@ impl Packet {
                 })
             }
             Err(malformed) => {
-                memory.give(head);
+                memory.release(head);
                 Received::Malformed(malformed)
             }
         })
     }
 
-    /// A packet of these bytes, which begin with a virtio-net header: for tests, and whoever makes
-    /// frames.
+    /// Makes a packet of these bytes, which begin with a virtio-net header: for tests and
+    /// generators.
     #[must_use]
     pub fn of(bytes: &[u8], memory: &mut Memory, now: Time) -> Received {
-        let mut landing = Landing::new();
+        let mut buffer = ReceiveBuffer::new();
         let read = |slices: &mut [IoSliceMut<'_>]| {
             let mut left = bytes;
             for slice in slices {
@@ -102,13 +103,13 @@ impl Packet {
             }
             Ok::<_, std::convert::Infallible>((bytes.len(), None))
         };
-        let Ok(received) = Self::receive(&mut landing, memory, now, read);
+        let Ok(received) = Self::receive(&mut buffer, memory, now, read);
         received
     }
 
-    /// A packet of these bytes, which fit into one cell; none where they do not, are no frame, or
-    /// find no memory.
-    pub(super) fn small(bytes: &[u8], memory: &mut Memory, now: Time) -> Option<Self> {
+    /// Makes a packet of these bytes in one cell; `None` if they do not fit, are not a valid frame,
+    /// or there is no memory.
+    pub(super) fn in_one_cell(bytes: &[u8], memory: &mut Memory, now: Time) -> Option<Self> {
         let frame = parse(bytes, bytes.len()).ok()?;
         if bytes.len() > CELL_BYTES {
             return None;
@@ -128,25 +129,25 @@ impl Packet {
         })
     }
 
-    /// What it is.
+    /// Returns where the headers are.
     #[must_use]
     pub fn frame(&self) -> &Frame {
         &self.frame
     }
 
-    /// The frames that it is on a wire.
+    /// Returns the number of frames that it would be on a wire.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.frame.segments.count
     }
 
-    /// Its virtio-net header.
+    /// Returns its virtio-net header.
     #[must_use]
     pub fn vnet(&self) -> VnetHeader {
         VnetHeader::read(self.head.bytes()).expect("was parsed")
     }
 
-    /// Destination and source on Ethernet.
+    /// Returns the Ethernet destination and source.
     #[must_use]
     pub fn addresses(&self) -> ([u8; 6], [u8; 6]) {
         let ethernet = &self.head.bytes()[VNET_BYTES..];
@@ -154,68 +155,68 @@ impl Packet {
         (address(0), address(6))
     }
 
-    /// Its bytes in parts, as a gathering write wants them.
+    /// Passes all its bytes to `write`, in parts.
     pub fn gather<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
         gather(&self.head, 0, write)
     }
 
-    /// Length of its Ethernet frame: as it is here, not as its segments are on a wire.
+    /// Returns the length of its Ethernet frame as it is, not as segments on a wire.
     #[must_use]
     pub fn ethernet_bytes(&self) -> u32 {
         self.len.saturating_sub(u32::try_from(VNET_BYTES).expect("ten"))
     }
 
-    /// Its Ethernet frame in parts.
+    /// Returns its Ethernet frame, in parts.
     pub fn ethernet(&self) -> impl Iterator<Item = &[u8]> {
         let mut header = VNET_BYTES;
         parts(&self.head).map(move |part| &part[std::mem::take(&mut header)..])
     }
 
-    /// Lets `change` at its headers, from the Ethernet header on, and looks at them anew.
+    /// Lets `change` edit the headers, from the Ethernet header on, and parses them again.
     ///
     /// # Errors
-    /// They are those of no frame any more.
+    /// The headers are no longer valid.
     pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, Malformed> {
         let result = change(&mut self.head.bytes_mut()[VNET_BYTES..]);
         self.frame = parse(self.head.bytes(), usize::try_from(self.len).expect("32 bits fit"))?;
         Ok(result)
     }
 
-    /// Its Ethernet frame in parts, as a gathering write wants them.
+    /// Passes its Ethernet frame to `write`, in parts.
     pub fn gather_ethernet<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
         gather(&self.head, VNET_BYTES, write)
     }
 
-    /// Whether its network header tells of more bytes than came.
+    /// Returns whether its network header says that the packet is longer than it is.
     #[must_use]
     pub fn is_cut_short(&self) -> bool {
         let at = usize::from(self.frame.network_at);
         let ip = &self.head.bytes()[VNET_BYTES + at..];
         let word = |at: usize| u64::from(u16::from_be_bytes([ip[at], ip[at + 1]]));
-        let told = match self.frame.network {
+        let stated = match self.frame.network {
             Network::V4 => word(2),
             Network::V6 => word(4) + 40,
             Network::Other => return false,
         };
-        self.frame.segments.count == 1 && at as u64 + told > u64::from(self.ethernet_bytes())
+        self.frame.segments.count == 1 && at as u64 + stated > u64::from(self.ethernet_bytes())
     }
 
-    /// What is behind its Ethernet header and tags, as IEEE numbers it: 0x0806 is ARP.
-    pub(crate) fn kind_on_ethernet(&self) -> u16 {
+    /// Returns the type behind its Ethernet header and tags; 0x0806 is ARP.
+    pub(crate) fn ethertype(&self) -> u16 {
         let behind = VNET_BYTES + usize::from(self.frame.network_at);
         let word = self.head.bytes().get(behind - 2..behind).and_then(<[u8]>::first_chunk);
         word.map_or(0, |word| u16::from_be_bytes(*word))
     }
 
-    /// Whether kernels send it of their own accord, in the midst of what they are asked to send:
-    /// ARP, IGMP, and over IPv6 neighbour discovery (RFC 4861) and multicast listener reports
+    /// Returns whether kernels send such packets by themselves, among those that they are asked to
+    /// send: ARP, IGMP, and over IPv6 neighbour discovery (RFC 4861) and multicast listener reports
     /// (RFC 3810).
     pub(crate) fn is_housekeeping(&self) -> bool {
         const IGMP: u8 = 2;
         const ICMP6: u8 = 58;
         let icmp = || self.head.bytes().get(VNET_BYTES + usize::from(self.frame.transport_at));
         match self.frame.network {
-            Network::Other => self.kind_on_ethernet() == 0x0806,
+            Network::Other => self.ethertype() == 0x0806,
             Network::V4 => self.frame.flow.protocol == IGMP,
             Network::V6 => {
                 self.frame.flow.protocol == ICMP6
@@ -224,18 +225,18 @@ impl Packet {
         }
     }
 
-    /// Its bytes in one piece.
+    /// Returns its bytes in one piece.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         parts(&self.head).flatten().copied().collect()
     }
 
-    /// Gives its cells back.
+    /// Returns its cells to `memory`.
     pub fn free(self, memory: &mut Memory) {
-        memory.give(self.head);
+        memory.release(self.head);
     }
 
-    /// Another of the same bytes; `None` when memory is exhausted.
+    /// Copies the packet; `None` if memory is exhausted.
     #[must_use]
     pub fn copy(&self, memory: &mut Memory) -> Option<Self> {
         let (mut head, mut complete) = (None, true);
@@ -250,15 +251,15 @@ impl Packet {
         }
         let head: Box<Cell> = head?;
         if !complete {
-            memory.give(head);
+            memory.release(head);
             return None;
         }
         Some(Self { head, ..*self })
     }
 }
 
-/// A checksum that is yet to be made moved with the frame when a tag was put before it.
-fn shift_checksum(head: &mut Cell) {
+/// Moves the offset of a partial checksum by the length of a tag that was inserted before it.
+fn shift_partial_checksum(head: &mut Cell) {
     let mut vnet = VnetHeader::read(head.bytes()).expect("longer than that");
     if vnet.needs_checksum() {
         vnet.csum_start = vnet.csum_start.saturating_add(4);

@@ -1,25 +1,25 @@
-//! From bytes to a [`Frame`]: the only place that doubts what came.
+//! Parses bytes into a [`Frame`]: the only place that checks what a port delivers.
 //!
-//! A frame of a kind unknown here is a frame without a flow, and passes. Refused is what no port
-//! may give: frames shorter than Ethernet's header, and headers of super-packets that contradict
-//! the frame, for a cut by them would write astray.
+//! A frame of an unknown kind is valid, but has no flow. Invalid are frames that no port may
+//! deliver: those shorter than an Ethernet header, and super-packets whose virtio-net header
+//! contradicts the frame, since splitting them would write outside of the headers.
 
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VNET_BYTES, VnetHeader};
 use super::{ETHERNET_BYTES, Flow, Frame, Network, Segments};
 
-/// Most VLAN tags looked behind.
+/// Most VLAN tags that are skipped.
 const MAX_TAGS: usize = 2;
 
-/// Most extension headers of IPv6 looked behind.
+/// Most extension headers of IPv6 that are skipped.
 const MAX_EXTENSIONS: usize = 8;
 
-/// Longest packet: 64 KB of IP, two tags and the Ethernet header, and the virtio-net header.
+/// Longest packet: 64 KB of IP, two tags, the Ethernet header and the virtio-net header.
 pub(crate) const MAX_PACKET: usize = VNET_BYTES + ETHERNET_BYTES + 4 * MAX_TAGS + 65_535;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Why something is no frame.
+/// Why bytes are not a valid packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Malformed {
     /// Shorter than its headers.
@@ -28,19 +28,19 @@ pub enum Malformed {
     /// Longer than any port carries.
     #[error("longer than {MAX_PACKET} bytes")]
     Long,
-    /// The checksum that is yet to be made lies outside the frame.
+    /// The partial checksum lies outside the frame.
     #[error("a checksum outside the frame")]
     Checksum,
-    /// A kind of segmentation that is not known here.
+    /// An unknown kind of segmentation.
     #[error("segmentation of an unknown kind")]
     Kind,
-    /// The header of a super-packet and its frame do not agree.
+    /// The virtio-net header of a super-packet contradicts its frame.
     #[error("segmentation that does not fit the frame")]
     Segmentation,
 }
 
-/// Parses a packet: `head` is its beginning, which must hold all headers that are to be found;
-/// `len` its length, both counted from the virtio-net header.
+/// Parses a packet of `len` bytes. `head` is its beginning, which must contain all headers. Both
+/// count from the virtio-net header.
 ///
 /// # Errors
 /// See [`Malformed`].
@@ -57,7 +57,7 @@ pub fn parse(head: &[u8], len: usize) -> Result<Frame, Malformed> {
     let found = find(head);
     if vnet.needs_checksum() {
         let end = u32::from(vnet.csum_start) + u32::from(vnet.csum_offset) + 2;
-        // The cell that has the headers must have the checksum, or it could not be put there.
+        // The checksum must be in the cell of the headers, or it could not be written there.
         if usize::try_from(end).is_ok_and(|end| end > head.len()) {
             return Err(Malformed::Checksum);
         }
@@ -79,7 +79,7 @@ pub fn parse(head: &[u8], len: usize) -> Result<Frame, Malformed> {
     })
 }
 
-/// What was found before segmentation was looked at.
+/// What was found before segmentation is looked at.
 struct Found {
     flow: Flow,
     vlan: Option<u16>,
@@ -91,8 +91,8 @@ struct Found {
     fragment: bool,
 }
 
-/// Whether an ethertype says that a VLAN tag follows: those of 802.1Q and 802.1ad, and the one in
-/// use before the latter, which libpcap and switches know too.
+/// Returns whether an ethertype says that a VLAN tag follows: those of 802.1Q and 802.1ad, and the
+/// one used before the latter, which libpcap and switches know too.
 pub(crate) fn is_tag(kind: u16) -> bool {
     matches!(kind, 0x8100 | 0x88a8 | 0x9100)
 }
@@ -195,7 +195,7 @@ fn find_v6(ip: &[u8]) -> Option<(Network, Flow, usize, bool)> {
     ))
 }
 
-/// Checks that the frame is what the header says, and counts its segments.
+/// Checks that the frame agrees with the virtio-net header, and counts its segments.
 fn super_packet(
     head: &[u8],
     len: u32,
@@ -222,13 +222,13 @@ fn super_packet(
     if !fits || headers >= len {
         return Err(Malformed::Segmentation);
     }
-    // A length of its own that says otherwise would be wrong in each segment.
+    // A different length field would be wrong in each segment.
     let ip = &head[found.network_at..];
-    let told = match network {
+    let stated = match network {
         Network::V4 => word(ip, 2).map(u32::from),
         _ => word(ip, 4).map(|length| u32::from(length) + 40),
     };
-    if told != Some(len - offset(found.network_at)) {
+    if stated != Some(len - offset(found.network_at)) {
         return Err(Malformed::Segmentation);
     }
     let (payload, size) = (len - headers, u32::from(vnet.gso_size));

@@ -1,6 +1,6 @@
-//! What a router says of a packet that is too long for the next network: "fragmentation needed"
-//! (RFC 792, RFC 1191) and "packet too big" (RFC 4443). A box is no router and has no address, so
-//! it speaks in the name of the one that the packet is for.
+//! The replies of a router to a packet that is too long for the next network: "fragmentation
+//! needed" (RFC 792, RFC 1191) and "packet too big" (RFC 4443). A box is not a router and has no
+//! address, so it replies in the name of the packet's destination.
 
 use super::checksum::Sum;
 use super::{Network, Packet, VNET_BYTES};
@@ -11,22 +11,22 @@ use std::net::IpAddr;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 
-/// Bytes of the packet that are quoted: a whole answer is 576 bytes over IPv4 and 1,280 over IPv6
-/// at most.
+/// Bytes of the packet that are quoted: a whole reply has at most 576 bytes over IPv4 and 1,280
+/// over IPv6.
 const QUOTE_V4: usize = 576 - 28;
 const QUOTE_V6: usize = 1_280 - 48;
 
 const TTL: u8 = 64;
 
 impl Packet {
-    /// Bytes above Ethernet of the longest frame that it is on a wire.
+    /// Returns the bytes above Ethernet of the longest frame that the packet would be on a wire.
     pub(crate) fn network_bytes(&self) -> u32 {
         let segments = self.frame.segments;
         segments.full.max(segments.last).saturating_sub(u32::from(self.frame.network_at))
     }
 
-    /// Returns the answer to its sender that `mtu` bytes above Ethernet are the most; none where a
-    /// router would say nothing either, or there is no memory.
+    /// Returns the reply that tells the sender to send at most `mtu` bytes above Ethernet. `None`
+    /// if a router would not reply either, or there is no memory.
     pub(crate) fn too_big(&self, mtu: u32, memory: &mut Memory, now: Time) -> Option<Self> {
         let (to, from) = self.addresses();
         let at = usize::from(self.frame.network_at);
@@ -35,7 +35,7 @@ impl Packet {
         let flow = self.frame.flow;
         let kind =
             self.head.bytes().get(VNET_BYTES + usize::from(self.frame.transport_at)).copied();
-        // A router answers neither what was for many, nor an error.
+        // A router replies neither to multicasts nor to errors.
         if to[0] & 1 == 1 || flow.destination.is_multicast() || flow.source.is_unspecified() {
             return None;
         }
@@ -76,11 +76,11 @@ impl Packet {
             }
             _ => return None,
         }
-        Self::small(&frame, memory, now)
+        Self::in_one_cell(&frame, memory, now)
     }
 }
 
-/// A message of ICMP with its checksum, which is over `pseudo` too.
+/// Returns an ICMP message with its checksum, which covers `pseudo` too.
 fn checked(parts: &[&[u8]], pseudo: &[u8]) -> Vec<u8> {
     let mut message = parts.concat();
     let mut sum = Sum::default();

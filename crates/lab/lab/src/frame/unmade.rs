@@ -1,16 +1,15 @@
-//! Frames whose checksum was left to be made, of which nobody says so: a virtual cable carries them
-//! to whoever reads it past the kernel.
+//! Detects frames with partial checksums that are not marked as such: a virtual cable delivers them
+//! to programs that read it past the kernel.
 
 use super::checksum::Sum;
 use super::vnet::{NEEDS_CSUM, VnetHeader};
 use super::{Network, Packet};
 
 impl Packet {
-    /// Marks a single frame as one whose checksum is yet to be made, if there is what a kernel
-    /// leaves for a card in the place of TCP's or UDP's: the sum of the pseudo header. A frame
-    /// whose checksum is right, and by chance the same, comes to no harm: it is given the same
-    /// again.
-    pub fn mark_unmade_checksum(&mut self) {
+    /// Marks a single frame's checksum as partial if the field of TCP or UDP has the sum of the
+    /// pseudo header, which is what a kernel leaves there for a card. If that is by chance the
+    /// complete checksum, no harm is done: completing it gives the same value.
+    pub fn mark_partial_checksum(&mut self) {
         let frame = self.frame;
         let (network, transport) = (usize::from(frame.network_at), usize::from(frame.transport_at));
         let (header, at) = match frame.flow.protocol {
@@ -18,20 +17,20 @@ impl Packet {
             17 => (8, 6),
             _ => return,
         };
-        // Fragments have no header of theirs.
+        // Fragments have no transport header of their own.
         if usize::from(frame.headers) < transport + header || self.vnet() != VnetHeader::default() {
             return;
         }
         let bytes = self.ethernet_mut();
         let ip = &bytes[network..];
         let word = |at: usize| usize::from(u16::from_be_bytes([ip[at], ip[at + 1]]));
-        let (addresses, told) = match frame.network {
+        let (addresses, stated) = match frame.network {
             Network::V4 => (12..20, word(2)),
             Network::V6 => (8..40, word(4) + 40),
             Network::Other => return,
         };
         let Some(above) =
-            (network + told).checked_sub(transport).and_then(|above| u16::try_from(above).ok())
+            (network + stated).checked_sub(transport).and_then(|above| u16::try_from(above).ok())
         else {
             return;
         };
@@ -39,9 +38,9 @@ impl Packet {
         pseudo.add(&ip[addresses]);
         pseudo.add(&above.to_be_bytes());
         pseudo.add(&[0, frame.flow.protocol]);
-        let unmade = bytes[transport + at..transport + at + 2] == pseudo.folded().to_be_bytes();
-        // What pads a short frame is no part of the sum.
-        if unmade && self.ethernet_bytes() as usize == network + told {
+        let partial = bytes[transport + at..transport + at + 2] == pseudo.folded().to_be_bytes();
+        // The padding of a short frame is not part of the sum.
+        if partial && self.ethernet_bytes() as usize == network + stated {
             self.set_vnet(VnetHeader {
                 flags: NEEDS_CSUM,
                 hdr_len: frame.headers,

@@ -1,14 +1,14 @@
 //! The virtio-net header that ports with offloads put before a frame (virtio 1.2, section 5.1.6;
 //! `linux/virtio_net.h`).
 //!
-//! Ten bytes in the machine's own byte order: flags, kind of segmentation, length of the headers,
-//! bytes of payload in a segment, where a checksum that is yet to be made begins, and how far
-//! behind that it is to be put.
+//! Ten bytes in the machine's byte order: flags, kind of segmentation, length of the headers, bytes
+//! of payload per segment, offset at which a partial checksum begins, and offset of the checksum
+//! field from there.
 
 /// Bytes of the header.
 pub const VNET_BYTES: usize = 10;
 
-/// The checksum is yet to be made; what stands in its place is the sum of the pseudo header.
+/// The checksum is partial: its field has the sum of the pseudo header.
 pub(crate) const NEEDS_CSUM: u8 = 1;
 
 /// No segmentation: one frame.
@@ -19,28 +19,28 @@ pub(crate) const GSO_TCPV4: u8 = 1;
 pub(crate) const GSO_TCPV6: u8 = 4;
 /// UDP, each segment a datagram.
 pub(crate) const GSO_UDP_L4: u8 = 5;
-/// In addition: the first segment, and it alone, has TCP's CWR.
+/// In addition: only the first segment has TCP's CWR.
 pub(crate) const GSO_ECN: u8 = 0x80;
 
 /// The header, field by field.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct VnetHeader {
-    /// Bit 0: the checksum is yet to be made. Bit 1: it was found right.
+    /// Bit 0: the checksum is partial. Bit 1: it was verified.
     pub flags: u8,
     /// Kind of segmentation.
     pub gso_type: u8,
-    /// Length of the headers, counted from the Ethernet header. A hint.
+    /// Length of the headers, counted from the Ethernet header. Only a hint.
     pub hdr_len: u16,
     /// Payload in each segment but the last.
     pub gso_size: u16,
-    /// Where what the checksum covers begins, counted from the Ethernet header.
+    /// Where the checksum's coverage begins, counted from the Ethernet header.
     pub csum_start: u16,
-    /// Where the checksum is put, counted from there.
+    /// Offset of the checksum field, counted from there.
     pub csum_offset: u16,
 }
 
 impl VnetHeader {
-    /// From the first bytes of a packet; `None` when they are too few.
+    /// Reads the first bytes of a packet; `None` if there are too few.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; VNET_BYTES] = bytes.first_chunk()?;
@@ -55,7 +55,7 @@ impl VnetHeader {
         })
     }
 
-    /// As bytes.
+    /// Returns the header as bytes.
     #[must_use]
     pub fn bytes(&self) -> [u8; VNET_BYTES] {
         let mut bytes = [0; VNET_BYTES];
@@ -68,13 +68,13 @@ impl VnetHeader {
         bytes
     }
 
-    /// Whether the checksum is yet to be made.
+    /// Returns whether the checksum is partial.
     #[must_use]
     pub fn needs_checksum(&self) -> bool {
         self.flags & NEEDS_CSUM != 0
     }
 
-    /// Whether it is a super-packet.
+    /// Returns whether it is a super-packet.
     #[must_use]
     pub fn is_super(&self) -> bool {
         self.gso_type != GSO_NONE

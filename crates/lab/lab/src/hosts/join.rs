@@ -1,48 +1,47 @@
-//! A host that comes to a lab that stands.
+//! Adds a host to a lab that exists.
 
 use super::links::Links;
 use super::namespace::{self, Found};
-use super::standing::{lock_soon, stands};
+use super::standing::{exists_already, lock_with_retries};
 use super::state::{Entry, State, StateDir};
-use super::{Error, Host, Interface, MAX_HOSTS, Plan, kernel, privilege, within};
+use super::{Host, HostsError, HostsPlan, Interface, MAX_HOSTS, kernel, privilege, within};
 use std::fs::File;
 use std::os::fd::AsFd as _;
 
-/// Makes a host in a lab that stands without an owner ([`super::Standing::leave`]): a cable leads
-/// from its first interface to a new port, `port`, of the bridge of the host `switch`. It goes with
-/// the lab.
+/// Makes a host in a lab that has no running owner ([`super::LabHosts::leave`]). A cable leads from
+/// the host's first interface to a new port, `port`, of the bridge of the host `switch`; `switch`
+/// names the host and the bridge. The host is removed with the lab.
 ///
 /// # Errors
-/// No such lab, or it has an owner; the host is none that can be made; its name is taken; the
-/// kernel refuses. What was made by then is gone again.
+/// There is no such lab, or its owner runs; the host is invalid, or its name is taken; the kernel
+/// refuses. What was made by then is removed.
 ///
 /// # Panics
-/// When the host has no interface.
+/// The host has no interface.
 pub fn join(
     lab: &str,
     dir: &StateDir,
     host: &Host,
     switch: (&str, &str),
     port: &Interface,
-) -> Result<(), Error> {
+) -> Result<(), HostsError> {
     let (switch, bridge) = switch;
     let first = host.interfaces.first().expect("a host that a cable leads to has an interface");
-    Plan { name: lab.to_owned(), hosts: vec![host.clone()], cables: Vec::new() }.check()?;
+    HostsPlan { name: lab.to_owned(), hosts: vec![host.clone()], cables: Vec::new() }.check()?;
     privilege::check()?;
-    let Some(_lock) = lock_soon(dir, lab)? else { return Err(stands(dir, lab)) };
-    let unknown = || Error::Unknown { lab: lab.to_owned(), path: dir.file(lab) };
+    let Some(_lock) = lock_with_retries(dir, lab)? else { return Err(exists_already(dir, lab)) };
+    let unknown = || HostsError::Unknown { lab: lab.to_owned(), path: dir.file(lab) };
     let mut state = dir.read(lab)?.ok_or_else(unknown)?;
     if state.namespace.len() == MAX_HOSTS {
-        return Err(
-            Error::refused(format!("host.{}: join a lab of {MAX_HOSTS} hosts", host.name))(
-                std::io::Error::other("it is full"),
-            ),
-        );
+        return Err(HostsError::refused(format!(
+            "host.{}: join a lab of {MAX_HOSTS} hosts",
+            host.name
+        ))(std::io::Error::other("it is full")));
     }
     let there = open(&state, &format!("{lab}-{switch}")).ok_or_else(unknown)?;
     let name = format!("{lab}-{}", host.name);
     if namespace::is_taken(&name) {
-        return Err(Error::Taken { path: namespace::path(&name) });
+        return Err(HostsError::Taken { path: namespace::path(&name) });
     }
     state.namespace.push(Entry { name: name.clone(), inode: None });
     dir.write(&state)?;
@@ -50,8 +49,8 @@ pub fn join(
     if made.is_err() {
         let entry = state.namespace.pop();
         if let Some(inode) = entry.and_then(|entry| entry.inode) {
-            namespace::evict(inode)
-                .map_err(Error::refused(format!("empty the namespace {name}")))?;
+            namespace::end_processes(inode)
+                .map_err(HostsError::refused(format!("empty the namespace {name}")))?;
             namespace::remove(&name)?;
         }
         dir.write(&state)?;
@@ -67,14 +66,14 @@ fn make(
     there: &File,
     bridge: &str,
     port: &Interface,
-) -> Result<(), Error> {
+) -> Result<(), HostsError> {
     let number = state.namespace.len() - 1;
     let name = state.namespace[number].name.clone();
     let namespace = namespace::make(&name, |inode| {
         state.namespace[number].inode = Some(inode);
         dir.write(state)
     })?;
-    let refused = |what| Error::refused(format!("host.{}: {what}", host.name));
+    let refused = |what| HostsError::refused(format!("host.{}: {what}", host.name));
     within(namespace.as_fd(), || kernel::set(host)).map_err(refused("enter its namespace"))??;
     let mut links = Links::of(&namespace).map_err(refused("open netlink"))?;
     links.loopback().map_err(refused("set up lo"))?;
@@ -92,7 +91,7 @@ fn make(
         .map_err(refused("make its cable a port"))
 }
 
-/// A namespace of a lab, if it is what was made.
+/// Opens a namespace of a lab, if it is the one that the lab made.
 fn open(state: &State, name: &str) -> Option<File> {
     let entry = state.namespace.iter().find(|entry| entry.name == name)?;
     match namespace::find(name).ok()? {

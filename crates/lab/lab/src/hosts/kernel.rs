@@ -1,6 +1,6 @@
 //! Kernel settings and counters of a host's network namespace.
 
-use super::{Error, Host, WINDOW_BYTES};
+use super::{Host, HostsError, WINDOW_BYTES};
 use std::{fs, io};
 
 /// TCP counters of the network namespace of the thread that reads them.
@@ -10,9 +10,9 @@ const COUNTERS: &str = "/proc/thread-self/net/netstat";
 /// `net.ipv4.tcp_mem`.
 const SHORTAGES: &str = "TCPMemoryPressures";
 
-/// Sets the kernel up in the calling thread's namespace: large windows, no memory of earlier
-/// connections, addresses that can be used at once; then the plan's own settings.
-pub(super) fn set(host: &Host) -> Result<(), Error> {
+/// Sets the kernel up in the calling thread's namespace: large windows, no metrics of earlier
+/// connections, addresses usable at once; then the plan's sysctls.
+pub(super) fn set(host: &Host) -> Result<(), HostsError> {
     let windows = format!("4096 1048576 {WINDOW_BYTES}");
     let usual = [
         ("ipv4.tcp_rmem", &windows[..]),
@@ -20,18 +20,18 @@ pub(super) fn set(host: &Host) -> Result<(), Error> {
         ("ipv4.tcp_no_metrics_save", "1"),
         ("ipv6.conf.default.accept_dad", "0"),
     ];
-    let told = host.sysctls.iter().map(|(key, value)| (&key[..], &value[..]));
+    let given = host.sysctls.iter().map(|(key, value)| (&key[..], &value[..]));
     for (key, value) in
-        usual.into_iter().filter(|(key, _)| !host.sysctls.contains_key(*key)).chain(told)
+        usual.into_iter().filter(|(key, _)| !host.sysctls.contains_key(*key)).chain(given)
     {
         let path = format!("/proc/sys/net/{}", key.replace('.', "/"));
         match fs::write(&path, value) {
-            // A kernel without IPv6 has no use for its settings.
+            // A kernel without IPv6 does not have these settings.
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
                     && key == "ipv6.conf.default.accept_dad" => {}
             written => {
-                written.map_err(Error::refused(format!(
+                written.map_err(HostsError::refused(format!(
                     "host.{}: set net.{key} to {value:?}",
                     host.name
                 )))?;
@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn a_counter_is_found_by_its_name_in_the_line_before() {
-        let text = "TcpExt: Syncookies TCPMemoryPressures Last\nTcpExt: 1 22 3\nIpExt: InOctets\nIpExt: 4\n";
+        let text = "TcpExt: Syncookies TCPMemoryPressures Last\nTcpExt: 1 22 3\nIpExt: \
+                    InOctets\nIpExt: 4\n";
         assert_eq!(counter(text, "TCPMemoryPressures"), Some(22));
         assert_eq!(counter(text, "InOctets"), Some(4));
         assert_eq!(counter(text, "OutOctets"), None);
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_tells() {
+    fn this_kernel_has_the_counter() {
         super::memory_shortages().expect("a number");
     }
 }

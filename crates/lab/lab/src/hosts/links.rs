@@ -21,15 +21,15 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
 
-/// Frames that may wait at an interface to be sent: a super-packet counts as one. The kernel's own
-/// choice, 1,000, is 4 ms of acknowledgements at 10 Gb/s.
+/// Length of an interface's transmit queue, in frames; a super-packet counts as one. The kernel's
+/// default of 1,000 is only 4 ms of acknowledgements at 10 Gb/s.
 const QUEUE_FRAMES: u32 = 10_000;
 
-/// Answers read before one request is given up.
+/// Messages read before a request is given up.
 const MAX_ANSWERS: usize = 64;
 
-/// The interfaces of a namespace. The socket stays in the namespace in which it was made, whoever
-/// uses it.
+/// The interfaces of a namespace. The socket stays in the namespace in which it was made, whichever
+/// thread uses it.
 #[derive(Debug)]
 pub(crate) struct Links {
     socket: Socket,
@@ -41,7 +41,7 @@ impl Links {
         within(namespace, Self::here)?
     }
 
-    /// Those of the namespace of the calling thread.
+    /// Opens the interfaces of the calling thread's namespace.
     pub(crate) fn here() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -49,14 +49,14 @@ impl Links {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Sets an interface up, with a queue long enough for a box.
-    pub(crate) fn set_up_for_a_box(&mut self, name: &str) -> io::Result<()> {
+    /// Switches an interface on, with a transmit queue long enough for a box.
+    pub(crate) fn set_up_for_box(&mut self, name: &str) -> io::Result<()> {
         let index = self.index(name)?;
-        // By ioctl this would need rights on the whole machine.
+        // An ioctl would need privileges on the whole machine.
         self.set_up(index, &[LinkAttribute::TxQueueLen(QUEUE_FRAMES)])
     }
 
-    /// Makes a pair of interfaces, one here, one in another namespace.
+    /// Makes a pair of interfaces, one here and one in another namespace.
     pub(super) fn pair(&mut self, here: &str, there: &str, namespace: &File) -> io::Result<()> {
         let mut peer = LinkMessage::default();
         peer.attributes.push(LinkAttribute::IfName(there.to_owned()));
@@ -68,8 +68,8 @@ impl Links {
         self.change(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Sets an interface up, with its MTU and its addresses, which are used at once: nobody else
-    /// can have them.
+    /// Sets an interface up, with its MTU and its addresses. Duplicate address detection is off,
+    /// because no other host can have them.
     pub(super) fn configure(&mut self, interface: &Interface) -> io::Result<()> {
         let index = self.index(&interface.name)?;
         self.set_up(
@@ -79,7 +79,7 @@ impl Links {
         interface.addresses.iter().try_for_each(|&address| self.add_address(index, address))
     }
 
-    /// Makes a bridge, and all these interfaces its ports.
+    /// Makes a bridge with these interfaces as its ports.
     pub(super) fn bridge(&mut self, name: &str, ports: &[Interface]) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -139,7 +139,7 @@ impl Links {
         message.attributes.push(AddressAttribute::Local(address.addr()));
         message.attributes.push(AddressAttribute::Address(address.addr()));
         match address {
-            // Without it a host would not hear a broadcast ping.
+            // Without a broadcast address a host would not receive broadcast pings.
             IpNet::V4(net) => message.attributes.push(AddressAttribute::Broadcast(net.broadcast())),
             IpNet::V6(_) => message.header.flags = AddressHeaderFlags::Nodad,
         }
@@ -149,18 +149,18 @@ impl Links {
     fn index(&mut self, name: &str) -> io::Result<u32> {
         let mut link = LinkMessage::default();
         link.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        match self.ask(RouteNetlinkMessage::GetLink(link), NLM_F_REQUEST)? {
+        match self.request(RouteNetlinkMessage::GetLink(link), NLM_F_REQUEST)? {
             Some(RouteNetlinkMessage::NewLink(link)) => Ok(link.header.index),
             _ => Err(io::Error::from(io::ErrorKind::NotFound)),
         }
     }
 
     fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-        self.ask(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
+        self.request(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
     }
 
-    /// Sends a request and reads its answer, which the kernel has made by the time it was sent.
-    fn ask(
+    /// Sends a request and reads its answer, which the kernel has ready when the send returns.
+    fn request(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,

@@ -1,11 +1,11 @@
 //! Virtual hosts: network namespaces with interfaces and addresses, the commands that run in them,
-//! and how all of it goes away again, also when its owner was killed.
+//! and their removal, even after their owner was killed.
 //!
-//! What there is to be is a [`Plan`]. [`Standing::make`] makes it and remembers it in a state file
-//! that is written before anything is made; [`Standing::configure`] gives the interfaces their
-//! addresses once they are all there. Whoever opens TAPs for the box does so in between. Everything
-//! a lab makes lives inside namespaces of its own, so nothing outside them is ever touched: no
-//! interface of the machine, and no namespace that another made, even one of the same name.
+//! A [`HostsPlan`] says what to make. [`LabHosts::make`] makes it, and writes a state file before
+//! it makes anything. The caller then opens the TAPs of its boxes in the hosts' namespaces, and
+//! [`LabHosts::configure`] gives all interfaces their addresses. Everything that a lab makes lives
+//! inside namespaces of its own, so nothing outside them is ever changed: no interface of the
+//! machine, and no namespace that others made, even one of the same name.
 
 mod error;
 mod join;
@@ -20,15 +20,15 @@ mod standing;
 mod state;
 
 pub use crate::netns::within;
-pub use error::Error;
+pub use error::HostsError;
 pub use join::join;
 pub use plan::{
-    Cable, End, Host, Interface, MAX_CABLES, MAX_COMMAND_BYTES, MAX_HOSTS, MAX_INTERFACE_NAME,
-    MAX_INTERFACES, MAX_MTU, MAX_NAME, MAX_ROUTES, MAX_SYSCTLS, MIN_MTU, Plan, Route, Unfit,
-    WINDOW_BYTES, is_name,
+    Cable, CableEnd, Host, HostsPlan, Interface, InvalidPlan, MAX_CABLES, MAX_COMMAND_BYTES,
+    MAX_HOSTS, MAX_INTERFACE_NAME, MAX_INTERFACES, MAX_MTU, MAX_NAME, MAX_ROUTES, MAX_SYSCTLS,
+    MIN_MTU, Route, WINDOW_BYTES, is_name,
 };
 pub use privilege::{check as check_privileges, missing as missing_privileges};
-pub use rootless::{enter_own, make_own};
+pub use rootless::{enter_own_namespaces, make_own_namespace};
 pub use run::{Commands, Event, Job, MAX_LINE, Stream};
-pub use standing::{Left, Standing, down};
-pub use state::{MAX_LABS, StateDir, Summary};
+pub use standing::{LabHosts, Leftover, down};
+pub use state::{LabSummary, MAX_LABS, StateDir};

@@ -1,7 +1,7 @@
-//! Network namespaces with names, as `ip netns` knows them: a file in `/run/netns` on which the
+//! Named network namespaces, as `ip netns` makes them: a file in `/run/netns` on which the
 //! namespace is mounted.
 
-use super::Error;
+use super::HostsError;
 use crate::netns::{NAMES, on_a_thread};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{AtFlags, CWD, FlockOperation, StatxAttributes, StatxFlags, flock, statx};
@@ -20,38 +20,39 @@ use std::time::{Duration, Instant};
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// How long processes have to end by themselves.
+/// How long processes have to end after SIGTERM.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long processes have to go once they were killed.
+/// How long processes have to disappear after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-const GLANCE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where a namespace has its name.
+/// Returns the path of a namespace's name.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(NAMES).join(name)
 }
 
-/// Whether something has the name.
+/// Returns whether something has the name.
 pub(super) fn is_taken(name: &str) -> bool {
     fs::symlink_metadata(path(name)).is_ok()
 }
 
-/// Makes a namespace and gives it a name. `record` is told its number in between, and may refuse.
+/// Makes a namespace and gives it a name. Before it gets the name, `record` gets its inode, and may
+/// refuse.
 ///
 /// # Errors
-/// [`Error::Taken`]: the name is another's. What the kernel, or `record`, refuses.
+/// [`HostsError::Taken`] if others have the name; otherwise the kernel's or `record`'s error.
 pub(super) fn make(
     name: &str,
-    record: impl FnOnce(u64) -> Result<(), Error> + Send,
-) -> Result<File, Error> {
+    record: impl FnOnce(u64) -> Result<(), HostsError> + Send,
+) -> Result<File, HostsError> {
     let path = path(name);
-    let refused = || Error::refused(format!("make the namespace {name}"));
+    let refused = || HostsError::refused(format!("make the namespace {name}"));
     make_folder().map_err(refused())?;
     match File::options().write(true).create_new(true).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(Error::Taken { path });
+            return Err(HostsError::Taken { path });
         }
         file => drop(file.map_err(refused())?),
     }
@@ -65,10 +66,10 @@ pub(super) fn make(
     .map_err(refused())?
 }
 
-/// Makes the folder of names as the first `ip netns add` makes it: mounted on itself, and shared.
-/// Were it left a plain folder, that command would mount it on itself later, with every name in it;
-/// each would then be mounted twice, the lower mount out of reach, and could not be removed before
-/// the next boot.
+/// Makes the directory of names as `ip netns add` does: mounted on itself, and shared. If it were a
+/// plain directory, that command would later mount it on itself with every name in it; each
+/// namespace would then be mounted twice, the lower mount could not be reached, and it could not be
+/// removed before the next boot.
 fn make_folder() -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(NAMES)?;
     let folder = File::open(NAMES)?;
@@ -82,11 +83,11 @@ fn make_folder() -> io::Result<()> {
     Ok(())
 }
 
-/// What stands under a name.
+/// What has a namespace's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Found {
     Nothing,
-    /// A file, on which no namespace is mounted: its maker was stopped in between.
+    /// A file on which no namespace is mounted: its maker was stopped before it was.
     Bare,
     Namespace(u64),
     Other,
@@ -97,7 +98,7 @@ pub(super) fn find(name: &str) -> io::Result<Found> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         file => file?,
     };
-    // All namespaces lie in one filesystem of the kernel's.
+    // All namespaces are in one filesystem of the kernel.
     let kernel = fs::metadata(OWN)?.dev();
     Ok(match file.dev() == kernel {
         true => Found::Namespace(file.ino()),
@@ -106,10 +107,10 @@ pub(super) fn find(name: &str) -> io::Result<Found> {
     })
 }
 
-/// Takes a namespace's name away, with which it goes if nobody lives in it.
-pub(super) fn remove(name: &str) -> Result<(), Error> {
+/// Removes a namespace's name; the namespace disappears with it unless processes are still in it.
+pub(super) fn remove(name: &str) -> Result<(), HostsError> {
     let path = path(name);
-    let refused = || Error::refused(format!("remove {}", path.display()));
+    let refused = || HostsError::refused(format!("remove {}", path.display()));
     match unmount(&path, UnmountFlags::DETACH) {
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
         Err(error) => return Err(refused()(error.into())),
@@ -120,11 +121,11 @@ pub(super) fn remove(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Ends all processes that live in a namespace, by its number: politely, then not.
+/// Ends all processes in a namespace, given by its inode: with SIGTERM, then with SIGKILL.
 ///
 /// # Errors
-/// Some are still there.
-pub(super) fn evict(inode: u64) -> io::Result<()> {
+/// Some processes remain.
+pub(super) fn end_processes(inode: u64) -> io::Result<()> {
     let begun = Instant::now();
     loop {
         let residents = residents(inode)?;
@@ -138,9 +139,8 @@ pub(super) fn evict(inode: u64) -> io::Result<()> {
         let signal = if waited < GRACE { Signal::TERM } else { Signal::KILL };
         for pid in residents {
             let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            // Looked at again under a handle that stays with the process: the number may be
-            // another's by now.
-            if lives_in(pid, inode) {
+            // Checked again while the pidfd keeps the process number from being reused.
+            if is_inside(pid, inode) {
                 let _ = pidfd_send_signal(process, signal);
             }
         }
@@ -148,7 +148,7 @@ pub(super) fn evict(inode: u64) -> io::Result<()> {
             clippy::disallowed_methods,
             reason = "a control thread that waits for processes to end"
         )]
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -157,11 +157,11 @@ fn residents(inode: u64) -> io::Result<Vec<Pid>> {
     let numbers =
         fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let processes = numbers.filter_map(Pid::from_raw);
-    Ok(processes.filter(|&pid| pid != own && lives_in(pid, inode)).collect())
+    Ok(processes.filter(|&pid| pid != own && is_inside(pid, inode)).collect())
 }
 
-fn lives_in(pid: Pid, inode: u64) -> bool {
-    // Of a process that ended and was not waited for, there is nothing to see here.
+fn is_inside(pid: Pid, inode: u64) -> bool {
+    // A process that has ended but was not waited for shows nothing here.
     fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero()))
         .is_ok_and(|file| file.ino() == inode)
 }

@@ -1,4 +1,4 @@
-//! What a lab is to consist of, in full: nothing left to be chosen when it is made.
+//! The plan of a lab's hosts, complete: nothing is left to choose when they are made.
 
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -28,110 +28,109 @@ pub const MAX_INTERFACE_NAME: usize = 15;
 /// Longest command of a host, in bytes.
 pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
-/// Smallest MTU, in bytes: what IPv6 asks for.
+/// Smallest MTU, in bytes: the minimum of IPv6.
 pub const MIN_MTU: u32 = 1_280;
 
 /// Largest MTU, in bytes: that of a TAP.
 pub const MAX_MTU: u32 = 65_521;
 
-/// Largest TCP window that a host may use unless it is told otherwise, in bytes: enough for 10 Gb/s
-/// at 400 ms, twice.
+/// Largest TCP window of a host by default, in bytes: enough for 10 Gb/s at 400 ms, twice.
 pub const WINDOW_BYTES: u64 = 1 << 30;
 
-/// A lab.
+/// The hosts of a lab and the cables between them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Plan {
-    /// Its name; see [`is_name`].
+pub struct HostsPlan {
+    /// The lab's name; see [`is_name`].
     pub name: String,
-    /// Its hosts; up to [`MAX_HOSTS`].
+    /// Its hosts; at most [`MAX_HOSTS`].
     pub hosts: Vec<Host>,
-    /// What is connected without a box between; up to [`MAX_CABLES`].
+    /// Cables between hosts without a box; at most [`MAX_CABLES`].
     pub cables: Vec<Cable>,
 }
 
-/// A host: a namespace with what is in it.
+/// A host: a network namespace and what is in it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Host {
     /// Its name; see [`is_name`].
     pub name: String,
-    /// Its interfaces; up to [`MAX_INTERFACES`].
+    /// Its interfaces; at most [`MAX_INTERFACES`].
     pub interfaces: Vec<Interface>,
-    /// Its routes; up to [`MAX_ROUTES`].
+    /// Its routes; at most [`MAX_ROUTES`].
     pub routes: Vec<Route>,
-    /// Kernel settings below `/proc/sys/net`, by their names after `net.`; up to [`MAX_SYSCTLS`].
+    /// Kernel settings below `/proc/sys/net`, by their names without `net.`; at most
+    /// [`MAX_SYSCTLS`].
     pub sysctls: BTreeMap<String, String>,
-    /// What a shell is to run in it.
+    /// A command that runs in it, for `sh -c`.
     pub run: Option<String>,
-    /// A bridge of this name, whose ports are all its interfaces: the host is a switch, of the
-    /// kernel's own.
+    /// Name of a kernel bridge that joins all its interfaces, which makes the host a switch.
     pub bridge: Option<String>,
 }
 
-/// An interface. Who makes it is told by whether a cable ends in it.
+/// An interface. If a cable ends in it, the lab makes it; otherwise the caller does.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interface {
-    /// Its name, up to [`MAX_INTERFACE_NAME`] bytes.
+    /// Its name, at most [`MAX_INTERFACE_NAME`] bytes.
     pub name: String,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
-    /// Largest packet, in bytes, [`MIN_MTU`] to [`MAX_MTU`].
+    /// Longest packet, in bytes, [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: u32,
 }
 
-/// A way to other networks.
+/// A route to another network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Route {
-    /// Where to.
+    /// The destination.
     pub to: IpNet,
-    /// Over whom.
+    /// The gateway.
     pub via: IpAddr,
 }
 
-/// A pair of interfaces whose frames come out of the other.
+/// A pair of interfaces; frames sent on one arrive at the other.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cable {
     /// Its ends.
-    pub ends: [End; 2],
+    pub ends: [CableEnd; 2],
 }
 
 /// An end of a cable.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct End {
-    /// Where the host stands in the plan.
+pub struct CableEnd {
+    /// Index of the host in the plan.
     pub host: usize,
-    /// The interface.
+    /// The interface's name.
     pub interface: String,
 }
 
-/// Why a plan cannot be made.
+/// Why a plan is invalid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{place}: {what}")]
-pub struct Unfit {
+pub struct InvalidPlan {
     /// The host or the cable.
     pub place: String,
-    /// What is wrong, and the mend.
+    /// What is wrong, and how to correct it.
     pub what: String,
 }
 
-impl Plan {
-    /// Name of the namespace of a host: that of the lab, a hyphen, that of the host.
+impl HostsPlan {
+    /// Returns the name of a host's namespace: the lab's name, a hyphen and the host's name.
     #[must_use]
     pub fn namespace(&self, host: &Host) -> String {
         format!("{}-{}", self.name, host.name)
     }
 
-    /// Where a host stands.
+    /// Returns the index of a host.
     #[must_use]
     pub fn position(&self, host: &str) -> Option<usize> {
         self.hosts.iter().position(|other| other.name == host)
     }
 
-    /// Whether it can be made.
+    /// Checks the plan.
     ///
     /// # Errors
-    /// The first thing that is wrong: a name, a limit, something that is there twice.
-    pub fn check(&self) -> Result<(), Unfit> {
-        let at = |place: &str, what: String| Err(Unfit { place: place.to_owned(), what });
+    /// The first fault: a bad name, a limit, or a duplicate.
+    pub fn check(&self) -> Result<(), InvalidPlan> {
+        let at = |place: &str, what: String| Err(InvalidPlan { place: place.to_owned(), what });
         if !is_name(&self.name) {
             return at("name", format!("{:?} {NAME_RULE}", self.name));
         }
@@ -180,7 +179,7 @@ impl Plan {
 }
 
 impl Host {
-    /// An interface, by its name.
+    /// Returns an interface by its name.
     #[must_use]
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)
@@ -234,14 +233,15 @@ impl Host {
             };
             if !key.split('.').all(plain) {
                 return Err(format!(
-                    "{key:?} is no sysctl; name it as behind `net.`, such as ipv4.tcp_no_metrics_save"
+                    "{key:?} is no sysctl; name it as behind `net.`, such as \
+                     ipv4.tcp_no_metrics_save"
                 ));
             }
         }
         self.routes.iter().try_for_each(|route| self.reaches(route))
     }
 
-    /// A gateway has to be on a network of the host's own.
+    /// Checks that a route's gateway is on a network of the host.
     fn reaches(&self, route: &Route) -> Result<(), String> {
         let Route { to, via } = route;
         let mut near = self.interfaces.iter().flat_map(|interface| &interface.addresses);
@@ -269,8 +269,8 @@ fn is_interface(name: &str) -> bool {
 pub(super) const NAME_RULE: &str =
     "is no name; use 1 to 32 of a-z, 0-9 and -, beginning and ending with a letter or digit";
 
-/// Whether labs and hosts can have this name: 1 to [`MAX_NAME`] of a-z, 0-9 and `-`, with no `-` at
-/// either end.
+/// Returns whether a lab or a host can have this name: 1 to [`MAX_NAME`] of a-z, 0-9 and `-`,
+/// without `-` at either end.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

@@ -1,6 +1,6 @@
-//! Which rights are needed, and whether they are there.
+//! The privileges that labs need, and whether this process has them.
 
-use super::Error;
+use super::HostsError;
 use rustix::thread::{CapabilitySet, capabilities};
 
 const NEEDED: [(CapabilitySet, &str); 2] = [
@@ -8,7 +8,7 @@ const NEEDED: [(CapabilitySet, &str); 2] = [
     (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN (namespaces, mounts)"),
 ];
 
-/// The needed capabilities that this thread lacks, by their names with what each is for.
+/// Returns the needed capabilities that this thread lacks, each with its name and purpose.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {
     let has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
@@ -19,14 +19,14 @@ fn lacking(has: CapabilitySet) -> Vec<&'static str> {
     NEEDED.iter().filter(|(needed, _)| !has.contains(*needed)).map(|&(_, name)| name).collect()
 }
 
-/// Whether hosts can be made.
+/// Checks that hosts can be made.
 ///
 /// # Errors
-/// [`Error::Rights`], with what is missing.
-pub fn check() -> Result<(), Error> {
+/// [`HostsError::MissingPrivileges`], with what is missing.
+pub fn check() -> Result<(), HostsError> {
     match missing() {
         missing if missing.is_empty() => Ok(()),
-        missing => Err(Error::Rights { missing: missing.join(" and ") }),
+        missing => Err(HostsError::MissingPrivileges { missing: missing.join(" and ") }),
     }
 }
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_what_is_missing_and_nothing_else() {
+    fn only_missing_privileges_are_named() {
         assert_eq!(
             lacking(CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN),
             Vec::<&str>::new()

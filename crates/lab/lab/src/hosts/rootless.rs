@@ -1,12 +1,11 @@
-//! A lab of a user who is not root: in a user namespace of its own, in which that user is.
+//! Labs for users who are not root: the process moves into a user namespace in which it is root.
 //!
-//! With it come a network namespace, so that nothing is of the machine's network, and a mount
-//! namespace, in which `/run/netns` is empty and ours. All three go with the process and what runs
-//! in it.
+//! With it come a network namespace, separate from the machine's network, and a mount namespace
+//! with an empty `/run/netns`. All three disappear with the process and its children.
 
 use super::namespace;
 use super::privilege::missing;
-use super::{Error, StateDir};
+use super::{HostsError, StateDir};
 use crate::netns::NAMES;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{
@@ -19,16 +18,16 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::Path;
 
-/// Where a system keeps what is of this run of it; the folder of the names of namespaces is in it.
+/// The system's directory for data of this boot; `/run/netns` is in it.
 const RUN: &str = "/run";
 
-/// Moves this process into namespaces of its own if it lacks the rights to make hosts, and says
-/// whether it did. [`StateDir::usual`] stays what it was before. Call it before there are other
-/// threads: the kernel refuses it to a process that has some.
+/// If the process lacks the privileges to make hosts, moves it into namespaces of its own and
+/// returns `true`. [`StateDir::usual`] stays as it was. Call it before starting other threads: the
+/// kernel refuses it to a process with several.
 ///
 /// # Errors
-/// The kernel lets this user have none, or gives no rights in them.
-pub fn enter_own() -> Result<bool, Error> {
+/// The kernel does not allow this user namespaces, or gives no privileges in them.
+pub fn enter_own_namespaces() -> Result<bool, HostsError> {
     let missing = missing();
     if missing.is_empty() {
         return Ok(false);
@@ -36,45 +35,45 @@ pub fn enter_own() -> Result<bool, Error> {
     let missing = missing.join(" and ");
     let own = |step: &'static str| {
         let missing = missing.clone();
-        move |error: io::Error| Error::Rootless { missing, step, error }
+        move |error: io::Error| HostsError::Rootless { missing, step, error }
     };
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     StateDir::keep_usual();
     let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS;
     unshare(flags).map_err(io::Error::from).map_err(own("making them"))?;
-    // Whoever may not set groups may map its own.
+    // Without the right to set groups, a user may map its own group.
     fs::write("/proc/self/setgroups", "deny").map_err(own("giving up groups"))?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(own("becoming root in them"))?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1"))
         .map_err(own("becoming root in them"))?;
-    own_names().map_err(own("mounting /run/netns in them"))?;
+    mount_own_names().map_err(own("mounting /run/netns in them"))?;
     Ok(true)
 }
 
-/// Makes a network namespace that goes with this process, unless there is one of the name.
+/// Makes a network namespace that disappears with this process, unless one of that name exists.
 ///
 /// # Errors
-/// What the kernel refuses.
-pub fn make_own(name: &str) -> Result<(), Error> {
+/// The kernel refuses.
+pub fn make_own_namespace(name: &str) -> Result<(), HostsError> {
     if namespace::is_taken(name) {
         return Ok(());
     }
     namespace::make(name, |_| Ok(())).map(drop)
 }
 
-/// Gives the mount namespace a folder of names of its own.
-fn own_names() -> io::Result<()> {
+/// Gives the mount namespace an empty `/run/netns`.
+fn mount_own_names() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     if !Path::new(NAMES).is_dir() {
-        own_run()?;
+        replace_run()?;
     }
     mount("sprat", NAMES, "tmpfs", MountFlags::empty(), None)?;
     Ok(())
 }
 
-/// Puts a folder in the place of `/run` that has all that is there, and where we may make others.
-fn own_run() -> io::Result<()> {
-    // Any folder that is not below it will do to prepare it in: nothing there is seen but by us.
+/// Replaces `/run` by a directory with the same content, in which this process may make more.
+fn replace_run() -> io::Result<()> {
+    // Prepared in a directory outside of `/run`; only this mount namespace sees it.
     let made = Path::new("/tmp");
     mount("sprat", made, "tmpfs", MountFlags::empty(), None)?;
     for entry in fs::read_dir(RUN)? {

@@ -1,7 +1,7 @@
-//! Commands that run in hosts: their output line by line, how they ended, and that none is left
-//! behind.
+//! Runs commands in hosts: reports their output line by line and how they end, and leaves no
+//! process behind.
 
-use super::{Error, Standing, within};
+use super::{HostsError, LabHosts, within};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
@@ -13,29 +13,29 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Longest line of output, in bytes: a longer one comes in parts.
+/// Longest line of output, in bytes; a longer one arrives in parts.
 pub const MAX_LINE: u64 = 64 * 1024;
 
-/// Lines that may wait to be taken; beyond that the commands wait.
+/// Lines that may wait to be taken; then the commands block.
 const QUEUE_LINES: usize = 256;
 
-/// How long the end of a command is held back for its last lines: what it left in the background
-/// may keep its output open for ever.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the end of a command is held back for its last lines. Processes that it left in the
+/// background may keep its output open for ever.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// How long commands have to end when they are asked to.
+/// How long commands have to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What is to run in a host.
+/// A command to run in a host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Job {
-    /// Where the host stands in the plan.
+    /// Index of the host in the plan.
     pub host: usize,
-    /// For `sh -c`.
+    /// The command, for `sh -c`.
     pub command: String,
 }
 
-/// Where a line was written to.
+/// Where a line was written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stream {
     /// Standard output.
@@ -44,68 +44,67 @@ pub enum Stream {
     Error,
 }
 
-/// What happens to the commands.
+/// An event of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// A command wrote a line; its end is not part of it.
+    /// A command wrote a line; `text` does not include its end.
     Line {
-        /// Number of the job.
+        /// Index of the job.
         job: usize,
-        /// Where to.
+        /// Where the line was written.
         stream: Stream,
-        /// What.
+        /// The line.
         text: Vec<u8>,
     },
-    /// A command ended, and its lines have come. Those of what it left in the background may come
-    /// yet.
+    /// A command ended, and its lines have arrived. Lines of processes that it left in the
+    /// background may still follow.
     Ended {
-        /// Number of the job.
+        /// Index of the job.
         job: usize,
-        /// How.
+        /// How it ended.
         status: ExitStatus,
     },
 }
 
-/// Commands that run. They are killed, with all they started, when this goes.
+/// Running commands. When this is dropped, they are killed with all processes that they started.
 #[derive(Debug)]
 pub struct Commands {
     running: Vec<Running>,
-    events: Receiver<Heard>,
+    events: Receiver<Message>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Running {
     child: Child,
-    /// How and when it ended, once that was seen; told when its output has ended too, or has had
-    /// its time.
+    /// How and when it ended; reported when its output has ended too, or has had its time.
     ended: Option<(ExitStatus, Instant)>,
-    /// How it ended, once that was told.
+    /// How it ended, once that was reported.
     status: Option<ExitStatus>,
     /// Streams that are open, and whether its end has not been seen yet.
     pending: usize,
 }
 
-enum Heard {
+enum Message {
     Line(usize, Stream, Vec<u8>),
-    /// The command is dead, and not waited for: its number stays its own until then.
+    /// The command has ended, but was not waited for, so that its process number stays reserved.
     Dead(usize),
     Closed(usize),
 }
 
 impl Commands {
-    /// Starts commands, each in its host, with nothing to read and a process group of its own. They
-    /// find the names of lab and host in `SPRAT_LAB` and `SPRAT_HOST`, and the first address of
-    /// every host in variables like `LEFT_V4` and `LEFT_V6` (its name in capitals, `_` for
-    /// `-`).
+    /// Starts commands, each in its host, with an empty input and a process group of its own. They
+    /// find the names of the lab and of their host in `SPRAT_LAB` and `SPRAT_HOST`, and the first
+    /// address of every host in variables like `LEFT_V4` and `LEFT_V6` (the host's name in
+    /// capitals, with `_` for `-`).
     ///
     /// # Errors
-    /// One cannot be started; the others are ended again.
-    pub fn start(standing: &Standing, jobs: &[Job]) -> Result<Self, Error> {
+    /// A command cannot be started; those that were started are ended.
+    pub fn start(hosts: &LabHosts, jobs: &[Job]) -> Result<Self, HostsError> {
         let (sender, events) = sync_channel(QUEUE_LINES);
         let mut commands = Self { running: Vec::new(), events, threads: Vec::new() };
         for job in jobs {
-            let plan = standing.plan();
+            let plan = hosts.plan();
             let name = &plan.hosts[job.host].name;
             let mut command = Command::new("sh");
             command
@@ -113,61 +112,61 @@ impl Commands {
                 .arg(&job.command)
                 .env("SPRAT_LAB", &plan.name)
                 .env("SPRAT_HOST", name);
-            command.envs(addresses(standing));
+            command.envs(addresses(hosts));
             command
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .process_group(0);
-            let started = within(standing.namespace(job.host).as_fd(), || command.spawn())
+            let started = within(hosts.namespace(job.host).as_fd(), || command.spawn())
                 .and_then(|started| started);
-            let child = started.map_err(Error::refused(format!("host.{name}: start sh")))?;
+            let child = started.map_err(HostsError::refused(format!("host.{name}: start sh")))?;
             commands
                 .follow(child, &sender)
-                .map_err(Error::refused(format!("host.{name}: follow its command")))?;
+                .map_err(HostsError::refused(format!("host.{name}: follow its command")))?;
         }
         Ok(commands)
     }
 
-    /// The next thing that happens; `None` when nothing does in this time, or everything has.
+    /// Returns the next event; `None` if there is none within `timeout`, or ever.
     pub fn next(&mut self, timeout: Duration) -> Option<Event> {
         let deadline = Instant::now() + timeout;
         loop {
-            if let Some(ended) = self.tell_ended() {
+            if let Some(ended) = self.next_ended() {
                 return Some(ended);
             }
             let held = self.running.iter().filter(|running| running.status.is_none());
-            let until = held.filter_map(|running| Some(running.ended?.1 + LAST_WORDS)).min();
+            let until = held.filter_map(|running| Some(running.ended?.1 + LAST_LINES)).min();
             let until = until.map_or(deadline, |until| until.min(deadline));
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Heard::Line(job, stream, text)) => {
+                Ok(Message::Line(job, stream, text)) => {
                     return Some(Event::Line { job, stream, text });
                 }
-                Ok(Heard::Closed(job)) => self.running[job].pending -= 1,
-                Ok(Heard::Dead(job)) => {
+                Ok(Message::Closed(job)) => self.running[job].pending -= 1,
+                Ok(Message::Dead(job)) => {
                     let running = &mut self.running[job];
                     running.pending -= 1;
-                    // Others of its group may live on, until the end: the number has to stay taken
-                    // till then, so it is asked how it ended, and not yet
-                    // waited for.
+                    // Others of its process group may still run. The number of the group must stay
+                    // reserved until they are killed, so the status is read without waiting for the
+                    // process.
                     running.ended =
                         status_of(&running.child).map(|status| (status, Instant::now()));
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    return self.tell_ended();
+                    return self.next_ended();
                 }
             }
         }
     }
 
-    /// The end of a command that ended and has said its last, or has had the time for it.
-    fn tell_ended(&mut self) -> Option<Event> {
+    /// Returns the end of a command that has ended and whose last lines have arrived, or are late.
+    fn next_ended(&mut self) -> Option<Event> {
         let mut running =
             self.running.iter_mut().enumerate().filter(|(_, running)| running.status.is_none());
         running.find_map(|(job, running)| {
             let (status, at) = running.ended?;
-            if running.pending > 0 && at.elapsed() < LAST_WORDS {
+            if running.pending > 0 && at.elapsed() < LAST_LINES {
                 return None;
             }
             running.status = Some(status);
@@ -175,24 +174,25 @@ impl Commands {
         })
     }
 
-    /// How a command ended, by the number of its job; `None` until that [was told](Self::next).
+    /// Returns how a command ended, by the index of its job; `None` until [`next`](Self::next) has
+    /// reported it.
     #[must_use]
     pub fn status(&self, job: usize) -> Option<ExitStatus> {
         self.running[job].status
     }
 
-    /// Whether everything has happened: all commands ended, and their last lines were taken.
+    /// Returns whether all commands have ended and their last lines were taken.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.running.iter().all(|running| running.pending == 0 && running.status.is_some())
     }
 
-    fn follow(&mut self, mut child: Child, sender: &SyncSender<Heard>) -> std::io::Result<()> {
+    fn follow(&mut self, mut child: Child, sender: &SyncSender<Message>) -> std::io::Result<()> {
         let job = self.running.len();
         let output = child.stdout.take();
         let error = child.stderr.take();
         let handle = pidfd_open(pid(&child), PidfdFlags::empty());
-        // From here on it is ended if something fails.
+        // From here on, dropping `self` ends the command if something fails.
         self.running.push(Running { child, ended: None, status: None, pending: 3 });
         let handle = handle?;
         let dead = sender.clone();
@@ -201,7 +201,7 @@ impl Commands {
                 WaitId::PidFd(handle.as_fd()),
                 WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
             );
-            let _ = dead.send(Heard::Dead(job));
+            let _ = dead.send(Message::Dead(job));
         })?);
         if let Some(output) = output {
             self.read(job, Stream::Output, output, sender.clone())?;
@@ -217,7 +217,7 @@ impl Commands {
         job: usize,
         stream: Stream,
         from: impl Read + Send + 'static,
-        to: SyncSender<Heard>,
+        to: SyncSender<Message>,
     ) -> std::io::Result<()> {
         self.threads.push(thread::Builder::new().spawn(move || {
             let mut from = BufReader::new(from);
@@ -225,19 +225,19 @@ impl Commands {
             while matches!(from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line), Ok(1..)) {
                 let end = line.strip_suffix(b"\n").unwrap_or(&line).len();
                 line.truncate(end);
-                if to.send(Heard::Line(job, stream, std::mem::take(&mut line))).is_err() {
+                if to.send(Message::Line(job, stream, std::mem::take(&mut line))).is_err() {
                     return;
                 }
             }
-            let _ = to.send(Heard::Closed(job));
+            let _ = to.send(Message::Closed(job));
         })?);
         Ok(())
     }
 }
 
 impl Drop for Commands {
-    /// Asks every group of processes to end, then kills it. Processes that left their group are
-    /// ended with the namespace.
+    /// Sends SIGTERM to every process group, then SIGKILL. Processes that left their group are
+    /// killed with the namespace.
     fn drop(&mut self) {
         for running in &self.running {
             let _ = kill_process_group(pid(&running.child), Signal::TERM);
@@ -246,15 +246,15 @@ impl Drop for Commands {
         while begun.elapsed() < GRACE
             && self.running.iter().any(|running| status_of(&running.child).is_none())
         {
-            // Taking what they still write, or they could not end.
+            // Takes their output, since they could block on it and not end.
             let _ = self.next(Duration::from_millis(10));
         }
         for running in &mut self.running {
             let _ = kill_process_group(pid(&running.child), Signal::KILL);
             let _ = running.child.wait();
         }
-        // Threads that read for those who left their group end when these do; nobody waits for them
-        // here.
+        // Threads that read from processes outside of these groups end with those; this does not
+        // wait for them.
     }
 }
 
@@ -262,7 +262,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// How a child ended, without waiting for it: its number stays its own.
+/// Returns how a child ended, without waiting for it, so that its process number stays reserved.
 fn status_of(child: &Child) -> Option<ExitStatus> {
     use std::os::unix::process::ExitStatusExt as _;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -275,10 +275,10 @@ fn status_of(child: &Child) -> Option<ExitStatus> {
     Some(ExitStatus::from_raw(raw))
 }
 
-/// The first address of each host and family, by the name of its variable.
-fn addresses(standing: &Standing) -> Vec<(String, String)> {
+/// Returns the first address of each host and family, by the name of its variable.
+fn addresses(hosts: &LabHosts) -> Vec<(String, String)> {
     let mut variables = Vec::new();
-    for host in &standing.plan().hosts {
+    for host in &hosts.plan().hosts {
         let name = host.name.to_ascii_uppercase().replace('-', "_");
         let all = || {
             host.interfaces.iter().flat_map(|interface| &interface.addresses).map(|net| net.addr())

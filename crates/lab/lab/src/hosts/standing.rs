@@ -1,9 +1,9 @@
-//! A lab as it stands: made, given its addresses, taken down.
+//! The hosts of a lab: making them, giving them addresses, and taking them down.
 
 use super::links::Links;
 use super::namespace::{self, Found};
 use super::state::{Entry, Lock, State, StateDir};
-use super::{Cable, Error, Host, Plan, kernel, privilege, within};
+use super::{Cable, Host, HostsError, HostsPlan, kernel, privilege, within};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
@@ -12,18 +12,24 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long an owner has to take its lab down when it is asked to.
+/// How long another process has to take its lab down after SIGTERM.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a lock is asked for before it is somebody's.
+/// How often a lock is tried before it counts as held.
 const LOCK_TRIES: u32 = 10;
 
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A lab that stands until this goes.
+/// The hosts of a lab, as the kernel has them, until this is dropped.
+///
+/// Call [`make`](Self::make), then open the interfaces that boxes need in the hosts' namespaces,
+/// then [`configure`](Self::configure). A state file names everything that was made, so that
+/// [`down`] can remove it after a crash. [`down`](Self::down) removes the lab and reports what it
+/// could not; dropping does the same silently; [`leave`](Self::leave) keeps the lab without an
+/// owner.
 #[derive(Debug)]
-pub struct Standing {
-    plan: Plan,
+pub struct LabHosts {
+    plan: HostsPlan,
     dir: StateDir,
     state: State,
     namespaces: Vec<File>,
@@ -31,32 +37,34 @@ pub struct Standing {
     lock: Option<Lock>,
 }
 
-/// What has the name of something of the lab's, and is another's.
+/// Something that has a name of the lab's but was made by others, and so stays.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Left {
-    /// Where it is.
+pub struct Leftover {
+    /// Its path.
     pub path: PathBuf,
-    /// How that is known.
+    /// How it was recognized.
     pub why: &'static str,
 }
 
-impl Standing {
-    /// Makes the hosts of a plan, with the settings of their kernels, and the cables. What a crash
-    /// left of a lab of the same name is removed before.
+impl LabHosts {
+    /// Makes the hosts of a plan, with their kernel settings, and the cables. If a crash left a lab
+    /// of the same name, that is removed first.
     ///
     /// # Errors
-    /// The plan is unfit, rights are missing, the lab stands already, a name is taken, or the
-    /// kernel refuses. What was made by then is gone again.
-    pub fn make(plan: Plan, dir: &StateDir) -> Result<Self, Error> {
+    /// The plan is invalid, privileges are missing, the lab exists already, a name is taken, or the
+    /// kernel refuses. What was made by then is removed.
+    pub fn make(plan: HostsPlan, dir: &StateDir) -> Result<Self, HostsError> {
         plan.check()?;
         privilege::check()?;
-        let Some(lock) = lock_soon(dir, &plan.name)? else { return Err(stands(dir, &plan.name)) };
+        let Some(lock) = lock_with_retries(dir, &plan.name)? else {
+            return Err(exists_already(dir, &plan.name));
+        };
         if let Some(left) = dir.read(&plan.name)? {
             take_down(dir, &left)?;
         }
         let names: Vec<_> = plan.hosts.iter().map(|host| plan.namespace(host)).collect();
         if let Some(taken) = names.iter().find(|name| namespace::is_taken(name)) {
-            return Err(Error::Taken { path: namespace::path(taken) });
+            return Err(HostsError::Taken { path: namespace::path(taken) });
         }
         let namespace = names.into_iter().map(|name| Entry { name, inode: None }).collect();
         let state = State { lab: plan.name.clone(), owner: std::process::id(), namespace };
@@ -64,36 +72,36 @@ impl Standing {
         let (namespaces, links) = (Vec::new(), Vec::new());
         let mut standing =
             Self { plan, dir: dir.clone(), state, namespaces, links, lock: Some(lock) };
-        // If it fails, dropping takes down what is there.
+        // If a step fails, dropping `standing` removes what was made.
         standing.make_namespaces()?;
         standing.make_cables()?;
         Ok(standing)
     }
 
-    /// What it was made of.
+    /// Returns the plan.
     #[must_use]
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &HostsPlan {
         &self.plan
     }
 
-    /// The namespace of a host, by its place in the plan.
+    /// Returns the namespace of a host, by its index in the plan.
     ///
     /// # Panics
-    /// When there is no such host.
+    /// There is no such host.
     #[must_use]
     pub fn namespace(&self, host: usize) -> &File {
         &self.namespaces[host]
     }
 
-    /// Gives all interfaces their addresses and sets them up; then the routes. Those that no cable
-    /// ends in have to be there by now: opening them as TAPs, in the host's namespace, makes
+    /// Sets up all interfaces with their addresses, then the bridges and routes. Interfaces in
+    /// which no cable ends must exist by now: opening them as TAPs in the host's namespace makes
     /// them.
     ///
     /// # Errors
-    /// An interface is not there, or the kernel refuses.
-    pub fn configure(&mut self) -> Result<(), Error> {
+    /// An interface does not exist, or the kernel refuses.
+    pub fn configure(&mut self) -> Result<(), HostsError> {
         for (host, links) in self.plan.hosts.iter().zip(&mut self.links) {
-            let refused = |what: String| Error::refused(format!("host.{}: {what}", host.name));
+            let refused = |what: String| HostsError::refused(format!("host.{}: {what}", host.name));
             for interface in &host.interfaces {
                 let what = format!("set up interface {}", interface.name);
                 links.configure(interface).map_err(refused(what))?;
@@ -114,15 +122,15 @@ impl Standing {
 
     /// Returns how often connections of hosts have found the kernel short of memory for TCP
     /// (`net.ipv4.tcp_mem`) since the lab was made. The kernel then cuts the windows of all
-    /// connections and drops segments that receivers hold out of order: flows are slower than
-    /// the lab's lines.
+    /// connections and drops segments that receivers hold out of order: flows are slower than the
+    /// lab's lines.
     ///
     /// # Errors
     /// The kernel's counters cannot be read.
-    pub fn memory_shortages(&self) -> Result<u64, Error> {
+    pub fn memory_shortages(&self) -> Result<u64, HostsError> {
         let of = |(host, namespace): (&Host, &File)| {
             let refused =
-                || Error::refused(format!("host.{}: read its counters of TCP", host.name));
+                || HostsError::refused(format!("host.{}: read its counters of TCP", host.name));
             within(namespace, kernel::memory_shortages)
                 .and_then(|counted| counted)
                 .map_err(refused())
@@ -130,22 +138,22 @@ impl Standing {
         self.plan.hosts.iter().zip(&self.namespaces).map(of).sum()
     }
 
-    /// Ends all that runs in the hosts, and removes them.
+    /// Ends all processes in the hosts, and removes the hosts.
     ///
     /// # Errors
-    /// Processes do not end, or the kernel refuses; the state file stays, and `down` can be tried
-    /// again.
-    pub fn down(mut self) -> Result<Vec<Left>, Error> {
-        self.lower()
+    /// Processes do not end, or the kernel refuses. The state file stays, so that `down` can be
+    /// tried again.
+    pub fn down(mut self) -> Result<Vec<Leftover>, HostsError> {
+        self.remove()
     }
 
-    /// Leaves it standing without an owner, until [`down`] takes it down by its name; whatever runs
-    /// in it goes on.
+    /// Keeps the lab without an owner, until [`down`] removes it by name. Processes in it go on
+    /// running.
     pub fn leave(mut self) {
         self.lock = None;
     }
 
-    fn make_namespaces(&mut self) -> Result<(), Error> {
+    fn make_namespaces(&mut self) -> Result<(), HostsError> {
         for number in 0..self.state.namespace.len() {
             let name = self.state.namespace[number].name.clone();
             let (state, dir) = (&mut self.state, &self.dir);
@@ -153,12 +161,13 @@ impl Standing {
                 state.namespace[number].inode = Some(inode);
                 dir.write(state)
             });
-            if let Err(Error::Taken { .. }) = made {
-                self.state.namespace.truncate(number); // another was faster: it is not ours to remove
+            if let Err(HostsError::Taken { .. }) = made {
+                // Another process was faster: its namespace must stay.
+                self.state.namespace.truncate(number);
             }
             let namespace = made?;
             let host = &self.plan.hosts[number];
-            let refused = |what| Error::refused(format!("host.{}: {what}", host.name));
+            let refused = |what| HostsError::refused(format!("host.{}: {what}", host.name));
             within(namespace.as_fd(), || kernel::set(host))
                 .map_err(refused("enter its namespace"))??;
             let mut links = Links::of(&namespace).map_err(refused("open netlink"))?;
@@ -169,22 +178,22 @@ impl Standing {
         Ok(())
     }
 
-    fn make_cables(&mut self) -> Result<(), Error> {
+    fn make_cables(&mut self) -> Result<(), HostsError> {
         for Cable { ends: [one, other] } in &self.plan.cables {
             let what = format!("make the cable from {} to {}", one.interface, other.interface);
             let there = &self.namespaces[other.host];
             self.links[one.host]
                 .pair(&one.interface, &other.interface, there)
-                .map_err(Error::refused(what))?;
+                .map_err(HostsError::refused(what))?;
         }
         Ok(())
     }
 
-    fn lower(&mut self) -> Result<Vec<Left>, Error> {
+    fn remove(&mut self) -> Result<Vec<Leftover>, HostsError> {
         if self.lock.is_none() {
             return Ok(Vec::new());
         }
-        // What holds a namespace open keeps it there.
+        // An open descriptor would keep the namespace alive.
         self.links.clear();
         self.namespaces.clear();
         let left = take_down(&self.dir, &self.state)?;
@@ -193,19 +202,20 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for LabHosts {
     fn drop(&mut self) {
-        // What cannot be removed now is named in the state file, for `down`.
-        let _ = self.lower();
+        // What cannot be removed now stays in the state file, for `down`.
+        let _ = self.remove();
     }
 }
 
-/// Takes a lab down that another process made: asks that to do it if it lives, does it otherwise.
+/// Takes down a lab that another process made: by SIGTERM to that process if it lives, otherwise
+/// directly.
 ///
 /// # Errors
-/// No such lab; rights are missing; its owner does not do it; the kernel refuses.
-pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Left>, Error> {
-    let unknown = || Error::Unknown { lab: lab.to_owned(), path: dir.file(lab) };
+/// There is no such lab, privileges are missing, its owner does not end, or the kernel refuses.
+pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Leftover>, HostsError> {
+    let unknown = || HostsError::Unknown { lab: lab.to_owned(), path: dir.file(lab) };
     if dir.read(lab)?.is_none() {
         return Err(unknown());
     }
@@ -215,21 +225,25 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Left>, Error> {
         if let Some(lock) = dir.lock(lab)? {
             break lock;
         }
-        let holder = holder(dir, lab);
-        // Never itself: a lock of its own passes, or it has a mistake that waiting tells.
+        let holder = lock_holder(dir, lab);
+        // Never this process itself: a lock of its own either passes, or is a mistake that the
+        // timeout reports.
         if holder.is_some() && holder != owner && holder != Some(std::process::id()) {
             privilege::check()?;
             owner = holder;
-            end(dir, lab, holder);
+            terminate_owner(dir, lab, holder);
         }
         if begun.elapsed() > OWNER_PATIENCE {
-            return Err(Error::Stuck { lab: lab.to_owned(), owner: owner.unwrap_or_default() });
+            return Err(HostsError::Stuck {
+                lab: lab.to_owned(),
+                owner: owner.unwrap_or_default(),
+            });
         }
         #[expect(
             clippy::disallowed_methods,
             reason = "a control thread that waits for another process"
         )]
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
     };
     match dir.read(lab)? {
         Some(state) => {
@@ -241,9 +255,9 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Left>, Error> {
     }
 }
 
-/// Takes a lock that may just be passing: a process that is being started has the files of its
-/// parent for a moment.
-pub(super) fn lock_soon(dir: &StateDir, lab: &str) -> Result<Option<Lock>, Error> {
+/// Takes a lab's lock, with retries: a process that is being started has the open files of its
+/// parent for a moment, and so the lock.
+pub(super) fn lock_with_retries(dir: &StateDir, lab: &str) -> Result<Option<Lock>, HostsError> {
     for _ in 0..LOCK_TRIES {
         if let Some(lock) = dir.lock(lab)? {
             return Ok(Some(lock));
@@ -252,25 +266,25 @@ pub(super) fn lock_soon(dir: &StateDir, lab: &str) -> Result<Option<Lock>, Error
             clippy::disallowed_methods,
             reason = "a control thread that waits for another process"
         )]
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
     }
     dir.lock(lab)
 }
 
-/// Sends the owner of a lab the signal that ends it.
-fn end(dir: &StateDir, lab: &str, owner: Option<u32>) {
+/// Sends SIGTERM to the owner of a lab.
+fn terminate_owner(dir: &StateDir, lab: &str, owner: Option<u32>) {
     let pid = owner.and_then(|owner| Pid::from_raw(i32::try_from(owner).ok()?));
     let Some(process) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
         return;
     };
-    // Only a process that has the lock, looked at again under a handle that stays with it.
-    if holder(dir, lab) == owner {
+    // The lock is checked again while the pidfd keeps the process number from being reused.
+    if lock_holder(dir, lab) == owner {
         let _ = pidfd_send_signal(process, Signal::TERM);
     }
 }
 
-/// Which process holds the lock of a lab, as proc_locks(5) has it.
-fn holder(dir: &StateDir, lab: &str) -> Option<u32> {
+/// Returns the process that holds a lab's lock, from `/proc/locks` (proc_locks(5)).
+fn lock_holder(dir: &StateDir, lab: &str) -> Option<u32> {
     let inode = fs::metadata(dir.path().join(format!("{lab}.lock"))).ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
@@ -281,31 +295,34 @@ fn holder(dir: &StateDir, lab: &str) -> Option<u32> {
     })
 }
 
-pub(super) fn stands(dir: &StateDir, lab: &str) -> Error {
-    let owner = holder(dir, lab).or_else(|| dir.read(lab).ok().flatten().map(|state| state.owner));
-    Error::Stands { lab: lab.to_owned(), owner: owner.unwrap_or_default() }
+pub(super) fn exists_already(dir: &StateDir, lab: &str) -> HostsError {
+    let owner =
+        lock_holder(dir, lab).or_else(|| dir.read(lab).ok().flatten().map(|state| state.owner));
+    HostsError::Exists { lab: lab.to_owned(), owner: owner.unwrap_or_default() }
 }
 
-/// Removes what a state names, as far as it is what was made.
-fn take_down(dir: &StateDir, state: &State) -> Result<Vec<Left>, Error> {
+/// Removes what a state file names, unless others made it.
+fn take_down(dir: &StateDir, state: &State) -> Result<Vec<Leftover>, HostsError> {
     let mut left = Vec::new();
-    // Those without a name yet, or no more, can have processes too.
+    // A namespace that has no name yet, or no longer, can have processes too.
     for Entry { name, inode } in &state.namespace {
         if let Some(inode) = *inode {
-            namespace::evict(inode)
-                .map_err(Error::refused(format!("empty the namespace {name}")))?;
+            namespace::end_processes(inode)
+                .map_err(HostsError::refused(format!("empty the namespace {name}")))?;
         }
         let found = namespace::find(name)
-            .map_err(Error::refused(format!("look at the namespace {name}")))?;
+            .map_err(HostsError::refused(format!("look at the namespace {name}")))?;
         match found {
             Found::Nothing => {}
             Found::Namespace(number) if Some(number) == *inode => namespace::remove(name)?,
             Found::Bare => namespace::remove(name)?,
-            Found::Namespace(_) => left.push(Left {
+            Found::Namespace(_) => left.push(Leftover {
                 path: namespace::path(name),
                 why: "another namespace, made by others",
             }),
-            Found::Other => left.push(Left { path: namespace::path(name), why: "no namespace" }),
+            Found::Other => {
+                left.push(Leftover { path: namespace::path(name), why: "no namespace" })
+            }
         }
     }
     dir.remove(&state.lab)?;

@@ -1,13 +1,12 @@
-//! The state file of a lab: what was made, or was about to be, when its owner was last heard of.
+//! The state file of a lab: what its owner has made, or was about to make.
 //!
 //! `NAME.toml` names the owner and every namespace. It is written before anything is made, and
-//! again with each namespace's number (the inode by which the kernel knows it) before that gets its
-//! name, so that what stands under the name later can be told from what another put there.
-//! `NAME.lock` is held while the owner lives: the kernel lets go of it whichever way the owner
-//! ends.
+//! again with each namespace's inode before that namespace gets its name: later, the inode tells
+//! the lab's namespace from one of the same name that others made. The owner holds `NAME.lock`
+//! while it lives; the kernel releases the lock however the owner ends.
 
 use super::plan::{MAX_HOSTS, NAME_RULE};
-use super::{Error, is_name};
+use super::{HostsError, is_name};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -25,27 +24,27 @@ pub const MAX_LABS: usize = 256;
 /// Longest state file, in bytes.
 const MAX_STATE_BYTES: u64 = 256 * 1024;
 
-/// The usual place before this process became root in namespaces of its own.
+/// The usual directory, from before this process became root in namespaces of its own.
 static KEPT: OnceLock<PathBuf> = OnceLock::new();
 
-/// Where state files are kept.
+/// The directory of the state files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StateDir(PathBuf);
 
-/// A lab that stands, or stood when its owner was killed.
+/// A lab that exists, with or without its owner.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Summary {
-    /// Its name.
+pub struct LabSummary {
+    /// The lab's name.
     pub name: String,
-    /// Who made it.
+    /// The process that made it.
     pub owner: u32,
-    /// Whether that process lives; if not, the lab is what a crash left, and `down` removes it.
+    /// Whether that process lives. If not, a crash left the lab, and `down` removes it.
     pub alive: bool,
-    /// Its namespaces, by their names.
+    /// The names of its namespaces.
     pub namespaces: Vec<String>,
 }
 
-/// What the file says.
+/// The content of a state file.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct State {
@@ -59,18 +58,18 @@ pub(super) struct State {
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// Absent until the namespace is there.
+    /// `None` until the namespace exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) inode: Option<u64>,
 }
 
-/// Held by the owner of a lab.
+/// The lock that the owner of a lab holds.
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
 impl StateDir {
-    /// The usual place: `/run/sprat/lab` for root, for others below `$XDG_RUNTIME_DIR`, or where
-    /// there is none below `~/.local/state`.
+    /// Returns the usual directory: `/run/sprat/lab` for root; for other users, a directory below
+    /// `$XDG_RUNTIME_DIR`, or below `~/.local/state` if that is not set.
     #[must_use]
     pub fn usual() -> Self {
         if let Some(kept) = KEPT.get() {
@@ -84,29 +83,31 @@ impl StateDir {
         Self(place.join("sprat/lab"))
     }
 
-    /// Lets the usual place stay what it is now, whoever this process becomes.
+    /// Fixes the usual directory as it is now, so that it does not change when this process becomes
+    /// root in a namespace.
     pub(super) fn keep_usual() {
-        let _ = KEPT.set(Self::usual().0); // it was kept before
+        let _ = KEPT.set(Self::usual().0); // it is set already
     }
 
-    /// Another place, that others cannot write to: labs here know nothing of labs there.
+    /// Returns another directory, which other users must not be able to write. Its labs are
+    /// separate from those elsewhere.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// The folder.
+    /// Returns the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The labs that stand, by their names; up to [`MAX_LABS`].
+    /// Lists the labs by name; at most [`MAX_LABS`].
     ///
     /// # Errors
-    /// The folder cannot be read, or has a file that is no state.
-    pub fn list(&self) -> Result<Vec<Summary>, Error> {
-        let reading = || Error::refused(format!("read {}", self.0.display()));
+    /// The directory cannot be read, or contains a file that is not a state file.
+    pub fn list(&self) -> Result<Vec<LabSummary>, HostsError> {
+        let reading = || HostsError::refused(format!("read {}", self.0.display()));
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(reading())?,
@@ -121,13 +122,13 @@ impl StateDir {
             else {
                 continue;
             };
-            // One that ends while we look is one that does not stand.
+            // A lab that ends meanwhile is not listed.
             if labs.len() < MAX_LABS
                 && let Some(state) = self.read(name)?
             {
                 let alive = self.lock(name)?.is_none();
                 let namespaces = state.namespace.into_iter().map(|entry| entry.name).collect();
-                labs.push(Summary { name: state.lab, owner: state.owner, alive, namespaces });
+                labs.push(LabSummary { name: state.lab, owner: state.owner, alive, namespaces });
             }
         }
         labs.sort_by(|one, other| one.name.cmp(&other.name));
@@ -138,8 +139,8 @@ impl StateDir {
         self.0.join(format!("{lab}.toml"))
     }
 
-    /// The state of a lab, if it has one.
-    pub(super) fn read(&self, lab: &str) -> Result<Option<State>, Error> {
+    /// Reads the state of a lab, if it has one.
+    pub(super) fn read(&self, lab: &str) -> Result<Option<State>, HostsError> {
         check_name(lab)?;
         let path = self.file(lab);
         let mut text = String::new();
@@ -147,15 +148,15 @@ impl StateDir {
             .and_then(|file| file.take(MAX_STATE_BYTES + 1).read_to_string(&mut text))
         {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(Error::refused(format!("read {}", path.display())))?,
+            read => read.map_err(HostsError::refused(format!("read {}", path.display())))?,
         };
-        let state = |why: String| Error::State { path: path.clone(), why };
+        let state = |why: String| HostsError::State { path: path.clone(), why };
         if text.len() as u64 > MAX_STATE_BYTES {
             return Err(state(format!("longer than {MAX_STATE_BYTES} bytes")));
         }
         let parsed: State = toml::from_str(&text)
             .map_err(|error| state(error.to_string().trim_end().to_owned()))?;
-        // Names become paths: only those that a lab can have.
+        // The names become paths, so only names that the lab can have are accepted.
         let ours = |entry: &Entry| {
             entry
                 .name
@@ -172,43 +173,47 @@ impl StateDir {
         Ok(Some(parsed))
     }
 
-    /// Writes the state of a lab: a reader finds the old one or the new one, nothing between.
-    pub(super) fn write(&self, state: &State) -> Result<(), Error> {
+    /// Writes the state of a lab: readers see the old or the new one, nothing in between.
+    pub(super) fn write(&self, state: &State) -> Result<(), HostsError> {
         let path = self.file(&state.lab);
         let text = toml::to_string(state).expect("names and numbers have a form in TOML");
-        replace(&path, text.as_bytes()).map_err(Error::refused(format!("write {}", path.display())))
+        replace(&path, text.as_bytes())
+            .map_err(HostsError::refused(format!("write {}", path.display())))
     }
 
-    pub(super) fn remove(&self, lab: &str) -> Result<(), Error> {
+    pub(super) fn remove(&self, lab: &str) -> Result<(), HostsError> {
         let path = self.file(lab);
         match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.map_err(Error::refused(format!("remove {}", path.display()))),
+            removed => removed.map_err(HostsError::refused(format!("remove {}", path.display()))),
         }
     }
 
-    /// Takes the lock of a lab; `None` when its owner lives.
-    pub(super) fn lock(&self, lab: &str) -> Result<Option<Lock>, Error> {
+    /// Takes the lock of a lab; `None` if its owner lives.
+    pub(super) fn lock(&self, lab: &str) -> Result<Option<Lock>, HostsError> {
         check_name(lab)?;
         let path = self.0.join(format!("{lab}.lock"));
         let open = || {
             DirBuilder::new().recursive(true).mode(0o755).create(&self.0)?;
             File::options().create(true).truncate(false).write(true).open(&path)
         };
-        // The file stays: were it removed, two could hold locks on two files of one name.
-        let file = open().map_err(Error::refused(format!("open {}", path.display())))?;
+        // The file is never removed: otherwise two processes could hold locks on two files of the
+        // same name.
+        let file = open().map_err(HostsError::refused(format!("open {}", path.display())))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock(file))),
             Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(Error::refused(format!("lock {}", path.display()))(error.into())),
+            Err(error) => {
+                Err(HostsError::refused(format!("lock {}", path.display()))(error.into()))
+            }
         }
     }
 }
 
-fn check_name(lab: &str) -> Result<(), Error> {
+fn check_name(lab: &str) -> Result<(), HostsError> {
     if is_name(lab) {
         return Ok(());
     }
     let what = format!("{lab:?} {NAME_RULE}");
-    Err(super::Unfit { place: "name".to_owned(), what }.into())
+    Err(super::InvalidPlan { place: "name".to_owned(), what }.into())
 }

@@ -1,8 +1,8 @@
 //! The transmitter's virtual clock.
 //!
-//! What leaves next begins when what left before has ended, or when it arrived if that is later,
-//! however late anybody looks: a loop that was asleep loses no rate. Nanoseconds are exact: what a
-//! transmission needs of a part of one is carried on.
+//! A transmission begins when the one before it has ended, or when the packet arrived if that is
+//! later, however late the line is polled: a loop that slept loses no rate. Times are exact: the
+//! fraction of a nanosecond that a transmission needs is carried over to the next.
 
 use super::settings::Rate;
 use crate::time::Time;
@@ -11,24 +11,24 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     free_at: Time,
-    /// Beyond `free_at`, in nanoseconds / the rate in bits per second.
+    /// The time beyond `free_at`, in nanoseconds divided by the rate in bits per second.
     fraction: u64,
-    /// The rate of what is being transmitted: what is set meanwhile is for what comes next.
+    /// The rate of the current transmission; a rate set meanwhile holds for the next one.
     rate: Option<Rate>,
 }
 
 impl Clock {
-    /// When the last transmission ends, rounded down.
+    /// Returns when the last transmission ends, rounded down.
     pub(super) fn free_at(&self) -> Time {
         self.free_at
     }
 
-    /// When what is `ready` then may begin.
+    /// Returns when a packet that is ready at `ready` may begin.
     pub(super) fn start(&self, ready: Time) -> Time {
         self.free_at.max(ready)
     }
 
-    /// Transmits `bytes` that are `ready` then, and says when their last bit has left.
+    /// Transmits `bytes` that are ready at `ready`, and returns when their last bit has left.
     pub(super) fn transmit(&mut self, ready: Time, bytes: u64, rate: Option<Rate>) -> Time {
         if ready > self.free_at {
             (self.free_at, self.fraction) = (ready, 0);
@@ -42,12 +42,13 @@ impl Clock {
         self.free_at
     }
 
-    /// Bytes of what is being transmitted that have not left by `now`.
+    /// Returns the bytes of the current transmission that have not left by `now`.
     pub(super) fn unsent(&self, now: Time) -> u64 {
         self.rate.map_or(0, |rate| rate.bytes_in(self.free_at.since(now)))
     }
 
-    /// A fraction is of the rate that it came from; at another it is as long, rounded down.
+    /// Changes the unit of the fraction, which depends on the rate, and keeps its length, rounded
+    /// down.
     fn change_rate(&mut self, rate: Option<Rate>) {
         if rate != self.rate {
             let steps = |rate: Option<Rate>| rate.map_or(1, Rate::bits_per_second);

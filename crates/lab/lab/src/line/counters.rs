@@ -1,4 +1,5 @@
-//! What a line counts. Segments, always: a super-packet counts as the frames that it is on a wire.
+//! The counters of a line. They count segments: a super-packet counts as the frames that it would
+//! be on a wire.
 
 use crate::frame::Flow;
 use crate::rtt::RoundTrips;
@@ -23,15 +24,15 @@ impl Traffic {
 /// Segments that did not arrive, by reason.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Drops {
-    /// Lost on the way, as was asked for.
+    /// Lost on purpose, by [`LineSettings::loss`](super::LineSettings::loss).
     pub loss: u64,
     /// The buffer was full.
     pub buffer: u64,
-    /// Packet memory was exhausted: more than the box was made for.
+    /// Packet memory was exhausted, because the box was made for less traffic.
     pub memory: u64,
     /// The port refused them.
     pub refused: u64,
-    /// They are longer than the port's MTU; the box answered their senders.
+    /// They are longer than the port's MTU; the box sent "packet too big" to their senders.
     #[serde(default)]
     pub too_big: u64,
 }
@@ -45,40 +46,40 @@ impl Drops {
         self.too_big += other.too_big;
     }
 
-    /// All of them.
+    /// Returns the sum of all.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.loss + self.buffer + self.memory + self.refused + self.too_big
     }
 
-    /// Those that nobody asked for: the box did not keep up.
+    /// Returns the drops that no setting asked for: the box did not keep up.
     #[must_use]
     pub fn unwanted(&self) -> u64 {
         self.memory + self.refused
     }
 }
 
-/// What became of a flow on a line.
+/// What a line did with a flow's packets.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FlowCounters {
-    /// What came.
+    /// What arrived.
     pub arrived: Traffic,
     /// What left.
     pub left: Traffic,
-    /// What did not.
+    /// What was dropped.
     pub drops: Drops,
     /// Bytes on the wire that wait now.
     pub queue: u64,
-    /// Most that ever waited.
+    /// Most bytes that ever waited.
     pub queue_max: u64,
     /// How long the last packet that left was on the line, in nanoseconds.
     pub passage_ns: u64,
-    /// How long its sender takes to answer; nothing where flows are counted together.
+    /// How long the flow's sender takes to answer; empty if flows are counted together.
     pub round_trips: RoundTrips,
 }
 
 impl FlowCounters {
-    /// Counts a flow that is told apart no more among others.
+    /// Adds the counters of a flow that is no longer counted by itself.
     pub(super) fn join(&mut self, other: &Self) {
         self.arrived.add(other.arrived);
         self.left.add(other.left);
@@ -88,41 +89,41 @@ impl FlowCounters {
     }
 }
 
-/// What became of everything on a line.
+/// What a line did with all packets.
 ///
 /// `arrived + duplicated = left + drops.total() + on the line`, in segments.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Counters {
-    /// What came.
+    /// What arrived.
     pub arrived: Traffic,
     /// What left.
     pub left: Traffic,
-    /// What did not.
+    /// What was dropped.
     pub drops: Drops,
-    /// Segments that came twice, counted once each.
+    /// Segments that were duplicated; each counts once.
     pub duplicated: u64,
-    /// Segments of which a bit was turned.
+    /// Segments of which a bit was flipped.
     pub corrupted: u64,
-    /// Segments held back for others to overtake.
+    /// Segments held back so that later ones overtook them.
     pub reordered: u64,
-    /// Segments on the line: waiting and under way.
+    /// Segments on the line: waiting or under way.
     pub on_line: u64,
-    /// Bytes on the wire that wait, or of which the last bit has not left the transmitter. Not
-    /// what is under way.
+    /// Bytes on the wire that wait or whose last bit has not left the transmitter, without what is
+    /// under way.
     pub queue: u64,
-    /// Most that ever waited.
+    /// Most bytes that ever waited.
     pub queue_max: u64,
-    /// The flows that are told apart now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
+    /// The flows that are counted one by one now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
     #[serde(with = "named")]
     pub flows: Vec<(Flow, FlowCounters)>,
-    /// All others together: those that came when every place was taken, and those that were idle
-    /// and gave theirs to another.
+    /// All other flows together: those that found no slot, and those that were idle and lost their
+    /// slots.
     pub other_flows: FlowCounters,
-    /// How often a flow gave its place to another.
+    /// How often an idle flow lost its slot to another.
     pub flows_forgotten: u64,
 }
 
-/// Flows as objects, each with its name.
+/// Serializes flows as objects, each with its name.
 mod named {
     use super::{Flow, FlowCounters};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

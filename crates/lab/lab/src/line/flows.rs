@@ -1,5 +1,4 @@
-//! The flows that a line tells apart: what each has done, and where its packets wait when they wait
-//! by flow.
+//! The flows that a line counts one by one, and the queues of the harmonizer.
 
 use super::clock::Clock;
 use super::counters::{FlowCounters, Traffic};
@@ -10,42 +9,43 @@ use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Most flows that a line tells apart at a time. One that comes when there are so many gets the
-/// place of one that is idle; while there is none, newcomers share one place, in queues and in
-/// counters.
+/// Most flows that a line counts one by one. When all slots are taken, a new flow gets the slot of
+/// one that is idle; if none is, new flows share one slot, both for queueing and for counting.
 pub const MAX_FLOWS: usize = 1_024;
 
-/// How long nothing must have come of a flow before another gets its place: longer than any round
-/// trip here, or than ping pauses.
+/// How long a flow must be silent before another may have its slot: longer than any round trip
+/// here, and than the pause between two pings.
 pub const IDLE: Duration = Duration::from_secs(2);
 
-/// Places looked at for a newcomer before it shares; its next packet looks at the next ones.
-const LOOKS: usize = 8;
+/// Slots looked at for a new flow before it shares one; its next packet looks at the following
+/// slots.
+const MAX_PROBES: usize = 8;
 
-/// Where flows beyond that are, and the counters of those that had to go.
+/// The slot of all flows that share one, which also has the counters of flows that lost their
+/// slots.
 const OTHERS: u16 = 0;
 
-/// One flow, or all that have no place of their own.
+/// One flow, or all that share a slot.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) flow: Flow,
     pub(super) counters: FlowCounters,
-    /// Packets that wait in turn.
+    /// Packets that wait, with the harmonizer.
     pub(super) queue: VecDeque<Packet>,
-    /// Segments of the first of them that have left.
+    /// Segments of the first packet that have left.
     pub(super) sent: u32,
-    /// Bytes on the wire that it may send in this turn.
+    /// Bytes on the wire that the flow may send in this turn.
     pub(super) deficit: u64,
-    /// Bytes on the wire of its share that it has not used, and may use on top of its turns.
+    /// Unused bytes on the wire of its share, which it may send in later turns.
     pub(super) credit: u64,
-    /// When its queue became empty, if it is, and it has sent something.
+    /// When its queue became empty; `None` if it is not, or has sent nothing yet.
     pub(super) idle_since: Option<Time>,
-    /// When its next segment may, at the flow's own rate.
+    /// Paces the flow's segments by [`LineSettings::flow_rate`](super::LineSettings::flow_rate).
     pub(super) clock: Clock,
-    /// Its packets on the line: waiting and under way. They know it by its place.
+    /// Packets of the flow on the line, waiting or under way. They refer to this slot.
     present: u64,
-    /// When something came last.
-    came: Time,
+    /// When a packet of the flow last arrived.
+    last_arrival: Time,
     tracker: Tracker,
 }
 
@@ -61,21 +61,21 @@ impl Slot {
             idle_since: None,
             clock: Clock::default(),
             present: 0,
-            came: Time::ZERO,
+            last_arrival: Time::ZERO,
             tracker: Tracker::new(&flow),
         }
     }
 
-    /// Bytes on the wire of the segment that leaves next.
+    /// Returns the bytes on the wire of the segment that is sent next.
     pub(super) fn next_wire(&self, overhead: u16) -> Option<u64> {
         self.queue.front().map(|packet| packet.frame().segments.wire_bytes_of(self.sent, overhead))
     }
 
-    /// Drops segments of the first packet whose transmission has not begun: so many that they are
-    /// `bytes` on the wire, one at least. Where only the first packet is left, which has begun,
-    /// the last segments of that, but not the very last, with which it goes on. Returns how
-    /// many segments and bytes on the wire were dropped, and whether the packet is gone with them;
-    /// `None` where there was nothing to drop.
+    /// Drops segments of the first packet whose transmission has not begun: at least one, and as
+    /// many as make up `bytes` on the wire. If the queue has only a packet that has begun, drops
+    /// its last segments, but not the very last, with which it leaves. Returns how many segments
+    /// and bytes on the wire were dropped, and whether the packet is gone; `None` if there was
+    /// nothing to drop.
     pub(super) fn cut(
         &mut self,
         bytes: u64,
@@ -101,7 +101,7 @@ impl Slot {
         let all = packet.frame().segments;
         let count = all.filling(bytes, overhead);
         let packet = self.queue.remove(begun).expect("just seen");
-        // Without memory for the headers of a rest all of it goes, and gives memory back.
+        // Without memory for the headers of the rest, the whole packet goes, which frees memory.
         let parts = if count < all.count { packet.split(count, memory) } else { Err(packet) };
         match parts {
             Ok((dropped, rest)) => {
@@ -117,19 +117,19 @@ impl Slot {
         }
     }
 
-    /// Whether another flow may have its place, for nothing is to come of this one that could be
-    /// told from outside.
+    /// Returns whether another flow may have the slot: nothing of this flow is on the line or can
+    /// still matter to it.
     fn is_idle(&self, now: Time) -> bool {
-        self.present == 0 && now.since(self.came) >= IDLE && self.clock.free_at() <= now
+        self.present == 0 && now.since(self.last_arrival) >= IDLE && self.clock.free_at() <= now
     }
 }
 
-/// All of them.
+/// All flows of a line.
 #[derive(Debug)]
 pub(super) struct Flows {
     slots: Vec<Slot>,
     index: HashMap<Flow, u16>,
-    /// The place that is looked at next for a newcomer.
+    /// The slot that is looked at next for a new flow.
     hand: usize,
     forgotten: u64,
 }
@@ -140,16 +140,16 @@ impl Flows {
         Self { slots: vec![Slot::new(Flow::OTHER)], index, hand: 1, forgotten: 0 }
     }
 
-    /// The place of a flow of which something comes now.
+    /// Returns the slot of a flow of which a packet arrives now.
     pub(super) fn find(&mut self, flow: Flow, now: Time) -> u16 {
-        let slot = self.index.get(&flow).copied().unwrap_or_else(|| self.place(flow, now));
-        self.at_mut(slot).came = now;
+        let slot = self.index.get(&flow).copied().unwrap_or_else(|| self.assign_slot(flow, now));
+        self.at_mut(slot).last_arrival = now;
         slot
     }
 
-    /// Finds a place for a newcomer.
-    fn place(&mut self, flow: Flow, now: Time) -> u16 {
-        // What waits in the shared place may be of this flow, and must not be overtaken.
+    /// Finds a slot for a new flow.
+    fn assign_slot(&mut self, flow: Flow, now: Time) -> u16 {
+        // Packets of this flow may wait in the shared slot, and must not be overtaken.
         if self.slots[0].counters.queue > 0 {
             return OTHERS;
         }
@@ -158,9 +158,9 @@ impl Flows {
             self.slots.len() - 1
         } else {
             let Some(slot) = self.idle(now) else { return OTHERS };
-            let gone = std::mem::replace(&mut self.slots[slot], Slot::new(flow));
-            self.index.remove(&gone.flow);
-            self.slots[0].counters.join(&gone.counters);
+            let evicted = std::mem::replace(&mut self.slots[slot], Slot::new(flow));
+            self.index.remove(&evicted.flow);
+            self.slots[0].counters.join(&evicted.counters);
             self.forgotten += 1;
             slot
         };
@@ -169,9 +169,9 @@ impl Flows {
         slot
     }
 
-    /// The hand goes round over the places, and stops at one that is idle.
+    /// Goes round the slots, as a clock's hand, and stops at one that is idle.
     fn idle(&mut self, now: Time) -> Option<usize> {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_PROBES {
             let at = self.hand;
             self.hand = if at < MAX_FLOWS { at + 1 } else { 1 };
             if self.slots[at].is_idle(now) {
@@ -181,33 +181,33 @@ impl Flows {
         None
     }
 
-    /// Looks for round trips in a packet that came; of flows that share a place there are none.
-    pub(super) fn time(&mut self, slot: u16, packet: &Packet, now: Time, stamps: &Stamps) {
+    /// Measures round trips with a packet that arrived; not for flows that share a slot.
+    pub(super) fn measure_rtt(&mut self, slot: u16, packet: &Packet, now: Time, stamps: &Stamps) {
         if slot != OTHERS {
             let Slot { tracker, counters, .. } = self.at_mut(slot);
-            tracker.look(packet, now, stamps, &mut counters.round_trips);
+            tracker.observe(packet, now, stamps, &mut counters.round_trips);
         }
     }
 
-    /// A packet is on the line from now on.
-    pub(super) fn enters(&mut self, slot: u16) {
+    /// Counts a packet that is on the line from now on.
+    pub(super) fn add_packet(&mut self, slot: u16) {
         self.at_mut(slot).present += 1;
     }
 
-    /// A packet that was on the line is dropped.
-    pub(super) fn gone(&mut self, slot: u16) {
+    /// Counts a packet of the line that is dropped.
+    pub(super) fn drop_packet(&mut self, slot: u16) {
         self.at_mut(slot).present -= 1;
     }
 
-    /// A packet has come through.
-    pub(super) fn leaves(&mut self, packet: &Packet) {
+    /// Counts a packet that has left the line.
+    pub(super) fn packet_left(&mut self, packet: &Packet) {
         let slot = self.at_mut(packet.slot);
         slot.present -= 1;
         slot.counters.left.add(traffic(packet));
         slot.counters.passage_ns = crate::time::nanos(packet.due.since(packet.arrived));
     }
 
-    /// Flows that had to give their place to others.
+    /// Returns how many flows lost their slots to others.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -224,14 +224,14 @@ impl Flows {
         &mut self.at_mut(slot).counters
     }
 
-    /// Flows with what they did, and all that have no place together.
-    pub(super) fn told(&self) -> (Vec<(Flow, FlowCounters)>, FlowCounters) {
-        let told = self.slots[1..].iter().map(|slot| (slot.flow, slot.counters)).collect();
-        (told, self.slots[0].counters)
+    /// Returns the counters of each flow, and those of the shared slot.
+    pub(super) fn counted(&self) -> (Vec<(Flow, FlowCounters)>, FlowCounters) {
+        let counted = self.slots[1..].iter().map(|slot| (slot.flow, slot.counters)).collect();
+        (counted, self.slots[0].counters)
     }
 }
 
-/// What a packet is in segments and bytes.
+/// Returns a packet's segments and bytes.
 pub(super) fn traffic(packet: &Packet) -> Traffic {
     let segments = packet.frame().segments;
     Traffic { segments: u64::from(segments.count), bytes: segments.bytes() }

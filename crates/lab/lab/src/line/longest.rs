@@ -1,22 +1,21 @@
-//! Which of the flows that wait has the most bytes: a binary heap whose entries can be changed in
-//! place.
+//! Finds the flow with the most waiting bytes: a binary heap whose entries can be changed in place.
 
 use super::flows::MAX_FLOWS;
 
-/// Queues by their length in bytes. Changing one costs O(log n), and nothing is allocated once as
-/// many flows have waited at a time.
+/// Queues by their length in bytes. A change costs O(log n), and allocates nothing once as many
+/// flows have waited at a time before.
 #[derive(Debug)]
 pub(super) struct Longest {
     /// Length and slot of each queue that is not empty; no entry is smaller than its two children,
     /// `2i + 1` and `2i + 2`.
     heap: Vec<(u64, u16)>,
     /// Index in `heap` of each slot that is in it.
-    places: Vec<Option<u16>>,
+    indices: Vec<Option<u16>>,
 }
 
 impl Longest {
     pub(super) fn new() -> Self {
-        Self { heap: Vec::new(), places: vec![None; MAX_FLOWS + 1] }
+        Self { heap: Vec::new(), indices: vec![None; MAX_FLOWS + 1] }
     }
 
     /// Returns the longest queue's slot.
@@ -32,15 +31,15 @@ impl Longest {
 
     /// Records the length of a slot's queue; a queue of no bytes is not kept.
     pub(super) fn set(&mut self, slot: u16, bytes: u64) {
-        let place = self.places[usize::from(slot)];
-        let at = match place.map(usize::from) {
+        let index = self.indices[usize::from(slot)];
+        let at = match index.map(usize::from) {
             None if bytes == 0 => return,
             None => {
                 self.heap.push((bytes, slot));
                 self.heap.len() - 1
             }
             Some(at) if bytes == 0 => {
-                self.places[usize::from(slot)] = None;
+                self.indices[usize::from(slot)] = None;
                 self.heap.swap_remove(at);
                 at
             }
@@ -59,10 +58,10 @@ impl Longest {
         while at > 0 && self.heap[(at - 1) / 2] < self.heap[at] {
             let parent = (at - 1) / 2;
             self.heap.swap(at, parent);
-            self.note(at);
+            self.record_index(at);
             at = parent;
         }
-        self.note(at);
+        self.record_index(at);
         at
     }
 
@@ -75,15 +74,15 @@ impl Longest {
             && self.heap[at] < self.heap[child]
         {
             self.heap.swap(at, child);
-            self.note(at);
+            self.record_index(at);
             at = child;
         }
-        self.note(at);
+        self.record_index(at);
     }
 
-    fn note(&mut self, at: usize) {
+    fn record_index(&mut self, at: usize) {
         let slot = usize::from(self.heap[at].1);
-        self.places[slot] = Some(u16::try_from(at).expect("no more entries than slots"));
+        self.indices[slot] = Some(u16::try_from(at).expect("no more entries than slots"));
     }
 }
 
@@ -94,14 +93,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_is_the_longest_and_leads_the_second(changes in prop::collection::vec((0u16..20, 0u64..50), 1..200)) {
+        fn the_first_is_the_longest_and_leads_the_second(
+            changes in prop::collection::vec((0u16..20, 0u64..50), 1..200),
+        ) {
             let (mut longest, mut lengths) = (Longest::new(), [0u64; 20]);
             for (slot, bytes) in changes {
                 longest.set(slot, bytes);
                 lengths[usize::from(slot)] = bytes;
                 let mut sorted = lengths;
                 sorted.sort_unstable();
-                prop_assert_eq!(longest.first().map_or(0, |slot| lengths[usize::from(slot)]), sorted[19]);
+                prop_assert_eq!(
+                    longest.first().map_or(0, |slot| lengths[usize::from(slot)]),
+                    sorted[19]
+                );
                 prop_assert_eq!(longest.first().is_none(), sorted[19] == 0);
                 prop_assert_eq!(longest.lead(), sorted[19] - sorted[18]);
             }

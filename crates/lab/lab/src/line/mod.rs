@@ -1,11 +1,14 @@
-//! One direction towards one output port: mishaps, a queue, a transmitter, and the way.
+//! One direction towards one output port: impairments, a queue, a transmitter, and the propagation
+//! delay.
 //!
 //! ```text
-//! push -> [loss, duplicates, corruption] -> [queue, buffer] -> [transmitter, rate] -> [delay, jitter] -> pop
+//! push -> [loss, duplicates, corruption] -> [queue, buffer] -> [transmitter, rate]
+//!      -> [delay, jitter] -> pop
 //! ```
 //!
-//! A line has no clock. Whoever owns it says when a packet arrives and asks which have come through
-//! by now. All times follow from those of arrival: asking late, or seldom, changes none of them.
+//! A line has no clock and starts no thread. Its owner says when a packet arrives and asks which
+//! packets have left by now. All times follow from the times of arrival: polling late, or seldom,
+//! changes none of them.
 
 mod clock;
 mod counters;
@@ -21,7 +24,7 @@ use crate::memory::{MAX_CELLS, Memory};
 use crate::rtt::Stamps;
 use crate::time::Time;
 use clock::Clock;
-use fate::Fates;
+use fate::Impairments;
 use flows::{Flows, traffic};
 use queue::Queue;
 use std::sync::Arc;
@@ -31,15 +34,22 @@ use transit::Transit;
 pub use counters::{Counters, Drops, FlowCounters, Traffic};
 pub use flows::{IDLE, MAX_FLOWS};
 pub use settings::{
-    DEFAULT_BUFFER, Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE,
-    MIN_RATE, Rate, Reorder, Settings, Timing,
+    DEFAULT_BUFFER, Discipline, GilbertElliott, LineSettings, Loss, MAX_BUFFER, MAX_DELAY,
+    MAX_LISTED, MAX_RATE, MIN_RATE, Rate, Reorder, Timing,
 };
 
-/// A line; see the module.
+/// A line: packets enter by [`push`](Self::push) and leave by [`pop`](Self::pop), at times that
+/// [`LineSettings`] determines.
+///
+/// The owner passes the current time to every call; it must not go backwards. [`next`](Self::next)
+/// returns the time until which the owner may sleep. Packets lie in the [`Memory`] that the owner
+/// lends to each call; the line itself allocates nothing for a packet once it is warm.
+/// [`set`](Self::set) changes the settings while packets are on the line, and
+/// [`counters`](Self::counters) accounts for every segment.
 #[derive(Debug)]
 pub struct Line {
-    settings: Settings,
-    fates: Fates,
+    settings: LineSettings,
+    impairments: Impairments,
     queue: Queue,
     clock: Clock,
     transit: Transit,
@@ -49,11 +59,11 @@ pub struct Line {
 }
 
 impl Line {
-    /// An empty line.
+    /// Makes an empty line.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: LineSettings) -> Self {
         Self {
-            fates: Fates::new(settings.seed, 0),
+            impairments: Impairments::new(settings.seed, 0),
             queue: Queue::new(settings.queue),
             settings,
             clock: Clock::default(),
@@ -64,101 +74,103 @@ impl Line {
         }
     }
 
-    /// Has it time round trips, together with the lines of the same box that have the same stamps.
+    /// Makes the line measure round trips, together with the other lines of its box, which share
+    /// `stamps`.
     #[must_use]
-    pub fn timed(self, stamps: Arc<Stamps>) -> Self {
+    pub fn with_stamps(self, stamps: Arc<Stamps>) -> Self {
         Self { stamps: Some(stamps), ..self }
     }
 
-    /// Lets it draw other chances from its seed than lines with another salt do.
+    /// Salts the seed, so that lines with other salts draw other random numbers from the same seed.
     #[must_use]
     pub fn salted(self, salt: u64) -> Self {
-        Self { fates: self.fates.salted(salt), ..self }
+        Self { impairments: self.impairments.salted(salt), ..self }
     }
 
-    /// What it does.
+    /// Returns the settings.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &LineSettings {
         &self.settings
     }
 
-    /// Has it do something else from now on. What has left, and what is being transmitted, keeps
-    /// its time; what waits is under the new rules, but for the buffer, which nobody is thrown
-    /// out of. Nothing overtakes what is under way: after a shorter delay packets come through
-    /// no sooner than those before them.
-    pub fn set(&mut self, settings: Settings, now: Time) {
+    /// Changes the settings. Packets that have left the transmitter, or that it is sending, keep
+    /// their times. Packets that wait follow the new settings, but a smaller buffer drops none of
+    /// them. Packets stay in order: after a change to a shorter delay, a packet still leaves no
+    /// sooner than those before it.
+    pub fn set(&mut self, settings: LineSettings, now: Time) {
         self.serve(now);
-        self.fates.seed(settings.seed);
-        let again =
+        self.impairments.seed(settings.seed);
+        let requeue =
             settings.queue != self.settings.queue || settings.overhead != self.settings.overhead;
         self.settings = settings;
-        if again {
+        if requeue {
             self.queue.change(&self.settings, &mut self.flows);
         }
         self.serve(now);
     }
 
-    /// Takes a packet that has arrived by now, at the time that it has; its way begins then. Times
-    /// of calls must not go back.
+    /// Puts a packet on the line. Its time on the line begins at `packet.arrived`, which is not
+    /// after `now`.
     pub fn push(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
         self.serve(now);
         let slot = self.flows.find(packet.frame().flow, now);
         if let Some(stamps) = &self.stamps {
-            self.flows.time(slot, &packet, packet.arrived, stamps);
+            self.flows.measure_rtt(slot, &packet, packet.arrived, stamps);
         }
-        let came = traffic(&packet);
-        self.counters.arrived.add(came);
-        self.flows.counters(slot).arrived.add(came);
-        if !fate::eventful(&self.settings) {
-            self.fates.skip(&packet, packet.count());
+        let arrived = traffic(&packet);
+        self.counters.arrived.add(arrived);
+        self.flows.counters(slot).arrived.add(arrived);
+        if !fate::impairs(&self.settings) {
+            self.impairments.skip(&packet, packet.count());
             return self.admit(slot, packet, now, memory);
         }
         let mut rest = Some(packet);
         while let Some(packet) = rest.take() {
-            rest = self.befall(slot, packet, now, memory);
+            rest = self.impair(slot, packet, now, memory);
         }
     }
 
-    /// Drops a packet that arrives now, for it is too long for the port.
+    /// Drops a packet that arrives now, because it is longer than the port's MTU.
     pub fn too_big(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
         let slot = self.flows.find(packet.frame().flow, now);
-        let came = traffic(&packet);
-        self.counters.arrived.add(came);
-        self.flows.counters(slot).arrived.add(came);
+        let arrived = traffic(&packet);
+        self.counters.arrived.add(arrived);
+        self.flows.counters(slot).arrived.add(arrived);
         self.dropped(slot, packet, memory, |drops| &mut drops.too_big);
     }
 
-    /// The next packet that has come through by `now`.
+    /// Returns the next packet that has left the line by `now`.
     pub fn pop(&mut self, now: Time) -> Option<Packet> {
         self.serve(now);
         let packet = self.transit.pop(now)?;
         self.counters.left.add(traffic(&packet));
-        self.flows.leaves(&packet);
+        self.flows.packet_left(&packet);
         Some(packet)
     }
 
-    /// The port did not take a packet that has come through just now.
+    /// Counts a packet that [`pop`](Self::pop) returned as dropped, because the port refused it.
     pub fn refused(&mut self, packet: &Packet) {
         self.take_back(packet, |drops| &mut drops.refused);
     }
 
-    /// There was no memory to cut a packet that had come through into what the port takes.
-    pub fn uncut(&mut self, packet: &Packet) {
+    /// Counts a packet that [`pop`](Self::pop) returned as dropped, because there was no memory to
+    /// cut it into frames that the port takes.
+    pub fn out_of_memory(&mut self, packet: &Packet) {
         self.take_back(packet, |drops| &mut drops.memory);
     }
 
-    /// No packet comes through before this; none when nothing is on the line. Often the very time
-    /// of the next.
+    /// Returns a time before which no packet leaves, often exactly when the next one does; `None`
+    /// if the line is empty.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let waiting = self.queue.next_end(&self.clock, &self.settings, &self.flows);
         waiting.map(|end| end + self.settings.delay).into_iter().chain(self.transit.next()).min()
     }
 
-    /// What became of everything so far, with what waits `now`.
+    /// Returns the counters so far, with the queue at `now`.
     #[must_use]
     pub fn counters(&self, now: Time) -> Counters {
-        let (flows, other_flows) = self.flows.told();
+        let (flows, other_flows) = self.flows.counted();
         Counters {
             on_line: self.queue.segments() + self.transit.segments(),
             queue: self.occupancy(now),
@@ -169,14 +181,14 @@ impl Line {
         }
     }
 
-    /// Bytes on the wire whose last bit has not left the transmitter.
+    /// Returns the bytes on the wire whose last bit has not left the transmitter.
     fn occupancy(&self, now: Time) -> u64 {
         self.queue.bytes() + self.clock.unsent(now)
     }
 
-    /// Draws what becomes of the segments up to the first to which something happens, and of that
-    /// one; gives back those behind.
-    fn befall(
+    /// Draws the impairments of the packet's segments. Admits the segments before the first
+    /// impaired one, impairs and admits that one, and returns those behind it.
+    fn impair(
         &mut self,
         slot: u16,
         mut packet: Packet,
@@ -184,10 +196,10 @@ impl Line {
         memory: &mut Memory,
     ) -> Option<Packet> {
         let count = packet.count();
-        let struck = (0..count)
-            .zip(self.fates.of(&packet, &self.settings))
-            .find(|(_, fate)| !fate.is_plain());
-        let Some((at, fate)) = struck else {
+        let impaired = (0..count)
+            .zip(self.impairments.of(&packet, &self.settings))
+            .find(|(_, impairment)| !impairment.is_plain());
+        let Some((at, impairment)) = impaired else {
             self.admit(slot, packet, now, memory);
             return None;
         };
@@ -208,32 +220,32 @@ impl Line {
         } else {
             (packet, None)
         };
-        if fate.lost {
+        if impairment.lost {
             self.dropped(slot, one, memory, |drops| &mut drops.loss);
             return rest;
         }
-        if fate.corrupted {
-            let bits = self.fates.bits(&one);
+        if impairment.corrupted {
+            let bits = self.impairments.bits(&one);
             one.corrupt(bits);
             self.counters.corrupted += 1;
         }
-        let twin = fate.twice.then(|| one.copy(memory));
-        if fate.held {
+        let copy = impairment.duplicated.then(|| one.copy(memory));
+        if impairment.held {
             one.held = true;
             self.counters.reordered += 1;
         }
         self.admit(slot, one, now, memory);
-        if let Some(twin) = twin {
+        if let Some(copy) = copy {
             self.counters.duplicated += 1;
-            match twin {
-                Some(twin) => self.admit(slot, twin, now, memory),
+            match copy {
+                Some(copy) => self.admit(slot, copy, now, memory),
                 None => self.count_drops(slot, 1, |drops| &mut drops.memory),
             }
         }
         rest
     }
 
-    /// Counts a packet that had come through among the drops.
+    /// Moves a packet from the counters of what left to those of drops.
     fn take_back(&mut self, packet: &Packet, reason: fn(&mut Drops) -> &mut u64) {
         let lost = traffic(packet);
         let flow = self.flows.counters(packet.slot);
@@ -246,14 +258,15 @@ impl Line {
         }
     }
 
-    /// There is no memory to cut a packet: it is lost, with all that is behind.
+    /// Drops a packet for which there is no memory to split it, with all its segments.
     fn exhausted(&mut self, slot: u16, packet: Packet, memory: &mut Memory) -> Option<Packet> {
-        self.fates.skip(&packet, packet.count().saturating_sub(1)); // the fate of the first was drawn
+        // The first segment was counted when its impairments were drawn.
+        self.impairments.skip(&packet, packet.count().saturating_sub(1));
         self.dropped(slot, packet, memory, |drops| &mut drops.memory);
         None
     }
 
-    /// Lets a packet into the queue, in pieces if it is longer than what may leave together.
+    /// Puts a packet into the queue, split into bursts if it is longer than one.
     fn admit(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         while let Some(burst) = self.settings.burst
             && packet.count() > burst.get()
@@ -271,13 +284,19 @@ impl Line {
         self.admit_piece(slot, packet, now, memory);
     }
 
-    /// Lets into the queue what there is room for.
+    /// Puts into the queue as many of the packet's segments as the buffer has room for.
     fn admit_piece(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         packet.slot = slot;
         if !self.settings.limited() && self.queue.segments() == 0 {
-            self.flows.enters(slot);
+            self.flows.add_packet(slot);
             let arrived = packet.arrived;
-            return depart(packet, arrived, &self.settings, &mut self.fates, &mut self.transit);
+            return depart(
+                packet,
+                arrived,
+                &self.settings,
+                &mut self.impairments,
+                &mut self.transit,
+            );
         }
         if self.settings.queue == Discipline::DropTail {
             let segments = packet.frame().segments;
@@ -291,10 +310,10 @@ impl Line {
                 self.count_drops(slot, segments.count - fitting, |drops| &mut drops.buffer);
             }
         }
-        // After a change to a smaller buffer there may be more in it than it holds; that is not
-        // thrown out.
+        // After a change to a smaller buffer the queue may hold more than the buffer; those packets
+        // stay.
         let limit = self.settings.buffer.max(self.occupancy(now));
-        self.flows.enters(slot);
+        self.flows.add_packet(slot);
         self.queue.push(slot, packet, &mut self.flows, &self.settings, now);
         if self.settings.queue == Discipline::Harmonize {
             self.make_room(slot, limit, now, memory);
@@ -304,9 +323,9 @@ impl Line {
         flow.queue_max = flow.queue_max.max(flow.queue);
     }
 
-    /// Drops from the longest queue what is beyond `limit` after a packet of `newest` has come, and
-    /// what takes the memory that the next packet needs: which flow that is of cannot be seen
-    /// before it is read.
+    /// Drops from the longest queue what exceeds `limit` after a packet of the flow in `newest` has
+    /// arrived. Also drops packets if memory is too short for the next packet: its flow is unknown
+    /// until it has been read.
     fn make_room(&mut self, newest: u16, limit: u64, now: Time, memory: &mut Memory) {
         loop {
             let exhausted = memory.free() < MAX_CELLS;
@@ -320,7 +339,7 @@ impl Line {
                 return;
             };
             if shed.packet {
-                self.flows.gone(shed.slot);
+                self.flows.drop_packet(shed.slot);
             }
             self.count_drops(shed.slot, shed.segments, |drops| match exhausted {
                 true => &mut drops.memory,
@@ -346,26 +365,26 @@ impl Line {
     }
 
     fn serve(&mut self, now: Time) {
-        let Self { queue, clock, settings, flows, fates, transit, .. } = self;
+        let Self { queue, clock, settings, flows, impairments, transit, .. } = self;
         queue.serve(now, clock, settings, flows, |packet, end| {
-            depart(packet, end, settings, fates, transit)
+            depart(packet, end, settings, impairments, transit)
         });
     }
 }
 
-/// Sends a packet, whose last bit leaves at `end`, on its way.
+/// Moves a packet, whose last bit leaves the transmitter at `end`, to the packets under way.
 fn depart(
     packet: Packet,
     end: Time,
-    settings: &Settings,
-    fates: &mut Fates,
+    settings: &LineSettings,
+    impairments: &mut Impairments,
     transit: &mut Transit,
 ) {
     let mut due = end + settings.delay;
     if settings.jitter > Duration::ZERO {
         due = due
             + Duration::from_nanos(
-                fates.jitter(&packet).below(crate::time::nanos(settings.jitter) + 1),
+                impairments.jitter(&packet).below(crate::time::nanos(settings.jitter) + 1),
             );
     }
     match settings.reorder {

@@ -1,43 +1,42 @@
-//! What waits for the transmitter, and which segment is next.
+//! The packets that wait for the transmitter, and which segment is sent next.
 //!
 //! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and serves them by deficit
 //! round robin (Shreedhar and Varghese, 1995): in its turn a flow may send [`QUANTUM`] bytes, and
-//! what it does not use of them counts in its next turn. So flows get equal shares in bytes,
-//! whatever their frames' sizes. A flow that was idle meanwhile has saved its share of up to
-//! [`SAVING`], and sends up to [`BOOST`] quanta in a turn until it has spent that: shares are equal
-//! over a round trip, and a TCP that comes late, which sends its window in bursts, gets there in
-//! its slow start. The segments of a super-packet take turns as single frames do, and the
-//! packet goes on as one when the last of them has left, so nobody has to cut packets apart that
-//! the receiver's kernel would join again.
+//! what it does not use is added to its next turn. So flows get equal shares in bytes, whatever the
+//! sizes of their frames. A flow that was idle saves its share of up to [`SAVING`] as credit, and
+//! sends up to [`BOOST`] quanta in a turn until the credit is spent: shares are equal over a round
+//! trip, and a new TCP connection, which sends its window in bursts, reaches its share in slow
+//! start. The segments of a super-packet take turns like single frames, and the packet moves on
+//! whole when its last segment has left, so that packets need not be split that the receiver's
+//! kernel would merge again.
 //!
-//! When the buffer is full, the harmonizer drops from the longest queue, in bytes (McKenney 1990;
-//! RFC 8290, 4.1.3): a flow that asks for less than its share loses nothing, whatever the others
-//! send. It drops from the head, so that a sender learns of it a queue's length earlier.
+//! When the buffer is full, the harmonizer drops from the queue with the most bytes (McKenney 1990;
+//! RFC 8290, 4.1.3): a flow that sends less than its share loses nothing, whatever the others send.
+//! It drops from the head, so that the sender learns of the loss a queue's length earlier.
 
 use super::clock::Clock;
 use super::flows::{Flows, Slot};
 use super::longest::Longest;
-use super::settings::{Discipline, Settings, Timing};
+use super::settings::{Discipline, LineSettings, Timing};
 use crate::frame::{ETHERNET_BYTES, Packet, Segments, WIRE_OVERHEAD};
 use crate::memory::Memory;
 use crate::time::Time;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// What of a frame has to be in before it may leave by cut-through: its Ethernet header.
+/// Bytes of a frame that must have arrived before cut-through may send it: its Ethernet header.
 const CUT_THROUGH_BYTES: u64 = ETHERNET_BYTES as u64;
 
-/// What cut-through needs of that which comes before the header on a wire: preamble and start of
-/// frame.
+/// Bytes on a wire before the header that cut-through also waits for: preamble and start of frame.
 const PREAMBLE_BYTES: u64 = 8;
 
 /// Bytes on the wire that a flow may send in its turn: a full frame of Ethernet's usual 1,500
 /// bytes.
 const QUANTUM: u64 = 1_500 + ETHERNET_BYTES as u64 + WIRE_OVERHEAD as u64;
 
-/// How many quanta a flow may send in a turn while it has credit: enough for the window of a TCP in
-/// slow start to pass within half a round trip, which is when CUBIC stops doubling it (HyStart),
-/// once that window is the flow's share of a pipe.
+/// Quanta that a flow may send in a turn while it has credit. With this many, once the window of a
+/// TCP in slow start is the flow's share of a pipe, it passes within half a round trip, after which
+/// CUBIC stops doubling it (HyStart).
 const BOOST: u64 = 8;
 
 /// Time for which an idle flow saves its share as credit: the longest round trip over two lines.
@@ -46,23 +45,23 @@ const SAVING: Duration = Duration::from_secs(1);
 /// What was dropped to make room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Shed {
-    /// Whose it was.
+    /// The flow's slot.
     pub(super) slot: u16,
-    /// How many segments.
+    /// Segments that were dropped.
     pub(super) segments: u32,
-    /// Whether a whole packet is gone with them.
+    /// Whether they were all that was left of a packet.
     pub(super) packet: bool,
 }
 
-/// Packets that wait. Bounded by the buffer that the line is set to.
+/// Packets that wait for the transmitter. The line's buffer bounds them.
 #[derive(Debug)]
 pub(super) struct Queue {
     discipline: Discipline,
-    /// All packets by drop-tail.
-    one: VecDeque<(u16, Packet)>,
-    /// Flows that have packets, by the harmonizer: the next in turn is first.
+    /// All packets, with drop-tail.
+    fifo: VecDeque<(u16, Packet)>,
+    /// Flows that have packets, with the harmonizer; the first has the next turn.
     turns: VecDeque<u16>,
-    /// The same flows, by the bytes that wait.
+    /// Those flows, by bytes that wait.
     longest: Longest,
     /// Bytes on the wire that wait.
     bytes: u64,
@@ -73,7 +72,7 @@ impl Queue {
     pub(super) fn new(discipline: Discipline) -> Self {
         Self {
             discipline,
-            one: VecDeque::new(),
+            fifo: VecDeque::new(),
             turns: VecDeque::new(),
             longest: Longest::new(),
             bytes: 0,
@@ -81,12 +80,12 @@ impl Queue {
         }
     }
 
-    /// Bytes on the wire of which the transmission has not begun.
+    /// Returns the bytes on the wire whose transmission has not begun.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Segments in it; of a packet of which some have left, all.
+    /// Returns the segments in the queue; a packet of which some segments have left counts whole.
     pub(super) fn segments(&self) -> u64 {
         self.segments
     }
@@ -97,13 +96,13 @@ impl Queue {
         slot: u16,
         packet: Packet,
         flows: &mut Flows,
-        settings: &Settings,
+        settings: &LineSettings,
         now: Time,
     ) {
         let wire = packet.frame().segments.wire_bytes(settings.overhead);
         let flow = flows.at_mut(slot);
         let idle_since = flow.idle_since.take();
-        // What comes before the last bit of what was before has left goes on with its turn.
+        // A packet that arrives before the flow's last bit has left continues that turn.
         if flow.queue.is_empty() && idle_since.is_none_or(|idle| idle < now) {
             flow.deficit = 0;
             if let (Some(idle), Some(rate)) = (idle_since, settings.rate) {
@@ -114,21 +113,21 @@ impl Queue {
         self.add(slot, packet, wire, flows, settings);
     }
 
-    /// Adds a packet of which so many bytes on the wire have not left.
+    /// Adds a packet of which `wire` bytes have not left.
     fn add(
         &mut self,
         slot: u16,
         packet: Packet,
         wire: u64,
         flows: &mut Flows,
-        settings: &Settings,
+        settings: &LineSettings,
     ) {
         self.bytes += wire;
         self.segments += u64::from(packet.count());
         let flow = flows.at_mut(slot);
         flow.counters.queue += wire;
         match self.discipline {
-            Discipline::DropTail => self.one.push_back((slot, packet)),
+            Discipline::DropTail => self.fifo.push_back((slot, packet)),
             Discipline::Harmonize => {
                 flow.queue.push_back(packet);
                 if flow.queue.len() == 1 {
@@ -142,11 +141,11 @@ impl Queue {
         }
     }
 
-    /// Drops up to `bytes` from the head of the longest queue, by the harmonizer: at least one
-    /// segment, and no more than makes that queue as long as the next; with none, the first
-    /// packet, for its memory. A packet whose transmission has begun is not dropped; if
-    /// the longest queue has nothing but the last segment of one, `newest` pays, which has a packet
-    /// that has just come.
+    /// Drops up to `bytes` from the head of the longest queue of the harmonizer: at least one
+    /// segment, and no more than makes that queue as long as the next one. With `None`, drops the
+    /// first packet, to free its memory. A packet whose transmission has begun is not dropped: if
+    /// the longest queue has only the last segment of one, the packet that has just arrived in
+    /// `newest` is dropped instead.
     pub(super) fn shed(
         &mut self,
         bytes: Option<u64>,
@@ -166,17 +165,17 @@ impl Queue {
             self.turns.retain(|&other| other != slot);
         }
         self.segments -= u64::from(segments);
-        self.leaves(slot, wire, flows);
+        self.subtract(slot, wire, flows);
         Some(Shed { slot, segments, packet })
     }
 
-    /// Begins the transmissions that begin by `now`, and hands over each packet whose last segment
-    /// is among them, with the time at which its last bit leaves.
+    /// Begins the transmissions that can begin by `now`. Calls `left` for each packet whose last
+    /// segment is among them, with the time at which its last bit leaves.
     pub(super) fn serve(
         &mut self,
         now: Time,
         clock: &mut Clock,
-        settings: &Settings,
+        settings: &LineSettings,
         flows: &mut Flows,
         mut left: impl FnMut(Packet, Time),
     ) {
@@ -185,13 +184,13 @@ impl Queue {
         {
             match self.discipline {
                 Discipline::DropTail => {
-                    let (slot, packet) = self.one.pop_front().expect("it has a start");
-                    // Of the first of a flow, segments may have left in turn before packets waited
-                    // in one queue.
+                    let (slot, packet) = self.fifo.pop_front().expect("it has a start");
+                    // Some segments of the flow's first packet may have left in turns, before the
+                    // queue was changed to drop-tail.
                     let sent = std::mem::take(&mut flows.at_mut(slot).sent);
                     let wire = remaining(packet.frame().segments, sent, settings.overhead);
                     let end = clock.transmit(start, wire, settings.rate);
-                    self.leaves(slot, wire, flows);
+                    self.subtract(slot, wire, flows);
                     self.segments -= u64::from(packet.count());
                     left(packet, end);
                 }
@@ -201,7 +200,8 @@ impl Queue {
                     let segments = flow.queue.front().expect("it has a turn").frame().segments;
                     let wire = segments.wire_bytes_of(flow.sent, settings.overhead);
                     if flow.deficit < wire {
-                        self.next_turn(turn, flow, settings); // it saves for a frame longer than a turn
+                        // It saves up for a frame that is longer than a turn.
+                        self.next_turn(turn, flow, settings);
                         continue;
                     }
                     flow.deficit -= wire;
@@ -222,22 +222,22 @@ impl Queue {
                         Some(next) if flow.deficit < next => self.next_turn(turn, flow, settings),
                         Some(_) => {}
                     }
-                    self.leaves(slot, wire, flows);
+                    self.subtract(slot, wire, flows);
                 }
             }
         }
     }
 
-    /// Ends a flow's turn: it is the last now, and has what it may send when it is first.
-    fn next_turn(&mut self, turn: usize, flow: &mut Slot, settings: &Settings) {
+    /// Ends a flow's turn: moves it to the end, with the bytes that it may send next time.
+    fn next_turn(&mut self, turn: usize, flow: &mut Slot, settings: &LineSettings) {
         self.grant(flow, settings);
         let slot = self.turns.remove(turn).expect("it has a turn");
         self.turns.push_back(slot);
     }
 
-    /// Lets a flow send a quantum in its next turn, and more if it has credit: at most its share of
-    /// [`SAVING`], as many as wait now.
-    fn grant(&self, flow: &mut Slot, settings: &Settings) {
+    /// Lets a flow send a quantum in its next turn, and more if it has credit. The credit is at
+    /// most the flow's share of [`SAVING`] among the flows that wait now.
+    fn grant(&self, flow: &mut Slot, settings: &LineSettings) {
         flow.deficit += QUANTUM;
         if flow.credit > 0 {
             let all = settings.rate.map_or(0, |rate| rate.bytes_in(SAVING));
@@ -248,8 +248,8 @@ impl Queue {
         }
     }
 
-    /// Counts bytes that wait no more.
-    fn leaves(&mut self, slot: u16, wire: u64, flows: &mut Flows) {
+    /// Takes `wire` bytes that have left, or were dropped, off the queue.
+    fn subtract(&mut self, slot: u16, wire: u64, flows: &mut Flows) {
         self.bytes -= wire;
         let counters = flows.counters(slot);
         counters.queue -= wire;
@@ -258,17 +258,17 @@ impl Queue {
         }
     }
 
-    /// No packet's last bit leaves before this; none when nothing waits.
+    /// Returns a time before which no packet's last bit leaves; `None` if nothing waits.
     pub(super) fn next_end(
         &self,
         clock: &Clock,
-        settings: &Settings,
+        settings: &LineSettings,
         flows: &Flows,
     ) -> Option<Time> {
         let (_, start) = self.next_start(clock, settings, flows)?;
         let wire = match self.discipline {
             Discipline::DropTail => {
-                let (slot, packet) = self.one.front()?;
+                let (slot, packet) = self.fifo.front()?;
                 remaining(packet.frame().segments, flows.at(*slot).sent, settings.overhead)
             }
             Discipline::Harmonize => {
@@ -284,15 +284,16 @@ impl Queue {
         Some(ahead.transmit(start, wire, settings.rate))
     }
 
-    /// Which of the turns is next (0 by drop-tail), and when its segment begins.
+    /// Returns the index in `turns` of the flow that sends next (0 with drop-tail), and when its
+    /// segment begins.
     fn next_start(
         &self,
         clock: &Clock,
-        settings: &Settings,
+        settings: &LineSettings,
         flows: &Flows,
     ) -> Option<(usize, Time)> {
         if self.discipline == Discipline::DropTail {
-            let (_, packet) = self.one.front()?;
+            let (_, packet) = self.fifo.front()?;
             return Some((0, clock.start(ready(packet, settings))));
         }
         let start_of = |&slot: &u16| {
@@ -306,7 +307,7 @@ impl Queue {
         for (turn, slot) in self.turns.iter().enumerate() {
             let start = start_of(slot);
             if start <= clock.free_at() {
-                return Some((turn, start)); // it can wait no shorter, and nobody before it is as early
+                return Some((turn, start)); // flows before it begin later, and none earlier
             }
             if best.is_none_or(|(_, earliest)| start < earliest) {
                 best = Some((turn, start));
@@ -315,14 +316,14 @@ impl Queue {
         best
     }
 
-    /// Lets what waits wait in another way, in the order in which it came. Segments that have left
-    /// in turn stay gone.
-    pub(super) fn change(&mut self, settings: &Settings, flows: &mut Flows) {
-        let mut all: Vec<_> = self.one.drain(..).collect();
+    /// Moves the packets to the queues of another discipline, in their order of arrival. Segments
+    /// that have left stay gone.
+    pub(super) fn change(&mut self, settings: &LineSettings, flows: &mut Flows) {
+        let mut all: Vec<_> = self.fifo.drain(..).collect();
         for slot in self.turns.drain(..) {
             all.extend(flows.at_mut(slot).queue.drain(..).map(|packet| (slot, packet)));
         }
-        // Stable: packets of one flow stay in their order, and pieces of one packet together.
+        // The sort is stable: packets of a flow stay in order, and pieces of a packet together.
         all.sort_by_key(|(_, packet)| packet.arrived);
         *self = Self::new(settings.queue);
         let mut begun: BTreeSet<u16> = BTreeSet::new();
@@ -339,19 +340,19 @@ impl Queue {
     }
 }
 
-/// When the transmission of a packet that has come may begin, or might have begun.
-fn ready(packet: &Packet, settings: &Settings) -> Time {
+/// Returns when the transmission of a packet can begin.
+fn ready(packet: &Packet, settings: &LineSettings) -> Time {
     let (Timing::CutThrough, Some(rate)) = (settings.timing, settings.rate) else {
         return packet.arrived;
     };
-    // Of a super-packet the last frame counts: those before it were in earlier.
+    // The last frame of a super-packet counts: those before it arrived earlier.
     let segments = packet.frame().segments;
     let wire = segments.wire_bytes_of(segments.count - 1, settings.overhead);
     let header = CUT_THROUGH_BYTES + PREAMBLE_BYTES.min(u64::from(settings.overhead));
     packet.arrived.before(rate.time_of(wire.saturating_sub(header)))
 }
 
-/// Bytes on the wire of the segments behind the first `sent`.
+/// Returns the bytes on the wire of the segments behind the first `sent`.
 fn remaining(segments: Segments, sent: u32, overhead: u16) -> u64 {
     let left = Segments { count: segments.count - sent, ..segments };
     left.wire_bytes(overhead)

@@ -1,14 +1,15 @@
-//! What a line is to do. All of it may change while packets are on it.
+//! The settings of a line. All of them may change while packets are on it.
 
 use crate::chance::Probability;
 use crate::frame::WIRE_OVERHEAD;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Longest delay one way, and longest of what may come on top of it (jitter, being held back).
+/// Longest one-way delay. Jitter, and the time for which a segment is held back, have this limit
+/// too.
 pub const MAX_DELAY: Duration = Duration::from_millis(500);
 
-/// Lowest rate, in bits per second: a frame takes seconds.
+/// Lowest rate, in bits per second; a frame then takes seconds.
 pub const MIN_RATE: u64 = 1_000;
 
 /// Highest rate, in bits per second.
@@ -17,10 +18,10 @@ pub const MAX_RATE: u64 = 1_000_000_000_000;
 /// Largest buffer, in bytes.
 pub const MAX_BUFFER: u64 = 8 << 30;
 
-/// Buffer of a line with a rate, unless told: bytes on the wire.
+/// Default buffer of a line with a rate, in bytes on the wire.
 pub const DEFAULT_BUFFER: u64 = 64_000_000;
 
-/// Most segments that can be told to be lost by their number.
+/// Most segments in [`Loss::Listed`].
 pub const MAX_LISTED: usize = 4_096;
 
 /// A rate in bits per second, between [`MIN_RATE`] and [`MAX_RATE`].
@@ -28,26 +29,26 @@ pub const MAX_LISTED: usize = 4_096;
 pub struct Rate(u64);
 
 impl Rate {
-    /// `None` outside the limits.
+    /// Returns the rate, or `None` outside the limits.
     #[must_use]
     pub fn new(bits_per_second: u64) -> Option<Self> {
         (MIN_RATE..=MAX_RATE).contains(&bits_per_second).then_some(Self(bits_per_second))
     }
 
-    /// As a number.
+    /// Returns the rate as a number.
     #[must_use]
     pub fn bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// Bytes that leave in this time, rounded up.
+    /// Returns the bytes that leave in `time`, rounded up.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> u64 {
         let bits = time.as_nanos() * u128::from(self.0);
         u64::try_from(bits.div_ceil(8_000_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// Time that these bytes take, rounded down to a nanosecond.
+    /// Returns the time that `bytes` take, rounded down to a nanosecond.
     #[must_use]
     pub fn time_of(self, bytes: u64) -> Duration {
         Duration::from_nanos(bytes.saturating_mul(8_000_000_000) / self.0)
@@ -57,99 +58,100 @@ impl Rate {
 /// How packets wait for the transmitter.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Discipline {
-    /// In one queue, whose end is cut off when the buffer is full.
+    /// In one queue; a packet that arrives when the buffer is full is dropped.
     #[default]
     DropTail,
-    /// In a queue for each flow, served by deficit round robin; when the buffer is full, the
-    /// longest queue is cut at its head.
+    /// In a queue for each flow, served by deficit round robin. When the buffer is full, packets
+    /// are dropped at the head of the longest queue.
     Harmonize,
 }
 
 /// When the first bit of a frame may leave.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Timing {
-    /// When its last bit is in.
+    /// When its last bit has arrived.
     #[default]
     StoreAndForward,
-    /// When its header is in, the line it came over being as fast as this one.
+    /// When its header has arrived, assuming that the frame arrives at this line's rate.
     CutThrough,
 }
 
 /// Which segments are lost on the way.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No segment.
     #[default]
     None,
     /// Each with this probability.
     Random(Probability),
-    /// In bursts, after Gilbert and Elliott: a good state and a bad one.
+    /// In bursts, by the Gilbert-Elliott model.
     Bursts(GilbertElliott),
-    /// Those with these numbers, counted from 1 from the first that came, without what kernels send
-    /// of their own accord; sorted.
+    /// Those with these numbers, sorted. Segments are counted from 1, without packets that kernels
+    /// send by themselves.
     Listed(Vec<u64>),
 }
 
-/// The model of Gilbert (1960) and Elliott (1963).
+/// The loss model of Gilbert (1960) and Elliott (1963): a good and a bad state, each with its own
+/// loss.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GilbertElliott {
-    /// From good to bad, looked at before each segment.
+    /// Probability of a change from good to bad, drawn before each segment.
     pub to_bad: Probability,
-    /// From bad to good.
+    /// Probability of a change from bad to good.
     pub to_good: Probability,
-    /// Loss while it is bad.
+    /// Loss in the bad state.
     pub loss_bad: Probability,
-    /// Loss while it is good.
+    /// Loss in the good state.
     pub loss_good: Probability,
 }
 
-/// Segments that are held back, so that those behind overtake them.
+/// Holds segments back, so that later ones overtake them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reorder {
-    /// Which.
+    /// Share of segments that are held back.
     pub share: Probability,
-    /// For how long; up to [`MAX_DELAY`].
+    /// For how long; at most [`MAX_DELAY`].
     pub by: Duration,
 }
 
-/// What a line does. The default is a cable: everything at once, and nothing lost.
+/// What a line does to packets. The default is a cable: no delay, no rate limit, no loss.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// Propagation: from the last bit's leaving to its arrival. Up to [`MAX_DELAY`].
+pub struct LineSettings {
+    /// Propagation delay, from when the last bit leaves the transmitter. At most [`MAX_DELAY`].
     pub delay: Duration,
-    /// Rate of the transmitter; none: at once.
+    /// Rate of the transmitter; with `None`, transmission takes no time.
     pub rate: Option<Rate>,
-    /// Bytes on the wire that may wait, what is being transmitted included; beyond that arriving
-    /// segments are dropped. Means something only with a rate.
+    /// Bytes on the wire that may wait, including the frame that is being sent; segments that
+    /// arrive when it is full are dropped. Ignored without a rate.
     pub buffer: u64,
     /// How packets wait.
     pub queue: Discipline,
-    /// Rate of each flow, where they wait in queues of their own.
+    /// Rate limit of each flow, if flows have queues of their own.
     pub flow_rate: Option<Rate>,
-    /// Most segments that leave together: longer super-packets are cut as they arrive. Each cut
-    /// costs memory for headers, and each piece a system call. None: they stay whole.
+    /// Most segments that leave together: longer super-packets are split when they arrive. Each
+    /// split costs memory for headers, and each piece a system call. `None`: they stay whole.
     pub burst: Option<NonZeroU32>,
     /// When a frame may leave.
     pub timing: Timing,
-    /// What a frame needs on the wire besides its bytes; 0: the rate is of frames without check
-    /// sequence, preamble and gap.
+    /// Bytes that a frame takes on the wire besides its own. With 0, the rate is that of frames
+    /// without check sequence, preamble and gap.
     pub overhead: u16,
     /// Which segments are lost.
     pub loss: Loss,
-    /// Segments are late by up to this, equally likely each; they stay in order. Up to
-    /// [`MAX_DELAY`].
+    /// Each segment is late by a random time up to this, uniformly distributed; segments stay in
+    /// order. At most [`MAX_DELAY`].
     pub jitter: Duration,
-    /// Segments that others overtake.
+    /// Segments that later ones overtake.
     pub reorder: Option<Reorder>,
-    /// Segments that come twice.
+    /// Probability that a segment is duplicated.
     pub duplicate: Probability,
-    /// Segments of which one bit is turned, behind the Ethernet header.
+    /// Probability that one bit of a segment is flipped, behind the Ethernet header.
     pub corrupt: Probability,
-    /// Seed of all chance: the same seed does the same to the same segments.
+    /// Seed of all random draws: the same seed impairs the same segments in the same way.
     pub seed: u64,
 }
 
-impl Default for Settings {
+impl Default for LineSettings {
     fn default() -> Self {
         Self {
             delay: Duration::ZERO,
@@ -170,9 +172,9 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// Bytes on the wire that can be on this line at once: what waits, and what is under way.
-    /// `assumed` is the rate where none is set.
+impl LineSettings {
+    /// Returns the bytes on the wire that can be on the line at once: the buffer, and what is under
+    /// way. `assumed` is the rate if none is set.
     #[must_use]
     pub fn capacity(&self, assumed: Rate) -> u64 {
         let held = self.reorder.map_or(Duration::ZERO, |reorder| reorder.by);
@@ -180,7 +182,7 @@ impl Settings {
         under_way + if self.limited() { self.buffer } else { 0 }
     }
 
-    /// Whether something can have to wait.
+    /// Returns whether packets may have to wait.
     #[must_use]
     pub fn limited(&self) -> bool {
         self.rate.is_some() || (self.flow_rate.is_some() && self.queue == Discipline::Harmonize)

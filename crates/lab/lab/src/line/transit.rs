@@ -1,4 +1,4 @@
-//! The packets that are under way: transmitted, and not yet there.
+//! The packets under way: sent by the transmitter, and not yet at the far end.
 
 use crate::frame::Packet;
 use crate::time::Time;
@@ -6,12 +6,12 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Packets on their way, by when they arrive. Bounded by the memory that they lie in.
+/// Packets under way, by when they arrive. The packet memory bounds them.
 #[derive(Debug, Default)]
 pub(super) struct Transit {
-    /// Those that keep their order, which is that of their times.
+    /// Packets that keep their order, by time.
     ordered: VecDeque<Packet>,
-    /// Those that were held back.
+    /// Packets that were held back.
     held: BinaryHeap<Reverse<Held>>,
     last_due: Time,
     segments: u64,
@@ -19,8 +19,7 @@ pub(super) struct Transit {
 }
 
 impl Transit {
-    /// Takes a packet whose time is not before that of anyone who keeps the order; later if it has
-    /// to be.
+    /// Adds a packet that arrives at `due`, or when the last packet in order does if that is later.
     pub(super) fn push(&mut self, mut packet: Packet, due: Time) {
         self.segments += u64::from(packet.count());
         self.last_due = self.last_due.max(due);
@@ -28,8 +27,8 @@ impl Transit {
         self.ordered.push_back(packet);
     }
 
-    /// Takes a packet that those behind may overtake, for `by` after its time; it overtakes nobody
-    /// itself.
+    /// Adds a packet that arrives `by` after `due`, so that later packets may overtake it. It
+    /// overtakes none itself.
     pub(super) fn hold(&mut self, mut packet: Packet, due: Time, by: Duration) {
         self.segments += u64::from(packet.count());
         self.number += 1;
@@ -37,7 +36,7 @@ impl Transit {
         self.held.push(Reverse(Held { number: self.number, packet }));
     }
 
-    /// The next that arrives, if it has by `now`.
+    /// Returns the next packet that has arrived by `now`.
     pub(super) fn pop(&mut self, now: Time) -> Option<Packet> {
         let (ordered, held) = (self.ordered_next(), self.held_next());
         if self.next()? > now {
@@ -52,12 +51,12 @@ impl Transit {
         Some(packet)
     }
 
-    /// When the next arrives.
+    /// Returns when the next packet arrives.
     pub(super) fn next(&self) -> Option<Time> {
         self.ordered_next().into_iter().chain(self.held_next()).min()
     }
 
-    /// Segments under way.
+    /// Returns the number of segments under way.
     pub(super) fn segments(&self) -> u64 {
         self.segments
     }

@@ -15,38 +15,38 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Which interface, by AF_XDP.
+/// An interface to open by AF_XDP.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct XdpSpec {
     /// Its name.
     pub name: String,
-    /// The network namespace that it is in; none: ours.
+    /// The interface's network namespace; `None`: that of this process.
     pub netns: Option<String>,
-    /// Longest packet above Ethernet, in bytes; none: 1,500.
+    /// Longest packet above Ethernet, in bytes; `None`: 1,500.
     pub mtu: Option<u16>,
-    /// Take it even if somebody uses it.
+    /// Open it even if it is in use.
     pub force: bool,
 }
 
-/// Which device.
+/// A DPDK device to open.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DpdkSpec {
-    /// As DPDK names it, with its arguments behind commas.
+    /// The device in DPDK's syntax: name, then arguments after commas.
     pub device: String,
-    /// Longest packet above Ethernet, in bytes; none: 1,500, and 9,000 over memory interfaces.
+    /// Longest packet above Ethernet, in bytes; `None`: 1,500, or 9,000 for memory interfaces.
     pub mtu: Option<u16>,
-    /// Take an interface of the kernel's even if somebody uses it.
+    /// Open a kernel interface even if it is in use.
     pub force: bool,
 }
 
 impl DpdkSpec {
-    /// The device's name, without its arguments.
+    /// Returns the device's name, without its arguments.
     #[must_use]
     pub fn name(&self) -> &str {
         self.device.split(',').next().unwrap_or_default()
     }
 
-    /// The interface of the kernel's that it stands on, if it is of such a kind.
+    /// Returns the kernel interface below the device, if it has one.
     fn interface(&self) -> Option<&str> {
         let mut arguments = self.device.split(',').skip(1);
         self.name()
@@ -55,14 +55,14 @@ impl DpdkSpec {
     }
 }
 
-/// The namespace of the thread that asks.
+/// The network namespace of the calling thread.
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// A device that is closed where it was opened: DPDK then speaks of its interface by name and
-/// number, and in another namespace those are another's.
+/// A device that is closed in the namespace in which it was opened. When DPDK closes it, it refers
+/// to the interface by name and index, which belong to another interface in another namespace.
 #[derive(Debug)]
 pub(crate) struct Device {
-    /// None when it is being closed.
+    /// `None` while the device is being closed.
     raw: Option<RawDevice>,
     home: OwnedFd,
 }
@@ -84,26 +84,25 @@ impl DerefMut for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let raw = self.raw.take();
-        // Where there is no thread to be had, what it leaves at the interface is as after a crash:
-        // the next to open that clears it away.
+        // If no thread can be started, the interface stays as after a crash; the next process that
+        // opens it cleans it up.
         let _ = netns::within(&self.home, move || drop(raw));
     }
 }
 
-/// Prepares for devices that are about to be opened: DPDK looks for those on buses once, when it
-/// starts.
+/// Prepares devices that will be opened: DPDK probes devices on buses only once, when it starts.
 ///
 /// # Errors
-/// What DPDK says of its start.
+/// DPDK does not start.
 pub fn prepare<'a>(specs: impl Iterator<Item = &'a DpdkSpec>) -> Result<(), PortError> {
     let devices: Vec<_> = specs.map(|spec| spec.device.clone()).collect();
     start_devices(&devices).map_err(|error| PortError::Device { port: devices.join(" "), error })
 }
 
-/// Takes all that an interface receives, before the kernel sees it, and switches the interface on.
+/// Opens an interface by AF_XDP, so that its packets bypass the kernel, and switches it on.
 ///
 /// # Errors
-/// Somebody uses it, or what the kernel or DPDK says; a build without DPDK.
+/// The interface is in use, the kernel or DPDK refuses, or this build has no DPDK.
 pub fn open_xdp(spec: &XdpSpec) -> Result<Port, PortError> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let device =
@@ -111,11 +110,11 @@ pub fn open_xdp(spec: &XdpSpec) -> Result<Port, PortError> {
     open(&spec.name, &device, Some(&spec.name), (spec.netns.as_deref(), spec.mtu, spec.force))
 }
 
-/// Opens a device. An interface of the kernel's that it stands on is switched on.
+/// Opens a device. If it uses a kernel interface, that is switched on.
 ///
 /// # Errors
-/// Somebody uses the interface below it, or what DPDK says; a build without DPDK, unless it is a
-/// memory interface.
+/// The interface below it is in use, DPDK refuses, or this build has no DPDK and the device is not
+/// a memory interface.
 pub fn open_dpdk(spec: &DpdkSpec) -> Result<Port, PortError> {
     open(spec.name(), &spec.device, spec.interface(), (None, spec.mtu, spec.force))
 }
@@ -126,8 +125,8 @@ fn open(
     interface: Option<&str>,
     (netns, mtu, force): (Option<&str>, Option<u16>, bool),
 ) -> Result<Port, PortError> {
-    // Here, or DPDK's own threads would keep the interface's namespace for as long as the process
-    // lives.
+    // DPDK starts here, outside of the namespace: otherwise its own threads would keep the
+    // interface's namespace alive until the process ends.
     start_devices(&[device.to_owned()])
         .map_err(|error| PortError::Device { port: name.to_owned(), error })?;
     super::netns::within(name, netns, |_| {
@@ -146,8 +145,8 @@ fn open(
         let device = RawDevice::open(device, mtu)
             .map_err(|error| PortError::Device { port: name.to_owned(), error })?;
         if let Some(socket) = device.socket() {
-            // What the kernel itself sends by the interface is none of what comes in. Packet
-            // sockets alone hear that.
+            // Packets that the kernel itself sends on the interface are not input. Only packet
+            // sockets see them.
             let _ = sys::switch_on(socket, sys::PacketOption::IgnoreOutgoing);
         }
         let home = open_file(NAMESPACE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
@@ -160,7 +159,7 @@ fn open(
     })
 }
 
-/// Copies the next frame, behind an empty virtio-net header, into the slices; `AGAIN` when there is
+/// Copies the next frame into `slices`, behind an empty virtio-net header; `AGAIN` if there is
 /// none.
 pub(super) fn receive(
     device: &mut RawDevice,
@@ -192,18 +191,18 @@ pub(super) fn send(device: &mut RawDevice, packet: &Packet) -> bool {
     packet.gather_ethernet(|slices| device.send(slices))
 }
 
-/// Frames that came and were lost before they were read.
+/// Returns the frames that were lost before they were read.
 pub(super) fn lost_before(device: &RawDevice) -> u64 {
     let state = device.state();
     state.missed + state.no_buffer + state.errors - state.unsent
 }
 
-/// Frames that the device had taken, and that did not leave.
+/// Returns the frames that the device accepted but did not send.
 pub(super) fn lost_behind(device: &RawDevice) -> u64 {
-    device.state().unsent + device.forgotten()
+    device.state().unsent + device.discarded()
 }
 
-/// That the device is no more.
-pub(super) fn gone(port: &str, error: io::Error) -> PortError {
+/// Makes the error for a device that is gone.
+pub(super) fn device_error(port: &str, error: io::Error) -> PortError {
     PortError::Device { port: port.to_owned(), error }
 }

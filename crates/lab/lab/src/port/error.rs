@@ -1,75 +1,78 @@
-//! Why a port could not be opened, or is no more.
+//! Why a port could not be opened, or failed.
 
 use rustix::io::Errno;
 
-/// Why a port could not be opened, or is no more.
+/// Why a port could not be opened, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// The kernel said no to a step of it.
-    #[error("port {port}: {step}: {error}{}", mend(*error))]
+    /// The kernel refused a step.
+    #[error("port {port}: {step}: {error}{}", advice(*error))]
     Refused {
-        /// Which port.
+        /// The port's name.
         port: String,
-        /// What was tried.
+        /// The step.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: Errno,
     },
-    /// There is no such namespace.
+    /// There is no such network namespace.
     #[error(
         "port {port}: no network namespace {netns:?} ({error}); make it with: ip netns add {netns}"
     )]
     NoNamespace {
-        /// Which port.
+        /// The port's name.
         port: String,
-        /// Its namespace.
+        /// The namespace.
         netns: String,
-        /// What opening it said.
+        /// The error of opening it.
         error: Errno,
     },
-    /// Somebody uses the interface.
+    /// The interface is in use.
     #[error(
-        "port {port}: the interface {why}, and what it carries would be cut off or go round in circles; if that is meant: --force"
+        "port {port}: the interface {why}, and what it carries would be cut off or go round in \
+         circles; if that is meant: --force"
     )]
     InUse {
-        /// Which port.
+        /// The port's name.
         port: String,
-        /// By what that can be seen.
+        /// What shows that it is in use.
         why: String,
     },
-    /// A device past the kernel could not be opened, or is no more.
-    #[error("port {port}: {error}{}", mend_device(error))]
+    /// A device past the kernel could not be opened, or failed.
+    #[error("port {port}: {error}{}", device_advice(error))]
     Device {
-        /// Which port.
+        /// The port's name.
         port: String,
-        /// What the device or DPDK said.
+        /// The error of the device or of DPDK.
         error: std::io::Error,
     },
-    /// A thread could not be made.
+    /// A thread could not be started.
     #[error("port {port}: cannot start a thread: {error}")]
     Thread {
-        /// Which port.
+        /// The port's name.
         port: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
 }
 
-fn mend(error: Errno) -> &'static str {
+fn advice(error: Errno) -> &'static str {
     match error {
         Errno::PERM | Errno::ACCESS => {
-            "; this needs root, or the capability CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a namespace)"
+            "; this needs root, or the capability CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a \
+             namespace)"
         }
         Errno::NOENT => "; is the kernel's tun driver there (/dev/net/tun)?",
         Errno::BUSY => "; another process has it: give another name, or end that one",
         Errno::INVAL => {
-            "; a name has 1 to 15 characters, and a TAP that exists must be one with virtio-net headers"
+            "; a name has 1 to 15 characters, and a TAP that exists must be one with virtio-net \
+             headers"
         }
         _ => "",
     }
 }
 
-fn mend_device(error: &std::io::Error) -> &'static str {
+fn device_advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             "; this needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"

@@ -1,5 +1,5 @@
-//! Ports: where frames come from and go to, each with a virtio-net header before it, which is empty
-//! where a port knows none.
+//! Ports: where frames come from and go to. Each frame has a virtio-net header before it, which is
+//! empty if the port does not know one.
 
 mod device;
 mod error;
@@ -11,7 +11,7 @@ mod sys;
 mod tap;
 
 use crate::frame::{Malformed, Packet, Received};
-use crate::memory::{Landing, Memory};
+use crate::memory::{Memory, ReceiveBuffer};
 use crate::time::Time;
 use device::Device;
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -29,35 +29,42 @@ pub use packet_socket::{PacketSpec, open_packet};
 pub use pair::pair;
 pub use tap::{MTU, TapSpec, open_tap};
 
-/// What became of a packet that was sent.
+/// The result of sending a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sent {
-    /// The port has it.
-    Whole,
-    /// The port does not take it: its queue is full, it is down, or the packet is none for it.
+    /// The port has accepted the packet.
+    Accepted,
+    /// The port did not accept the packet: its queue is full, it is down, or it cannot carry such a
+    /// packet.
     Refused(Errno),
 }
 
-/// A port. Reading and writing may go on at once, from two threads.
+/// A port of a box: a TAP, an interface that exists already, a device past the kernel, or one end
+/// of a pair for tests.
+///
+/// One thread may read while another writes; calls never block. A [device](Self::is_device) belongs
+/// to one thread, which must call [`poll`](Self::poll) in every loop iteration. Closing happens on
+/// drop.
 #[derive(Debug)]
 pub struct Port {
     name: String,
     kind: Kind,
     opened: Instant,
-    /// The interface that it is, by a socket in its namespace.
+    /// The port's interface, with a socket in its namespace.
     interface: Option<(OwnedFd, String)>,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A TAP, and what the kernel counts for it.
+    /// A TAP, with the kernel's counters of it.
     Tap(OwnedFd, Option<InterfaceStats>),
-    /// A packet socket, and frames that it has dropped: the kernel forgets what it has told.
+    /// A packet socket, with the frames that it has dropped: the kernel forgets the number when it
+    /// is read.
     Packet(OwnedFd, AtomicU64),
     /// One of a pair of sockets.
     Pair(OwnedFd),
-    /// A device past the kernel. It is for one thread at a time; the engine sees to it that nobody
-    /// ever waits here.
+    /// A device past the kernel. Only one thread uses it; the engine makes sure that no thread ever
+    /// waits for this lock.
     Device(Box<Mutex<Device>>),
 }
 
@@ -66,57 +73,57 @@ impl Port {
         Self { name: name.to_owned(), kind, opened: Instant::now(), interface: None }
     }
 
-    /// Whether it says when packets came.
-    pub(crate) fn dates(&self) -> bool {
+    /// Returns whether the kernel says when packets arrived.
+    pub(crate) fn has_timestamps(&self) -> bool {
         matches!(self.kind, Kind::Packet(..))
     }
 
-    /// Lets it know its interface, by any socket that was made in the interface's namespace.
+    /// Sets the port's interface; `socket` was made in the interface's namespace.
     fn with_interface(self, socket: OwnedFd) -> Self {
         let interface = Some((socket, self.name.clone()));
         Self { interface, ..self }
     }
 
-    /// The longest packet that its interface carries, in bytes above Ethernet; none where that is
-    /// not known. It may change.
+    /// Returns the longest packet that the interface carries, in bytes above Ethernet; `None` if
+    /// that is unknown. It may change.
     pub(crate) fn mtu(&self) -> Option<u32> {
         let (socket, name) = self.interface.as_ref()?;
         sys::mtu(socket, name).ok()
     }
 
-    /// How long it has been there: what came meanwhile may wait in it.
+    /// Returns how long the port has been open; packets that arrived since then may wait in it.
     pub(crate) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// Calls it something else, where interfaces of several namespaces have one name.
+    /// Renames the port, which helps when interfaces in several namespaces have the same name.
     #[must_use]
     pub fn called(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Its name: that of the interface, unless it was called something else.
+    /// Returns the port's name: that of its interface, unless it was [renamed](Self::called).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads a packet; none when none is there. It arrived when the kernel says that it did, if it
-    /// does (a packet socket), otherwise when `clock` says that it has been read.
+    /// Reads a packet; `None` if there is none. Its time of arrival is the kernel's time stamp if
+    /// there is one (with a packet socket), otherwise `clock`'s time after the read.
     ///
     /// # Errors
     /// The port is gone.
     pub fn receive(
         &self,
-        landing: &mut Landing,
+        buffer: &mut ReceiveBuffer,
         memory: &mut Memory,
         clock: impl FnOnce() -> Time,
     ) -> Result<Option<Received>, PortError> {
-        let mut came = None;
+        let mut arrived = None;
         let read = |slices: &mut [IoSliceMut<'_>]| match &self.kind {
             Kind::Packet(fd, _) => {
                 let read = sys::receive_packet(fd.as_fd(), slices)?;
-                came = read.came;
+                arrived = read.arrived;
                 Ok((read.len, read.tag))
             }
             Kind::Tap(fd, _) | Kind::Pair(fd) => match rustix::io::readv(fd, slices)? {
@@ -125,16 +132,16 @@ impl Port {
             },
             Kind::Device(device) => Ok((device::receive(&mut lock(device), slices)?, None)),
         };
-        match Packet::receive(landing, memory, Time::ZERO, read) {
-            // A ring whose places are short keeps the beginning of a longer frame.
+        match Packet::receive(buffer, memory, Time::ZERO, read) {
+            // A ring with short slots keeps only the beginning of a longer frame.
             Ok(Received::Packet(packet)) if self.is_device() && packet.is_cut_short() => {
                 packet.free(memory);
                 Ok(Some(Received::Malformed(Malformed::Short)))
             }
             Ok(Received::Packet(mut packet)) => {
-                packet.arrived = clock().before(came.map_or(Duration::ZERO, age));
+                packet.arrived = clock().before(arrived.map_or(Duration::ZERO, age));
                 if self.is_device() {
-                    packet.mark_unmade_checksum();
+                    packet.mark_partial_checksum();
                 }
                 Ok(Some(Received::Packet(packet)))
             }
@@ -146,45 +153,47 @@ impl Port {
         }
     }
 
-    /// Writes a packet: a single frame with all its checksums, if the port [is a
-    /// device](Self::is_device).
+    /// Writes a packet. If the port [is a device](Self::is_device), the packet must be a single
+    /// frame with complete checksums.
     #[must_use]
     pub fn send(&self, packet: &Packet) -> Sent {
         let sent = match &self.kind {
             Kind::Tap(fd, _) | Kind::Packet(fd, _) | Kind::Pair(fd) => {
                 packet.gather(|slices| rustix::io::writev(fd, slices))
             }
-            Kind::Device(device) if device::send(&mut lock(device), packet) => return Sent::Whole,
+            Kind::Device(device) if device::send(&mut lock(device), packet) => {
+                return Sent::Accepted;
+            }
             Kind::Device(_) => Err(Errno::NOBUFS),
         };
         match sent {
-            Ok(_) => Sent::Whole,
+            Ok(_) => Sent::Accepted,
             Err(error) => Sent::Refused(error),
         }
     }
 
-    /// Does what a device has to have done often, whether there are packets or not: what was
-    /// written leaves.
+    /// Does a device's regular work, such as sending what was written. Call it in every loop
+    /// iteration, even when no packets pass.
     ///
     /// # Errors
     /// The port is gone.
-    pub fn turn(&self) -> Result<(), PortError> {
+    pub fn poll(&self) -> Result<(), PortError> {
         match &self.kind {
             Kind::Device(device) => {
-                lock(device).turn().map_err(|error| device::gone(&self.name, error))
+                lock(device).poll().map_err(|error| device::device_error(&self.name, error))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether it is a device past the kernel: it carries single frames, wants its
-    /// [turns](Self::turn), and has one thread.
+    /// Returns whether the port is a device past the kernel: it carries single frames, must be
+    /// [polled](Self::poll), and belongs to one thread.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(self.kind, Kind::Device(_))
     }
 
-    /// What can be waited for, of a port that is no device.
+    /// Returns the descriptor to wait on; `None` for a device.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
             Kind::Tap(fd, _) | Kind::Packet(fd, _) | Kind::Pair(fd) => Some(fd.as_fd()),
@@ -192,7 +201,7 @@ impl Port {
         }
     }
 
-    /// The device, of a port that is one.
+    /// Returns the device, if the port is one.
     pub(crate) fn device(&self) -> Option<MutexGuard<'_, Device>> {
         match &self.kind {
             Kind::Device(device) => Some(lock(device)),
@@ -200,9 +209,9 @@ impl Port {
         }
     }
 
-    /// Packets that the kernel, or a device, dropped on the way to the port, mostly because nobody
-    /// had read those before. Counted since the port was opened; 0 where there is no such
-    /// count.
+    /// Returns the packets that the kernel, or a device, dropped before the port was read, mostly
+    /// because its queue was full. Counted since the port was opened; 0 if there is no such
+    /// counter.
     #[must_use]
     pub fn dropped_by_kernel(&self) -> u64 {
         match &self.kind {
@@ -216,8 +225,8 @@ impl Port {
         }
     }
 
-    /// Frames that a device took and did not send: the other end had gone, or the kernel below
-    /// refused them.
+    /// Returns the frames that a device accepted but did not send, because the other end had gone
+    /// or the kernel refused them.
     #[must_use]
     pub fn lost_by_device(&self) -> u64 {
         match &self.kind {
@@ -227,8 +236,8 @@ impl Port {
     }
 }
 
-/// How long ago that was, since 1970; nothing where the clock was set back.
-fn age(came: Duration) -> Duration {
+/// Returns how long ago `arrived` was, which is a time since 1970; zero if the clock was set back.
+fn age(arrived: Duration) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(came)
+    now.saturating_sub(arrived)
 }

@@ -1,4 +1,4 @@
-//! Doing something inside a network namespace.
+//! Runs code inside a network namespace.
 
 use super::PortError;
 use crate::netns::{NAMES, enter, on_a_thread};
@@ -6,11 +6,12 @@ use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// What is there of this thread's own namespace, for as long as the file is open.
+/// Lists the interfaces of the thread's own namespace, and goes on listing those while the file is
+/// open.
 const INTERFACES: &str = "/proc/thread-self/net/dev";
 
-/// Runs `inside` on a thread of its own, within the namespace of that name (or path, if it has a
-/// slash) or in ours, and hands it the list of the interfaces there.
+/// Runs `inside` on a thread of its own, in the network namespace `netns` (a path if it contains a
+/// slash) or that of this process. Passes it the open list of the namespace's interfaces.
 pub(super) fn within<R: Send>(
     port: &str,
     netns: Option<&str>,

@@ -1,8 +1,8 @@
-//! An interface that is there already, by a packet socket: one end of a veth, or a card. Frames
-//! come and go with virtio-net headers, so that super-packets pass whole.
+//! Opens an interface that exists already, such as one end of a veth or a network card, by a packet
+//! socket. Frames have virtio-net headers, so that super-packets pass whole.
 //!
-//! The box takes the interface over: what else uses it would hear every frame a second time. So an
-//! interface with addresses is refused unless that is meant.
+//! The box takes the interface over: other users of it would receive every frame a second time. So
+//! an interface with addresses is refused unless it is forced.
 
 use super::netns::within;
 use super::sys::{self, PacketOption};
@@ -15,29 +15,28 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::sync::atomic::AtomicU64;
 
-/// Bytes that the kernel keeps of what has not been read, and of what has not been sent: 13 ms at
-/// 10 Gb/s.
+/// Bytes that the kernel buffers in each direction: 13 ms at 10 Gb/s.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// The kernel's table of IPv4 routes in this thread's namespace.
+/// The IPv4 routes of this thread's namespace.
 const ROUTES: &str = "/proc/thread-self/net/route";
 
-/// Which interface.
+/// An interface to open by a packet socket.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PacketSpec {
     /// Its name.
     pub name: String,
-    /// The network namespace that it is in; none: ours.
+    /// The interface's network namespace; `None`: that of this process.
     pub netns: Option<String>,
-    /// Take it even if somebody uses it.
+    /// Open it even if it is in use.
     pub force: bool,
 }
 
-/// Takes an interface over and switches it on. It is left as it was, but on, when the port is
-/// closed.
+/// Takes an interface over and switches it on. When the port is closed the interface is as before,
+/// but stays on.
 ///
 /// # Errors
-/// Somebody uses it, or what the kernel refused.
+/// The interface is in use, or the kernel refuses.
 pub fn open_packet(spec: &PacketSpec) -> Result<Port, PortError> {
     let name = &spec.name;
     within(name, spec.netns.as_deref(), |_| {
@@ -67,14 +66,13 @@ pub fn open_packet(spec: &PacketSpec) -> Result<Port, PortError> {
         let control = control.map_err(refused("a socket to set it up with"))?;
         sys::bring_up(&control, name).map_err(refused("switching it on"))?;
         sys::bind_packet(fd.as_fd(), interface).map_err(refused("binding to it"))?;
-        sys::hear_everything(fd.as_fd(), interface)
+        sys::set_promiscuous(fd.as_fd(), interface)
             .map_err(refused("having it hear everything"))?;
         Ok(Port::new(name, Kind::Packet(fd, AtomicU64::new(0))).with_interface(control))
     })
 }
 
-/// Gives a socket buffers as long as they should be; in a user's own namespaces, as long as the
-/// machine lets everybody have.
+/// Sets the socket's buffers; without privileges, only up to the machine's limit for all users.
 fn buffers(fd: &OwnedFd) -> nix::Result<()> {
     let forced = setsockopt(fd, sockopt::RcvBufForce, &SOCKET_BYTES)
         .and_then(|()| setsockopt(fd, sockopt::SndBufForce, &SOCKET_BYTES));
@@ -85,13 +83,14 @@ fn buffers(fd: &OwnedFd) -> nix::Result<()> {
     }
 }
 
-/// By what it can be seen that somebody uses an interface of this thread's namespace.
+/// Returns what shows that an interface of this thread's namespace is in use; `None` if nothing
+/// does.
 pub(super) fn used(name: &str) -> Option<String> {
     let mut addresses = getifaddrs()
         .ok()?
         .filter(|entry| entry.interface_name == name)
         .filter_map(|entry| entry.address);
-    // Every IPv6 interface that is on gives itself a link-local address.
+    // Every IPv6 interface that is on has a link-local address.
     let address = addresses.find_map(|address| {
         let v6 =
             address.as_sockaddr_in6().map(|v6| v6.ip()).filter(|ip| !ip.is_unicast_link_local());

@@ -1,15 +1,14 @@
-//! Two ports joined to each other by a pair of sockets: a cable without a kernel's network behind
-//! it, for tests.
+//! Two ports joined by a pair of sockets: a cable without the kernel's network, for tests.
 
 use super::{Kind, Port, PortError};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-/// Two ports, each of which receives what the other sends. The kernel keeps some hundred kilobytes
-/// of what is not read; beyond that it refuses.
+/// Makes two ports, each of which receives what the other sends. The kernel buffers some hundred
+/// kilobytes; a port refuses packets beyond that.
 ///
 /// # Errors
-/// What the kernel refused.
+/// The kernel refuses.
 pub fn pair(names: [&str; 2]) -> Result<[Port; 2], PortError> {
     let refused = |error: Errno| PortError::Refused {
         port: names[0].to_owned(),

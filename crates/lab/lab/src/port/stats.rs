@@ -1,17 +1,17 @@
-//! What the kernel counts for an interface.
+//! The kernel's counters of an interface.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-/// Most of the list that is read: some hundred interfaces.
+/// Bytes of the list that are read: some hundred interfaces.
 const LIST_BYTES: usize = 32_768;
 
-/// Where a line of `/proc/net/dev` has the packets that were dropped before we read them: the
-/// fourth count of those that leave, behind eight of those that come.
+/// Column of `/proc/net/dev` with the packets dropped before the box read them: for a TAP those are
+/// drops on sending, the fourth of the transmit columns, behind eight receive columns.
 const DROPPED: usize = 11;
 
-/// The counts of one interface, from a list that was opened in its namespace and remains that
-/// namespace's.
+/// Reads an interface's counters from a list that was opened in its namespace and keeps listing
+/// that namespace.
 #[derive(Debug)]
 pub(super) struct InterfaceStats {
     list: File,
@@ -26,7 +26,7 @@ impl InterfaceStats {
         stats
     }
 
-    /// Packets dropped since the beginning.
+    /// Returns the packets dropped since this was made.
     pub(super) fn dropped(&self) -> u64 {
         self.read().unwrap_or(0).saturating_sub(self.at_first)
     }
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn the_right_column_of_the_right_line() {
-        let list = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop ...\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n\
-                    tap0: 0 0 0 0 0 0 0 0 0 0 0 77 0 0 0 0\n";
+        let list = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop ...\n    lo: 1 \
+                    2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\ntap0: 0 0 0 0 0 0 0 0 0 0 0 77 0 0 0 0\n";
         assert_eq!(dropped_in(list, "tap0"), Some(77));
         assert_eq!(dropped_in(list, "lo"), Some(12));
         assert_eq!(dropped_in(list, "tap1"), None);

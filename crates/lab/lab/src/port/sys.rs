@@ -1,9 +1,10 @@
-//! What ports ask of the kernel that no library offers in safe form: interface requests and packet
+//! System calls of ports that no library offers in safe form: interface requests and packet
 //! sockets.
 
 #![allow(
     unsafe_code,
-    reason = "ioctl and packet sockets have no safe interface; each block is one call with memory of its own"
+    reason = "ioctl and packet sockets have no safe interface; each block is one call with memory \
+              of its own"
 )]
 
 use nix::libc;
@@ -22,11 +23,10 @@ const SIOCSIFFLAGS: Opcode = 0x8914;
 const SIOCGIFMTU: Opcode = 0x8921;
 const SIOCSIFMTU: Opcode = 0x8922;
 
-/// Longest name of an interface, with the zero behind it.
+/// Longest name of an interface, including the terminating zero.
 pub(super) const NAME_BYTES: usize = 16;
 
-/// `struct ifreq` of `linux/if.h`: a name, and a union of which flags and lengths are the first
-/// bytes.
+/// `struct ifreq` of `linux/if.h`: a name and a union, whose first bytes are the flags or the MTU.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct InterfaceRequest {
@@ -35,7 +35,7 @@ pub(super) struct InterfaceRequest {
 }
 
 impl InterfaceRequest {
-    /// For an interface of that name, which must be shorter than [`NAME_BYTES`].
+    /// Makes a request for an interface; the name must be shorter than [`NAME_BYTES`].
     pub(super) fn new(name: &str) -> Result<Self> {
         let mut request = Self { name: [0; NAME_BYTES], value: [0; 24] };
         if name.is_empty() || name.len() >= NAME_BYTES || name.contains('/') {
@@ -60,8 +60,11 @@ impl InterfaceRequest {
     }
 }
 
-/// Asks for an interface by a request that the kernel reads, and may write.
-fn ask<const OPCODE: Opcode>(fd: BorrowedFd<'_>, request: &mut InterfaceRequest) -> Result<()> {
+/// Sends an interface request, which the kernel reads and may write.
+fn request_interface<const OPCODE: Opcode>(
+    fd: BorrowedFd<'_>,
+    request: &mut InterfaceRequest,
+) -> Result<()> {
     // SAFETY: only the opcodes above are used, and each takes a pointer to a `struct ifreq`, which
     // ours is laid out as.
     let updater = unsafe { Updater::<OPCODE, InterfaceRequest>::new(request) };
@@ -69,12 +72,11 @@ fn ask<const OPCODE: Opcode>(fd: BorrowedFd<'_>, request: &mut InterfaceRequest)
     unsafe { ioctl(fd, updater) }
 }
 
-/// Makes the open `/dev/net/tun` the TAP of that name, with the virtio-net header before each
-/// frame.
-pub(super) fn become_tap(tun: BorrowedFd<'_>, name: &str) -> Result<()> {
+/// Turns an open `/dev/net/tun` into the TAP `name`, with a virtio-net header before each frame.
+pub(super) fn attach_tap(tun: BorrowedFd<'_>, name: &str) -> Result<()> {
     let flags = u16::try_from(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR)
         .map_err(|_| Errno::INVAL)?;
-    ask::<TUNSETIFF>(tun, &mut InterfaceRequest::new(name)?.with_flags(flags))?;
+    request_interface::<TUNSETIFF>(tun, &mut InterfaceRequest::new(name)?.with_flags(flags))?;
     let mut header = i32::try_from(crate::frame::VNET_BYTES).map_err(|_| Errno::INVAL)?;
     // SAFETY: the request takes a pointer to an int.
     let updater = unsafe { Updater::<TUNSETVNETHDRSZ, i32>::new(&mut header) };
@@ -88,28 +90,31 @@ pub(super) fn become_tap(tun: BorrowedFd<'_>, name: &str) -> Result<()> {
     unsafe { ioctl(tun, setter) }
 }
 
-/// Sets the longest packet of an interface, in bytes above Ethernet.
+/// Sets an interface's MTU, in bytes above Ethernet.
 pub(super) fn set_mtu(socket: impl AsFd, name: &str, bytes: u32) -> Result<()> {
-    ask::<SIOCSIFMTU>(socket.as_fd(), &mut InterfaceRequest::new(name)?.with_number(bytes))
+    request_interface::<SIOCSIFMTU>(
+        socket.as_fd(),
+        &mut InterfaceRequest::new(name)?.with_number(bytes),
+    )
 }
 
-/// Returns the longest packet of an interface, in bytes above Ethernet.
+/// Returns an interface's MTU, in bytes above Ethernet.
 pub(super) fn mtu(socket: impl AsFd, name: &str) -> Result<u32> {
     let mut request = InterfaceRequest::new(name)?;
-    ask::<SIOCGIFMTU>(socket.as_fd(), &mut request)?;
+    request_interface::<SIOCGIFMTU>(socket.as_fd(), &mut request)?;
     Ok(u32::from_ne_bytes(*request.value.first_chunk().expect("24 bytes")))
 }
 
 /// Switches an interface on.
 pub(super) fn bring_up(socket: impl AsFd, name: &str) -> Result<()> {
     let mut request = InterfaceRequest::new(name)?;
-    ask::<SIOCGIFFLAGS>(socket.as_fd(), &mut request)?;
+    request_interface::<SIOCGIFFLAGS>(socket.as_fd(), &mut request)?;
     let up = u16::try_from(libc::IFF_UP).map_err(|_| Errno::INVAL)?;
     let mut request = request.with_flags(request.flags() | up);
-    ask::<SIOCSIFFLAGS>(socket.as_fd(), &mut request)
+    request_interface::<SIOCSIFFLAGS>(socket.as_fd(), &mut request)
 }
 
-/// Binds a packet socket to one interface; before, it hears nothing.
+/// Binds a packet socket to an interface; before that it receives nothing.
 pub(super) fn bind_packet(socket: BorrowedFd<'_>, interface: u32) -> Result<()> {
     let every_protocol = u16::try_from(libc::ETH_P_ALL).map_err(|_| Errno::INVAL)?.to_be();
     let address = libc::sockaddr_ll {
@@ -121,15 +126,15 @@ pub(super) fn bind_packet(socket: BorrowedFd<'_>, interface: u32) -> Result<()> 
         sll_halen: 0,
         sll_addr: [0; 8],
     };
-    // SAFETY: the address lives for the call, and its size is told.
+    // SAFETY: the address lives for the call, and its size is passed with it.
     let done = unsafe {
         libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_u32(&address))
     };
-    said(done)
+    check(done)
 }
 
-/// Has an interface take in frames for every address, for as long as the socket is open.
-pub(super) fn hear_everything(socket: BorrowedFd<'_>, interface: u32) -> Result<()> {
+/// Makes an interface receive frames for all addresses (promiscuous mode) while the socket is open.
+pub(super) fn set_promiscuous(socket: BorrowedFd<'_>, interface: u32) -> Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: i32::try_from(interface).map_err(|_| Errno::INVAL)?,
         mr_type: u16::try_from(libc::PACKET_MR_PROMISC).map_err(|_| Errno::INVAL)?,
@@ -144,20 +149,21 @@ pub(super) fn switch_on(socket: BorrowedFd<'_>, option: PacketOption) -> Result<
     set_option(socket, option as i32, &1i32)
 }
 
-/// Options of a packet socket that are on or off.
+/// Options of a packet socket that can be switched on.
 #[derive(Clone, Copy)]
 pub(super) enum PacketOption {
     /// A virtio-net header before each frame.
     VnetHeader = libc::PACKET_VNET_HDR as isize,
-    /// The tag of a VLAN told beside its frame.
+    /// The VLAN tag is delivered beside its frame.
     AuxData = libc::PACKET_AUXDATA as isize,
-    /// Frames that leave by the interface, our own among them, are not heard.
+    /// Frames that leave by the interface, our own among them, are not received.
     IgnoreOutgoing = libc::PACKET_IGNORE_OUTGOING as isize,
 }
 
 fn set_option<T>(socket: BorrowedFd<'_>, option: i32, value: &T) -> Result<()> {
     let value_at: *const T = value;
-    // SAFETY: the value lives for the call, and its size is told; the kernel only reads it.
+    // SAFETY: the value lives for the call, its size is passed with it, and the kernel only reads
+    // it.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -167,10 +173,11 @@ fn set_option<T>(socket: BorrowedFd<'_>, option: i32, value: &T) -> Result<()> {
             size_of_u32(value),
         )
     };
-    said(done)
+    check(done)
 }
 
-/// Frames that a packet socket dropped since this was last asked: nobody had read those before.
+/// Returns the frames that a packet socket has dropped, since the last call, because its buffer was
+/// full.
 pub(super) fn packet_drops(socket: BorrowedFd<'_>) -> u32 {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of_u32(&stats);
@@ -182,34 +189,35 @@ pub(super) fn packet_drops(socket: BorrowedFd<'_>) -> u32 {
     stats.tp_drops
 }
 
-/// What a packet socket gave.
+/// A frame that a packet socket received.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Read {
+pub(super) struct ReceivedFrame {
     /// Bytes of the frame with its virtio-net header.
     pub(super) len: usize,
-    /// The tag of a VLAN that the kernel took out of the frame.
+    /// The VLAN tag that the kernel took out of the frame.
     pub(super) tag: Option<[u8; 4]>,
-    /// When the kernel had it, since 1970.
-    pub(super) came: Option<Duration>,
+    /// When the kernel received it, since 1970.
+    pub(super) arrived: Option<Duration>,
 }
 
-/// Length of `struct cmsghdr`, and of the longest part behind one that is asked for.
+/// Length of `struct cmsghdr`, and room for control messages, in words.
 const CONTROL_HEADER: usize = 16;
 const CONTROL_WORDS: usize = 16;
 
-/// Receives a frame with its virtio-net header, and what the kernel says of it.
+/// Receives a frame with its virtio-net header and the control messages beside it.
 pub(super) fn receive_packet(
     socket: BorrowedFd<'_>,
     slices: &mut [IoSliceMut<'_>],
-) -> Result<Read> {
+) -> Result<ReceivedFrame> {
     let mut control = [0u64; CONTROL_WORDS];
-    // SAFETY: all of it being zero is a message without parts.
+    // SAFETY: a message of zeros is a valid message without parts.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = slices.as_mut_ptr().cast(); // a slice for a call of this kind is laid out as an iovec
+    // An `IoSliceMut` has the layout of an iovec.
+    message.msg_iov = slices.as_mut_ptr().cast();
     message.msg_iovlen = slices.len();
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
-    // SAFETY: slices and control live for the call, and their lengths are told.
+    // SAFETY: slices and control live for the call, and their lengths are passed with it.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let Ok(len) = usize::try_from(len) else { return Err(last_error()) };
     let mut bytes = [0; CONTROL_WORDS * 8];
@@ -217,18 +225,21 @@ pub(super) fn receive_packet(
         .chunks_exact_mut(8)
         .zip(control)
         .for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
-    let said = bytes.get(..message.msg_controllen).unwrap_or(&bytes);
-    Ok(beside(said).fold(Read { len, ..Read::default() }, |read, (level, kind, part)| {
-        match (level, kind) {
-            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => Read { tag: tag_in(part), ..read },
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => Read { came: time_in(part), ..read },
+    let control = bytes.get(..message.msg_controllen).unwrap_or(&bytes);
+    Ok(control_messages(control).fold(
+        ReceivedFrame { len, ..ReceivedFrame::default() },
+        |read, (level, kind, part)| match (level, kind) {
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => ReceivedFrame { tag: tag_in(part), ..read },
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                ReceivedFrame { arrived: time_in(part), ..read }
+            }
             _ => read,
-        }
-    }))
+        },
+    ))
 }
 
-/// The control messages in these bytes: level, kind and what each says (cmsg(3)).
-fn beside(mut bytes: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
+/// Iterates over control messages: level, kind and content (cmsg(3)).
+fn control_messages(mut bytes: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from_ne_bytes(*bytes.first_chunk()?);
         let number = |at: usize| Some(i32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
@@ -238,14 +249,14 @@ fn beside(mut bytes: &[u8]) -> impl Iterator<Item = (i32, i32, &[u8])> {
     })
 }
 
-/// The `struct timespec` in the words beside a frame.
+/// Parses the `struct timespec` of a control message.
 fn time_in(part: &[u8]) -> Option<Duration> {
     let number = |at: usize| i64::from_ne_bytes(*part.get(at..)?.first_chunk()?).try_into().ok();
     let (seconds, nanos): (Option<u64>, Option<u64>) = (number(0), number(8));
     Some(Duration::from_secs(seconds?) + Duration::from_nanos(nanos?))
 }
 
-/// The tag that the words beside a frame tell of.
+/// Parses the VLAN tag of a control message.
 fn tag_in(aux: &[u8]) -> Option<[u8; 4]> {
     /// `struct tpacket_auxdata` of `linux/if_packet.h`.
     const BYTES: usize = 20;
@@ -264,7 +275,7 @@ fn size_of_u32<T>(value: &T) -> u32 {
     u32::try_from(size_of_val(value)).expect("structures of the kernel are small")
 }
 
-fn said(done: i32) -> Result<()> {
+fn check(done: i32) -> Result<()> {
     if done == 0 { Ok(()) } else { Err(last_error()) }
 }
 

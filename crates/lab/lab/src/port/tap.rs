@@ -1,5 +1,5 @@
-//! A TAP: an interface of the kernel whose frames are ours to read and write. With virtio-net
-//! headers and offloads, super-packets of 64 KB pass whole.
+//! A TAP: a kernel interface whose frames this process reads and writes. With virtio-net headers
+//! and offloads, super-packets of 64 KB pass whole.
 
 use super::netns::within;
 use super::stats::InterfaceStats;
@@ -10,26 +10,26 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Least and most bytes above Ethernet that a TAP can be told to carry.
+/// Smallest and largest MTU of a TAP, in bytes above Ethernet.
 pub const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
 
-/// Which TAP.
+/// A TAP to open.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TapSpec {
     /// Its name, of at most 15 bytes.
     pub name: String,
-    /// The network namespace that it lives in, by the name that `ip netns` knows or by path; none:
-    /// ours.
+    /// The network namespace that it is in, by the name that `ip netns` uses or by path; `None`:
+    /// that of this process.
     pub netns: Option<String>,
-    /// Longest packet above Ethernet, in bytes; none: as it is, 1,500 for a new one.
+    /// Longest packet above Ethernet, in bytes; `None`: unchanged, which is 1,500 for a new TAP.
     pub mtu: Option<u32>,
 }
 
-/// Makes a TAP, or takes one that was made before, and switches it on. It is gone with the port,
-/// unless it was made to stay (`ip tuntap add`).
+/// Makes a TAP, or opens one that exists, and switches it on. It disappears with the port, unless
+/// it is persistent (`ip tuntap add`).
 ///
 /// # Errors
-/// What the kernel refused, and what would help.
+/// The kernel refuses; the error says what would help.
 pub fn open_tap(spec: &TapSpec) -> Result<Port, PortError> {
     let name = &spec.name;
     within(name, spec.netns.as_deref(), |interfaces| {
@@ -38,14 +38,14 @@ pub fn open_tap(spec: &TapSpec) -> Result<Port, PortError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd =
             open("/dev/net/tun", flags, Mode::empty()).map_err(refused("opening /dev/net/tun"))?;
-        sys::become_tap(fd.as_fd(), name).map_err(refused("making the TAP"))?;
+        sys::attach_tap(fd.as_fd(), name).map_err(refused("making the TAP"))?;
         let control =
             socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let control = control.map_err(refused("a socket to set it up with"))?;
         if let Some(mtu) = spec.mtu {
             sys::set_mtu(&control, name, mtu).map_err(refused("setting its MTU"))?;
         }
-        let up = Links::here().and_then(|mut links| links.set_up_for_a_box(name));
+        let up = Links::here().and_then(|mut links| links.set_up_for_box(name));
         up.map_err(|error| {
             refused("switching it on")(Errno::from_io_error(&error).unwrap_or(Errno::IO))
         })?;

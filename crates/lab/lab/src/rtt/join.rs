@@ -1,37 +1,37 @@
-//! Two halves make a round trip.
+//! Adds the two halves of a round trip.
 
 use crate::frame::Flow;
 use crate::line::FlowCounters;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Protocols of which only one end asks: ICMP and `ICMPv6`.
+/// Protocols in which only one end sends requests: ICMP and `ICMPv6`.
 const ECHOED: [u8; 2] = [1, 58];
 
-/// What one direction knows.
+/// What is known from one direction.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Direction {
     samples: u64,
     half: Duration,
-    /// None: nothing has come through yet, the first answer is still on the line.
+    /// `None`: no packet has left yet, the first answer is still on the line.
     passage: Option<Duration>,
 }
 
-/// Finds the whole round trips, of flows of which both directions are known: those of all lines of
-/// a box, which may have a flow more than once.
+/// Computes the whole round trips of flows of which both directions are known. `flows` are those of
+/// all lines of a box, which may have the same flow more than once.
 ///
-/// An echo of ICMP is asked for by one end only, so that there is one half. The rest of its round
-/// trip is the line that the answer takes from the box, and the time on that is known.
+/// An ICMP echo is requested by one end only, so there is one half. The rest of its round trip is
+/// the time that the reply spends on the line from the box, which is known.
 pub fn join<'a>(flows: impl IntoIterator<Item = &'a mut (Flow, FlowCounters)>) {
     let mut flows: Vec<_> = flows.into_iter().collect();
-    let mut known = HashMap::<Flow, Known>::with_capacity(flows.len());
+    let mut known = HashMap::<Flow, Direction>::with_capacity(flows.len());
     for (flow, counters) in flows.iter().map(|pair| &**pair) {
-        let told = counters.round_trips;
-        let half = Duration::from_nanos(told.smoothed_ns);
+        let round_trips = counters.round_trips;
+        let half = Duration::from_nanos(round_trips.smoothed_ns);
         let passage =
             (counters.left.segments > 0).then(|| Duration::from_nanos(counters.passage_ns));
-        let one = Known { samples: told.samples, half, passage };
-        // A copy for a mirror may have seen the answers first.
+        let one = Direction { samples: round_trips.samples, half, passage };
+        // A mirrored copy may have met the answers first.
         let known = known.entry(*flow).or_insert(one);
         if one.samples > known.samples {
             *known = one;

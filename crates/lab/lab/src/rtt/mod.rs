@@ -1,14 +1,14 @@
-//! Round-trip times of the flows that pass, seen from the middle and without a packet of our own.
+//! Measures round-trip times of the flows that pass, from the middle and without sending packets.
 //!
-//! A packet that asks to be answered leaves a *stamp*: when it came to the box. The answer finds it
-//! and tells how long the way from there was: over the line, to the far host, and back to the box.
-//! That is one *half* of a round trip, and the other direction has the other one; each bit of the
-//! way is in exactly one of them, so the sum is what the hosts see. TCP asks and answers with its
-//! time stamps (RFC 7323), or else with sequence numbers and acknowledgements; echoes of ICMP do by
-//! number.
+//! A packet that will be answered leaves a *stamp*: the time at which it reached the box. The
+//! answer finds the stamp, and its age is the time over the line, to the far host, and back to the
+//! box. That is one *half* of a round trip; the other direction measures the other half. Each part
+//! of the way is in exactly one half, so their sum is what the hosts see. TCP matches packets and
+//! answers by its time stamps (RFC 7323), or else by sequence and acknowledgement numbers; ICMP
+//! echoes by number.
 //!
-//! The directions of a box are turned by different threads. What they share is a table of single
-//! words ([`Stamps`]): no lock, and a word that is overwritten costs one sample.
+//! Different threads handle the directions of a box. They share a table of single words
+//! ([`Stamps`]) without a lock; overwriting a word costs one sample.
 
 mod join;
 mod probe;
@@ -25,23 +25,23 @@ use std::time::Duration;
 pub use join::join;
 pub(crate) use tracker::Tracker;
 
-/// Stamps that a box remembers, a power of two: 256 KB. With more than that on their way some are
+/// Stamps that a box remembers, a power of two: 256 KB. With more packets under way some stamps are
 /// overwritten, and give no sample.
 pub const STAMPS: usize = 1 << 15;
 
-/// Longest half round trip that is believed: three of the longest delays that can be set, and a
-/// host that takes its time. What is older is an answer to something else.
+/// Longest half round trip that is accepted: three times the longest delay that can be set, and a
+/// slow host. An older stamp belongs to something else.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// Bits of a word: one that says that there is a stamp, one whether its packet had a payload, a tag
-/// that tells stamps of one place apart, and the time in [`GRAIN`] nanoseconds.
+/// Layout of a word: a bit for "there is a stamp", a bit for "its packet had a payload", a tag that
+/// distinguishes stamps with the same index, and the time in units of [`GRAIN`] nanoseconds.
 const PRESENT: u64 = 1 << 63;
 const PAYLOAD: u64 = 1 << 62;
 const TIME_BITS: u32 = 38;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 const TAG_MASK: u64 = !(PRESENT | PAYLOAD | TIME_MASK);
 
-/// Nanoseconds that a stamp tells apart; the times come round after five hours.
+/// Resolution of a stamp in nanoseconds; the times wrap around after five hours.
 const GRAIN: u64 = 64;
 
 /// The stamps of all flows of a box.
@@ -51,25 +51,25 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// None yet.
+    /// Makes an empty table.
     #[must_use]
     pub fn new() -> Self {
         Self { words: std::iter::repeat_with(AtomicU64::default).take(STAMPS).collect() }
     }
 
-    fn leave(&self, key: Key, payload: bool, now: Time) {
+    fn record(&self, key: Key, payload: bool, now: Time) {
         let payload = if payload { PAYLOAD } else { 0 };
         self.word(key).store(PRESENT | payload | key.tag() | grains(now), Relaxed);
     }
 
-    /// Takes a stamp out: how old it is, and whether its packet had a payload.
+    /// Removes a stamp; returns its age, and whether its packet had a payload.
     fn take(&self, key: Key, now: Time) -> Option<(Duration, bool)> {
         let place = self.word(key);
         let word = place.load(Relaxed);
         if word & (PRESENT | TAG_MASK) != PRESENT | key.tag() {
             return None;
         }
-        // Whoever overwrote it meanwhile has left another.
+        // If another thread overwrote it meanwhile, its stamp stays.
         place.compare_exchange(word, 0, Relaxed, Relaxed).ok()?;
         let age = grains(now).wrapping_sub(word) & TIME_MASK;
         let age = Duration::from_nanos(age * GRAIN);
@@ -80,7 +80,7 @@ impl Stamps {
         let place = self.word(key);
         let word = place.load(Relaxed);
         if word & (PRESENT | TAG_MASK) == PRESENT | key.tag() {
-            let _ = place.compare_exchange(word, 0, Relaxed, Relaxed); // gone already is as good
+            let _ = place.compare_exchange(word, 0, Relaxed, Relaxed); // it may be gone already
         }
     }
 
@@ -100,13 +100,13 @@ fn grains(now: Time) -> u64 {
     (now.0 / GRAIN) & TIME_MASK
 }
 
-/// Which stamp: a flow, and a number in it, as a hash of which some bits say where and others are
-/// the tag.
+/// Identifies a stamp: a hash of a flow and a number in it, of which some bits are the index and
+/// others the tag.
 #[derive(Clone, Copy, Debug)]
 struct Key(u64);
 
 impl Key {
-    /// `flow` is a hash of its own already.
+    /// `flow` is a hash already.
     fn new(flow: u64, number: u64) -> Self {
         Self(mix(flow ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
@@ -116,7 +116,7 @@ impl Key {
     }
 }
 
-/// The same in every thread.
+/// Returns the same hash in every thread.
 fn hash(flow: &Flow) -> u64 {
     let mut hasher = DefaultHasher::new();
     flow.hash(&mut hasher);
@@ -125,21 +125,20 @@ fn hash(flow: &Flow) -> u64 {
 
 /// What is known of a flow's round trips.
 ///
-/// A half begins when a packet of the other direction comes to the box, and ends when the answer of
-/// this flow's sender does: the line to the sender, the sender, and the way from there.
+/// A half begins when a packet of the other direction reaches the box, and ends when this flow's
+/// sender's answer does: it covers the line to the sender, the sender, and the way back.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RoundTrips {
-    /// Halves that were seen.
+    /// Halves that were measured.
     pub samples: u64,
-    /// The last, in nanoseconds.
+    /// The last half, in nanoseconds.
     pub last_ns: u64,
-    /// The shortest, in nanoseconds.
+    /// The shortest half, in nanoseconds.
     pub min_ns: u64,
-    /// Mean of late, each sample counting an eighth (as the smoothed time of RFC 6298 does), in
-    /// nanoseconds.
+    /// Smoothed half in nanoseconds; each sample counts an eighth, as in RFC 6298.
     pub smoothed_ns: u64,
-    /// The whole round trip, smoothed, in nanoseconds: known to whoever sees both directions, and
-    /// where both have been seen.
+    /// The whole round trip, smoothed, in nanoseconds; only set by [`join()`], if both directions
+    /// are known.
     pub whole_ns: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What of a packet asks for an answer, and what is one.
+//! Finds what a packet requests and what it answers.
 
 use crate::frame::{Network, Packet};
 
@@ -14,42 +14,42 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// What of a packet matters here.
+/// The parts of a packet that matter here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Probe {
     /// TCP with time stamps.
     Stamped {
-        /// Its sender's clock.
+        /// The sender's clock.
         value: u32,
-        /// What is answered, if it is an acknowledgement.
+        /// The time stamp that is answered, if it is an acknowledgement.
         echo: Option<u32>,
-        /// It brings something that will be acknowledged.
+        /// Whether it carries something that will be acknowledged.
         payload: bool,
     },
-    /// TCP without.
-    Plain {
-        /// Number behind what it brings, if it brings something: what will be acknowledged.
+    /// TCP without time stamps.
+    Unstamped {
+        /// Sequence number behind its content, if it has any: what will be acknowledged.
         end: Option<u32>,
-        /// What is acknowledged.
+        /// What it acknowledges.
         ack: Option<u32>,
     },
-    /// A request for an echo: its identifier and number.
-    Request(u32),
-    /// An echo.
-    Reply(u32),
+    /// An echo request: its identifier and number.
+    EchoRequest(u32),
+    /// An echo reply.
+    EchoReply(u32),
 }
 
-/// None when it is nothing that is asked or answered.
+/// Returns `None` if the packet neither requests nor answers anything.
 pub(super) fn probe(packet: &Packet) -> Option<Probe> {
     let frame = packet.frame();
     let head = packet.ethernet().next()?;
     let transport = usize::from(frame.transport_at);
     match (frame.flow.protocol, frame.network) {
-        // Of fragments, and of what is broken, no header was understood.
+        // In fragments and broken packets, no transport header was found.
         (TCP, Network::V4 | Network::V6) => {
             let tcp = head.get(transport..usize::from(frame.headers))?;
             let more = frame.segments.count > 1;
-            of_tcp(tcp, more, || {
+            probe_tcp(tcp, more, || {
                 payload(
                     head,
                     usize::from(frame.network_at),
@@ -58,13 +58,13 @@ pub(super) fn probe(packet: &Packet) -> Option<Probe> {
                 )
             })
         }
-        (ICMP, Network::V4) => of_icmp(head.get(transport..)?, 8, 0),
-        (ICMPV6, Network::V6) => of_icmp(head.get(transport..)?, 128, 129),
+        (ICMP, Network::V4) => probe_icmp(head.get(transport..)?, 8, 0),
+        (ICMPV6, Network::V6) => probe_icmp(head.get(transport..)?, 128, 129),
         _ => None,
     }
 }
 
-fn of_tcp(tcp: &[u8], more: bool, payload: impl Fn() -> u32) -> Option<Probe> {
+fn probe_tcp(tcp: &[u8], more: bool, payload: impl Fn() -> u32) -> Option<Probe> {
     let fixed: &[u8; TCP_BYTES] = tcp.first_chunk()?;
     let flags = fixed[13];
     if flags & RST != 0 {
@@ -78,19 +78,19 @@ fn of_tcp(tcp: &[u8], more: bool, payload: impl Fn() -> u32) -> Option<Probe> {
     }
     let brought = payload() + counts;
     let end = (brought > 0).then(|| number(fixed, 4).wrapping_add(brought));
-    Some(Probe::Plain { end, ack: acked.then(|| number(fixed, 8)) })
+    Some(Probe::Unstamped { end, ack: acked.then(|| number(fixed, 8)) })
 }
 
-/// The time stamps among TCP's options: the sender's, and the one that it echoes.
+/// Returns the time stamps among TCP's options: the sender's, and the echoed one.
 fn time_stamps(options: &[u8]) -> Option<(u32, u32)> {
-    // Nearly all senders align them so.
+    // Nearly all senders align them like this.
     if let [1, 1, 8, 10, stamps @ ..] = options
         && stamps.len() >= 8
     {
         return Some((number(stamps, 0), number(stamps, 4)));
     }
     let mut left = options;
-    // Each turn takes a byte at least, and there are 40.
+    // Each iteration consumes at least one byte, and there are at most 40.
     loop {
         match left {
             [1, rest @ ..] => left = rest,
@@ -105,16 +105,16 @@ fn time_stamps(options: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-fn of_icmp(icmp: &[u8], request: u8, reply: u8) -> Option<Probe> {
+fn probe_icmp(icmp: &[u8], request: u8, reply: u8) -> Option<Probe> {
     let fixed: &[u8; 8] = icmp.first_chunk()?;
     match fixed[0] {
-        kind if kind == request => Some(Probe::Request(number(fixed, 4))),
-        kind if kind == reply => Some(Probe::Reply(number(fixed, 4))),
+        kind if kind == request => Some(Probe::EchoRequest(number(fixed, 4))),
+        kind if kind == reply => Some(Probe::EchoReply(number(fixed, 4))),
         _ => None,
     }
 }
 
-/// Bytes behind the headers, by the length that IP tells: a short frame has padding besides.
+/// Returns the bytes behind the headers, by IP's length: a short frame has padding besides.
 fn payload(head: &[u8], network: usize, headers: usize, kind: Network) -> u32 {
     let word = |at: usize| {
         head.get(at..at + 2).map_or(0, |word| usize::from(u16::from_be_bytes([word[0], word[1]])))

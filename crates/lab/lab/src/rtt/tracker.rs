@@ -1,4 +1,4 @@
-//! One flow on one line: which stamps it leaves, and which it answers.
+//! Leaves and matches the stamps of one flow on one line.
 
 use super::probe::{Probe, probe};
 use super::{Key, RoundTrips, Stamps, hash};
@@ -6,30 +6,29 @@ use crate::frame::{Flow, Packet};
 use crate::time::Time;
 use std::time::Duration;
 
-/// Least time between two stamps of a flow: what the time stamps of most senders tell apart. Bounds
-/// what a flow takes of the table.
+/// Least time between two stamps of a flow, which is the resolution of most senders' time stamps.
+/// Bounds how much of the table a flow uses.
 const GAP: Duration = Duration::from_millis(1);
 
-/// What numbers are of, so that equal ones of two kinds are different keys.
+/// The kinds of numbers, so that equal numbers of two kinds are different keys.
 const OF_CLOCK: u64 = 1 << 32;
 const OF_SEQUENCE: u64 = 2 << 32;
 const OF_ECHO: u64 = 3 << 32;
 
-/// See the module.
+/// Leaves and matches the stamps of one flow on one line.
 #[derive(Debug)]
 pub(crate) struct Tracker {
-    /// Hashes of the flow, and of the one that goes the other way.
+    /// Hashes of the flow, and of the opposite one.
     own: u64,
     other: u64,
-    /// The newest of its clock, or of its sequence numbers, that was seen; and when a stamp was
-    /// left last.
+    /// The newest time stamp or sequence number seen; and when a stamp was last left.
     newest: Option<u32>,
     stamped: Option<Time>,
-    /// By sequence numbers: the stamp that was left last, until something before it is sent again.
+    /// With sequence numbers: the last stamp left, until something before it is sent again.
     pending: Option<u32>,
-    /// The last echo, or acknowledgement.
+    /// The last echo or acknowledgement.
     echoed: Option<u32>,
-    /// When it was heard of last.
+    /// When a packet of the flow last arrived.
     heard: Time,
 }
 
@@ -47,20 +46,20 @@ impl Tracker {
         }
     }
 
-    /// Looks at a packet of the flow that came now.
-    pub(crate) fn look(
+    /// Handles a packet of the flow that arrived at `now`.
+    pub(crate) fn observe(
         &mut self,
         packet: &Packet,
         now: Time,
         stamps: &Stamps,
-        told: &mut RoundTrips,
+        round_trips: &mut RoundTrips,
     ) {
         let Some(probe) = probe(packet) else { return };
         let silence = now.since(std::mem::replace(&mut self.heard, now));
         match probe {
             Probe::Stamped { value, echo, payload } => {
                 if self.is_newer(value) && self.may_stamp(now) {
-                    stamps.leave(Key::new(self.own, OF_CLOCK | u64::from(value)), payload, now);
+                    stamps.record(Key::new(self.own, OF_CLOCK | u64::from(value)), payload, now);
                 }
                 if let Some(echo) = echo
                     && self.echoed.replace(echo) != Some(echo)
@@ -70,11 +69,11 @@ impl Tracker {
                         now,
                         silence,
                         stamps,
-                        told,
+                        round_trips,
                     );
                 }
             }
-            Probe::Plain { end, ack } => {
+            Probe::Unstamped { end, ack } => {
                 if let Some(end) = end {
                     self.sequence(end, now, stamps);
                 }
@@ -86,29 +85,29 @@ impl Tracker {
                         now,
                         silence,
                         stamps,
-                        told,
+                        round_trips,
                     );
                 }
             }
-            Probe::Request(number) => {
+            Probe::EchoRequest(number) => {
                 if self.may_stamp(now) {
-                    stamps.leave(Key::new(self.own, OF_ECHO | u64::from(number)), true, now);
+                    stamps.record(Key::new(self.own, OF_ECHO | u64::from(number)), true, now);
                 }
             }
-            Probe::Reply(number) => {
+            Probe::EchoReply(number) => {
                 self.answer(
                     Key::new(self.other, OF_ECHO | u64::from(number)),
                     now,
                     silence,
                     stamps,
-                    told,
+                    round_trips,
                 );
             }
         }
     }
 
-    /// What is sent twice has two answers that look the same: neither counts (Karn and Partridge,
-    /// 1987).
+    /// Data that is sent twice has two answers that look the same, so neither counts (Karn and
+    /// Partridge, 1987).
     fn sequence(&mut self, end: u32, now: Time, stamps: &Stamps) {
         if !self.is_newer(end) {
             if let Some(pending) = self.pending.take() {
@@ -116,7 +115,7 @@ impl Tracker {
             }
         } else if self.may_stamp(now) {
             self.pending = Some(end);
-            stamps.leave(Key::new(self.own, OF_SEQUENCE | u64::from(end)), true, now);
+            stamps.record(Key::new(self.own, OF_SEQUENCE | u64::from(end)), true, now);
         }
     }
 
@@ -126,18 +125,18 @@ impl Tracker {
         now: Time,
         silence: Duration,
         stamps: &Stamps,
-        told: &mut RoundTrips,
+        round_trips: &mut RoundTrips,
     ) {
         let Some((half, payload)) = stamps.take(key, now) else { return };
-        // An acknowledgement without payload is not answered until there is something to say. When
-        // the answer ends a silence that began before it came, the time is that of the
-        // sender's pause.
+        // An acknowledgement without payload is not answered until there is something to send. If
+        // the answer ends a silence that began before the acknowledgement arrived, the time is only
+        // the sender's pause.
         if payload || silence <= half {
-            told.count(half);
+            round_trips.count(half);
         }
     }
 
-    /// Whether it is beyond all that was seen, as numbers that come round are.
+    /// Returns whether `value` is beyond all that were seen, in modular arithmetic.
     fn is_newer(&mut self, value: u32) -> bool {
         let newer = self.newest.is_none_or(|newest| {
             let ahead = value.wrapping_sub(newest);

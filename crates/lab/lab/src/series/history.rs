@@ -1,42 +1,42 @@
-//! Samples in bounded room: when it is full, two neighbours become one, all along.
+//! Samples in bounded memory: when it is full, each two neighbours are joined.
 
 use super::{Figures, FlowSample, LineSample, MAX_SAMPLE_FLOWS, MAX_SAMPLE_LINES, Sample};
 
-/// Most samples that are kept, an even number. After so many, each is joined with the next, and
-/// from then on twice as many that come make one.
+/// Most samples that are kept, an even number. When it is reached, each two neighbours are joined,
+/// and from then on each sample kept covers twice as many new ones.
 pub const MAX_SAMPLES: usize = 1_200;
 
-/// See the module.
+/// Keeps samples over any length of time in bounded memory, by joining neighbours.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     kept: Vec<Sample>,
-    /// What has come of the next one, and of how many.
-    part: Option<Sample>,
-    parts: u64,
-    /// How often the room was full: two to that power make one.
+    /// The sample in progress, and how many samples it joins so far.
+    partial: Option<Sample>,
+    partial_samples: u64,
+    /// How often the memory was full; each sample kept joins two to that power.
     halvings: u32,
 }
 
 impl History {
-    /// Nothing yet.
+    /// Makes an empty history.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds what happened next.
+    /// Adds the next sample.
     pub fn push(&mut self, sample: Sample) {
-        let part = match self.part.take() {
+        let partial = match self.partial.take() {
             None => sample,
-            Some(part) => join(part, sample),
+            Some(partial) => join(partial, sample),
         };
-        self.parts += 1;
-        if self.parts < 1 << self.halvings.min(63) {
-            self.part = Some(part);
+        self.partial_samples += 1;
+        if self.partial_samples < 1 << self.halvings.min(63) {
+            self.partial = Some(partial);
             return;
         }
-        self.parts = 0;
-        self.kept.push(part);
+        self.partial_samples = 0;
+        self.kept.push(partial);
         if self.kept.len() == MAX_SAMPLES {
             let mut all = std::mem::take(&mut self.kept).into_iter();
             while let Some(first) = all.next() {
@@ -49,14 +49,14 @@ impl History {
         }
     }
 
-    /// What is kept, in order of time.
+    /// Returns the samples, in order of time.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> + Clone {
-        self.kept.iter().chain(&self.part)
+        self.kept.iter().chain(&self.partial)
     }
 }
 
-/// Two that follow one another as one. Rates are means, queues the longest, drops sums, round trips
-/// the latest.
+/// Joins two consecutive samples. Rates are averaged, queues are the longest, drops are added,
+/// round trips are the latest.
 fn join(first: Sample, second: Sample) -> Sample {
     let (one, other) = (first.seconds(), second.seconds());
     let weights = (one / (one + other), other / (one + other));
@@ -66,7 +66,7 @@ fn join(first: Sample, second: Sample) -> Sample {
         line.flows.iter_mut().for_each(|flow| scale(&mut flow.figures, weights.0));
     }
     for LineSample { line: name, all, flows } in second.lines {
-        let Some(line) = line_called(&mut joined.lines, name) else { continue };
+        let Some(line) = find_or_add_line(&mut joined.lines, name) else { continue };
         add(&mut line.all, all, weights.1);
         for FlowSample { flow: name, figures, rtt_ms } in flows {
             let at = line.flows.iter().position(|flow| flow.flow == name).unwrap_or_else(|| {
@@ -83,8 +83,8 @@ fn join(first: Sample, second: Sample) -> Sample {
     joined
 }
 
-/// None when there is no room for another.
-fn line_called(lines: &mut Vec<LineSample>, name: String) -> Option<&mut LineSample> {
+/// Returns the line of this name, added if it is new; `None` if there is no room for it.
+fn find_or_add_line(lines: &mut Vec<LineSample>, name: String) -> Option<&mut LineSample> {
     let at = match lines.iter().position(|line| line.line == name) {
         Some(at) => at,
         None if lines.len() == MAX_SAMPLE_LINES => return None,

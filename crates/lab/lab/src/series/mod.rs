@@ -1,129 +1,129 @@
-//! What boxes do over time: rates, queues, losses and round trips of each line and of the flows on
-//! it.
+//! What boxes do over time: rates, queues, losses and round trips of each line and of its flows.
 //!
-//! A [`Recorder`] makes a [`Sample`] of each report; a [`History`] keeps them, in bounded room. On
-//! disk a series is a JSON value on each line: [`About`] first, then samples.
+//! A [`Recorder`] turns each report into a [`Sample`]; a [`History`] keeps samples in bounded
+//! memory. On disk a series is one JSON value per line: [`About`] first, then samples.
 
 mod history;
 mod recorder;
 
-use crate::line::{Discipline, Settings};
+use crate::line::{Discipline, LineSettings};
 use serde::{Deserialize, Serialize};
 
 pub use history::{History, MAX_SAMPLES};
 pub use recorder::{Recorder, line_name};
 
-/// Version of the format on disk. Others are refused.
+/// Version of the format on disk. Other versions are refused.
 pub const VERSION: u32 = 1;
 
-/// Most flows of a line that a sample tells one by one: those that carried most. The others are in
-/// the line's own figures.
+/// Most flows of a line in a sample: those that carried most. The line's own figures include the
+/// others.
 pub const MAX_SAMPLE_FLOWS: usize = 32;
 
-/// Most lines that a sample has: those of sixty-four boxes of sixteen ports.
+/// Most lines in a sample: those of 64 boxes with 16 ports.
 pub const MAX_SAMPLE_LINES: usize = 1_024;
 
-/// Longest name of a line or a flow, and text about them, in bytes.
+/// Longest name of a line or a flow, and longest text about one, in bytes.
 pub const MAX_NAME_BYTES: usize = 512;
 
 /// Longest line of a file, in bytes.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// What a series is of.
+/// What a series is about: its first line on disk.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct About {
     /// [`VERSION`].
     pub sprat_lab_series: u32,
-    /// What was made, in a line.
+    /// What was measured, in one line.
     pub title: String,
-    /// The lines, as they were set at the start.
+    /// The lines, with their settings at the start.
     pub lines: Vec<LineAbout>,
 }
 
-/// What a line is set to.
+/// The settings of a line.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LineAbout {
-    /// Its name, as in the samples.
+    /// The line's name, as in the samples.
     pub line: String,
-    /// What it does, in words.
+    /// Its settings, as text.
     pub settings: String,
-    /// Bytes on the wire that may wait; none: nothing has to.
+    /// Bytes on the wire that may wait; `None` if packets never wait.
     pub buffer: Option<u64>,
 }
 
-/// What happened from one moment to another.
+/// What happened between two moments.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
-    /// Since the box began, in seconds.
+    /// Start, in seconds since the box started.
     pub from: f64,
-    /// The same; later.
+    /// End, in seconds since the box started.
     pub to: f64,
-    /// Each line.
+    /// Figures of each line.
     pub lines: Vec<LineSample>,
 }
 
 /// What happened on a line.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LineSample {
-    /// Its name.
+    /// The line's name.
     pub line: String,
-    /// Of all of it.
+    /// Figures of the whole line.
     #[serde(flatten)]
     pub all: Figures,
-    /// Of those flows that carried most, they first.
+    /// The flows that carried most, in descending order.
     pub flows: Vec<FlowSample>,
 }
 
 /// What happened to a flow on a line.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FlowSample {
-    /// Its name.
+    /// The flow's name.
     pub flow: String,
-    /// Of this flow.
+    /// Figures of this flow.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Round trip, smoothed, in milliseconds, where it is known.
+    /// Smoothed round trip in milliseconds, if known.
     pub rtt_ms: Option<f64>,
 }
 
-/// Figures of a line, or of a flow.
+/// Figures of a line or a flow.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Figures {
-    /// What left, in bits of Ethernet frames a second.
+    /// Ethernet frames that left, in bits per second.
     pub bits_per_second: f64,
-    /// Bytes on the wire that waited at the end, or the most of samples that were joined.
+    /// Bytes on the wire that waited at the end; of joined samples, the most.
     pub queue: u64,
     /// Segments that were dropped.
     pub drops: u64,
 }
 
-/// Why something is no series.
+/// Why a series is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SeriesError {
-    /// It is of another version, or of something else.
+    /// It has another version, or is something else.
     #[error(
-        "its first line says version {0}; this program reads version {VERSION}: record it again, or read it with its own"
+        "its first line says version {0}; this program reads version {VERSION}: record it again, \
+         or read it with its own"
     )]
     Version(u32),
-    /// A time or a figure that cannot be.
+    /// A time or a figure is impossible.
     #[error("{0} is {1}: want a number that is finite and not negative")]
     Number(&'static str, f64),
-    /// A sample that ends before it begins, or begins before the last one ended.
+    /// A sample ends before it begins, or begins before the last one ended.
     #[error("a sample from {0} s to {1} s: want times that go on")]
     Times(f64, f64),
-    /// Too much of something.
+    /// Something is too long.
     #[error("{0}: more than {1}")]
     Long(&'static str, usize),
 }
 
 impl About {
-    /// What a program writes.
+    /// Makes the first line of a series, of the current version.
     #[must_use]
     pub fn new(title: String, lines: Vec<LineAbout>) -> Self {
         Self { sprat_lab_series: VERSION, title, lines }
     }
 
-    /// Looks at what was read.
+    /// Checks what was read.
     ///
     /// # Errors
     /// See [`SeriesError`].
@@ -141,9 +141,9 @@ impl About {
 }
 
 impl LineAbout {
-    /// Of the line called `line`.
+    /// Describes the line called `line`.
     #[must_use]
-    pub fn new(line: String, settings: &Settings) -> Self {
+    pub fn new(line: String, settings: &LineSettings) -> Self {
         Self {
             line,
             settings: words(settings),
@@ -153,7 +153,7 @@ impl LineAbout {
 }
 
 impl Sample {
-    /// Looks at what was read. `after` is when the sample before it ended.
+    /// Checks what was read. `after` is when the previous sample ended.
     ///
     /// # Errors
     /// See [`SeriesError`].
@@ -178,7 +178,7 @@ impl Sample {
         Ok(())
     }
 
-    /// How long it took, in seconds.
+    /// Returns the sample's length in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.to - self.from
@@ -196,23 +196,23 @@ fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), SeriesEr
     if count > most { Err(SeriesError::Long(what, most)) } else { Ok(()) }
 }
 
-/// What a line does, in a few words: what is as in a cable is not told.
-fn words(settings: &Settings) -> String {
+/// Describes what a line does in a few words, leaving out what equals a cable.
+fn words(settings: &LineSettings) -> String {
     let ms = |time: std::time::Duration| format!("{} ms", time.as_secs_f64() * 1e3);
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     if !settings.delay.is_zero() {
-        told.push(format!("delay {}", ms(settings.delay)));
+        parts.push(format!("delay {}", ms(settings.delay)));
     }
     if let Some(rate) = settings.rate {
-        told.push(format!("rate {} Mb/s", megas(rate.bits_per_second())));
+        parts.push(format!("rate {} Mb/s", megas(rate.bits_per_second())));
     }
     if settings.limited() {
-        told.push(format!("buffer {} MB", megas(settings.buffer)));
+        parts.push(format!("buffer {} MB", megas(settings.buffer)));
         let queue = if settings.queue == Discipline::Harmonize { "harmonize" } else { "drop-tail" };
-        told.push(queue.to_owned());
+        parts.push(queue.to_owned());
     }
     if !settings.jitter.is_zero() {
-        told.push(format!("jitter {}", ms(settings.jitter)));
+        parts.push(format!("jitter {}", ms(settings.jitter)));
     }
     for (name, set) in [
         ("loss", settings.loss != crate::line::Loss::None),
@@ -221,10 +221,10 @@ fn words(settings: &Settings) -> String {
         ("corrupt", settings.corrupt != crate::chance::Probability::NEVER),
     ] {
         if set {
-            told.push(name.to_owned());
+            parts.push(name.to_owned());
         }
     }
-    if told.is_empty() { "a cable".to_owned() } else { told.join(", ") }
+    if parts.is_empty() { "a cable".to_owned() } else { parts.join(", ") }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "to be read by people")]

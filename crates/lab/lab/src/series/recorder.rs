@@ -1,4 +1,4 @@
-//! From counters that only grow to what happened in between.
+//! Computes samples from counters that only grow.
 
 use super::{Figures, FlowSample, LineSample, MAX_SAMPLE_FLOWS, Sample};
 use crate::engine::{LineReport, Report};
@@ -7,30 +7,30 @@ use crate::line::FlowCounters;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Remembers the last report of each line, bounded as that is.
+/// Keeps the last report of each line, and computes what happened since.
 #[derive(Debug, Default)]
 pub struct Recorder {
     at: f64,
-    lines: HashMap<String, Before>,
+    lines: HashMap<String, Previous>,
 }
 
 #[derive(Debug, Default)]
-struct Before {
+struct Previous {
     bytes: u64,
     drops: u64,
     flows: HashMap<Flow, FlowCounters>,
 }
 
 impl Recorder {
-    /// Of boxes that begin now.
+    /// Makes a recorder for boxes that start now.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What happened since the last time, or since the beginning: the reports of boxes, at so many
-    /// seconds since they began, each with what goes before the names of its lines. `None` when
-    /// no time has passed.
+    /// Returns what happened since the last call, or since the start. `reports` are those of the
+    /// boxes at `seconds` since they started, each with a prefix for the names of its lines. `None`
+    /// if no time has passed.
     pub fn sample(&mut self, seconds: f64, reports: &[(String, Report)]) -> Option<Sample> {
         let from = self.at;
         if seconds <= from {
@@ -47,45 +47,45 @@ impl Recorder {
     }
 
     fn line(&mut self, name: String, line: &LineReport, seconds: f64) -> LineSample {
-        let before = self.lines.entry(name.clone()).or_default();
+        let previous = self.lines.entry(name.clone()).or_default();
         let counters = &line.counters;
         let (bytes, drops) = (counters.left.bytes, counters.drops.total());
         let all = Figures {
-            bits_per_second: bits(bytes.saturating_sub(before.bytes), seconds),
+            bits_per_second: bits(bytes.saturating_sub(previous.bytes), seconds),
             queue: counters.queue,
-            drops: drops.saturating_sub(before.drops),
+            drops: drops.saturating_sub(previous.drops),
         };
         let mut flows: Vec<_> = counters
             .flows
             .iter()
-            .filter_map(|(flow, now)| flow_sample(flow, now, before.flows.get(flow), seconds))
+            .filter_map(|(flow, now)| flow_sample(flow, now, previous.flows.get(flow), seconds))
             .collect();
         let rate = |flow: &FlowSample| flow.figures.bits_per_second;
         flows.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.flow.cmp(&b.flow)));
         flows.truncate(MAX_SAMPLE_FLOWS);
-        *before = Before { bytes, drops, flows: counters.flows.iter().copied().collect() };
+        *previous = Previous { bytes, drops, flows: counters.flows.iter().copied().collect() };
         LineSample { line: name, all, flows }
     }
 }
 
-/// What a line is called in a series.
+/// Returns the name of a line in a series.
 #[must_use]
 pub fn line_name(prefix: &str, to: &str) -> String {
     format!("{prefix}to {to}")
 }
 
-/// None of a flow of which nothing happened.
+/// Returns `None` if nothing happened to the flow.
 fn flow_sample(
     flow: &Flow,
     now: &FlowCounters,
-    before: Option<&FlowCounters>,
+    previous: Option<&FlowCounters>,
     seconds: f64,
 ) -> Option<FlowSample> {
-    // Fewer than before: it went, and has come again.
-    let before = before.filter(|before| before.arrived.segments <= now.arrived.segments);
-    let before = before.copied().unwrap_or_default();
-    let (left, drops) = (now.left.bytes.saturating_sub(before.left.bytes), now.drops.total());
-    let drops = drops.saturating_sub(before.drops.total());
+    // Fewer than before: the flow lost its slot, and has come back.
+    let previous = previous.filter(|previous| previous.arrived.segments <= now.arrived.segments);
+    let previous = previous.copied().unwrap_or_default();
+    let (left, drops) = (now.left.bytes.saturating_sub(previous.left.bytes), now.drops.total());
+    let drops = drops.saturating_sub(previous.drops.total());
     if left == 0 && drops == 0 && now.queue == 0 {
         return None;
     }

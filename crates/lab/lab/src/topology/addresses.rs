@@ -1,21 +1,21 @@
-//! Addresses for those that were told none.
+//! Chooses addresses for hosts that have none.
 
 use super::TopologyError;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where IPv4 addresses are taken from, unless told.
+/// Default range of IPv4 addresses.
 const V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 64, 0, 0), 16);
 
-/// Where IPv6 addresses are taken from, unless told: a unique local prefix (RFC 4193).
+/// Default range of IPv6 addresses: a unique local prefix (RFC 4193).
 const V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfd53, 0x7072, 0x6174, 0, 0, 0, 0, 0), 48);
 
-/// Prefix length of a network of each family.
+/// Prefix length of one network, for each family.
 const V4_NETWORK: u8 = 24;
 const V6_NETWORK: u8 = 64;
 
-/// Hands out addresses.
+/// Chooses free addresses.
 pub(super) struct Addresses {
     v4: Ipv4Net,
     v6: Ipv6Net,
@@ -25,7 +25,7 @@ pub(super) struct Addresses {
 impl Addresses {
     pub(super) fn new(v4: Option<Ipv4Net>, v6: Option<Ipv6Net>) -> Result<Self, TopologyError> {
         let (v4, v6) = (v4.unwrap_or(V4), v6.unwrap_or(V6));
-        let small = |place: &str, range: String, least| TopologyError::Place {
+        let small = |place: &str, range: String, least| TopologyError::Invalid {
             place: place.to_owned(),
             what: format!("{range} is too small; a network takes a /{least} of it"),
         };
@@ -38,13 +38,13 @@ impl Addresses {
         Ok(Self { v4, v6, taken: HashSet::new() })
     }
 
-    /// Notes an address that was told; false when it was told before.
+    /// Marks an address as taken; returns `false` if it was taken already.
     pub(super) fn take(&mut self, address: IpAddr) -> bool {
         self.taken.insert(address)
     }
 
-    /// The next free address of each family in a network, counted from 0; `None` when there is no
-    /// such network, or none is free.
+    /// Returns the next free address of each family in a network, counted from 0. `None` if there
+    /// is no such network, or no free address.
     pub(super) fn next(&mut self, network: u32) -> Option<[IpNet; 2]> {
         let v4 = u32::from(self.v4.network())
             .checked_add(network.checked_shl(u32::from(32 - V4_NETWORK))?)?;
@@ -53,7 +53,7 @@ impl Addresses {
         let v6 =
             u128::from(self.v6.network()).checked_add(u128::from(network) << (128 - V6_NETWORK))?;
         let v6 = Some(Ipv6Addr::from(v6)).filter(|base| self.v6.contains(base))?;
-        // The same number in both, for people to remember.
+        // Both families use the same number, which is easier to remember.
         let pairs = (1u32..255).map(|host| {
             (
                 Ipv4Addr::from(u32::from(v4) + host),

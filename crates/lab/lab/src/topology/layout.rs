@@ -1,4 +1,4 @@
-//! From words to a lab in which nothing is left to be chosen.
+//! Turns a topology into a plan in which nothing is left to choose.
 
 use super::addresses::Addresses;
 use super::words::{AtWords, BoxWords, CaptureWords, HostWords, Topology};
@@ -6,104 +6,104 @@ use crate::capture;
 use crate::config::{self, ConfigError, PortSpec};
 use crate::engine::{Forwarding, Tolerance};
 use crate::filter::{RulePlan, RuleWords};
-use crate::hosts::{Cable, End, Host, Interface, Plan, Route, Unfit, is_name};
-use crate::line::Settings;
+use crate::hosts::{Cable, CableEnd, Host, HostsPlan, Interface, InvalidPlan, Route, is_name};
+use crate::line::LineSettings;
 use crate::port::{PacketSpec, TapSpec};
 use std::collections::BTreeMap;
 
 /// Most boxes of a lab.
 pub const MAX_BOXES: usize = 64;
 
-/// How ports begin that are the machine's, and neither host nor box.
+/// Prefixes of ports that belong to the machine and are neither host nor box.
 const OF_THE_MACHINE: [&str; 3] = ["packet:", "xdp:", "dpdk:"];
 
-/// The host that the cables between boxes end in.
+/// The host in which the cables between boxes end.
 const BOXES: &str = "boxes";
 
-/// Longest packet, unless told, in bytes.
+/// Default MTU, in bytes.
 const MTU: u32 = 1_500;
 
-/// A lab.
+/// The complete plan of a lab.
 #[derive(Clone, Debug, Default)]
-pub struct Lab {
-    /// Its hosts.
-    pub plan: Plan,
+pub struct LabPlan {
+    /// Its hosts and the cables between them.
+    pub plan: HostsPlan,
     /// Its boxes.
     pub boxes: Vec<BoxPlan>,
-    /// What share of segments may be late in them.
+    /// The lateness that is tolerated in the boxes.
     pub tolerance: Tolerance,
 }
 
-/// A box.
+/// The plan of a box.
 #[derive(Clone, Debug)]
 pub struct BoxPlan {
-    /// Its name.
+    /// The box's name.
     pub name: String,
     /// Its ports.
     pub ports: Vec<PortPlan>,
-    /// How they are joined.
+    /// How the ports are joined.
     pub forwarding: Forwarding,
-    /// Packet memory of each lane in bytes; none: as much as its lines need.
+    /// Packet memory of each worker, in bytes; `None`: as much as its lines need.
     pub memory: Option<u64>,
-    /// Rules, in order.
+    /// Filter rules, in order.
     pub filters: Vec<RulePlan>,
-    /// What is written down.
+    /// What is captured.
     pub capture: Option<CapturePlan>,
 }
 
-/// A port.
+/// The plan of a port.
 #[derive(Clone, Debug)]
 pub struct PortPlan {
-    /// What it is called: the host, box or interface at the other end.
+    /// The port's name: that of the host, box or interface at the other end.
     pub name: String,
-    /// What it is.
+    /// What kind of port it is.
     pub spec: PortSpec,
-    /// What the line to it does.
-    pub line: Settings,
+    /// Settings of the line to it.
+    pub line: LineSettings,
 }
 
-/// A capture.
-pub type CapturePlan = capture::Settings;
+/// The plan of a capture.
+pub type CapturePlan = capture::CaptureSettings;
 
-/// Why a topology is none.
+/// Why a topology is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// It is not TOML, or has what no topology has.
+    /// It is not TOML, or has unknown keys.
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
-    /// Something in it cannot be.
+    /// Something in it is invalid.
     #[error("{place}: {what}")]
-    Place {
+    Invalid {
         /// Where, by its keys.
         place: String,
-        /// What is wrong, and the mend.
+        /// What is wrong, and how to correct it.
         what: String,
     },
 }
 
-impl From<Unfit> for TopologyError {
-    fn from(Unfit { place, what }: Unfit) -> Self {
-        Self::Place { place, what }
+impl From<InvalidPlan> for TopologyError {
+    fn from(InvalidPlan { place, what }: InvalidPlan) -> Self {
+        Self::Invalid { place, what }
     }
 }
 
-fn at<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, TopologyError> {
-    Err(TopologyError::Place { place: place.into(), what: what.into() })
+fn invalid<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, TopologyError> {
+    Err(TopologyError::Invalid { place: place.into(), what: what.into() })
 }
 
-/// What is at the other end of a host's interface, and in which network.
+/// The other end of a host's interface, and its network.
 struct Link<'a> {
     host: &'a str,
-    far: &'a str,
+    neighbour: &'a str,
     network: u32,
 }
 
 impl Topology {
-    /// What it means.
+    /// Lays the topology out: chooses addresses, interfaces and cables.
     ///
     /// # Errors
-    /// The first thing that cannot be, with its place and the mend.
-    pub fn lay_out(&self) -> Result<Lab, TopologyError> {
+    /// The first fault, with its place and how to correct it.
+    pub fn lay_out(&self) -> Result<LabPlan, TopologyError> {
         self.check_names()?;
         let networks = self.networks()?;
         let mut links: Vec<Link<'_>> = Vec::new();
@@ -111,31 +111,34 @@ impl Topology {
             for (number, port) in words.ports.iter().enumerate() {
                 let place = || format!("box.{name}.ports[{number}]");
                 if words.ports[..number].contains(port) {
-                    return at(
+                    return invalid(
                         place(),
                         format!("{port} is a port of it already: a port is used once"),
                     );
                 }
                 if self.hosts.contains_key(port) {
-                    links.push(Link { host: port, far: name, network: networks[&name[..]] });
+                    links.push(Link { host: port, neighbour: name, network: networks[&name[..]] });
                 }
             }
         }
         for (number, cable) in self.cables.iter().enumerate() {
             let place = || format!("cable[{number}].ends");
-            let network = number_of(networks.len() + number);
+            let network = as_u32(networks.len() + number);
             let [one, other] = &cable.ends;
             if one == other {
-                return at(place(), format!("both are {one}: name two hosts"));
+                return invalid(place(), format!("both are {one}: name two hosts"));
             }
             if let Some(unknown) = cable.ends.iter().find(|end| !self.hosts.contains_key(*end)) {
-                return at(place(), format!("no host {unknown:?}: add [host.{unknown}]"));
+                return invalid(place(), format!("no host {unknown:?}: add [host.{unknown}]"));
             }
-            for (host, far) in [(one, other), (other, one)] {
-                if links.iter().any(|link| link.host == host && link.far == far) {
-                    return at(place(), format!("{host} and {far} have a cable already"));
+            for (host, neighbour) in [(one, other), (other, one)] {
+                if links.iter().any(|link| link.host == host && link.neighbour == neighbour) {
+                    return invalid(
+                        place(),
+                        format!("{host} and {neighbour} have a cable already"),
+                    );
                 }
-                links.push(Link { host, far, network });
+                links.push(Link { host, neighbour, network });
             }
         }
         let mut plan = self.hosts(&links)?;
@@ -145,40 +148,50 @@ impl Topology {
             .boxes
             .iter()
             .map(|(name, words)| self.lay_out_box(name, words, &plan, &links, &trunks));
-        Ok(Lab { boxes: boxes.collect::<Result<_, _>>()?, plan, tolerance: Tolerance::default() })
+        Ok(LabPlan {
+            boxes: boxes.collect::<Result<_, _>>()?,
+            plan,
+            tolerance: Tolerance::default(),
+        })
     }
 
     fn check_names(&self) -> Result<(), TopologyError> {
         if self.boxes.len() > MAX_BOXES {
-            return at(
+            return invalid(
                 "box",
                 format!("{} are too many; {MAX_BOXES} are the limit", self.boxes.len()),
             );
         }
         for name in self.boxes.keys() {
             if !is_name(name) {
-                return at(format!("box.{name}"), "use 1 to 32 of a-z, 0-9 and - for its name");
+                return invalid(
+                    format!("box.{name}"),
+                    "use 1 to 32 of a-z, 0-9 and - for its name",
+                );
             }
             if self.hosts.contains_key(name) {
-                return at(format!("box.{name}"), "a host has the same name: rename one");
+                return invalid(format!("box.{name}"), "a host has the same name: rename one");
             }
         }
         if self.hosts.contains_key(BOXES) {
-            return at(format!("host.{BOXES}"), "the name is taken by the lab's own: rename it");
+            return invalid(
+                format!("host.{BOXES}"),
+                "the name is taken by the lab's own: rename it",
+            );
         }
         Ok(())
     }
 
-    /// The number of the network that a box belongs to, one for boxes that are connected.
+    /// Returns the number of each box's network; boxes that are connected share one.
     fn networks(&self) -> Result<BTreeMap<&str, u32>, TopologyError> {
         let mut networks: BTreeMap<&str, u32> = BTreeMap::new();
         for (name, words) in &self.boxes {
             for (number, port) in words.ports.iter().enumerate() {
                 let place = format!("box.{name}.ports[{number}]");
                 match self.boxes.get(port) {
-                    Some(_) if port == name => return at(place, "a box is no port of itself"),
+                    Some(_) if port == name => return invalid(place, "a box is no port of itself"),
                     Some(other) if !other.ports.contains(name) => {
-                        return at(
+                        return invalid(
                             place,
                             format!(
                                 "box {port} has no port {name}: add {name:?} to box.{port}.ports"
@@ -189,14 +202,15 @@ impl Topology {
                     None if self.hosts.contains_key(port) => {}
                     None if OF_THE_MACHINE.iter().any(|kind| port.starts_with(kind)) => {
                         if let Err(error) = port.parse::<PortSpec>() {
-                            return at(place, error.to_string());
+                            return invalid(place, error.to_string());
                         }
                     }
                     None => {
                         let what = format!(
-                            "no host or box {port:?}: add [host.{port}], or name packet:INTERFACE, xdp:INTERFACE or dpdk:DEVICE"
+                            "no host or box {port:?}: add [host.{port}], or name packet:INTERFACE, \
+                             xdp:INTERFACE or dpdk:DEVICE"
                         );
-                        return at(place, what);
+                        return invalid(place, what);
                     }
                 }
             }
@@ -222,37 +236,39 @@ impl Topology {
         Ok(networks)
     }
 
-    fn hosts(&self, links: &[Link<'_>]) -> Result<Plan, TopologyError> {
+    fn hosts(&self, links: &[Link<'_>]) -> Result<HostsPlan, TopologyError> {
         let mut addresses = Addresses::new(self.v4, self.v6)?;
         for (name, words) in &self.hosts {
-            for (far, at_words) in &words.at {
-                let place = format!("host.{name}.at.{far}");
-                if !links.iter().any(|link| link.host == name && link.far == far) {
-                    return at(
+            for (neighbour, at_words) in &words.at {
+                let place = format!("host.{name}.at.{neighbour}");
+                if !links.iter().any(|link| link.host == name && link.neighbour == neighbour) {
+                    return invalid(
                         place,
                         format!(
-                            "it is not connected with {far:?}: name it among its ports, or in a cable"
+                            "it is not connected with {neighbour:?}: name it among its ports, or \
+                             in a cable"
                         ),
                     );
                 }
-                let told = at_words.addresses.iter().flatten();
-                if let Some(twice) = told.map(|net| net.addr()).find(|ip| !addresses.take(*ip)) {
-                    return at(
+                let given = at_words.addresses.iter().flatten();
+                if let Some(duplicate) = given.map(|net| net.addr()).find(|ip| !addresses.take(*ip))
+                {
+                    return invalid(
                         place,
-                        format!("{twice} is another interface's: addresses are used once"),
+                        format!("{duplicate} is another interface's: addresses are used once"),
                     );
                 }
             }
         }
-        let mut plan = Plan { name: self.name.clone(), ..Plan::default() };
+        let mut plan = HostsPlan { name: self.name.clone(), ..HostsPlan::default() };
         for (name, words) in &self.hosts {
             plan.hosts.push(host(name, words, links, &mut addresses)?);
         }
         for (number, cable) in self.cables.iter().enumerate() {
             let [one, other] = &cable.ends;
-            let end = |host: &str, far: &str| End {
+            let end = |host: &str, neighbour: &str| CableEnd {
                 host: plan.position(host).expect("was looked at before"),
-                interface: interface_at(&plan, links, host, far),
+                interface: interface_at(&plan, links, host, neighbour),
             };
             let ends = [end(one, other), end(other, one)];
             plan.cables.insert(number, Cable { ends });
@@ -260,8 +276,12 @@ impl Topology {
         Ok(plan)
     }
 
-    /// Cables between boxes; says which interface is whose: `(box, far)`.
-    fn trunks(&self, plan: &mut Plan) -> Result<BTreeMap<(String, String), String>, TopologyError> {
+    /// Adds the cables between boxes to the plan. Returns the interface of each box to each other,
+    /// by `(box, other)`.
+    fn trunks(
+        &self,
+        plan: &mut HostsPlan,
+    ) -> Result<BTreeMap<(String, String), String>, TopologyError> {
         let mtu = plan
             .hosts
             .iter()
@@ -270,7 +290,7 @@ impl Topology {
             .max()
             .unwrap_or(MTU);
         let mut boxes = Host { name: BOXES.to_owned(), ..Host::default() };
-        // Nobody speaks there: frames of its own would be strangers on the lines.
+        // The kernel must not send frames of its own there: they would appear on the lines.
         boxes.sysctls.insert("ipv6.conf.default.disable_ipv6".to_owned(), "1".to_owned());
         let mut ends = BTreeMap::new();
         let place = plan.hosts.len();
@@ -288,8 +308,9 @@ impl Topology {
                     });
                     ends.insert((from.clone(), to.clone()), name.clone());
                 }
-                plan.cables
-                    .push(Cable { ends: names.map(|interface| End { host: place, interface }) });
+                plan.cables.push(Cable {
+                    ends: names.map(|interface| CableEnd { host: place, interface }),
+                });
             }
         }
         if !ends.is_empty() {
@@ -302,7 +323,7 @@ impl Topology {
         &self,
         name: &str,
         words: &BoxWords,
-        plan: &Plan,
+        plan: &HostsPlan,
         links: &[Link<'_>],
         trunks: &BTreeMap<(String, String), String>,
     ) -> Result<BoxPlan, TopologyError> {
@@ -311,7 +332,7 @@ impl Topology {
             let names: Vec<_> = words.ports.iter().map(|port| &port[..]).collect();
             match config::in_pairs(&words.pairs, &names) {
                 Ok(order) => named = order.into_iter().map(|at| words.ports[at].clone()).collect(),
-                Err(error) => return at(format!("box.{name}"), error.to_string()),
+                Err(error) => return invalid(format!("box.{name}"), error.to_string()),
             }
         }
         let mut ports = Vec::new();
@@ -333,14 +354,14 @@ impl Topology {
             } else {
                 match port.parse() {
                     Ok(spec) => spec,
-                    Err(error) => return at(format!("box.{name}.ports"), format!("{error}")),
+                    Err(error) => return invalid(format!("box.{name}.ports"), format!("{error}")),
                 }
             };
             ports.push((port.clone(), spec));
         }
         if let Some(unknown) = words.to.keys().find(|port| !words.ports.contains(port)) {
             let what = format!("no port of that name; they are {}", words.ports.join(", "));
-            return at(format!("box.{name}.to.{unknown}"), what);
+            return invalid(format!("box.{name}.to.{unknown}"), what);
         }
         let config = config::BoxWords {
             forward: words.forward.clone(),
@@ -350,7 +371,8 @@ impl Topology {
             pairs: (0..words.pairs.len())
                 .map(|pair| [2 * pair, 2 * pair + 1].map(|port| port.to_string()))
                 .collect(),
-            // Where they are was said above; here only how many there are counts, and their lines.
+            // The ports' names were checked above; here only their number and their lines matter,
+            // so each port is called by its index.
             ports: named
                 .iter()
                 .enumerate()
@@ -363,7 +385,7 @@ impl Topology {
         let checked = match config.check() {
             Ok(checked) => checked,
             Err(ConfigError::Word { place, error }) => {
-                // The number that stood for the port.
+                // The index by which the port was called.
                 let port = place
                     .rsplit(' ')
                     .next()
@@ -372,9 +394,9 @@ impl Topology {
                 let place = port.map_or(format!("box.{name} ({place})"), |port| {
                     format!("box.{name}.to.{port}")
                 });
-                return at(place, error.to_string());
+                return invalid(place, error.to_string());
             }
-            Err(error) => return at(format!("box.{name}"), error.to_string()),
+            Err(error) => return invalid(format!("box.{name}"), error.to_string()),
         };
         let ports: Vec<_> = ports
             .into_iter()
@@ -392,14 +414,14 @@ impl Topology {
     }
 }
 
-fn number_of(count: usize) -> u32 {
+fn as_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The name of the interface that a host has to a neighbour.
-fn interface_at(plan: &Plan, links: &[Link<'_>], host: &str, far: &str) -> String {
+/// Returns the name of a host's interface to a neighbour.
+fn interface_at(plan: &HostsPlan, links: &[Link<'_>], host: &str, neighbour: &str) -> String {
     let mut own = links.iter().filter(|link| link.host == host);
-    let number = own.position(|link| link.far == far).expect("was linked before");
+    let number = own.position(|link| link.neighbour == neighbour).expect("was linked before");
     let host = &plan.hosts[plan.position(host).expect("is planned")];
     host.interfaces[number].name.clone()
 }
@@ -413,14 +435,16 @@ fn host(
     let mut host = Host { name: name.to_owned(), run: words.run.clone(), ..Host::default() };
     let place = format!("host.{name}");
     for (number, link) in links.iter().filter(|link| link.host == name).enumerate() {
-        let AtWords { interface, addresses: told, mtu } =
-            words.at.get(link.far).cloned().unwrap_or_default();
-        let addresses = match told.map_or_else(|| addresses.next(link.network).map(Vec::from), Some)
+        let AtWords { interface, addresses: given, mtu } =
+            words.at.get(link.neighbour).cloned().unwrap_or_default();
+        let addresses = match given
+            .map_or_else(|| addresses.next(link.network).map(Vec::from), Some)
         {
             Some(addresses) => addresses,
             None => {
-                let what = "no address is left for it: take a larger range for v4 and v6, or fewer networks of fewer hosts";
-                return at(format!("{place}.at.{}", link.far), what);
+                let what = "no address is left for it: take a larger range for v4 and v6, or fewer \
+                            networks of fewer hosts";
+                return invalid(format!("{place}.at.{}", link.neighbour), what);
             }
         };
         let interface = interface.unwrap_or_else(|| format!("eth{number}"));
@@ -428,7 +452,7 @@ fn host(
         host.interfaces.push(Interface { name: interface, addresses, mtu });
     }
     if host.interfaces.is_empty() {
-        return at(
+        return invalid(
             place,
             "it is connected with nothing: name it among a box's ports, or in a [[cable]]",
         );
@@ -453,13 +477,13 @@ fn filters(
     if words.filters.len() > crate::filter::MAX_RULES {
         let what =
             format!("{} rules; {} are the limit", words.filters.len(), crate::filter::MAX_RULES);
-        return at(format!("box.{name}.filters"), what);
+        return invalid(format!("box.{name}.filters"), what);
     }
     let switch = forwarding != Forwarding::Cross;
     let plan = |(number, rule): (usize, &RuleWords)| match rule.plan(&ports, switch) {
         Ok(plan) => Ok(plan),
         Err(error) => {
-            at(format!("box.{name}.filters[{number}].{}", error.key()), error.to_string())
+            invalid(format!("box.{name}.filters[{number}].{}", error.key()), error.to_string())
         }
     };
     words.filters.iter().enumerate().map(plan).collect()
@@ -474,13 +498,13 @@ fn capture_plan(
         None => Ok(None),
         Some(word) => match sprat_units::size(&word.0) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(_) => at(
+            Err(_) => invalid(
                 format!("box.{name}.capture.{key}"),
                 format!("{:?}: want bytes, such as 64MB", word.0),
             ),
         },
     };
-    let mut settings = capture::Settings::new(&words.file, ports.to_vec());
+    let mut settings = capture::CaptureSettings::new(&words.file, ports.to_vec());
     settings.snap = words.snap.unwrap_or(settings.snap);
     settings.memory = bytes("memory", &words.memory)?.unwrap_or(settings.memory);
     settings.ring = match (bytes("file-size", &words.file_size)?, words.files) {
@@ -492,7 +516,7 @@ fn capture_plan(
                 .min(capture::MAX_FILES),
         )),
         (None, Some(_)) => {
-            return at(
+            return invalid(
                 format!("box.{name}.capture.files"),
                 "of which size? add file-size = \"100MB\"",
             );
@@ -500,6 +524,6 @@ fn capture_plan(
     };
     match settings.check() {
         Ok(()) => Ok(settings),
-        Err(error) => at(format!("box.{name}.capture"), error.to_string()),
+        Err(error) => invalid(format!("box.{name}.capture"), error.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! A whole lab in one small file: hosts, what connects them, and what the boxes between do.
+//! A whole lab in one small file: hosts, their connections, and the boxes between them.
 //!
 //! ```toml
 //! name = "pair"
@@ -10,15 +10,15 @@
 //! mtu = 9000                          # bytes
 //! routes = [{ to = "192.0.2.0/24", via = "10.64.0.1" }]
 //! sysctls = { "ipv4.tcp_congestion_control" = "cubic" }
-//! at.wan = { interface = "wan0", addresses = ["10.64.0.9/24"] }    # its interface at the box `wan`
+//! at.wan = { interface = "wan0", addresses = ["10.64.0.9/24"] }    # at the box `wan`
 //!
 //! [box.wan]
 //! ports = ["left", "right"]           # hosts, other boxes, or packet:INTERFACE of this machine
 //! forward = "cross"                   # or "switch"
-//! line = { delay = "100ms" }          # every line of it; see `sprat lab run --help`
-//! to.right = { rate = "2Gb/s", buffer = "64MB" }     # the line to one port, besides
+//! line = { delay = "100ms" }          # every line; see `sprat lab run --help`
+//! to.right = { rate = "2Gb/s", buffer = "64MB" }     # more for one port
 //!
-//! capture = { file = "wan.pcapng" }   # of all that comes in; snap, memory, file-size and files besides
+//! capture = { file = "wan.pcapng" }   # all that arrives; also snap, memory, file-size, files
 //!
 //! [[box.wan.filters]]                 # in order
 //! match = "tcp port 80"               # pcap's language
@@ -29,12 +29,12 @@
 //! ends = ["left", "right"]
 //! ```
 //!
-//! Hosts whose addresses are not told get them: each network (boxes that are connected with each
-//! other, or a cable) takes the next /24 of `v4` (10.64.0.0/16) and the next /64 of `v6`
-//! (fd53:7072:6174::/48), boxes first and in the order of their names, then the cables; in it hosts
-//! are numbered from 1 in the order of their names, past addresses that are told. Interfaces are
-//! called eth0, eth1 and so on, in the same order. Boxes that are each other's ports have a cable
-//! between them, whose ends are in a namespace of their own, LAB-boxes.
+//! Hosts without addresses get them: each network (connected boxes, or a cable) takes the next /24
+//! of `v4` (10.64.0.0/16) and the next /64 of `v6` (fd53:7072:6174::/48); first the boxes in the
+//! order of their names, then the cables. Within a network, hosts are numbered from 1 in the order
+//! of their names, skipping addresses that are in the file. Interfaces are called eth0, eth1 and so
+//! on, in the same order. Boxes that are each other's ports are joined by a cable whose ends are in
+//! a namespace of their own, LAB-boxes.
 
 mod addresses;
 mod layout;
@@ -42,8 +42,8 @@ mod raise;
 mod ready;
 mod words;
 
-pub use layout::{BoxPlan, CapturePlan, Lab, MAX_BOXES, PortPlan, TopologyError};
-pub use raise::{BoxEnd, Ended, RaiseError, Raised};
+pub use layout::{BoxPlan, CapturePlan, LabPlan, MAX_BOXES, PortPlan, TopologyError};
+pub use raise::{BoxResult, LabResult, RunningLab, StartError};
 pub use ready::{READY, Ready, ready};
 pub use words::{
     AtWords, BoxWords, CableWords, CaptureWords, HostWords, MAX_TOPOLOGY_BYTES, RouteWords,

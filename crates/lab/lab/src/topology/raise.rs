@@ -1,95 +1,100 @@
-//! From a lab on paper to one that runs.
+//! Starts a lab from its plan.
 
-use super::layout::{BoxPlan, Lab, PortPlan};
-use crate::capture::{Capture, CaptureError, Summary};
+use super::layout::{BoxPlan, LabPlan, PortPlan};
+use crate::capture::{Capture, CaptureError, CaptureSummary};
 use crate::config::PortSpec;
-use crate::control::{ControlError, Place, Server};
-use crate::engine::{Engine, EngineError, Inspection, Memories, Plan, Report};
+use crate::control::{ControlDir, ControlError, Server};
+use crate::engine::{Engine, EngineError, EnginePlan, Inspection, Memories, Report};
 use crate::filter::{CompileError, Compiler, Rules};
-use crate::hosts::{self, Commands, Job, Left, Standing, StateDir};
+use crate::hosts::{Commands, HostsError, Job, LabHosts, Leftover, StateDir};
 use crate::port::{Port, PortError};
 
-/// A lab that runs. Everything of it ends when it is dropped.
+/// A running lab: its hosts, and its boxes with their control sockets and captures.
+///
+/// [`up`](Self::up) starts everything, [`run`](Self::run) starts commands in the hosts, and
+/// [`down`](Self::down) stops everything and reports. Dropping it stops everything without a
+/// report. It polls nothing by itself: the caller checks [`stop_requested`](Self::stop_requested)
+/// and each engine's [`ended`](Engine::ended).
 #[derive(Debug)]
-pub struct Raised {
-    // In the order in which they have to end: boxes hold interfaces in the namespaces of the
-    // hosts.
-    boxes: Vec<RaisedBox>,
-    standing: Standing,
+pub struct RunningLab {
+    // In the order in which they are dropped: boxes hold interfaces in the hosts' namespaces.
+    boxes: Vec<StartedBox>,
+    hosts: LabHosts,
 }
 
 #[derive(Debug)]
-struct RaisedBox {
+struct StartedBox {
     name: String,
     engine: Engine,
     control: Server,
     capture: Option<Capture>,
 }
 
-/// Why a lab does not run.
+/// Why a lab cannot be started.
 #[derive(Debug, thiserror::Error)]
-pub enum RaiseError {
+pub enum StartError {
     /// Its hosts cannot be made.
     #[error(transparent)]
-    Hosts(#[from] hosts::Error),
-    /// A box cannot be made.
+    Hosts(#[from] HostsError),
+    /// A box cannot be started.
     #[error("box.{0}: {1}")]
     Box(String, EngineError),
-    /// A filter means nothing, or cannot be compiled here.
+    /// A filter cannot be compiled.
     #[error("box.{0}: {1}")]
     Filter(String, CompileError),
-    /// It cannot be asked and changed from outside.
+    /// The control socket of a box cannot be opened.
     #[error("box.{0}: {1}")]
     Control(String, ControlError),
-    /// Nothing can be written down.
+    /// A capture cannot be started.
     #[error("box.{0}: {1}")]
     Capture(String, CaptureError),
 }
 
-/// What became of a lab.
+/// The result of a lab that was taken down.
 #[derive(Debug)]
-pub struct Ended {
-    /// Of its boxes, in the order of their names.
-    pub boxes: Vec<BoxEnd>,
+pub struct LabResult {
+    /// The results of its boxes, by name.
+    pub boxes: Vec<BoxResult>,
     /// How often connections of hosts found the kernel short of memory: see
-    /// [`Standing::memory_shortages`].
+    /// [`LabHosts::memory_shortages`].
     pub memory_shortages: u64,
-    /// What could not be taken down because it is another's.
-    pub left: Vec<Left>,
+    /// What was not removed because others made it.
+    pub left: Vec<Leftover>,
 }
 
-/// What became of a box.
+/// The result of a box.
 #[derive(Debug)]
-pub struct BoxEnd {
-    /// Its name.
+pub struct BoxResult {
+    /// The box's name.
     pub name: String,
-    /// What became of the packets, or what ended it.
+    /// The last report, or the error that ended the box.
     pub report: Result<Report, EngineError>,
-    /// What was written down.
-    pub capture: Option<Summary>,
+    /// What was captured.
+    pub capture: Option<CaptureSummary>,
 }
 
-impl Raised {
-    /// Compiles the filters, makes packet memory and the hosts, opens the ports of the boxes in
-    /// them, lets the boxes run, and gives the interfaces their addresses.
+impl RunningLab {
+    /// Starts a lab: compiles the filters, makes packet memory and the hosts, opens the boxes'
+    /// ports in the hosts, starts the boxes, and gives the interfaces their addresses.
     ///
     /// # Errors
-    /// Rights are missing, the lab stands already, a name is taken, or the kernel refuses. What was
-    /// made by then is gone again.
-    pub fn up(lab: Lab, dir: &StateDir) -> Result<Self, RaiseError> {
-        // What can be wrong without hosts is found before there are any.
+    /// Privileges are missing, the lab exists already, a name is taken, or the kernel refuses. What
+    /// was made by then is removed.
+    pub fn up(lab: LabPlan, dir: &StateDir) -> Result<Self, StartError> {
+        // Errors that need no hosts to be found are reported before any host is made.
         let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;
-        let (place, lab_name, tolerance) = (Place::of(dir), lab.plan.name.clone(), lab.tolerance);
-        // Once ports are there packets come, and memory takes seconds.
+        let (control_dir, lab_name, tolerance) =
+            (ControlDir::of(dir), lab.plan.name.clone(), lab.tolerance);
+        // Packets arrive as soon as ports are open, and making memory takes seconds.
         let memories = lab.boxes.iter().map(memories).collect::<Result<Vec<_>, _>>()?;
-        let mut standing = Standing::make(lab.plan, dir)?;
+        let mut hosts = LabHosts::make(lab.plan, dir)?;
         let mut opened = Vec::new();
         for plan in &lab.boxes {
             let prepared = PortSpec::prepare(plan.ports.iter().map(|port| &port.spec));
-            prepared.map_err(|error| RaiseError::Box(plan.name.clone(), error.into()))?;
+            prepared.map_err(|error| StartError::Box(plan.name.clone(), error.into()))?;
         }
         for ((plan, rules), memories) in lab.boxes.into_iter().zip(rules).zip(memories) {
-            let failed = |error: PortError| RaiseError::Box(plan.name.clone(), error.into());
+            let failed = |error: PortError| StartError::Box(plan.name.clone(), error.into());
             let ports =
                 plan.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
             opened.push((plan, ports, rules, memories));
@@ -99,86 +104,87 @@ impl Raised {
             opened
         {
             let full_name = format!("{lab_name}.{name}");
-            let lanes = Engine::lanes(forwarding, ports.len());
-            let started = capture.map(|settings| Capture::start(settings, lanes)).transpose();
+            let workers = Engine::workers(forwarding, ports.len());
+            let started = capture.map(|settings| Capture::start(settings, workers)).transpose();
             let (capture, recorders) =
-                started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
+                started.map_err(|error| StartError::Capture(name.clone(), error))?.unzip();
             let mut recorders = recorders.into_iter().flatten();
             let look = |_| Inspection { rules: rules.clone(), recorder: recorders.next() };
-            let inspections = (0..lanes).map(look).collect();
+            let inspections = (0..workers).map(look).collect();
             let ports =
                 ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
             let memories = Some(memories);
-            let plan = Plan {
+            let plan = EnginePlan {
                 name: full_name.clone(),
                 memories,
                 tolerance,
-                ..Plan::new(ports, forwarding)
+                ..EnginePlan::new(ports, forwarding)
             };
             let engine = Engine::start_with(plan, inspections)
-                .map_err(|error| RaiseError::Box(name.clone(), error))?;
-            let control = Server::start(&place, &full_name, engine.handle().clone());
-            let control = control.map_err(|error| RaiseError::Control(name.clone(), error))?;
-            boxes.push(RaisedBox { name, engine, control, capture });
+                .map_err(|error| StartError::Box(name.clone(), error))?;
+            let control = Server::start(&control_dir, &full_name, engine.handle().clone());
+            let control = control.map_err(|error| StartError::Control(name.clone(), error))?;
+            boxes.push(StartedBox { name, engine, control, capture });
         }
-        // Interfaces begin to send with their addresses: the boxes read them by now.
-        standing.configure()?;
-        Ok(Self { boxes, standing })
+        // Interfaces send as soon as they have addresses, so the boxes must be running by now.
+        hosts.configure()?;
+        Ok(Self { boxes, hosts })
     }
 
-    /// Its hosts.
+    /// Returns the lab's hosts.
     #[must_use]
-    pub fn hosts(&self) -> &Standing {
-        &self.standing
+    pub fn hosts(&self) -> &LabHosts {
+        &self.hosts
     }
 
-    /// Its boxes, with their names.
+    /// Returns the boxes with their names.
     pub fn boxes(&self) -> impl Iterator<Item = (&str, &Engine)> {
-        self.boxes.iter().map(|raised| (&raised.name[..], &raised.engine))
+        self.boxes.iter().map(|running| (&running.name[..], &running.engine))
     }
 
-    /// Whether somebody asked one of its boxes to stop: the lab ends with it.
+    /// Returns whether a client asked one of the boxes to stop; the lab ends with it.
     #[must_use]
-    pub fn stop_asked(&self) -> bool {
-        self.boxes.iter().any(|raised| raised.control.stop_asked())
+    pub fn stop_requested(&self) -> bool {
+        self.boxes.iter().any(|running| running.control.stop_requested())
     }
 
-    /// Starts these jobs, and what the plan says is to run in the hosts. Numbers of events are
-    /// those of `jobs`, then those of the hosts that have something to run.
+    /// Starts these jobs, and the commands that the plan gives for the hosts. Job indices in events
+    /// count `jobs` first, then the hosts that have a command.
     ///
     /// # Errors
-    /// One cannot be started.
-    pub fn run(&self, jobs: &[Job]) -> Result<Commands, hosts::Error> {
-        Commands::start(&self.standing, &self.jobs(jobs))
+    /// A command cannot be started.
+    pub fn run(&self, jobs: &[Job]) -> Result<Commands, HostsError> {
+        Commands::start(&self.hosts, &self.jobs(jobs))
     }
 
-    /// The jobs that [`run`](Self::run) starts.
+    /// Returns the jobs that [`run`](Self::run) starts.
     #[must_use]
     pub fn jobs(&self, jobs: &[Job]) -> Vec<Job> {
-        let told = self.standing.plan().hosts.iter().enumerate();
-        let told = told.filter_map(|(host, words)| Some(Job { host, command: words.run.clone()? }));
-        jobs.iter().cloned().chain(told).collect()
+        let planned = self.hosts.plan().hosts.iter().enumerate();
+        let planned =
+            planned.filter_map(|(host, words)| Some(Job { host, command: words.run.clone()? }));
+        jobs.iter().cloned().chain(planned).collect()
     }
 
-    /// Stops the boxes, and takes everything down.
+    /// Stops the boxes, and removes the hosts.
     ///
     /// # Errors
-    /// Something does not go; `sprat lab down` can be tried again.
-    pub fn down(self) -> Result<Ended, hosts::Error> {
-        let end = |RaisedBox { name, engine, control, capture }| {
+    /// Something cannot be removed; `sprat lab down` can be tried again.
+    pub fn down(self) -> Result<LabResult, HostsError> {
+        let end = |StartedBox { name, engine, control, capture }| {
             let report = engine.stop();
-            drop(control); // whoever asked for the end hears of it
-            // Its recorders ended with the box.
-            BoxEnd { name, report, capture: capture.map(Capture::finish) }
+            drop(control); // the client that asked for the stop sees the end
+            // The capture's recorders ended with the box.
+            BoxResult { name, report, capture: capture.map(Capture::finish) }
         };
         let boxes = self.boxes.into_iter().map(end).collect();
-        let memory_shortages = self.standing.memory_shortages()?;
-        Ok(Ended { boxes, memory_shortages, left: self.standing.down()? })
+        let memory_shortages = self.hosts.memory_shortages()?;
+        Ok(LabResult { boxes, memory_shortages, left: self.hosts.down()? })
     }
 }
 
-/// Compiles the filters of a box; libpcap is looked for where there are any.
-fn rules(plan: &BoxPlan) -> Result<Rules, RaiseError> {
+/// Compiles the filters of a box; loads libpcap only if there are any.
+fn rules(plan: &BoxPlan) -> Result<Rules, StartError> {
     if plan.filters.is_empty() {
         return Ok(Rules::default());
     }
@@ -186,12 +192,12 @@ fn rules(plan: &BoxPlan) -> Result<Rules, RaiseError> {
         let compiler = Compiler::load()?;
         plan.filters.iter().map(|rule| rule.compile(&compiler)).collect::<Result<_, CompileError>>()
     };
-    let rules = compile().map_err(|error| RaiseError::Filter(plan.name.clone(), error))?;
+    let rules = compile().map_err(|error| StartError::Filter(plan.name.clone(), error))?;
     Ok(Rules::new(rules).expect("the layout has no more than fit"))
 }
 
 /// Makes the packet memory of a box.
-fn memories(plan: &BoxPlan) -> Result<Memories, RaiseError> {
+fn memories(plan: &BoxPlan) -> Result<Memories, StartError> {
     let devices: Vec<_> = plan.ports.iter().map(|port| port.spec.is_device()).collect();
     let made = Memories::make(
         plan.forwarding,
@@ -199,7 +205,7 @@ fn memories(plan: &BoxPlan) -> Result<Memories, RaiseError> {
         plan.ports.iter().map(|port| &port.line),
         plan.memory,
     );
-    made.map_err(|error| RaiseError::Box(plan.name.clone(), error))
+    made.map_err(|error| StartError::Box(plan.name.clone(), error))
 }
 
 fn open(plan: &PortPlan) -> Result<Port, PortError> {

@@ -3,13 +3,13 @@
 /// A topology that comes with the program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ready {
-    /// Its name.
+    /// The topology's name.
     pub name: &'static str,
-    /// Its file.
+    /// Its text, in TOML.
     pub text: &'static str,
 }
 
-/// All of them.
+/// All topologies that come with the program.
 pub const READY: &[Ready] = &[
     Ready { name: "two-sites", text: include_str!("ready/two-sites.toml") },
     Ready { name: "merge", text: include_str!("ready/merge.toml") },
@@ -17,7 +17,7 @@ pub const READY: &[Ready] = &[
     Ready { name: "chassis", text: include_str!("ready/chassis.toml") },
 ];
 
-/// One, by its name.
+/// Returns a topology by its name.
 #[must_use]
 pub fn ready(name: &str) -> Option<&'static Ready> {
     READY.iter().find(|ready| ready.name == name)

@@ -1,4 +1,4 @@
-//! A topology as it was written.
+//! A topology as it is written.
 
 use super::TopologyError;
 use crate::config::{LineWords, Word};
@@ -11,18 +11,18 @@ use std::net::IpAddr;
 /// Longest topology, in bytes.
 pub const MAX_TOPOLOGY_BYTES: usize = 1 << 20;
 
-/// A topology; see the page of its module for an example.
+/// A topology as it is written; the module's documentation has an example.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Topology {
-    /// Its name, and that of the lab made of it.
+    /// The topology's name, and the lab's.
     pub name: String,
-    /// What it is for, in a line.
+    /// What it is for, in one line.
     #[serde(default)]
     pub about: String,
-    /// Where IPv4 addresses are taken from.
+    /// The range of IPv4 addresses for hosts that have none.
     pub v4: Option<Ipv4Net>,
-    /// Where IPv6 addresses are taken from.
+    /// The range of IPv6 addresses for hosts that have none.
     pub v6: Option<Ipv6Net>,
     /// The hosts.
     #[serde(default, rename = "host")]
@@ -30,7 +30,7 @@ pub struct Topology {
     /// The boxes.
     #[serde(default, rename = "box")]
     pub boxes: BTreeMap<String, BoxWords>,
-    /// What is connected without a box between.
+    /// Cables between hosts without a box.
     #[serde(default, rename = "cable")]
     pub cables: Vec<CableWords>,
 }
@@ -39,20 +39,20 @@ pub struct Topology {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HostWords {
-    /// What a shell is to run in it.
+    /// A command that runs in it, by `sh -c`.
     pub run: Option<String>,
-    /// Longest packet of its interfaces, in bytes; 1,500 unless told.
+    /// Longest packet of its interfaces, in bytes; by default 1,500.
     pub mtu: Option<u32>,
-    /// Whether it passes packets on from one network to another.
+    /// Whether it forwards packets between networks.
     #[serde(default)]
     pub forward: bool,
-    /// Its interfaces, by the box or host at the other end, where something about them is told.
+    /// Its interfaces, by the box or host at the other end, if they have settings.
     #[serde(default)]
     pub at: BTreeMap<String, AtWords>,
-    /// Its ways to other networks.
+    /// Its routes to other networks.
     #[serde(default)]
     pub routes: Vec<RouteWords>,
-    /// Settings of its kernel, by their names behind `net.`.
+    /// Kernel settings, by their names without `net.`.
     #[serde(default)]
     pub sysctls: BTreeMap<String, Word>,
 }
@@ -63,7 +63,7 @@ pub struct HostWords {
 pub struct AtWords {
     /// Its name.
     pub interface: Option<String>,
-    /// Its addresses, with the prefix of their network; none: it is given one of each family.
+    /// Its addresses, with prefix lengths; `None`: one of each family is chosen.
     pub addresses: Option<Vec<IpNet>>,
     /// Longest packet, in bytes.
     pub mtu: Option<u32>,
@@ -73,9 +73,9 @@ pub struct AtWords {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteWords {
-    /// Where to; `0.0.0.0/0` or `::/0` for everywhere.
+    /// The destination; `0.0.0.0/0` or `::/0` for everywhere.
     pub to: IpNet,
-    /// Over whom.
+    /// The gateway.
     pub via: IpAddr,
 }
 
@@ -86,41 +86,41 @@ pub struct BoxWords {
     /// Its ports: hosts, boxes, or ports of the machine as in
     /// [`PortSpec`](crate::config::PortSpec).
     pub ports: Vec<String>,
-    /// `cross` (for two ports, or where there are pairs) or `switch`.
+    /// `cross` (the default for two ports, or with pairs) or `switch`.
     pub forward: Option<Word>,
-    /// Which ports are each other's far end, where there are more than two and no switch.
+    /// The pairs of ports, if there are more than two and no switch.
     #[serde(default)]
     pub pairs: Vec<[String; 2]>,
-    /// After how long a switch forgets an address.
+    /// How long a switch remembers an address.
     pub ageing: Option<Word>,
-    /// Packet memory of each lane, in bytes.
+    /// Packet memory of each worker, in bytes.
     pub memory: Option<Word>,
-    /// What every line does.
+    /// Settings of every line.
     #[serde(default)]
     pub line: LineWords,
-    /// What the line to a port does besides, by the port.
+    /// More settings of the line to a port, by port.
     #[serde(default)]
     pub to: BTreeMap<String, LineWords>,
-    /// Rules, in order.
+    /// Filter rules, in order.
     #[serde(default)]
     pub filters: Vec<RuleWords>,
-    /// What is written down.
+    /// What is captured.
     pub capture: Option<CaptureWords>,
 }
 
-/// A capture of all that comes in.
+/// A capture of all packets that arrive.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CaptureWords {
     /// The file.
     pub file: String,
-    /// Bytes kept of a packet.
+    /// Bytes kept of each packet.
     pub snap: Option<u32>,
     /// Memory between packets and files, in bytes.
     pub memory: Option<Word>,
-    /// Bytes of a file, of which there are then several.
+    /// Size of a file, in bytes, if the capture is a ring of files.
     pub file_size: Option<Word>,
-    /// How many of them are kept.
+    /// Number of files that are kept.
     pub files: Option<u32>,
 }
 
@@ -133,14 +133,14 @@ pub struct CableWords {
 }
 
 impl Topology {
-    /// From TOML.
+    /// Parses TOML.
     ///
     /// # Errors
-    /// It is too long, is not TOML, or has what no topology has: said with the line.
+    /// It is too long, is not TOML, or has unknown keys; the error names the line.
     pub fn from_toml(text: &str) -> Result<Self, TopologyError> {
         if text.len() > MAX_TOPOLOGY_BYTES {
             let what = format!("{} bytes; {MAX_TOPOLOGY_BYTES} are the limit", text.len());
-            return Err(TopologyError::Place { place: "the file".to_owned(), what });
+            return Err(TopologyError::Invalid { place: "the file".to_owned(), what });
         }
         Ok(toml::from_str(text)?)
     }

@@ -1,14 +1,14 @@
-//! Frames that arrive at a line, and what it may be set to do.
+//! Random frames that arrive at a line, and random settings of the line.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use super::{Sample, numbered};
 use proptest::prelude::*;
 use sprat_lab::chance::Probability;
-use sprat_lab::line::{Discipline, Loss, Rate, Reorder, Settings, Timing};
+use sprat_lab::line::{Discipline, LineSettings, Loss, Rate, Reorder, Timing};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Cells enough for every test.
+/// Enough cells for every test.
 pub(crate) const CELLS: usize = 4_000;
 
 pub(crate) fn rate(bits_per_second: u64) -> Option<Rate> {
@@ -19,7 +19,7 @@ pub(crate) fn share(share: f64) -> Probability {
     Probability::new(share).expect("a share")
 }
 
-/// Frames to come: nanoseconds after the one before, and bytes or payload.
+/// Frames to send: nanoseconds after the previous one, length or payload, and kind.
 pub(crate) type Arrivals = Vec<(u64, usize, u8)>;
 
 pub(crate) fn arrivals() -> impl Strategy<Value = Arrivals> {
@@ -29,10 +29,11 @@ pub(crate) fn arrivals() -> impl Strategy<Value = Arrivals> {
     )
 }
 
-/// Between the sequence numbers of two packets: more than the bytes of either.
+/// Distance of the sequence numbers of two packets: more than the bytes of either.
 pub(crate) const SPACING: u32 = 100_000;
 
-/// A frame of flow `kind`, 0 being none: numbered; the others are TCP and may be super-packets.
+/// A frame of flow `kind`. Kind 0 is a numbered frame without a flow; the others are TCP and may be
+/// super-packets.
 pub(crate) fn bytes_of(number: u32, len: usize, kind: u8) -> Vec<u8> {
     match kind {
         0 => numbered(number, 18 + len % 1500),
@@ -46,7 +47,7 @@ pub(crate) fn bytes_of(number: u32, len: usize, kind: u8) -> Vec<u8> {
     }
 }
 
-pub(crate) fn settings() -> impl Strategy<Value = Settings> {
+pub(crate) fn settings() -> impl Strategy<Value = LineSettings> {
     let rates = prop_oneof![Just(None), (100_000u64..20_000_000_000).prop_map(rate)];
     let times = (0u64..3_000_000, prop_oneof![Just(0u64), 0..2_000_000u64]);
     let queue = (
@@ -61,7 +62,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
         |(rate, (delay, jitter), queue, mishaps, burst, cut_through)| {
             let (harmonize, buffer, flow_rate) = queue;
             let (loss, reorder, duplicate, corrupt, seed) = mishaps;
-            Settings {
+            LineSettings {
                 delay: Duration::from_nanos(delay),
                 rate,
                 buffer,
@@ -76,7 +77,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
                 duplicate: share(duplicate),
                 corrupt: share(corrupt),
                 seed,
-                ..Settings::default()
+                ..LineSettings::default()
             }
         },
     )

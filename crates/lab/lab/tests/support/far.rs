@@ -3,20 +3,20 @@
 
 use super::{number_of, packet};
 use sprat_lab::Time;
-use sprat_lab::engine::{Engine, Forwarding, Memories, Plan};
+use sprat_lab::engine::{Engine, EnginePlan, Forwarding, Memories};
 use sprat_lab::frame::{Packet, Received};
-use sprat_lab::line::Settings;
-use sprat_lab::memory::{Landing, Memory};
+use sprat_lab::line::LineSettings;
+use sprat_lab::memory::{Memory, ReceiveBuffer};
 use sprat_lab::port::{Port, Sent, pair};
 use std::time::{Duration, Instant};
 
-/// Far longer than anything takes.
+/// Far longer than any step takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The far ends of a box's ports.
+/// The far end of one port of a box.
 pub(crate) struct Far {
     port: Port,
-    landing: Landing,
+    buffer: ReceiveBuffer,
     pub(crate) memory: Memory,
 }
 
@@ -24,7 +24,7 @@ impl Far {
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let packet = packet(bytes, &mut self.memory);
         let until = Instant::now() + PATIENCE;
-        while self.port.send(&packet) != Sent::Whole {
+        while self.port.send(&packet) != Sent::Accepted {
             assert!(Instant::now() < until, "the box reads no more");
             std::thread::yield_now();
         }
@@ -36,7 +36,7 @@ impl Far {
         loop {
             match self
                 .port
-                .receive(&mut self.landing, &mut self.memory, || Time::ZERO)
+                .receive(&mut self.buffer, &mut self.memory, || Time::ZERO)
                 .expect("the port is there")
             {
                 Some(Received::Packet(packet)) => return packet,
@@ -55,9 +55,9 @@ impl Far {
     }
 }
 
-/// A box of so many ports with these lines, and their far ends.
+/// Starts a box with a port for each of these lines; returns it with the far ends.
 pub(crate) fn running(
-    lines: &[Settings],
+    lines: &[LineSettings],
     forwarding: Forwarding,
     memory: Option<u64>,
 ) -> (Engine, Vec<Far>) {
@@ -65,10 +65,10 @@ pub(crate) fn running(
     for (at, settings) in lines.iter().enumerate() {
         let [near, far] = pair([&format!("p{at}"), &format!("far{at}")]).expect("sockets");
         ports.push((near, settings.clone()));
-        fars.push(Far { port: far, landing: Landing::new(), memory: Memory::of_cells(200) });
+        fars.push(Far { port: far, buffer: ReceiveBuffer::new(), memory: Memory::of_cells(200) });
     }
     let memories = Memories::make(forwarding, &vec![false; lines.len()], lines.iter(), memory)
         .expect("memory");
-    let plan = Plan { memories: Some(memories), ..Plan::new(ports, forwarding) };
+    let plan = EnginePlan { memories: Some(memories), ..EnginePlan::new(ports, forwarding) };
     (Engine::start(plan).expect("it starts"), fars)
 }

@@ -1,4 +1,4 @@
-//! Hosts of a test's own: threads in network namespaces that are gone with them, however the test
+//! Hosts for one test: threads in network namespaces that disappear with them, however the test
 //! ends.
 
 use nix::sched::{CloneFlags, unshare};
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A thread in a network namespace, which does what it is told.
+/// A thread in a network namespace that runs closures sent to it.
 pub(crate) struct Host {
     tasks: Option<Sender<Task>>,
     thread: Option<JoinHandle<()>>,
-    /// Where its namespace can be entered.
+    /// A path by which its namespace can be entered.
     netns: String,
     number: u8,
 }
 
 impl Host {
-    /// A host, number `number` of its network; why not, where the machine allows none.
+    /// Makes host `number` of its network; the error says why the machine does not allow one.
     pub(crate) fn new(number: u8) -> Result<Self, String> {
         let (tasks, todo) = channel::<Task>();
         let (ready, made) = channel();
@@ -46,12 +46,12 @@ impl Host {
         Ok(Self { tasks: Some(tasks), thread: Some(thread), netns, number })
     }
 
-    /// Runs something inside, and waits for it.
+    /// Runs a closure inside, and waits for it.
     pub(crate) fn run<R: Send + 'static>(&self, inside: impl FnOnce() -> R + Send + 'static) -> R {
         self.start(inside).get()
     }
 
-    /// Runs something inside, on a thread of its own.
+    /// Runs a closure inside, on a thread of its own.
     pub(crate) fn start<R: Send + 'static>(
         &self,
         inside: impl FnOnce() -> R + Send + 'static,
@@ -60,34 +60,34 @@ impl Host {
         let task = move || {
             // A child thread is in the namespace of its parent.
             std::thread::spawn(move || {
-                let _ = sender.send(catch_unwind(AssertUnwindSafe(inside))); // nobody may wait
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(inside))); // the receiver may be gone
             });
         };
         self.tasks.as_ref().expect("alive").send(Box::new(task)).expect("it takes tasks");
         Running(result)
     }
 
-    /// The port to it, to be.
+    /// The TAP by which a box reaches it.
     pub(crate) fn tap(&self) -> TapSpec {
         TapSpec { name: format!("h{}", self.number), netns: Some(self.netns.clone()), mtu: None }
     }
 
-    /// An interface in it, to be taken over.
+    /// An interface in it that a box takes over.
     pub(crate) fn packet(&self) -> PacketSpec {
         PacketSpec { netns: Some(self.netns.clone()), ..PacketSpec::default() }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub(crate) fn number(&self) -> u8 {
         self.number
     }
 
-    /// What `ip` knows its namespace by: a thread of it.
+    /// Returns the thread by which `ip` finds its namespace.
     pub(crate) fn id(&self) -> &str {
         self.netns.split('/').nth(4).expect("/proc/PROCESS/task/THREAD/ns/net")
     }
 
-    /// Gives it its addresses, once the port is there.
+    /// Sets its addresses, once the port is open.
     pub(crate) fn address(&self) {
         let number = self.number;
         self.run(move || {
@@ -101,23 +101,23 @@ impl Drop for Host {
     fn drop(&mut self) {
         drop(self.tasks.take());
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic of it was told where it happened
+            let _ = thread.join(); // its panic was reported when it happened
         }
     }
 }
 
-/// Something that runs on a host.
+/// A closure that runs on a host.
 pub(crate) struct Running<R>(std::sync::mpsc::Receiver<Result<R, Box<dyn Any + Send>>>);
 
 impl<R> Running<R> {
-    /// What it came to.
+    /// Waits for its result.
     pub(crate) fn get(self) -> R {
         let ended = self.0.recv_timeout(Duration::from_secs(60)).expect("it ends in a minute");
         ended.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
-/// Runs `ip`, of iproute2.
+/// Runs `ip` of iproute2.
 pub(crate) fn ip(words: &str) -> Result<(), String> {
     let ran = Command::new("ip")
         .args(words.split(' '))
@@ -130,18 +130,18 @@ pub(crate) fn ip(words: &str) -> Result<(), String> {
     }
 }
 
-/// Waits until the kernel has noticed that these interfaces are up: before, it drops what they are
-/// to send.
+/// Waits until the kernel has noticed that these interfaces are up: before that it drops what they
+/// send.
 pub(crate) fn wait_up<const N: usize>(interfaces: [&str; N]) {
     let until = Instant::now() + Duration::from_secs(30);
     for interface in interfaces {
         loop {
-            let told = Command::new("ip")
+            let output = Command::new("ip")
                 .args(["-o", "link", "show", interface])
                 .output()
                 .expect("ip runs")
                 .stdout;
-            if String::from_utf8_lossy(&told).contains("state UP") {
+            if String::from_utf8_lossy(&output).contains("state UP") {
                 break;
             }
             assert!(Instant::now() < until, "{interface} does not come up");

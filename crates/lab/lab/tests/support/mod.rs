@@ -1,4 +1,4 @@
-//! Frames that tests make.
+//! Frames for tests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers that become bytes")]
 
@@ -11,18 +11,18 @@ use sprat_lab::Time;
 use sprat_lab::frame::{Packet, Received, VNET_BYTES, VnetHeader};
 use sprat_lab::memory::Memory;
 
-/// A TCP packet to be: with `mss`, a super-packet as a sender's kernel would hand it over.
+/// A TCP packet to make: with `mss`, a super-packet as a sender's kernel would hand it over.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) v6: bool,
-    /// Payload of a segment; 0: one frame of whatever length, its checksum yet to be made.
+    /// Payload of a segment; 0: one frame of any length, with a partial checksum.
     pub(crate) mss: u16,
     pub(crate) payload: usize,
     pub(crate) sequence: u32,
     pub(crate) id: u16,
     pub(crate) flags: u8,
     pub(crate) tags: usize,
-    /// Twelve bytes of options, as time stamps need.
+    /// Whether it has twelve bytes of options, as time stamps need.
     pub(crate) options: bool,
     pub(crate) source_port: u16,
 }
@@ -48,7 +48,7 @@ impl Sample {
         (0..self.payload).map(|at| (at * 7 + at / 251) as u8).collect()
     }
 
-    /// The packet, from its virtio-net header on.
+    /// Returns the packet, from its virtio-net header on.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let tcp_bytes = 20 + if self.options { 12 } else { 0 };
         let network_at = 14 + 4 * self.tags;
@@ -132,7 +132,7 @@ pub(crate) fn packet_at(bytes: &[u8], memory: &mut Memory, now: Time) -> Packet 
     }
 }
 
-/// A UDP-less, flow-less frame of `len` Ethernet bytes that carries a number.
+/// A frame of `len` Ethernet bytes that has no flow and carries a number.
 pub(crate) fn numbered(number: u32, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; VNET_BYTES + len];
     bytes[VNET_BYTES..VNET_BYTES + 14]

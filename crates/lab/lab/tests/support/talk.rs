@@ -1,21 +1,21 @@
-//! What hosts of a test say to each other through a box.
+//! Traffic between the hosts of a test, through a box.
 
 use crate::support::hosts::{Host, Running};
-use sprat_lab::line::Settings;
+use sprat_lab::line::LineSettings;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Far longer than anything takes.
+/// Far longer than any step takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A line that does nothing but delay.
-pub(crate) fn delayed(delay: Duration) -> Settings {
-    Settings { delay, ..Settings::default() }
+/// Settings of a line that only delays.
+pub(crate) fn delayed(delay: Duration) -> LineSettings {
+    LineSettings { delay, ..LineSettings::default() }
 }
 
-/// Answers datagrams on a host until one is empty, at a port of the system's choice: one that was
-/// in use a moment ago may be held by a child process that another test is just starting.
+/// Echoes datagrams on a host until an empty one arrives. The system chooses the port: one that was
+/// just in use may still be held by a child process of another test.
 pub(crate) fn echo(host: &Host) -> (Running<()>, u16) {
     let (bound, ready) = std::sync::mpsc::channel();
     let running = host.start(move || {
@@ -31,15 +31,16 @@ pub(crate) fn echo(host: &Host) -> (Running<()>, u16) {
     (running, port)
 }
 
-/// Round trips of numbered datagrams, several under way at once; each comes back once, in order.
+/// Sends numbered datagrams, several under way at once, checks that each returns once and in order,
+/// and returns their round trips.
 pub(crate) fn pings(host: &Host, to: &str, port: u16) -> Vec<Duration> {
     let to = format!("{to}:{port}");
     host.run(move || {
         let socket = UdpSocket::bind("[::]:0").expect("a port");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
         let mut buffer = [0; 2000];
-        // The first finds neighbours, and may come before the kernel has noticed that the link is
-        // up.
+        // The first datagram triggers neighbour discovery, and may be sent before the kernel has
+        // noticed that the link is up.
         socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
         let until = Instant::now() + PATIENCE;
         loop {

@@ -1,7 +1,7 @@
-//! A store and a home that take their time and fail when told, in one thread. The real ones are in
-//! `real.rs`.
+//! A simulated store and home, which are slow and fail as a test wants, on one thread. Tests with
+//! real ones are in `rack_bridge.rs` of `cli`.
 
-use sprat_bridge::{Cell, Delivery, Error, Stored};
+use sprat_bridge::{Cell, Delivery, Error, HomeRow};
 use sprat_client::{Condition, Error as StoreError, Object, ValueType};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,16 +15,16 @@ struct World {
     at: usize,
     faults: u8,
     memory: BTreeMap<u8, (u64, Vec<u8>)>,
-    /// Above every version ever removed.
+    /// A version above all that were ever removed.
     safe: u64,
-    /// What was written, by version.
+    /// All writes, by version.
     written: BTreeMap<u8, BTreeMap<u64, Option<u64>>>,
     home: BTreeMap<u8, (i64, Option<Vec<u8>>)>,
-    /// Deliveries that their sender has given up, and which may arrive yet.
+    /// Deliveries whose sender has given up, and which may still arrive.
     late: Vec<(u8, i64, Option<Vec<u8>>)>,
 }
 
-/// All of it.
+/// The shared state of store and home.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared(Arc<Mutex<World>>);
 
@@ -50,8 +50,8 @@ impl Shared {
         self.world().fails()
     }
 
-    /// No more faults; what was under way arrives.
-    pub(crate) fn heal(&self) {
+    /// Stops all faults, and lets pending deliveries arrive.
+    pub(crate) fn stop_faults(&self) {
         let mut world = self.world();
         world.faults = 0;
         for (key, stamp, value) in std::mem::take(&mut world.late) {
@@ -64,20 +64,20 @@ impl Shared {
     }
 
     pub(crate) fn is_dirty(&self, key: u8) -> bool {
-        self.object(key).is_some_and(|bytes| !Cell::parse(&bytes).expect("a cell").may_leave())
+        self.object(key).is_some_and(|bytes| !Cell::parse(&bytes).expect("a cell").may_be_evicted())
     }
 
-    pub(crate) fn row(&self, key: u8) -> Option<Stored> {
+    pub(crate) fn row(&self, key: u8) -> Option<HomeRow> {
         let world = self.world();
         let (stamp, value) = world.home.get(&key)?.clone();
-        value.map(|value| Stored { value, stamp })
+        value.map(|value| HomeRow { value, stamp })
     }
 
     pub(crate) fn written(&self, key: u8) -> BTreeMap<u64, Option<u64>> {
         self.world().written.get(&key).cloned().unwrap_or_default()
     }
 
-    /// The last value of a key, and its version.
+    /// Returns the last value of a key, and its version.
     pub(crate) fn last_written(&self, key: u8) -> Option<(Option<u64>, u64)> {
         self.written(key).last_key_value().map(|(version, value)| (*value, *version))
     }
@@ -87,7 +87,7 @@ impl World {
     fn next(&mut self) -> u8 {
         self.at += 1;
         let choice = self.choices[self.at % self.choices.len()];
-        // Around again it is another sequence.
+        // The sequence repeats with a change.
         choice.wrapping_mul(
             1 + 2 * u8::try_from(self.at / self.choices.len() % 100).expect("below a hundred"),
         )
@@ -150,19 +150,19 @@ impl World {
     }
 }
 
-/// A store.
+/// The simulated store.
 #[derive(Debug)]
 pub(crate) struct Near(pub(crate) Shared);
 
 impl Near {
-    /// Something is done between a question and its answer; now and then the answer is lost.
-    async fn ask<T>(
+    /// Performs a request between its start and its answer; sometimes the answer is lost.
+    async fn request<T>(
         &self,
         what: impl FnOnce(&mut World) -> Result<T, StoreError> + Send,
     ) -> Result<T, StoreError> {
-        turn().await;
+        yield_once().await;
         let done = what(&mut self.0.world());
-        turn().await;
+        yield_once().await;
         if self.0.fails() {
             return Err(StoreError::Indeterminate {
                 server: "one".to_owned(),
@@ -173,10 +173,10 @@ impl Near {
     }
 }
 
-impl sprat_bridge::Near for Near {
+impl sprat_bridge::MemoryTable for Near {
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>, StoreError>> + Send {
         let key = key[0];
-        self.ask(move |world| {
+        self.request(move |world| {
             let value_type = ValueType::Bytes;
             let object = |(version, value): &(u64, Vec<u8>)| Object {
                 version: *version,
@@ -194,7 +194,7 @@ impl sprat_bridge::Near for Near {
         condition: Condition,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send {
         let (key, value) = (key[0], value.to_vec());
-        self.ask(move |world| world.put(key, &value, condition))
+        self.request(move |world| world.put(key, &value, condition))
     }
 
     fn remove(
@@ -203,24 +203,24 @@ impl sprat_bridge::Near for Near {
         condition: Condition,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send {
         let key = key[0];
-        self.ask(move |world| world.remove(key, condition))
+        self.request(move |world| world.remove(key, condition))
     }
 }
 
-/// A home.
+/// The simulated home.
 #[derive(Debug)]
 pub(crate) struct Far(pub(crate) Shared);
 
-impl sprat_bridge::Far for Far {
-    async fn read(&self, key: &[u8]) -> Result<Option<Stored>, Error> {
-        turn().await;
+impl sprat_bridge::HomeTable for Far {
+    async fn read(&self, key: &[u8]) -> Result<Option<HomeRow>, Error> {
+        yield_once().await;
         let row = self.0.row(key[0]);
-        turn().await;
-        if self.0.fails() { Err(away()) } else { Ok(row) }
+        yield_once().await;
+        if self.0.fails() { Err(unreachable_home()) } else { Ok(row) }
     }
 
     async fn apply(&self, key: &[u8], delivery: &Delivery<'_>) -> Result<(), Error> {
-        turn().await;
+        yield_once().await;
         let (key, stamp, value) = (key[0], delivery.stamp, delivery.value.map(<[u8]>::to_vec));
         let fate = {
             let mut world = self.0.world();
@@ -230,24 +230,24 @@ impl sprat_bridge::Far for Far {
                 1 => world.late.push((key, stamp, value)),
                 _ => world.arrive(key, stamp, value),
             }
-            // What was given up long ago arrives at some time.
+            // A delivery given up long ago arrives at some time.
             if !world.late.is_empty() && world.choose(4) == 0 {
                 let (key, stamp, value) = world.late.swap_remove(0);
                 world.arrive(key, stamp, value);
             }
             fate
         };
-        turn().await;
-        if fate < 3 { Err(away()) } else { Ok(()) }
+        yield_once().await;
+        if fate < 3 { Err(unreachable_home()) } else { Ok(()) }
     }
 }
 
-fn away() -> Error {
+fn unreachable_home() -> Error {
     Error::Home { doing: "a question".to_owned(), error: "no answer".to_owned() }
 }
 
-/// Lets others go on.
-async fn turn() {
+/// Lets other tasks run.
+async fn yield_once() {
     let mut been = false;
     std::future::poll_fn(move |_| {
         if std::mem::replace(&mut been, true) { Poll::Ready(()) } else { Poll::Pending }

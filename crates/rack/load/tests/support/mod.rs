@@ -1,25 +1,25 @@
-//! A real Cassandra: one instance, by the files that a rack's would have, on a loopback address of
-//! its own.
+//! A real Cassandra: one instance with the files of a rack's instance, on a loopback address of its
+//! own.
 
 use sprat_plan::Plan;
-use sprat_rack::{Instance, hosts, place};
+use sprat_rack::{Instance, hosts, write_instance};
 use sprat_testing::skip;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// An instance, whose process ends with it.
+/// An instance. Dropping it kills its process.
 pub(crate) struct Node {
     instance: Instance,
-    /// Where it answers.
+    /// Its address.
     pub(crate) contact: String,
     _folder: TempDir,
 }
 
 impl Node {
-    /// Starts one, and waits until it answers. None, and counted, where there are no jars or no
-    /// java.
+    /// Starts an instance, and waits until it answers. Returns `None`, and counts a skipped test,
+    /// if jars or Java are missing.
     pub(crate) fn start() -> Option<Self> {
         let library =
             PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/cassandra/lib");
@@ -34,9 +34,11 @@ impl Node {
         let folder = tempfile::tempdir().expect("a folder");
         let id = std::process::id();
         let toml = format!(
-            "name = \"load\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 1\n\
+            "name = \"load\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\n\
+             port-rate = \"1Gb/s\"\n[chassis]\nservers = 1\n\
              [addresses]\nv4 = \"127.{}.{}.0/26\"\n[cassandra]\nreplication = 1\ntokens = 4\n\
-             java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=0\"]\n\
+             java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
+             \"-Dcassandra.ring_delay_ms=0\"]\n\
              [provision]\nbase = \"{}\"\nlibrary = \"{}\"\n",
             128 + id / 250 % 120,
             id % 250,
@@ -45,7 +47,7 @@ impl Node {
         );
         let plan = Plan::from_toml(&toml).unwrap_or_else(|error| panic!("{error}\n{toml}"));
         let instance = hosts(&plan).remove(0).instances.remove(0);
-        place(&instance, &instance.home).expect("its files");
+        write_instance(&instance, &instance.home).expect("its files");
         let contact = format!("{}:9042", instance.address);
         let node = Self { instance, contact, _folder: folder };
         for what in ["start", "wait"] {
@@ -63,7 +65,7 @@ impl Node {
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()))
     }
 
-    /// Sends it a signal.
+    /// Sends its process a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = fs::read_to_string(self.instance.home.join("run/pid")).unwrap_or_default();
         if let Some(pid) = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw) {
@@ -75,7 +77,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if self.run("status").status.success() {
-            // One that stands still takes this, too.
+            // SIGKILL also ends a process that is stopped.
             self.signal(rustix::process::Signal::KILL);
         }
     }

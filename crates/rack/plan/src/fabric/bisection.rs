@@ -1,68 +1,72 @@
-//! How many cables must be cut to part a fabric's chassis into halves.
+//! Estimates a fabric's bisection width: how many cables must be cut to separate its chassis into
+//! halves.
 
 use super::Fabric;
 
-/// Rounds of improvement from each beginning; each takes a pair at a time across, and most end by
-/// themselves.
+/// The most rounds of improvement from each start. A round exchanges one pair of chassis; most
+/// searches end earlier.
 const MAX_ROUNDS: usize = 64;
 
-/// Beginnings.
+/// Number of starting partitions.
 const BEGINNINGS: usize = 8;
 
-/// Cables in the smallest cut found between two halves of the chassis. It is a bound from above: no
-/// other cut that was tried is smaller, and to be sure that none is takes forever.
+/// Returns the number of cables in the smallest cut found between two halves of the chassis. It is
+/// an upper bound: finding the true minimum is NP-hard.
 #[must_use]
 pub fn bisection(fabric: &Fabric) -> usize {
     let starts = BEGINNINGS.min(fabric.stations);
     (0..starts).map(|start| improved(fabric, start * fabric.stations / starts)).min().unwrap_or(0)
 }
 
-/// Begins with the half that is nearest to `start`, and exchanges chassis while that helps.
+/// Starts with the half of the chassis that is nearest to `start`, and exchanges pairs of chassis
+/// while that makes the cut smaller.
 fn improved(fabric: &Fabric, start: usize) -> usize {
     let hops = fabric.hops(start);
     let mut order: Vec<usize> = (0..fabric.stations).collect();
     order.sort_by_key(|station| (hops[*station], *station));
-    let mut here = vec![false; fabric.switches];
-    order[..fabric.stations / 2].iter().for_each(|station| here[*station] = true);
-    settle(fabric, &mut here);
-    let mut best = cut(fabric, &here);
+    let mut in_half = vec![false; fabric.switches];
+    order[..fabric.stations / 2].iter().for_each(|station| in_half[*station] = true);
+    settle(fabric, &mut in_half);
+    let mut best = cut(fabric, &in_half);
     for _ in 0..MAX_ROUNDS {
-        let gain = |here: &[bool], station: usize| gain(fabric, here, station);
+        let gain = |in_half: &[bool], station: usize| gain(fabric, in_half, station);
         let (ours, theirs): (Vec<usize>, Vec<usize>) =
-            (0..fabric.stations).partition(|station| here[*station]);
-        let Some(one) = ours.into_iter().max_by_key(|station| gain(&here, *station)) else { break };
-        // A link between the two would be counted by both.
+            (0..fabric.stations).partition(|station| in_half[*station]);
+        let Some(one) = ours.into_iter().max_by_key(|station| gain(&in_half, *station)) else {
+            break;
+        };
+        // Both gains count a link between the two chassis, which stays in the cut.
         let joined = |other: usize| {
             let links = fabric.neighbours(other).iter().filter(|neighbour| neighbour.switch == one);
             2 * links.map(|neighbour| count(fabric, neighbour.link)).sum::<i64>()
         };
         let Some(other) =
-            theirs.into_iter().max_by_key(|station| gain(&here, *station) - joined(*station))
+            theirs.into_iter().max_by_key(|station| gain(&in_half, *station) - joined(*station))
         else {
             break;
         };
-        let before = here.clone();
-        here[one] = false;
-        here[other] = true;
-        settle(fabric, &mut here);
-        let now = cut(fabric, &here);
+        let before = in_half.clone();
+        in_half[one] = false;
+        in_half[other] = true;
+        settle(fabric, &mut in_half);
+        let now = cut(fabric, &in_half);
         if now >= best {
-            here = before;
+            in_half = before;
             break;
         }
         best = now;
     }
-    assert_eq!(cut(fabric, &here), best, "the cut is that of the halves");
+    assert_eq!(cut(fabric, &in_half), best, "the cut is that of the halves");
     best
 }
 
-/// Puts each switch without servers where most of its links lead, until none moves.
-fn settle(fabric: &Fabric, here: &mut [bool]) {
+/// Moves each switch without servers to the side that most of its links lead to, until none moves.
+fn settle(fabric: &Fabric, in_half: &mut [bool]) {
     for _ in 0..MAX_ROUNDS {
         let mut moved = false;
         for switch in fabric.stations..fabric.switches {
-            if gain(fabric, here, switch) > 0 {
-                here[switch] = !here[switch];
+            if gain(fabric, in_half, switch) > 0 {
+                in_half[switch] = !in_half[switch];
                 moved = true;
             }
         }
@@ -72,9 +76,9 @@ fn settle(fabric: &Fabric, here: &mut [bool]) {
     }
 }
 
-/// Cables fewer in the cut if a switch goes to the other side.
-fn gain(fabric: &Fabric, here: &[bool], switch: usize) -> i64 {
-    let side = |other: usize| if here[other] == here[switch] { -1 } else { 1 };
+/// Returns by how many cables the cut shrinks if `switch` changes sides.
+fn gain(fabric: &Fabric, in_half: &[bool], switch: usize) -> i64 {
+    let side = |other: usize| if in_half[other] == in_half[switch] { -1 } else { 1 };
     fabric
         .neighbours(switch)
         .iter()
@@ -86,6 +90,11 @@ fn count(fabric: &Fabric, link: usize) -> i64 {
     i64::try_from(fabric.links[link].count).unwrap_or(i64::MAX)
 }
 
-fn cut(fabric: &Fabric, here: &[bool]) -> usize {
-    fabric.links.iter().filter(|link| here[link.a] != here[link.b]).map(|link| link.count).sum()
+fn cut(fabric: &Fabric, in_half: &[bool]) -> usize {
+    fabric
+        .links
+        .iter()
+        .filter(|link| in_half[link.a] != in_half[link.b])
+        .map(|link| link.count)
+        .sum()
 }

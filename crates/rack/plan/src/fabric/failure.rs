@@ -1,37 +1,40 @@
-//! What is left of a fabric when one of its links or switches fails.
+//! Examines what single failures of links and switches do to a fabric.
 
 use super::{Fabric, Link, MAX_EXAMINED, MAX_STEPS, traffic};
 use crate::spec::Routes;
 
-/// What fails.
+/// A part that fails.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failure {
-    /// All cables between two neighbours.
+    /// All cables of a link, by its number in [`Fabric::links`].
     Link(usize),
-    /// A switch, and the servers at it.
+    /// A switch together with its servers.
     Switch(usize),
 }
 
-/// The worst that a single failure does, of those of a kind.
+/// The worst effect that the failure of a single link, or of a single switch, can have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Failures {
-    /// One that does it.
+    /// A failure that has this effect.
     pub worst: Failure,
-    /// Chassis that the rest cannot reach, but for the one that failed.
+    /// Chassis cut off from the largest part that stays connected, not counting one that failed
+    /// itself.
     pub cut_off: usize,
     /// Most links between two chassis that still reach each other.
     pub diameter: usize,
-    /// Flows in the fullest cable when each chassis sends to each other, against without a
-    /// failure.
+    /// Flows in the fullest cable when each chassis sends to each other one, relative to a fabric
+    /// without failure.
     pub load: f64,
 }
 
-/// What the failures of links do, and those of switches; none where there are none of a kind, or
-/// too many to look at.
+/// Examines each single failure of a link, then of a switch, and returns the worst of each kind.
+/// Both are `None` if the fabric is too large to examine; a kind is `None` if the fabric has no
+/// such part.
 #[must_use]
 pub fn failures(fabric: &Fabric, routes: Routes) -> [Option<Failures>; 2] {
     let whole = traffic(fabric, routes).all_to_all;
-    // Where all see the same, one link of each class stands for all of them, and one switch.
+    // In a symmetric fabric one link stands for all links of its class, and one switch for all
+    // switches.
     let (links, switches): (Vec<usize>, usize) = if fabric.symmetric {
         let mut seen = Vec::new();
         let first = |number: &usize| {
@@ -60,7 +63,7 @@ pub fn failures(fabric: &Fabric, routes: Routes) -> [Option<Failures>; 2] {
 }
 
 impl Fabric {
-    /// The same without one link or one switch; numbers stay as they are.
+    /// Returns the fabric without one link or one switch. Switches keep their numbers.
     #[must_use]
     pub fn without(&self, failure: Failure) -> Self {
         let stays = |(number, link): (usize, &Link)| match failure {
@@ -72,7 +75,7 @@ impl Fabric {
     }
 }
 
-/// By what a failure is worse than another, whole parts per million of load last.
+/// Orders failures by severity: chassis cut off, then diameter, then load in parts per million.
 fn key(failure: &Failures) -> (usize, usize, u64) {
     #[expect(
         clippy::cast_possible_truncation,
@@ -86,7 +89,8 @@ fn key(failure: &Failures) -> (usize, usize, u64) {
 fn examine(fabric: &Fabric, routes: Routes, failure: Failure, whole: f64) -> Failures {
     let left = fabric.without(failure);
     let stays = |station: &usize| failure != Failure::Switch(*station);
-    // The largest part that hangs together is what is left; the others are cut off from it.
+    // The largest connected part counts as what is left; chassis in other parts are cut off from
+    // it.
     let mut unseen: Vec<usize> = (0..fabric.stations).filter(stays).collect();
     let (all, mut largest) = (unseen.len(), 0);
     while let Some(&first) = unseen.first() {

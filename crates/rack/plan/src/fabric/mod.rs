@@ -1,7 +1,8 @@
-//! Switches and the links between them, as a graph, and what follows from it.
+//! Models switches and the links between them as a graph, and computes routes, load, bisection and
+//! the effect of failures from it.
 //!
-//! Chassis come first among the switches: `0..stations` have servers, the others have none. A link
-//! has two directions, each with a number of its own: [`Fabric::directed`].
+//! Chassis are numbered first: switches `0..stations` have servers, the others have none. A link
+//! has two directions, each with a number of its own: see [`Fabric::directed`].
 
 mod bisection;
 mod failure;
@@ -15,39 +16,39 @@ pub use traffic::{Traffic, traffic};
 
 use std::collections::VecDeque;
 
-/// Most switches.
+/// The most switches of a fabric.
 pub const MAX_SWITCHES: usize = 1 << 17;
 
-/// Most pairs of neighbours.
+/// The most links of a fabric.
 pub const MAX_LINKS: usize = 1 << 21;
 
-/// Most switches of a fabric whose links are looked at from each of them: more are only where all
-/// see the same.
+/// The most switches of a fabric whose failures, bisection and deadlocks are examined.
 pub const MAX_EXAMINED: usize = 1_024;
 
-/// Most steps from switch to switch that looking at a fabric may take: seconds.
+/// The most steps from switch to switch that an examination may take: a few seconds.
 pub const MAX_STEPS: usize = 1_000_000_000;
 
-/// What is further than any switch.
+/// The distance of a switch that cannot be reached.
 pub const UNREACHED: u32 = u32::MAX;
 
-/// Neighbours.
+/// A link: one or several parallel cables between two neighbouring switches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Link {
     /// The switch at one end.
     pub a: usize,
     /// The switch at the other.
     pub b: usize,
-    /// Cables between them.
+    /// Number of parallel cables.
     pub count: usize,
-    /// Of which kind it is: its dimension, its stage.
+    /// Its class among the fabric's links, such as its dimension or stage.
     pub class: usize,
-    /// Whether from `a` to `b` is the same direction in all links of the class: along a ring.
+    /// Whether all links of this class point the same way around a ring, so that `a` to `b` is one
+    /// direction of it.
     pub oriented: bool,
 }
 
 impl Link {
-    /// Neighbours, `count` cables apart.
+    /// Creates a link of `count` cables between `a` and `b`. It is not oriented.
     #[must_use]
     pub fn new(a: usize, b: usize, count: usize, class: usize) -> Self {
         assert!(a != b && count > 0, "a link has two ends and a cable");
@@ -55,39 +56,39 @@ impl Link {
     }
 }
 
-/// A neighbour, seen from a switch.
+/// A neighbour as seen from a switch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Neighbour {
-    /// The switch there.
+    /// The neighbouring switch.
     pub switch: usize,
-    /// The link that leads there.
+    /// The link to it, by number.
     pub link: usize,
-    /// The direction of the link that leads there.
+    /// The directed link to it, by number.
     pub directed: usize,
 }
 
-/// Switches and links.
+/// A network of switches and links, without loops from a switch to itself.
 #[derive(Clone, Debug)]
 pub struct Fabric {
-    /// Switches with servers: the first ones.
+    /// Number of switches with servers; they have the lowest numbers.
     pub stations: usize,
-    /// All switches.
+    /// Number of all switches.
     pub switches: usize,
     /// The links between them.
     pub links: Vec<Link>,
-    /// Whether the fabric looks the same from each switch, each class of links apart, and each
-    /// direction of those that have one.
+    /// Whether the fabric looks the same from each switch, if classes of links are kept apart, and
+    /// in oriented classes both directions. Then one switch stands for all of them.
     pub symmetric: bool,
-    /// Where each switch's neighbours begin in `all`, and where the last one's end.
+    /// For each switch, where its neighbours begin in `all`; then the length of `all`.
     begin: Vec<usize>,
     all: Vec<Neighbour>,
 }
 
 impl Fabric {
-    /// Switches, joined by links.
+    /// Builds a fabric from its links.
     ///
     /// # Panics
-    /// If a link leads to none of them, or there are more of something than there may be.
+    /// If a link names a switch that does not exist, or a limit is exceeded.
     #[must_use]
     pub fn new(stations: usize, switches: usize, links: Vec<Link>, symmetric: bool) -> Self {
         assert!(
@@ -118,27 +119,27 @@ impl Fabric {
         Self { stations, switches, links, symmetric, begin, all }
     }
 
-    /// A switch's neighbours.
+    /// Returns a switch's neighbours.
     #[must_use]
     pub fn neighbours(&self, switch: usize) -> &[Neighbour] {
         &self.all[self.begin[switch]..self.begin[switch + 1]]
     }
 
-    /// Cables that end at a switch.
+    /// Counts the cables that end at a switch.
     #[must_use]
     pub fn cables(&self, switch: usize) -> usize {
         self.neighbours(switch).iter().map(|neighbour| self.links[neighbour.link].count).sum()
     }
 
-    /// From where to where a directed link leads.
+    /// Returns the two switches that a directed link leads from and to.
     #[must_use]
     pub fn directed(&self, directed: usize) -> (usize, usize) {
         let link = &self.links[directed / 2];
         if directed.is_multiple_of(2) { (link.a, link.b) } else { (link.b, link.a) }
     }
 
-    /// A switch's name: `c` with the number of a chassis, `s` with that of a switch without
-    /// servers.
+    /// Returns a switch's name: `c` and its number for a chassis, `s` and a number for a switch
+    /// without servers.
     #[must_use]
     pub fn name(&self, switch: usize) -> String {
         match switch.checked_sub(self.stations) {
@@ -147,7 +148,7 @@ impl Fabric {
         }
     }
 
-    /// How many links each switch is from one of them, [`UNREACHED`] where nothing leads.
+    /// Returns how many links each switch is away from `from`, or [`UNREACHED`].
     #[must_use]
     pub fn hops(&self, from: usize) -> Vec<u32> {
         let mut hops = vec![UNREACHED; self.switches];
@@ -164,13 +165,14 @@ impl Fabric {
         hops
     }
 
-    /// A switch to which nothing leads from the first.
+    /// Returns a switch that cannot be reached from the first, if there is one.
     #[must_use]
-    pub fn apart(&self) -> Option<usize> {
+    pub fn first_unreachable(&self) -> Option<usize> {
         self.hops(0).iter().position(|hops| *hops == UNREACHED)
     }
 
-    /// From where the fabric must be looked at to know it from everywhere.
+    /// Returns from how many switches the fabric must be examined: one if it is symmetric,
+    /// otherwise each with servers.
     #[must_use]
     pub fn viewpoints(&self) -> usize {
         if self.symmetric { 1 } else { self.stations }

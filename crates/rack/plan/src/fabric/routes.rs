@@ -1,28 +1,29 @@
-//! Which neighbours lead to a chassis, and whether frames can wait for each other in a circle.
+//! Chooses the neighbours by which switches reach a chassis, and detects whether frames can wait
+//! for each other in a cycle.
 
 use super::{Fabric, Neighbour, UNREACHED};
 use crate::spec::Routes;
 
-/// The ways to one chassis: of each switch the neighbours that are one link nearer. They cannot
-/// lead in a circle.
+/// The shortest routes to one chassis: at each switch, the neighbours that are one link nearer.
+/// Routes to one chassis cannot form a cycle.
 #[derive(Clone, Debug)]
 pub struct Routing {
-    /// Where they lead.
+    /// The chassis that the routes lead to.
     pub to: usize,
-    /// How many links each switch is from there.
+    /// How many links each switch is away from it.
     pub hops: Vec<u32>,
     routes: Routes,
 }
 
 impl Routing {
-    /// The shortest ways to a chassis.
+    /// Computes the shortest routes to a chassis.
     #[must_use]
     pub fn new(fabric: &Fabric, to: usize, routes: Routes) -> Self {
         Self { to, hops: fabric.hops(to), routes }
     }
 
-    /// Over which neighbours a switch sends what is to go there; none at its end, and where nothing
-    /// leads.
+    /// Returns the neighbours by which `switch` sends frames to the chassis. There are none at the
+    /// chassis itself, nor where it cannot be reached.
     pub fn next<'a>(
         &'a self,
         fabric: &'a Fabric,
@@ -32,7 +33,7 @@ impl Routing {
         let nearer =
             move |neighbour: &&Neighbour| here != UNREACHED && self.hops[neighbour.switch] < here;
         let all = fabric.neighbours(switch).iter().filter(nearer).copied();
-        // By dimension and direction, not by name: so the order is the same from each switch of a
+        // Ordering by class and direction, not by number, gives the same order at each switch of a
         // symmetric fabric.
         let order = |neighbour: &Neighbour| {
             (fabric.links[neighbour.link].class, neighbour.directed % 2, neighbour.link)
@@ -41,19 +42,18 @@ impl Routing {
             Routes::Ecmp => None,
             Routes::Ordered => Some(all.clone().min_by_key(order)),
         };
-        // Either all of them, or the first in order.
         let every = first.is_none().then_some(all);
         every.into_iter().flatten().chain(first.flatten())
     }
 }
 
-/// A link that waits for itself, by way of others, if frames wait for buffers instead of being
-/// dropped (lossless Ethernet): its number as a direction. None: they cannot.
+/// Returns a directed link that can wait for itself by way of others, if the network is lossless:
+/// its frames wait for buffers instead of being dropped. `None` means that no deadlock can occur.
 #[must_use]
 pub fn deadlock(fabric: &Fabric, routes: Routes) -> Option<usize> {
     let directions = 2 * fabric.links.len();
     let mut waits = vec![Vec::<usize>::new(); directions];
-    let mut tidy = vec![0; directions]; // how many there were when repetitions were last taken out
+    let mut tidy = vec![0; directions]; // length of each list when duplicates were last removed
     for to in 0..fabric.stations {
         let routing = Routing::new(fabric, to, routes);
         for from in 0..fabric.switches {
@@ -72,8 +72,8 @@ pub fn deadlock(fabric: &Fabric, routes: Routes) -> Option<usize> {
         list.sort_unstable();
         list.dedup();
     }
-    // Take away what waits for nothing that is left, until nothing changes: what remains waits in a
-    // circle.
+    // Remove links that wait for nothing, until none is left to remove: those that remain wait in a
+    // cycle.
     let mut awaited_by = vec![Vec::new(); directions];
     let mut open: Vec<usize> = waits.iter().map(Vec::len).collect();
     for (waiting, list) in waits.iter().enumerate() {

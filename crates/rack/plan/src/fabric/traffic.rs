@@ -1,32 +1,31 @@
-//! How far chassis are from each other, and what links carry when all send to all, and when all
-//! send to one.
+//! Computes the distances between chassis, and the load of links when all chassis send to all, or
+//! all to one.
 
 use super::{Fabric, Routing, UNREACHED};
 use crate::spec::Routes;
 
-/// What there is between chassis. Flows are those between chassis: where each has s servers, s x s
-/// times as many between servers.
+/// Distances and loads between chassis. A flow goes from one chassis to another: where each has s
+/// servers, s x s times as many flows go between servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Pairs of different chassis by the links between them: `hops[2]` are two apart. Both ways
-    /// are counted.
+    /// Ordered pairs of different chassis by distance: `hops[2]` are two links unreachable_pairs.
     pub hops: Vec<u64>,
-    /// Pairs of chassis between which nothing leads.
-    pub apart: u64,
-    /// Flows in the fullest cable when each chassis sends to each other.
+    /// Ordered pairs of chassis that cannot reach each other.
+    pub unreachable_pairs: u64,
+    /// Flows in the fullest cable when each chassis sends to each other one.
     pub all_to_all: f64,
-    /// Flows in the fullest cable when each chassis sends to the one that is worst off.
+    /// Flows in the fullest cable when all chassis send to one, for the worst choice of that one.
     pub incast: f64,
 }
 
 impl Traffic {
-    /// Most links between two chassis.
+    /// Returns the most links between two chassis.
     #[must_use]
     pub fn diameter(&self) -> usize {
         self.hops.iter().rposition(|pairs| *pairs > 0).unwrap_or(0)
     }
 
-    /// Links between two chassis on average.
+    /// Returns the mean number of links between two chassis.
     #[must_use]
     pub fn mean_hops(&self) -> f64 {
         let pairs: u64 = self.hops.iter().sum();
@@ -36,18 +35,18 @@ impl Traffic {
     }
 }
 
-/// What there is between all chassis.
+/// Computes distances and loads between all chassis.
 #[must_use]
 pub fn traffic(fabric: &Fabric, routes: Routes) -> Traffic {
     let seen = fabric.viewpoints();
-    let repeated = (fabric.stations / seen) as u64; // each view stands for so many
-    let mut found = Traffic { hops: vec![0], apart: 0, all_to_all: 0.0, incast: 0.0 };
+    let repeated = (fabric.stations / seen) as u64; // each viewpoint stands for this many chassis
+    let mut found = Traffic { hops: vec![0], unreachable_pairs: 0, all_to_all: 0.0, incast: 0.0 };
     let mut carried = vec![0.0; 2 * fabric.links.len()];
     for to in 0..seen {
         let routing = Routing::new(fabric, to, routes);
         for from in (0..fabric.stations).filter(|from| *from != to) {
             match routing.hops[from] {
-                UNREACHED => found.apart += repeated,
+                UNREACHED => found.unreachable_pairs += repeated,
                 hops => {
                     let hops = hops as usize;
                     found.hops.resize(found.hops.len().max(hops + 1), 0);
@@ -75,7 +74,8 @@ fn per_cable(fabric: &Fabric, directed: usize, flows: f64) -> f64 {
     flows / fabric.links[directed / 2].count as f64
 }
 
-/// What each directed link carries when each chassis sends one flow to one of them.
+/// Returns what each directed link carries when each chassis sends one flow to the routing's
+/// chassis.
 fn flows(fabric: &Fabric, routing: &Routing) -> Vec<f64> {
     let reached = |switch: &usize| routing.hops[*switch] != UNREACHED;
     let mut far_to_near: Vec<usize> = (0..fabric.switches).filter(reached).collect();
@@ -96,8 +96,8 @@ fn flows(fabric: &Fabric, routing: &Routing) -> Vec<f64> {
     flows
 }
 
-/// Where all switches see the same, the flows to all of them are those to one, dealt out evenly to
-/// the links of each class and direction.
+/// Returns the load of the fullest cable of a symmetric fabric. The flows to all chassis are those
+/// to one of them, spread evenly over the links of each class and direction.
 fn by_class(fabric: &Fabric, to_one: &[f64]) -> f64 {
     let kind = |directed: usize| {
         let link = &fabric.links[directed / 2];

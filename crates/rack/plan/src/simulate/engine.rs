@@ -1,7 +1,7 @@
-//! What happens when.
+//! The event loop of the simulation.
 
 use super::path::{Node, Paths};
-use super::{HEADER_BYTES, Latency, Pattern, Report, Workload, frames};
+use super::{HEADER_BYTES, Latency, Pattern, SimulationReport, Workload, frames};
 use crate::Plan;
 use crate::layout::link_rate;
 use crate::quantity::{BitRate, Bytes, Seconds};
@@ -10,49 +10,48 @@ use sprat_chance::Chance;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Virtual time, picoseconds: a bit at 100 Gb/s takes ten of them.
+/// Virtual time in picoseconds: a bit at 100 Gb/s takes ten of them.
 type Time = u64;
 
 const PICOS: f64 = 1e12;
 
-/// A port: it sends one frame after the other, so when it is free says how much waits.
+/// A port. It sends one frame after another, so the time when it is free also says how much waits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
-    /// What a byte takes.
+    /// Time to send a byte, in picoseconds.
     byte: f64,
-    /// What it may hold of frames that wait, in time; none: a server's own, which waits for its
-    /// port.
+    /// Capacity of its buffer, as sending time. `None` for a server's own port, whose frames wait
+    /// in the server.
     buffer: Option<Time>,
     free: Time,
     busy: Time,
 }
 
-/// A frame that can go on from somewhere.
+/// A frame, and where it is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Frame {
     request: u32,
-    /// An answer's frame, or a request's.
+    /// Whether it belongs to a response.
     back: bool,
-    /// Whether it is the last of its message.
+    /// Whether it is the last frame of its message.
     last: bool,
-    /// On the wire, bytes.
+    /// Bytes on the wire.
     bytes: u32,
     at_server: bool,
     at: u32,
 }
 
-/// What happens next at a time; the number keeps what happens at once in the order in which it came
-/// about.
-type Event = Reverse<(Time, u64, Happening)>;
+/// A time and what happens then. The number keeps the order of events at the same time.
+type Event = Reverse<(Time, u64, Action)>;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Happening {
-    /// A request begins.
-    Ask(u32),
-    /// A frame is ready to leave where it is.
-    Ready(Frame),
-    /// A server has a message as a whole.
-    Whole(u32, bool),
+enum Action {
+    /// The requesting server sends its request.
+    Send(u32),
+    /// A frame can leave the node where it is.
+    Forward(Frame),
+    /// A server has received all of a request, or of a response if `true`.
+    Receive(u32, bool),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +71,14 @@ pub(super) struct Engine<'a> {
     switch: Switch,
     ports: Vec<Port>,
     events: BinaryHeap<Event>,
-    happened: u64,
+    scheduled: u64,
     now: Time,
     requests: Vec<Request>,
-    /// Frames of a request and of an answer.
+    /// Wire sizes of the frames of a request and of a response.
     frames: [Vec<u64>; 2],
     sent: u64,
     backlog: f64,
-    /// Requests that neither were answered nor are lost.
+    /// Requests that are neither answered nor lost.
     open: usize,
 }
 
@@ -100,7 +99,7 @@ impl<'a> Engine<'a> {
             switch,
             ports: (0..all).map(port).collect(),
             events: BinaryHeap::new(),
-            happened: 0,
+            scheduled: 0,
             now: 0,
             requests: Vec::with_capacity(workload.requests),
             frames: [frames(workload.request), frames(workload.answer)],
@@ -112,34 +111,34 @@ impl<'a> Engine<'a> {
 
     pub(super) fn run(&mut self, random: &mut dyn FnMut() -> u64) {
         self.begin(random);
-        while let Some(Reverse((at, _, happening))) = self.events.pop() {
+        while let Some(Reverse((at, _, action))) = self.events.pop() {
             debug_assert!(at >= self.now, "time goes on");
             self.now = at;
-            match happening {
-                Happening::Ask(request) => {
+            match action {
+                Action::Send(request) => {
                     self.requests[request as usize].begun = at;
                     self.send(request, false, random);
                 }
-                Happening::Ready(frame) => self.pass(frame, random),
-                Happening::Whole(request, _) if self.requests[request as usize].lost => {}
-                Happening::Whole(request, false) => self.send(request, true, random),
-                Happening::Whole(request, true) => {
+                Action::Forward(frame) => self.pass(frame, random),
+                Action::Receive(request, _) if self.requests[request as usize].lost => {}
+                Action::Receive(request, false) => self.send(request, true, random),
+                Action::Receive(request, true) => {
                     self.requests[request as usize].ended = Some(at);
-                    self.go_on(random);
+                    self.end_request(random);
                 }
             }
         }
     }
 
-    /// Makes all requests that do not wait for others.
+    /// Schedules all requests that do not wait for others.
     fn begin(&mut self, random: &mut dyn FnMut() -> u64) {
         let (servers, all) = (self.paths.count(), self.workload.requests);
         match self.workload.pattern {
-            Pattern::OneByOne => self.ask_any(0, random),
-            Pattern::Incast => self.ask_first(0, random),
+            Pattern::OneByOne => self.request_random(0, random),
+            Pattern::Incast => self.request_incast(0, random),
             Pattern::Load(load) => {
-                // An answer takes its bytes of a server's ports; requests come to all servers
-                // together at random times.
+                // A response occupies its bytes of a server's ports. Requests of all servers
+                // together form a Poisson process.
                 let wire: u64 = self.frames[1].iter().sum();
                 let spec = &self.paths.plan.spec.server;
                 let ports = spec.port_rate.0 * spec.ports as f64 / 8.0;
@@ -148,42 +147,42 @@ impl<'a> Engine<'a> {
                 for _ in 0..all {
                     let chance = (random() >> 11) as f64 / (1_u64 << 53) as f64;
                     at += -mean * (1.0 - chance).ln();
-                    self.ask_any(time(at / PICOS), random);
+                    self.request_random(time(at / PICOS), random);
                 }
             }
         }
     }
 
-    /// From a server by chance to another.
-    fn ask_any(&mut self, at: Time, random: &mut dyn FnMut() -> u64) {
+    /// Schedules a request from one random server to another.
+    fn request_random(&mut self, at: Time, random: &mut dyn FnMut() -> u64) {
         let servers = self.paths.count() as u64;
         let from = random() % servers;
         let to = (from + 1 + random() % (servers - 1)) % servers;
         let [from, to] = [from, to].map(|server| usize::try_from(server).unwrap_or(0));
-        self.ask(at, from, to, random());
+        self.request(at, from, to, random());
     }
 
-    /// From the first to all others.
-    fn ask_first(&mut self, at: Time, random: &mut dyn FnMut() -> u64) {
+    /// Schedules requests from the first server to all others.
+    fn request_incast(&mut self, at: Time, random: &mut dyn FnMut() -> u64) {
         let left = self.workload.requests - self.requests.len();
         for to in (1..self.paths.count()).take(left) {
-            self.ask(at, 0, to, random());
+            self.request(at, 0, to, random());
         }
     }
 
-    fn ask(&mut self, at: Time, from: usize, to: usize, flow: u64) {
+    fn request(&mut self, at: Time, from: usize, to: usize, flow: u64) {
         let number = u32::try_from(self.requests.len()).unwrap_or(u32::MAX);
         self.open += 1;
         self.requests.push(Request { from, to, flow, begun: at, lost: false, ended: None });
-        self.schedule(at, Happening::Ask(number));
+        self.schedule(at, Action::Send(number));
     }
 
-    fn schedule(&mut self, at: Time, happening: Happening) {
-        self.happened += 1;
-        self.events.push(Reverse((at, self.happened, happening)));
+    fn schedule(&mut self, at: Time, action: Action) {
+        self.scheduled += 1;
+        self.events.push(Reverse((at, self.scheduled, action)));
     }
 
-    /// Hands a message's frames to its sender's port, all at once.
+    /// Queues all frames of a message at its sender's port.
     fn send(&mut self, request: u32, back: bool, random: &mut dyn FnMut() -> u64) {
         let Request { from, to, .. } = self.requests[request as usize];
         let at = u32::try_from(if back { to } else { from }).unwrap_or(u32::MAX);
@@ -197,7 +196,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Sends a frame on from where it is, when its port has sent those before it.
+    /// Sends a frame on from where it is, after the frames before it on its port. A frame that does
+    /// not fit into the port's buffer is lost.
     fn pass(&mut self, frame: Frame, random: &mut dyn FnMut() -> u64) {
         let Request { from, to, flow, .. } = self.requests[frame.request as usize];
         let (target, flow) = if frame.back { (from, Chance::new(flow).draw()) } else { (to, flow) };
@@ -212,7 +212,7 @@ impl<'a> Engine<'a> {
         let start = port.free.max(self.now);
         let waits = start - self.now;
         if port.buffer.is_some_and(|buffer| waits + takes > buffer) {
-            return self.lose(frame.request, random);
+            return self.drop_request(frame.request, random);
         }
         if port.buffer.is_some() {
             self.backlog = self.backlog.max((waits + takes) as f64 / port.byte);
@@ -225,7 +225,7 @@ impl<'a> Engine<'a> {
             Node::Server(_) => {
                 if frame.last {
                     let service = if frame.back { 0 } else { time(self.workload.service.0) };
-                    self.schedule(tail + service, Happening::Whole(frame.request, frame.back));
+                    self.schedule(tail + service, Action::Receive(frame.request, frame.back));
                 }
             }
             Node::Switch(switch) => {
@@ -233,8 +233,8 @@ impl<'a> Engine<'a> {
                 let ready = match self.switch.forwarding {
                     Forwarding::StoreAndForward => tail + delay,
                     Forwarding::CutThrough => {
-                        // Its head is enough, unless what is to come would come too late for a
-                        // faster port.
+                        // The head suffices, unless the outgoing port is faster: then it must start
+                        // late enough not to run out of bits.
                         let head =
                             start + picos((HEADER_BYTES.min(u64::from(frame.bytes))) as f64 * byte);
                         let (port, _) = self.paths.next(next, target, flow);
@@ -243,30 +243,30 @@ impl<'a> Engine<'a> {
                     }
                 };
                 let at = u32::try_from(switch).unwrap_or(u32::MAX);
-                self.schedule(ready, Happening::Ready(Frame { at_server: false, at, ..frame }));
+                self.schedule(ready, Action::Forward(Frame { at_server: false, at, ..frame }));
             }
         }
     }
 
-    fn lose(&mut self, request: u32, random: &mut dyn FnMut() -> u64) {
+    fn drop_request(&mut self, request: u32, random: &mut dyn FnMut() -> u64) {
         let lost = &mut self.requests[request as usize].lost;
         if !std::mem::replace(lost, true) {
-            self.go_on(random);
+            self.end_request(random);
         }
     }
 
-    /// A request is over: whoever waited for it goes on.
-    fn go_on(&mut self, random: &mut dyn FnMut() -> u64) {
+    /// Ends a request, and schedules those that waited for it.
+    fn end_request(&mut self, random: &mut dyn FnMut() -> u64) {
         self.open -= 1;
         let more = self.requests.len() < self.workload.requests;
         match self.workload.pattern {
-            Pattern::OneByOne if more => self.ask_any(self.now, random),
-            Pattern::Incast if more && self.open == 0 => self.ask_first(self.now, random),
+            Pattern::OneByOne if more => self.request_random(self.now, random),
+            Pattern::Incast if more && self.open == 0 => self.request_incast(self.now, random),
             _ => {}
         }
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> SimulationReport {
         assert_eq!(self.open, 0, "every request is answered or lost");
         let elapsed = self.now.max(1);
         let mut took = Vec::<Vec<Time>>::new();
@@ -278,7 +278,7 @@ impl<'a> Engine<'a> {
         let answered: usize = took.iter().map(Vec::len).sum();
         let fullest = (0..self.ports.len()).max_by_key(|port| self.ports[*port].busy).unwrap_or(0);
         let bits = answered as f64 * self.workload.answer as f64 * 8.0;
-        Report {
+        SimulationReport {
             by_hops: took
                 .into_iter()
                 .enumerate()

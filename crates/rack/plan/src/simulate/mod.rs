@@ -1,11 +1,11 @@
-//! Requests over a plan, frame by frame, on virtual time: what latency its network gives, by how
-//! far servers are apart.
+//! Simulates requests over a plan's network, frame by frame on virtual time, and reports latency by
+//! the distance between servers.
 //!
-//! A request goes from a server to another as one frame or several; when its last bit is in, and
-//! the other has taken its time for it, the answer comes back the same way. Each port sends one
-//! frame after the other; what does not fit into its buffer is lost, and the request with it:
-//! nothing here sends again. Servers' own time, for sending and receiving, is the caller's to
-//! add; what is here is the network.
+//! A request goes from one server to another in one or several frames. When its last bit has
+//! arrived and the service time has passed, the response goes back the same way. Each port sends
+//! one frame after another; a frame that does not fit into its buffer is lost, and the request with
+//! it, since the simulation retransmits nothing. It covers the network only: callers add the time
+//! that servers need to send and receive.
 
 mod engine;
 mod path;
@@ -17,96 +17,97 @@ use path::Paths;
 use serde::Serialize;
 use sprat_chance::Chance;
 
-/// What a frame of a request has in front of its payload: Ethernet, IPv4, UDP, and a transport's
-/// own 16 bytes.
+/// Headers in front of a frame's payload, in bytes: Ethernet, IPv4, UDP, and 16 bytes of a
+/// transport.
 pub const HEADER_BYTES: u64 = 14 + 20 + 8 + 16;
 
-/// What a frame takes on the wire besides: preamble, check sequence, and the gap to the next.
+/// What a frame occupies on the wire besides, in bytes: preamble, check sequence and gap.
 pub const WIRE_BYTES: u64 = 8 + 4 + 12;
 
-/// Shortest frame, without preamble and gap: what is shorter is filled up.
+/// The shortest frame with its check sequence, in bytes. Shorter ones are padded.
 pub const MIN_FRAME_BYTES: u64 = 64;
 
-/// Payload of a full frame, where packets have 1,500 bytes.
+/// Payload of a full frame with an MTU of 1,500 bytes.
 pub const PAYLOAD_BYTES: u64 = 1_514 - HEADER_BYTES;
 
-/// Most servers.
+/// The most servers of a simulation.
 pub const MAX_SERVERS: usize = 20_000;
 
-/// Most requests.
+/// The most requests of a simulation.
 pub const MAX_REQUESTS: usize = 10_000_000;
 
-/// Longest request or answer, bytes.
+/// The longest request or response, in bytes.
 pub const MAX_MESSAGE: u64 = 16 << 20;
 
-/// What is asked over the network.
+/// The requests to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Requests in all.
+    /// Number of requests.
     pub requests: usize,
-    /// Bytes of each.
+    /// Bytes of a request.
     pub request: u64,
-    /// Bytes of each answer.
+    /// Bytes of a response.
     pub answer: u64,
-    /// What a server takes for one.
+    /// Time for which a server handles a request.
     pub service: Seconds,
-    /// Who asks whom, and when.
+    /// Which servers send requests to which, and when.
     pub pattern: Pattern,
-    /// Where chance begins.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// Who asks whom, and when.
+/// Which servers send requests to which, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// One request at a time, between servers by chance: the network is empty.
+    /// One request at a time between random servers, so the network is otherwise idle.
     OneByOne,
-    /// All servers ask others by chance, at random times, so often that answers take this part of a
-    /// server's ports.
+    /// Random servers send requests to each other at random times, at a rate at which responses
+    /// occupy this share of a server's ports.
     Load(f64),
-    /// All servers ask the first at once for an answer, again when all have come.
+    /// The first server sends a request to each other one at once, and again when all have
+    /// answered: their responses collide.
     Incast,
 }
 
-/// What became of it.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Report {
-    /// Requests that were answered, by how many links between chassis were between.
+pub struct SimulationReport {
+    /// Latency of answered requests, by the number of links between the chassis.
     pub by_hops: Vec<Latency>,
-    /// Requests of which a frame was lost, in a buffer that was full.
+    /// Requests that lost a frame at a full buffer.
     pub lost: usize,
-    /// Frames that were sent, by all ports.
+    /// Frames sent by all ports.
     pub frames: u64,
-    /// Most that waited at one port.
+    /// The most bytes that waited at one port.
     pub backlog: Bytes,
-    /// The port that sent most of the time, and of that time how much.
+    /// The busiest port, and the share of the time in which it was sending.
     pub fullest: (String, f64),
     /// Virtual time that passed.
     pub elapsed: Seconds,
-    /// Answers' payload in that time.
+    /// Rate at which payload of responses arrived.
     pub goodput: BitRate,
 }
 
-/// From the first bit of a request to the last of its answer.
+/// Time from the first bit of a request to the last bit of its response.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Latency {
-    /// Links between the chassis.
+    /// Links between the two chassis.
     pub hops: usize,
-    /// Requests.
+    /// Number of requests.
     pub count: usize,
     /// The shortest.
     pub min: Seconds,
     /// The median.
     pub p50: Seconds,
-    /// Of a hundred, the longest but one.
+    /// The 99th percentile.
     pub p99: Seconds,
     /// The longest.
     pub max: Seconds,
 }
 
-/// A simulation that cannot be.
+/// A parameter of a simulation that is out of range.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{what}: {value}; want {want}")]
 pub struct SimulateError {
@@ -115,11 +116,11 @@ pub struct SimulateError {
     want: String,
 }
 
-/// Runs it.
+/// Runs a simulation.
 ///
 /// # Errors
-/// There is too much of something, or too little.
-pub fn simulate(plan: &Plan, workload: &Workload) -> Result<Report, SimulateError> {
+/// The plan has too many or too few servers, or a value of the workload is out of range.
+pub fn simulate(plan: &Plan, workload: &Workload) -> Result<SimulationReport, SimulateError> {
     check(plan, workload)?;
     let paths = Paths::new(plan);
     let mut engine = Engine::new(plan, &paths, workload);
@@ -155,7 +156,7 @@ fn check(plan: &Plan, workload: &Workload) -> Result<(), SimulateError> {
     }
 }
 
-/// Frames of a message, by what each takes on the wire, bytes.
+/// Returns the bytes that each frame of a message occupies on the wire.
 #[must_use]
 pub fn frames(message: u64) -> Vec<u64> {
     let count = message.div_ceil(PAYLOAD_BYTES).max(1);

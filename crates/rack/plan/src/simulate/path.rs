@@ -1,25 +1,25 @@
-//! Ports, and which of them a frame comes by.
+//! Numbers the ports of a plan, and finds the port by which a frame leaves a node.
 
 use crate::Plan;
 use crate::fabric::{Neighbour, Routing};
 
-/// Where a frame is.
+/// A place where a frame can be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Node {
     Server(usize),
     Switch(usize),
 }
 
-/// All ports of a plan by number: each server's to its switch, its switch's to each, then each
-/// cable's two directions.
+/// All ports of a plan, numbered in this order: from each server to its switch, from the switch to
+/// each server, then both directions of each cable between switches.
 #[derive(Debug)]
 pub(super) struct Paths<'a> {
     pub(super) plan: &'a Plan,
     routing: Vec<Routing>,
-    /// Servers of a chassis, and ports of each.
+    /// Servers of a chassis, and ports of a server.
     servers: usize,
     ports: usize,
-    /// Where the ports of a directed link begin.
+    /// Number of the first port of each directed link.
     first: Vec<usize>,
 }
 
@@ -38,12 +38,12 @@ impl<'a> Paths<'a> {
         Self { plan, routing: (0..fabric.stations).map(to).collect(), servers, ports, first }
     }
 
-    /// Servers in all.
+    /// Returns the number of servers.
     pub(super) fn count(&self) -> usize {
         self.plan.fabric.stations * self.servers
     }
 
-    /// Ports in all, and of each whether it is a server's or leads to one, or joins chassis.
+    /// Returns the number of ports between servers and switches, and the number of all ports.
     pub(super) fn ports(&self) -> (usize, usize) {
         let down = 2 * self.count() * self.ports;
         (down, down + 2 * self.plan.fabric.links.iter().map(|link| link.count).sum::<usize>())
@@ -53,13 +53,13 @@ impl<'a> Paths<'a> {
         server / self.servers
     }
 
-    /// Links between the chassis of two servers.
+    /// Returns the number of links between the chassis of two servers.
     pub(super) fn hops(&self, from: usize, to: usize) -> usize {
         self.routing[self.chassis(to)].hops[self.chassis(from)] as usize
     }
 
-    /// By which port a frame leaves where it is for a server, and where it is then. `flow` decides
-    /// between equal ways: all frames of a message take the same.
+    /// Returns the port by which a frame for server `to` leaves `at`, and the node that it reaches.
+    /// `flow` selects among equal routes, so all frames of a message take the same one.
     pub(super) fn next(&self, at: Node, to: usize, flow: u64) -> (usize, Node) {
         let switch = match at {
             Node::Server(server) => {
@@ -75,7 +75,7 @@ impl<'a> Paths<'a> {
         let (fabric, routing) = (&self.plan.fabric, &self.routing[self.chassis(to)]);
         let cables = |way: &Neighbour| fabric.links[way.link].count;
         let all = routing.next(fabric, switch).map(|way| cables(&way)).sum();
-        // Each switch decides anew, or all would choose alike.
+        // Rotating the flow's hash makes each switch choose independently of the others.
         let mut cable = pick(flow.rotate_left(u32::try_from(switch % 64).unwrap_or(0)), all);
         for way in routing.next(fabric, switch) {
             if cable < cables(&way) {
@@ -86,7 +86,7 @@ impl<'a> Paths<'a> {
         unreachable!("one of the cables was picked")
     }
 
-    /// A port in words.
+    /// Describes a port for the report.
     pub(super) fn name(&self, port: usize) -> String {
         let layout = self.plan.layout();
         let server =

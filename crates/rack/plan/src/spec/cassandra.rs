@@ -1,4 +1,4 @@
-//! Apache Cassandra on the servers.
+//! `[cassandra]` of a description.
 
 use super::error::{PLAIN, SpecError, is_plain, value, within};
 use super::hardware::{Server, one};
@@ -8,88 +8,90 @@ use crate::quantity::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Apache Cassandra on the servers.
+/// `[cassandra]`: Apache Cassandra on the servers.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cassandra {
     /// Instances on each server.
     #[serde(default = "one")]
     pub instances: usize,
-    /// Replicas of each row.
+    /// Replication factor.
     #[serde(default = "three")]
     pub replication: usize,
-    /// Tokens of each instance.
+    /// Tokens of each instance (`num_tokens`).
     #[serde(default = "sixteen")]
     pub tokens: usize,
-    /// How tokens are picked.
+    /// How tokens are allocated.
     #[serde(default)]
-    pub picked: Picked,
-    /// What Cassandra is told to be a rack.
+    pub picked: TokenAllocation,
+    /// What counts as a rack for Cassandra.
     #[serde(default)]
-    pub racks: Racks,
-    /// Its datacenter's name.
+    pub racks: RackAssignment,
+    /// Name of its datacenter.
     #[serde(default = "datacenter")]
     pub datacenter: String,
-    /// Heap of each instance; a quarter of its memory, 8 GiB at most, unless told.
+    /// Heap of each instance. By default a quarter of its memory, 8 GiB at most.
     pub heap: Option<Bytes>,
-    /// Who collects what is left on it; by its size unless told.
+    /// Garbage collector of the JVM. By default it depends on the heap's size.
     pub collector: Option<Collector>,
-    /// Addresses of all instances, server by server; unless listed they are taken from
-    /// `[addresses]`, each after its server's.
+    /// Addresses of all instances, server by server. By default an instance's address follows its
+    /// server's.
     #[serde(default)]
     pub addresses: AddressList,
-    /// Instances that others ask who is there: on as many different servers, where there are.
+    /// Number of seeds, on as many different servers as possible.
     #[serde(default = "three")]
     pub seeds: usize,
-    /// Settings of `cassandra.yaml` that are to be otherwise.
+    /// Settings of `cassandra.yaml` that replace the plan's.
     #[serde(default)]
     pub yaml: BTreeMap<String, serde_json::Value>,
-    /// Arguments for Java besides.
+    /// Further arguments for the JVM.
     #[serde(default)]
     pub java: Vec<String>,
-    /// How full disks may become: compaction needs the rest.
+    /// The largest share of a disk that data may fill; compaction needs the rest.
     #[serde(default = "half")]
     pub fill: f64,
-    /// Goes on where a server that fails takes data with it.
+    /// Plans the ring even if the failure of one server takes data with it.
     #[serde(default)]
     pub accept_loss: bool,
 }
 
-/// Java's collectors of what is left on its heap.
+/// Garbage collectors of the JVM.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Collector {
-    /// Beside the program: pauses under a millisecond, for memory and threads of its own.
+    /// ZGC: concurrent, with pauses below a millisecond, at the cost of memory and threads.
     Z,
-    /// In pauses of up to hundreds of milliseconds.
+    /// G1: pauses of up to hundreds of milliseconds.
     G1,
-    /// All at once, on one thread: for the smallest heaps.
+    /// The serial collector, for the smallest heaps.
     Serial,
 }
 
-/// How tokens are picked.
+/// How tokens are allocated.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
-pub enum Picked {
-    /// Evenly, and so that neighbours on the ring are on different servers.
+pub enum TokenAllocation {
+    /// Evenly spaced, with neighbours on different servers.
     #[default]
     Even,
-    /// Evenly, the instances of a server side by side: what counting up from the first does.
+    /// Evenly spaced, with instances of a server side by side, as counting up from the first gives
+    /// them.
     Adjacent,
-    /// By chance, as Cassandra does where nobody tells it.
+    /// At random, as Cassandra does by default.
     Random,
 }
 
-/// What is told to Cassandra to be a rack: replicas go to different ones as long as there are any.
+/// What counts as a rack for Cassandra, which puts replicas into different racks while there are
+/// any.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
-pub enum Racks {
-    /// Each server.
+pub enum RackAssignment {
+    /// Each server is a rack.
     #[default]
     Host,
-    /// Each chassis: for as many of them as there are replicas, or more.
+    /// Each chassis is a rack; there must be as many chassis as replicas.
     Chassis,
-    /// All are one.
+    /// All servers are in one rack.
     One,
 }
 

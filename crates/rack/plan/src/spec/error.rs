@@ -1,29 +1,29 @@
-//! What is wrong with a description, and the checks that several of its parts make.
+//! Errors of a description, and checks that several of its parts use.
 
 use super::limits::MAX_SPEC_BYTES;
 
-/// What is wrong with a description.
+/// An error in a description.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SpecError {
-    /// It is not TOML, or has what no rack has.
+    /// It is not TOML, or has an unknown key.
     #[error("{0}")]
     Toml(String),
     /// It is too long.
     #[error("{0} bytes: a rack is described in {MAX_SPEC_BYTES} at most")]
     Long(usize),
-    /// A value means nothing.
+    /// A value is out of range or cannot be parsed.
     #[error("{key} = {value}: want {want}")]
     Value {
-        /// Where.
+        /// Its key.
         key: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What would do.
+        /// What is expected instead.
         want: String,
     },
 }
 
-/// Sees that a path can go into files that shells and Java read.
+/// Checks that a path can go into files that shells and Java read without quoting.
 pub(crate) fn plain_path(key: &'static str, path: &str) -> Result<(), SpecError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
     if !path.starts_with('/') || path.len() > 256 || !path.chars().all(plain) {

@@ -1,34 +1,34 @@
-//! How the chassis are joined.
+//! `[fabric]` of a description.
 
 use crate::topology::Topology;
 use serde::Deserialize;
 
-/// How chassis are joined.
+/// `[fabric]`: how chassis are connected.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Fabric {
-    /// Which are neighbours.
+pub struct FabricSpec {
+    /// Which chassis are neighbours.
     pub topology: Topology,
-    /// Links between two neighbours.
+    /// Cables between two neighbours.
     pub links: usize,
-    /// Whether uplinks are split into as many links as they can be.
+    /// Whether each uplink is split into `chassis.split` links.
     pub split: bool,
-    /// Which of the shortest ways are taken.
+    /// Which of the shortest routes are used.
     pub routes: Routes,
 }
 
-impl Default for Fabric {
+impl Default for FabricSpec {
     fn default() -> Self {
         Self { topology: Topology::Single, links: 1, split: false, routes: Routes::Ecmp }
     }
 }
 
-/// Which of the shortest ways between two chassis are taken.
+/// Which of the shortest routes between two chassis are used.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routes {
     /// All of them, in equal parts: equal-cost multipath.
     Ecmp,
-    /// One: dimension by dimension where there are such, the first link elsewhere.
+    /// One of them: dimension by dimension in a torus, hypercube or mesh, the first link otherwise.
     Ordered,
 }

@@ -1,81 +1,81 @@
-//! Servers, and the chassis with a switch that they are in.
+//! `[server]` and `[chassis]` of a description.
 
 use crate::quantity::{BitRate, ByteRate, Bytes, Hertz, Kilograms, Seconds, Watts};
 use serde::Deserialize;
 
-/// A server.
+/// `[server]`: the hardware of each server.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Server {
-    /// Cores of its processors.
+    /// Number of cores.
     pub cores: usize,
-    /// Their clock.
+    /// Clock frequency of a core.
     pub clock: Option<Hertz>,
-    /// Operations that a core ends in a cycle.
+    /// Operations per cycle of a core.
     pub ops_per_cycle: Option<f64>,
-    /// Of these, those with floating point.
+    /// Floating-point operations per cycle of a core.
     pub flops_per_cycle: Option<f64>,
-    /// Its memory.
+    /// Memory.
     pub memory: Bytes,
-    /// What its memory gives.
+    /// Memory bandwidth.
     pub memory_rate: Option<ByteRate>,
-    /// Its disks.
+    /// Capacity of each disk.
     #[serde(default)]
     pub disks: Vec<Bytes>,
-    /// What each of its disks gives.
+    /// Bandwidth of each disk.
     pub disk_rate: Option<ByteRate>,
-    /// Its ports to the switch.
+    /// Ports to the switch.
     #[serde(default = "one")]
     pub ports: usize,
-    /// What each of them gives.
+    /// Rate of each port.
     pub port_rate: BitRate,
-    /// What it takes at most.
+    /// The most power that it draws.
     pub power: Option<Watts>,
-    /// What it weighs.
+    /// Weight.
     pub weight: Option<Kilograms>,
 }
 
-/// Servers around a switch: in one box, or in a rack.
+/// `[chassis]`: a switch and its servers, in one box or in a rack.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Chassis {
-    /// Its servers.
+    /// Number of servers.
     pub servers: usize,
-    /// Rack units that it takes, servers included.
+    /// Height in rack units, servers included.
     #[serde(default = "one")]
     pub height: usize,
     /// The switch's ports to other chassis.
     #[serde(default)]
     pub uplinks: usize,
-    /// What each of them gives.
+    /// Rate of each uplink.
     #[serde(default)]
     pub uplink_rate: BitRate,
-    /// Into how many links an uplink can be split.
+    /// Links that an uplink can be split into.
     #[serde(default = "one")]
     pub split: usize,
-    /// Whether servers reach the switch without cables.
+    /// Whether servers are connected to the switch without cables.
     #[serde(default)]
     pub backplane: bool,
-    /// How the switch passes frames on.
+    /// The switch.
     #[serde(default)]
     pub switch: Switch,
-    /// What it takes at most besides its servers. A switch without servers takes as much.
+    /// The most power that it draws without its servers. A switch without servers draws as much.
     #[serde(default)]
     pub power: Watts,
-    /// What it weighs besides its servers. A switch without servers weighs as much.
+    /// Weight without its servers. A switch without servers weighs as much.
     #[serde(default)]
     pub weight: Kilograms,
 }
 
-/// A switch.
+/// How a switch forwards frames.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Switch {
-    /// Whether frames leave it before they are in.
+    /// When it begins to send a frame.
     pub forwarding: Forwarding,
-    /// What it takes from a frame's first bit that it needs to its first bit out.
+    /// Switching latency: from the last header bit that the switch needs to the first bit out.
     pub delay: Seconds,
-    /// What it holds of frames that wait, for each port.
+    /// Buffer of each port.
     pub buffer: Bytes,
 }
 
@@ -89,9 +89,9 @@ impl Default for Switch {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
-    /// When all of it is in.
+    /// When it has received the whole frame.
     StoreAndForward,
-    /// When its head is in.
+    /// When it has received the frame's header.
     CutThrough,
 }
 

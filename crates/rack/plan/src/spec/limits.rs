@@ -1,22 +1,22 @@
-//! How much of something a description may have.
+//! Limits of a description.
 
-/// Longest description, bytes.
+/// The longest description, in bytes.
 pub const MAX_SPEC_BYTES: usize = 1 << 20;
 
-/// Most servers of a chassis.
+/// The most servers of a chassis.
 pub const MAX_SERVERS: usize = 1_024;
 
-/// Most disks and ports of a server.
+/// The most disks, and the most ports, of a server.
 pub const MAX_PARTS: usize = 64;
 
-/// Most instances of Cassandra on a server.
+/// The most instances of Cassandra on a server.
 pub const MAX_INSTANCES: usize = 16;
 
-/// Most tokens of an instance, as Cassandra has it.
+/// The most tokens of an instance, which is Cassandra's own limit.
 pub const MAX_TOKENS: usize = 256;
 
-/// Most seeds: each of them is asked by all others.
+/// The most seeds: each instance contacts all of them.
 pub const MAX_SEEDS: usize = 16;
 
-/// Most replicas of data.
+/// The largest replication factor.
 pub const MAX_REPLICATION: usize = 9;

@@ -1,4 +1,4 @@
-//! What a rack is to be, in words: `rack.toml`.
+//! The description of a rack, `rack.toml`.
 
 mod cassandra;
 mod error;
@@ -6,9 +6,9 @@ mod fabric;
 mod hardware;
 mod limits;
 
-pub use self::cassandra::{Cassandra, Collector, Picked, Racks};
+pub use self::cassandra::{Cassandra, Collector, RackAssignment, TokenAllocation};
 pub use self::error::SpecError;
-pub use self::fabric::{Fabric, Routes};
+pub use self::fabric::{FabricSpec, Routes};
 pub use self::hardware::{Chassis, Forwarding, Server, Switch};
 pub use self::limits::{
     MAX_INSTANCES, MAX_PARTS, MAX_REPLICATION, MAX_SEEDS, MAX_SERVERS, MAX_SPEC_BYTES, MAX_TOKENS,
@@ -19,73 +19,75 @@ pub(crate) use self::error::{plain_path, value, within};
 use crate::host::{Clock, Control, Storage};
 use crate::jobs::Jobs;
 use crate::power::Power;
-use crate::ring::Member;
+use crate::ring::RingMember;
 use crate::store::{Etcd, Store};
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A rack as it is wanted; see the page of the crate for an example.
+/// A description of a rack; the crate's documentation has an example. [`Spec::from_toml`] parses it
+/// and checks each value by itself; [`Plan::new`](crate::Plan::new) checks what follows from all of
+/// them together.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Spec {
-    /// Its name.
+    /// Name of the rack.
     pub name: String,
-    /// What it is, in a line.
+    /// A description of the rack in one line.
     #[serde(default)]
     pub about: String,
-    /// Each of its servers.
+    /// Hardware of each server.
     pub server: Server,
-    /// Each of its chassis: servers around a switch.
+    /// Each chassis: a switch and its servers.
     pub chassis: Chassis,
-    /// How the chassis are joined; none: there is one.
+    /// How chassis are connected. By default there is one.
     #[serde(default)]
-    pub fabric: Fabric,
-    /// Where addresses are taken from.
+    pub fabric: FabricSpec,
+    /// The networks that addresses are taken from.
     #[serde(default)]
     pub addresses: Addresses,
-    /// Cassandra on the servers, if it is to be there.
+    /// Apache Cassandra on the servers.
     pub cassandra: Option<Cassandra>,
-    /// How servers are reached, and where things go on them.
+    /// How servers are reached, and where files go on them.
     #[serde(default)]
     pub provision: Provision,
-    /// What else runs on its servers.
+    /// Job managers on the servers.
     #[serde(default)]
     pub jobs: Jobs,
-    /// etcd on its servers, if it is to be there.
+    /// etcd on the servers.
     pub etcd: Option<Etcd>,
-    /// Sprat's own servers, likewise.
+    /// Sprat's store on the servers.
     pub store: Option<Store>,
-    /// How its power is measured, and what it costs.
+    /// How power is measured, and what it costs.
     #[serde(default)]
     pub power: Power,
-    /// The disks below their data, if they are to be made that.
+    /// Disks and filesystems to set up on the servers.
     pub storage: Option<Storage>,
-    /// Who tells them the time, if they are to follow.
+    /// The NTP servers to follow.
     pub clock: Option<Clock>,
-    /// The host through which they reach the outside, if there is one.
+    /// The host through which servers reach the outside.
     pub control: Option<Control>,
-    /// What others say that the rack has; the plan says what of that follows.
+    /// What others say about the rack. The plan reports whether it follows.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
-    /// Instances on the ring, by their names; none: nobody is there yet, and all of the plan begin
-    /// together. Nobody describes it.
+    /// Instances on the ring, by name. `None` if there is no ring yet and all instances of the plan
+    /// form one. It is set from the rack's folder, never from the description.
     #[serde(skip)]
-    pub members: Option<BTreeMap<String, Member>>,
+    pub members: Option<BTreeMap<String, RingMember>>,
 }
 
-/// Where addresses are taken from.
+/// `[addresses]`: the networks that addresses are taken from.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Addresses {
-    /// Each chassis has a part of these.
+    /// The IPv4 network; each chassis gets a part of it.
     pub v4: Ipv4Net,
-    /// And a /64 of these.
+    /// The IPv6 network; each chassis gets a /64 of it.
     pub v6: Ipv6Net,
-    /// Servers that a chassis has addresses for: those of others stay what they are while it has
-    /// no more. As many as it has, unless told.
+    /// Servers per chassis for which addresses are reserved, so that adding servers later changes
+    /// no address. By default as many as a chassis has.
     pub servers: Option<usize>,
-    /// Instances that a server has addresses for, likewise.
+    /// Instances per server for which addresses are reserved, by default as many as there are.
     pub instances: Option<usize>,
 }
 
@@ -98,18 +100,18 @@ impl Default for Addresses {
     }
 }
 
-/// How servers are reached, and where things go on them.
+/// `[provision]`: how servers are reached, and where files go on them.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Provision {
-    /// Who one is on them, over ssh.
+    /// The account for ssh.
     pub user: String,
-    /// The folder below which all data is.
+    /// The folder that holds all data.
     pub base: String,
-    /// Where Cassandra's jars are.
+    /// The folder of Cassandra's jars.
     pub library: String,
-    /// Whether hosts share a kernel, and so its clock and disks: namespaces on one machine do.
-    /// Nobody describes it.
+    /// Whether all hosts share one kernel with its clock and disks, as namespaces on one machine
+    /// do. It is set by the caller, never from the description.
     #[serde(skip)]
     pub shared: bool,
 }
@@ -123,10 +125,10 @@ impl Default for Provision {
 }
 
 impl Spec {
-    /// From TOML.
+    /// Parses and checks a description.
     ///
     /// # Errors
-    /// What is wrong, with its place.
+    /// Returns the first error with its key.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         if text.len() > MAX_SPEC_BYTES {
             return Err(SpecError::Long(text.len()));
@@ -204,7 +206,7 @@ impl Spec {
 }
 
 impl Spec {
-    /// Sees that filesystems of instances are as many as instances on a server.
+    /// Checks that there are as many mount points as instances on a server.
     fn check_mounts(&self) -> Result<(), SpecError> {
         let Some(mounts) = self
             .storage
@@ -221,7 +223,8 @@ impl Spec {
             return Err(value("storage.mounts", format!("{mounts:?}"), want));
         }
         if self.store.is_some() || self.etcd.is_some() {
-            let want = "no [store] and no [etcd] beside them: their data is below provision.base, on none of these disks";
+            let want = "no [store] and no [etcd] beside them: their data is below provision.base, \
+                        on none of these disks";
             return Err(value("storage.mounts", format!("{mounts:?}"), want));
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! A rack of guests for a test, and what it takes to have one.
+//! A rack of guests for a test, and the programs that it needs.
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};
-use sprat_provision::ansible::{Reach, Recap, playbook};
+use sprat_provision::ansible::{Recap, SshAccess, playbook};
 use sprat_provision::{Error, Folder, Local};
 use sprat_rack::Host;
 use sprat_testing::skip;
@@ -11,18 +11,18 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Long enough for a guest to start, on a machine that has other work.
+/// Time for a guest to start on a machine that has other work.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How long a guest may take to start again by itself. One in a hundred or so never does: User-Mode
-/// Linux stops for ever in the kernel's last step, after systemd has unmounted everything and
-/// written `Stopping MD` on the console.
+/// Time for a guest to restart. About one in a hundred never does: User-Mode Linux hangs in the
+/// kernel's last step, after systemd has unmounted everything and written `Stopping MD` on the
+/// console.
 const REBOOT_PATIENCE: Duration = Duration::from_secs(90);
 
-/// Tests of a process that have a rack at once have different numbers.
+/// Numbers the racks of tests that run at the same time.
 static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-/// Two guests, and all that is known of them. They end with it.
+/// A rack of guests. Dropping it ends them.
 pub(crate) struct Rack {
     pub(crate) folder: Folder,
     pub(crate) local: Local,
@@ -34,13 +34,13 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
-    /// Two guests that run, with what is said besides in their description; none where that cannot
-    /// be on this machine.
+    /// Starts two guests, with `more` in their description. Returns `None` if this machine cannot
+    /// run them.
     pub(crate) fn up(more: &str) -> Option<Self> {
         Self::of(2, "256MiB", more)
     }
 
-    /// So many, of so much memory.
+    /// Starts guests of this number and memory.
     pub(crate) fn of(servers: usize, memory: &str, more: &str) -> Option<Self> {
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target");
         let tools = target.join("tools");
@@ -67,13 +67,14 @@ impl Rack {
         }
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let toml = format!(
-            "name = \"g{}-{number}\"\n[server]\ncores = 1\nmemory = \"{memory}\"\ndisks = [\"256MiB\", \"256MiB\", \"64MiB\", \"64MiB\"]\n\
+            "name = \"g{}-{number}\"\n[server]\ncores = 1\nmemory = \"{memory}\"\ndisks = \
+             [\"256MiB\", \"256MiB\", \"64MiB\", \"64MiB\"]\n\
              port-rate = \"1Gb/s\"\n[chassis]\nservers = {servers}\n",
             std::process::id()
         );
         let state = tempfile::tempdir().expect("a folder");
         let folder = Folder::at(state.path().join("rack"));
-        let local = Local::of_guests(&folder, target.join("guests/images"));
+        let local = Local::with_guests(&folder, target.join("guests/images"));
         let plan = plan(&local, &format!("{toml}{more}"));
         let mut rack = Self { folder, local, plan, hosts: Vec::new(), tools, toml, _state: state };
         rack.describe(more);
@@ -83,7 +84,7 @@ impl Rack {
         Some(rack)
     }
 
-    /// From now on described so.
+    /// Changes the description.
     pub(crate) fn describe(&mut self, more: &str) {
         self.plan = plan(&self.local, &format!("{}{more}", self.toml));
         let jars = self.tools.join("cassandra/lib");
@@ -94,29 +95,31 @@ impl Rack {
         &self.plan.spec.name
     }
 
-    /// Runs all roles, and tells all that was said.
+    /// Runs all roles. Returns all output and the recaps.
     pub(crate) fn run(&self, more: &[&str]) -> (String, Result<Vec<Recap>, Error>) {
         self.only("site.yml", more)
     }
 
     /// Runs a playbook.
     pub(crate) fn only(&self, name: &str, more: &[&str]) -> (String, Result<Vec<Recap>, Error>) {
-        let reach =
-            Reach { ansible: Some(self.tools.join("ansible")), ..self.local.reach(self.name()) };
+        let access = SshAccess {
+            ansible: Some(self.tools.join("ansible")),
+            ..self.local.ssh_access(self.name())
+        };
         let mut all = String::new();
         let recaps =
-            playbook(&self.folder, &reach, name, more, &mut |line| all += &format!("{line}\n"));
+            playbook(&self.folder, &access, name, more, &mut |line| all += &format!("{line}\n"));
         (all, recaps)
     }
 
-    /// Runs it, and tells how much of each host was changed.
+    /// Runs all roles, and returns the number of changes on each host.
     pub(crate) fn changed(&self, more: &[&str]) -> Vec<u32> {
         let (all, recaps) = self.run(more);
         let recaps = recaps.unwrap_or_else(|error| panic!("{error}\n{all}"));
         recaps.iter().map(|recap| recap.changed).collect()
     }
 
-    /// Runs it, and tells why that is refused.
+    /// Runs all roles, which must fail, and returns the error.
     pub(crate) fn refused(&self, more: &[&str]) -> String {
         match self.run(more) {
             (all, Err(_)) => all,
@@ -125,7 +128,11 @@ impl Rack {
     }
 
     pub(crate) fn try_ask(&self, host: usize, command: &str) -> Result<String, Error> {
-        self.local.reach(self.name()).ask("root", &self.hosts[host].address.0.to_string(), command)
+        self.local.ssh_access(self.name()).run_command(
+            "root",
+            &self.hosts[host].address.0.to_string(),
+            command,
+        )
     }
 
     pub(crate) fn ask(&self, host: usize, command: &str) -> String {
@@ -133,9 +140,8 @@ impl Rack {
             .unwrap_or_else(|error| panic!("{}: {error}", self.hosts[host].name))
     }
 
-    /// Has a guest start again, and waits until it answers. When its reboot does not come, all
-    /// guests are ended from outside, by their processes' ids, and started again: what they
-    /// wrote is on their disks by then.
+    /// Restarts a guest, and waits until it answers. If the reboot hangs, all guests are killed
+    /// from outside by their process ids and started again: their data is on disk by then.
     pub(crate) fn restart(&self, host: usize) {
         let boot = "cat /proc/sys/kernel/random/boot_id";
         let before = self.ask(host, &format!("sync; {boot}"));
@@ -166,7 +172,7 @@ impl Rack {
         self.ask(host, "systemctl is-system-running --wait || true"); // all that starts has started
     }
 
-    /// The last words of all guests.
+    /// Returns the end of each guest's console log.
     fn consoles(&self) -> String {
         let console = |host: &Host| {
             let text = std::fs::read(self.folder.file(&format!("hosts/{}/console.log", host.name)))
@@ -184,7 +190,7 @@ fn plan(local: &Local, toml: &str) -> Plan {
 
 impl Drop for Rack {
     fn drop(&mut self) {
-        if self.local.stands(self.name()) {
+        if self.local.is_up(self.name()) {
             let _ = self.local.down(self.name());
         }
     }

@@ -1,36 +1,36 @@
-//! Which segment to clean next, and whether to.
+//! Chooses the next segment to clean, and whether to clean at all.
 
 use crate::config::{CLEANER_SEGMENTS, Durability};
-use crate::log::{Log, NO_SLOT, Taker};
+use crate::log::{Appender, Log, NO_SLOT};
 use crate::segment::Segment;
 use sprat_wire::SEGLET_BYTES;
 
-/// Segments looked at for one choice. A log with more is looked at piece by piece.
+/// Most segments examined for one choice. Larger logs are examined piece by piece.
 pub(crate) const CHOICE_SCAN_MAX: usize = 4096;
 
-/// Segments that one combination takes at most.
+/// Most segments that one combination takes.
 const SOURCES_MAX: usize = 32;
 
-/// Survivors' worth of live bytes that one combination moves at most.
+/// Most live bytes that one combination moves, in survivors.
 pub(super) const SURVIVORS_MAX: usize = 3;
 
-/// Segments on disk that a combination needs at least: a survivor, and the head that lists it.
+/// Fewest segments on disk that a combination needs: a survivor, and the head that lists it.
 pub(super) const LEAST_ROOM: usize = 2;
 
-/// Compaction in idle time wants at least this share of a segment's memory back.
+/// In idle time a compaction must free at least this fraction of a segment's memory: a sixteenth.
 const IDLE_GAIN: usize = 16;
 
-/// Tombstones pile up once they take this share of the memory that objects leave.
+/// Tombstones pile up once they take a quarter of the memory that objects leave free.
 const TOMBSTONE_SHARE: usize = 4;
 
 impl Log {
-    /// Whether segments on disk come near the most there may be.
+    /// Whether the number of segments on disk is close to the maximum.
     pub(super) fn disk_is_short(&self) -> bool {
         let most = self.most_on_disk();
         self.memory.by_id.len() + 2 * CLEANER_SEGMENTS + most / 16 >= most
     }
 
-    /// Segments that the disk still has room for; without a disk, any number.
+    /// Number of segments that the disk still has room for; without a disk, unlimited.
     pub(crate) fn disk_room(&self) -> usize {
         match self.config.durability {
             Durability::Volatile => usize::MAX,
@@ -38,18 +38,18 @@ impl Log {
         }
     }
 
-    /// Most segments that there may be on disk now.
+    /// Most segments allowed on disk now.
     fn most_on_disk(&self) -> usize {
         self.config.max_segments_on_disk.min(self.disk_limit)
     }
 
-    /// Whether tombstones take so much memory that the segments which they guard against should go.
+    /// Whether tombstones take so much memory that the segments they guard against should be freed.
     pub(super) fn tombstones_pile_up(&self) -> bool {
         let left = self.memory.seglets.total() * SEGLET_BYTES - self.object_bytes;
         self.tombstone_bytes > left / TOMBSTONE_SHARE
     }
 
-    /// Segments that may be chosen, with their slots: a window of all of them that moves on from
+    /// Segments that may be chosen, with their slots: a window of all segments that advances from
     /// choice to choice.
     fn candidates(&mut self) -> impl Iterator<Item = (u32, &Segment)> {
         let count = self.memory.slot_count();
@@ -63,14 +63,14 @@ impl Log {
         })
     }
 
-    /// Whether a segment's entries may be moved within the memory. A combination's sources may: it
-    /// knows no more of them than that their first extent is next.
+    /// Whether a segment's entries may be moved in memory. Those of a combination's sources may: it
+    /// only remembers that the first extent of a source is next.
     pub(super) fn may_be_moved(&self, slot: u32, segment: &Segment) -> bool {
         let compacted = self.cleaner.compaction.as_ref().is_some_and(|job| job.slot == slot);
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
     }
 
-    /// The segment whose compaction frees most for what it costs, see [`score`].
+    /// The segment whose compaction frees the most for its cost, see [`score`].
     pub(super) fn choose_compaction(&mut self, forced: bool) -> Option<u32> {
         let free = self.memory.seglets.free();
         if !forced && free >= self.idle_water {
@@ -83,11 +83,11 @@ impl Log {
             let live = live_estimate(segment, reclaimed);
             let seglets = segment.seglets();
             let gain = seglets.saturating_sub(live.div_ceil(SEGLET_BYTES));
-            let futile = live.saturating_add(SEGLET_BYTES / 4) > segment.futile;
+            let futile = live.saturating_add(SEGLET_BYTES / 4) > segment.futile_live;
             if gain == 0 || futile || (idle && gain < seglets.div_ceil(IDLE_GAIN)) {
                 continue;
             }
-            let score = score(live, seglets * SEGLET_BYTES, position - segment.birth, memory);
+            let score = score(live, seglets * SEGLET_BYTES, position - segment.written_at, memory);
             if score > best.0 {
                 best = (score, slot);
             }
@@ -95,7 +95,7 @@ impl Log {
         (best.1 != NO_SLOT).then_some(best.1)
     }
 
-    /// Segments to combine, of at most `most` live bytes; none if it would not help.
+    /// Segments to combine, with at most `most` live bytes; none if combining would not help.
     pub(super) fn choose_combination(&mut self, forced: bool, most: usize) -> Vec<u32> {
         let short = self.disk_is_short();
         let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);
@@ -104,7 +104,8 @@ impl Log {
         }
         let (position, reclaimed, memory) = (self.position, self.reclaimed, self.config.memory);
         let segment_bytes = self.config.segment_bytes;
-        // Tombstones die when the oldest segments go, disk space is won where the least is alive.
+        // Tombstones die when the oldest segments are freed; disk space is gained where the least
+        // is alive.
         let oldest_first = pile && !short;
         let mut order: Vec<(f64, u64, u32)> = self
             .candidates()
@@ -113,7 +114,7 @@ impl Log {
                 let score = if oldest_first {
                     0.0
                 } else {
-                    score(live, segment_bytes, position - segment.birth, memory)
+                    score(live, segment_bytes, position - segment.written_at, memory)
                 };
                 (-score, segment.id, slot)
             })
@@ -136,7 +137,7 @@ impl Log {
             seglets += segment.seglets();
             chosen.push(slot);
         }
-        // A sixteenth for headers and for the ends of survivors that no entry fits into.
+        // A sixteenth more for headers, and for the ends of survivors where no entry fits.
         let survivors = (live + live / 16).div_ceil(segment_bytes);
         let wins_disk = chosen.len() > survivors;
         let wins_memory = seglets > live.div_ceil(SEGLET_BYTES) + survivors;
@@ -155,20 +156,24 @@ impl Log {
         }
         let head = self.memory.segment(self.head);
         let dead = head.appended - head.header_len - head.live;
-        dead > 2 * SEGLET_BYTES && self.open_head(Taker::Cleaner).is_ok()
+        dead > 2 * SEGLET_BYTES && self.open_head(Appender::Cleaner).is_ok()
     }
 }
 
-/// Bytes that are alive, as far as can be told: tombstones are not told when what they guard
-/// against goes, so once anything went, half of them count as dead.
+/// An estimate of the live bytes: a tombstone's death is not noticed at once, so when any segment
+/// was reclaimed since the tombstones were checked, half of them count as dead.
 fn live_estimate(segment: &Segment, reclaimed: u64) -> usize {
-    if segment.looked == reclaimed { segment.live } else { segment.live - segment.tombstones / 2 }
+    if segment.checked_at == reclaimed {
+        segment.live
+    } else {
+        segment.live - segment.tombstones / 2
+    }
 }
 
 /// Benefit over cost of cleaning a segment: (1 - u) / (1 + u), times a weight of its age between a
-/// half and three halves. What has been there for long will stay, so the room won from it lasts;
-/// but with a weight that grows without bound, as is usual for disks, old segments are taken again
-/// and again for next to nothing when writes are spread evenly.
+/// half and three halves. Old entries tend to stay, so the room gained from them lasts; but with a
+/// weight that grows without bound, as is usual for disks, old segments would be cleaned again and
+/// again for next to nothing when writes are spread evenly.
 #[expect(clippy::cast_precision_loss, reason = "a heuristic")]
 fn score(live: usize, bytes: usize, age: u64, memory: usize) -> f64 {
     let used = live as f64 / bytes.max(1) as f64;

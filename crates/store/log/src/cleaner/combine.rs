@@ -1,50 +1,52 @@
-//! Level 2: moves the live entries of several segments to survivors, so that their replicas may go.
+//! Level 2: moves the live entries of several segments to survivors, so that their replicas can be
+//! freed.
 
 use super::choose::{LEAST_ROOM, SURVIVORS_MAX};
 use super::{Budget, NO_VISITS};
 use crate::config::{CLEANER_SEGMENTS, Durability};
-use crate::log::{Log, NO_SLOT, REMOVALS, Taker};
+use crate::log::{Appender, Log, NO_SLOT, REMOVALS};
 use crate::segment::NoRoom;
 use sprat_wire::entry::{Role, SegmentHeader};
 use std::collections::VecDeque;
 
-/// Finished combinations that may wait for the disk.
+/// Most finished combinations that may wait for the disk.
 const BATCHES_MAX: usize = 4;
 
-/// A combination under way.
+/// A combination in progress.
 #[derive(Debug)]
 pub(crate) struct Combination {
-    /// Segments to take entries from, the first one's first extent on.
+    /// Segments to take entries from; the next is the first extent of the first one.
     sources: VecDeque<u32>,
-    /// Ids of those that are done.
+    /// Ids of the sources that are done.
     cleaned: Vec<u64>,
-    /// Survivor that is being filled, or `NO_SLOT`, and all of this combination.
+    /// Survivor that is being filled, or `NO_SLOT`, and all survivors of this combination.
     survivor: u32,
     survivors: Vec<u32>,
-    birth: u64,
+    written_at: u64,
 }
 
 impl Combination {
-    /// Whether it will take entries from the segment in `slot`.
+    /// Whether the segment in `slot` is still a source.
     pub(crate) fn takes_from(&self, slot: u32) -> bool {
         self.sources.contains(&slot)
     }
 }
 
-/// A finished combination: the cleaned segments may go once the survivors are durable and a durable
-/// digest lists them instead.
+/// A finished combination: the cleaned segments may be freed once the survivors are durable and a
+/// durable digest lists them instead.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct FinishedCombination {
     cleaned: Vec<u64>,
     survivors: Vec<u32>,
-    /// Where the log was when it was finished. What was left out had been overwritten or removed
-    /// by then, and must not be missed should the log be cut before that is durable.
+    /// Position of the log when it was finished. Entries not moved had been overwritten or removed
+    /// by then. They would be missing if the log lost its end up to this position, so it must be
+    /// durable first.
     position: u64,
 }
 
 impl Log {
-    /// Goes on with the combination under way, or begins one if that is worthwhile. True if it did
-    /// something; false too when it has to wait for memory.
+    /// Continues the combination in progress, or begins one if that is worthwhile. Returns whether
+    /// it did something; also false when it has to wait for memory.
     pub(super) fn combine_step(&mut self, budget: &mut Budget, forced: bool) -> bool {
         let mut job = match self.cleaner.combination.take() {
             Some(job) => job,
@@ -72,11 +74,11 @@ impl Log {
             let mut visits = NO_VISITS;
             let count = self.gather(extent.start, extent.end, *budget, &mut visits);
             for visit in &visits[..count] {
-                if let Some(live) = self.judge(visit, source) {
+                if let Some(live) = self.check_live(visit, source) {
                     let to = match self.survivor_room(&mut job, visit.len) {
                         Ok(to) => to,
                         Err(no_room) => {
-                            // This entry and what follows come when there is room for it.
+                            // Continues with this entry when there is room for it.
                             self.memory.advance(source, visit.address);
                             worked |= visit.address > extent.start;
                             if let NoRoom::Fragmented { run } = no_room {
@@ -112,7 +114,7 @@ impl Log {
     }
 
     fn begin_combination(&mut self, forced: bool) -> Option<Combination> {
-        // While a log is restored, there is no head yet that could list survivors.
+        // While a log is restored there is no head yet that could list survivors.
         if self.head == NO_SLOT || self.cleaner.batches.len() >= BATCHES_MAX {
             return None;
         }
@@ -125,16 +127,22 @@ impl Log {
         for &slot in &sources {
             let segment = self.memory.segment(slot);
             weight += segment.live as u128;
-            sum += u128::from(segment.birth) * segment.live as u128;
+            sum += u128::from(segment.written_at) * segment.live as u128;
         }
-        let birth = u64::try_from(sum / weight).expect("a mean is no more than the greatest");
+        let written_at = u64::try_from(sum / weight).expect("a mean is no more than the greatest");
         let (cleaned, survivors) = (Vec::new(), Vec::new());
-        Some(Combination { sources: sources.into(), cleaned, survivor: NO_SLOT, survivors, birth })
+        Some(Combination {
+            sources: sources.into(),
+            cleaned,
+            survivor: NO_SLOT,
+            survivors,
+            written_at,
+        })
     }
 
-    /// Bytes that a combination may move: `None` when there is not even room on disk for one
-    /// survivor, and the head that lists it. A crash may leave that little; a survivor's half
-    /// is sure to fit into one.
+    /// Most bytes that a combination may move: `None` when the disk does not even have room for one
+    /// survivor and the head that lists it. A crash may leave that little room; half of a survivor
+    /// is certain to fit into one.
     fn most_combined(&self) -> Option<usize> {
         let segment_bytes = self.config.segment_bytes;
         match self.disk_room() {
@@ -166,7 +174,7 @@ impl Log {
             return Err(NoRoom::Disk);
         }
         let id = self.memory.next_id;
-        let slot = self.memory.add(id, Role::Survivor, job.birth);
+        let slot = self.memory.add(id, Role::Survivor, job.written_at);
         let header = SegmentHeader {
             id,
             safe_version: self.safe_version,
@@ -213,7 +221,7 @@ impl Log {
         }
         let Combination { cleaned, survivors, .. } = job;
         match self.config.durability {
-            Durability::Tracked => self.cleaner.batches.push_back(Batch {
+            Durability::Tracked => self.cleaner.batches.push_back(FinishedCombination {
                 cleaned,
                 survivors,
                 position: self.position,
@@ -222,30 +230,32 @@ impl Log {
         }
     }
 
-    /// Finished combinations, oldest first, whose survivors are durable, and what outdated the rest
-    /// too.
+    /// Number of finished combinations, from the oldest on, whose survivors are durable, and whose
+    /// position is too.
     pub(crate) fn durable_batches(&self) -> usize {
         let position = self.durable_position();
         let is_durable = |&slot: &u32| self.memory.segment(slot).wholly_durable();
-        let durable =
-            |batch: &&Batch| batch.position <= position && batch.survivors.iter().all(is_durable);
+        let durable = |batch: &&FinishedCombination| {
+            batch.position <= position && batch.survivors.iter().all(is_durable)
+        };
         self.cleaner.batches.iter().take_while(durable).count()
     }
 
     /// Ids of the segments that a head opened now lists: with the survivors of the first `batches`
-    /// finished combinations in place of what was cleaned into them.
+    /// finished combinations in place of the segments cleaned into them.
     pub(crate) fn digest(&self, batches: usize) -> Vec<u64> {
         let ready = self.cleaner.batches.iter().take(batches);
-        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        let (mut cleaned_ids, mut listed_survivors) = (Vec::new(), Vec::new());
         for batch in ready {
-            gone.extend(&batch.cleaned);
-            come.extend(batch.survivors.iter().map(|&slot| self.memory.segment(slot).id));
+            cleaned_ids.extend(&batch.cleaned);
+            listed_survivors
+                .extend(batch.survivors.iter().map(|&slot| self.memory.segment(slot).id));
         }
-        gone.sort_unstable();
-        come.sort_unstable();
+        cleaned_ids.sort_unstable();
+        listed_survivors.sort_unstable();
         let listed = |id: u64, slot: u32| {
-            (self.memory.segment(slot).listed && gone.binary_search(&id).is_err())
-                || come.binary_search(&id).is_ok()
+            (self.memory.segment(slot).listed && cleaned_ids.binary_search(&id).is_err())
+                || listed_survivors.binary_search(&id).is_ok()
         };
         self.memory
             .by_id
@@ -255,10 +265,10 @@ impl Log {
             .collect()
     }
 
-    /// A head now lists the survivors of the first `batches` finished combinations; returns the
-    /// segments that go once it is durable.
+    /// Marks the survivors of the first `batches` finished combinations as listed by a head;
+    /// returns the segments that may be freed once the head is durable.
     pub(crate) fn list(&mut self, batches: usize) -> Vec<u64> {
-        let mut drops = Vec::new();
+        let mut freed_segments = Vec::new();
         for batch in self.cleaner.batches.drain(..batches) {
             for slot in batch.survivors {
                 let segment = self.memory.segment_mut(slot);
@@ -268,14 +278,16 @@ impl Log {
             for id in batch.cleaned {
                 let slot = self.memory.by_id[&id];
                 self.memory.segment_mut(slot).listed = false;
-                drops.push(id);
+                freed_segments.push(id);
             }
         }
-        drops
+        freed_segments
     }
 
-    /// Opens a new head before its time if a finished combination waits for nothing else.
+    /// Opens a new head early if a finished combination waits for nothing else.
     pub(crate) fn roll_for_batches(&mut self) -> bool {
-        self.durable_batches() > 0 && self.head != NO_SLOT && self.open_head(Taker::Cleaner).is_ok()
+        self.durable_batches() > 0
+            && self.head != NO_SLOT
+            && self.open_head(Appender::Cleaner).is_ok()
     }
 }

@@ -1,11 +1,11 @@
-//! Level 1: slides the live entries of a segment together where they are.
+//! Level 1: moves the live entries of a segment together in place.
 
 use super::{Budget, NO_VISITS};
 use crate::Durability;
 use crate::log::Log;
 use sprat_wire::entry::fill_gap;
 
-/// A compaction under way. Entries go from `source` to `target`, which never overtakes it. The
+/// A compaction in progress. Entries move from `source` to `target`, which never overtakes it. The
 /// target's extent is the source's or the one before: extents in between have been emptied and
 /// freed.
 #[derive(Debug)]
@@ -20,12 +20,11 @@ pub(crate) struct Compaction {
 }
 
 impl Log {
-    /// Goes on with the compaction under way, or begins one if that is worthwhile; true if it did
-    /// something.
+    /// Continues the compaction in progress, or begins one if that is worthwhile. Returns whether
+    /// it did something.
     pub(super) fn compact_step(&mut self, budget: &mut Budget, forced: bool) -> bool {
         let job = self.cleaner.compaction.take().filter(|job| {
-            // The slot may be another's by now, and a segment that is being read must stay as it
-            // is.
+            // The slot may have another segment by now, and a pinned segment must stay as it is.
             let segment = self.memory.get(job.slot).filter(|segment| segment.id == job.id);
             let goes_on = segment
                 .is_some_and(|segment| segment.pins == 0 && segment.closed && !segment.cleaned);
@@ -46,7 +45,7 @@ impl Log {
             let mut visits = NO_VISITS;
             let count = self.gather(job.source, extent.end, *budget, &mut visits);
             for visit in &visits[..count] {
-                if let Some(live) = self.judge(visit, job.slot) {
+                if let Some(live) = self.check_live(visit, job.slot) {
                     let to = self.slide(&mut job, visit.len);
                     self.relocate(visit, live, to);
                     self.cleaner.stats.compacted_bytes += visit.len as u64;
@@ -75,7 +74,7 @@ impl Log {
         })
     }
 
-    /// Takes the place for the next live entry, which lies at or before where the entry is now.
+    /// Returns the address for the next live entry, which is at or before the entry's own.
     fn slide(&mut self, job: &mut Compaction, len: usize) -> usize {
         let extents = &mut self.memory.segment_mut(job.slot).extents;
         if job.target_extent < job.source_extent {
@@ -94,8 +93,8 @@ impl Log {
         to
     }
 
-    /// All entries of the source's extent are moved: frees what is behind them, and goes to the
-    /// next.
+    /// Leaves the source's extent, whose entries have all been moved: frees the memory behind them,
+    /// and goes to the next.
     fn leave_extent(&mut self, job: &mut Compaction) {
         let start = self.memory.segment(job.slot).extents[job.source_extent].start;
         if job.target_extent == job.source_extent && job.target > start {
@@ -116,7 +115,7 @@ impl Log {
         }
     }
 
-    /// Makes the bytes between the entries moved and those to come passable.
+    /// Fills the bytes between the entries moved and those to come, so that a walk can skip them.
     fn close_gap(&mut self, job: &Compaction) {
         let extent = self.memory.segment(job.slot).extents[job.source_extent];
         let from = if job.target_extent == job.source_extent { job.target } else { extent.start };
@@ -127,9 +126,9 @@ impl Log {
         self.cleaner.stats.compacted_segments += 1;
         let reclaimed = self.reclaimed;
         let segment = self.memory.segment_mut(job.slot);
-        segment.looked = reclaimed;
+        segment.checked_at = reclaimed;
         let freed = job.seglets_before - segment.seglets();
-        segment.futile = if freed == 0 { segment.live } else { usize::MAX };
+        segment.futile_live = if freed == 0 { segment.live } else { usize::MAX };
         let combined = self
             .cleaner
             .combination
@@ -137,8 +136,8 @@ impl Log {
             .is_some_and(|combination| combination.takes_from(job.slot));
         if segment.extents.is_empty() && !combined && self.config.durability == Durability::Volatile
         {
-            // With a replica it would stay, for combination to take; without one nothing is left of
-            // it.
+            // With a replica the segment would stay, for combination to take; without one nothing
+            // of it is left.
             segment.cleaned = true;
             self.memory.forget(job.id);
         }

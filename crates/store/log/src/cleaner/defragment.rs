@@ -1,22 +1,21 @@
-//! Makes room for an entry of several seglets when free memory lies about in shorter runs.
+//! Makes room for an entry of several seglets when free memory is fragmented into shorter runs.
 //!
-//! Whole extents are slid down over the holes between them, until these are one hole. Like
-//! compaction this needs no memory, so it works however full the log is. The stretch chosen is the
-//! one with the fewest seglets to move.
+//! It slides whole extents down over the holes between them, until these are one hole. Like
+//! compaction this needs no memory, so it works however full the log is. It chooses the span with
+//! the fewest seglets to move.
 
 use super::{Budget, NO_VISITS};
 use crate::log::Log;
 use crate::seglets::Run;
 use sprat_wire::SEGLET_BYTES;
 
-/// Seglets moved for one entry at most: 16 MB, some milliseconds. The writer of a long entry pays
-/// that, and only when memory is so full and fragmented that no stretch with less to move gives
-/// enough.
+/// Most seglets moved for one entry: 16 MB, some milliseconds. The writer of a long entry pays
+/// that, and only when memory is so full and fragmented that no cheaper span gives enough.
 const MOVED_MAX: usize = 256;
 
-/// What a row of neighbouring seglets is to this.
+/// What can be done with a row of neighbouring seglets.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Kind {
+enum RunKind {
     Free,
     Movable,
     Stuck,
@@ -25,9 +24,9 @@ enum Kind {
 impl Log {
     /// Makes a run of `count` free seglets; false if that would take too much.
     pub(crate) fn make_run(&mut self, count: usize) -> bool {
-        let Some(stretch) = self.choose_stretch(count) else { return false };
-        let (mut from, mut to) = (stretch.first, stretch.first);
-        while from < stretch.first + stretch.count {
+        let Some(span) = self.choose_span(count) else { return false };
+        let (mut from, mut to) = (span.first, span.first);
+        while from < span.first + span.count {
             if self.memory.seglets.is_free(from) {
                 from += 1;
                 continue;
@@ -40,29 +39,29 @@ impl Log {
         true
     }
 
-    /// The stretch, from hole to hole, that has `count` free seglets in all and the fewest others,
-    /// none of them stuck.
-    fn choose_stretch(&self, count: usize) -> Option<Run> {
+    /// Chooses the span, from hole to hole, that has `count` free seglets in all and the fewest
+    /// others, none of them stuck.
+    fn choose_span(&self, count: usize) -> Option<Run> {
         let rows = self.rows();
         let mut best: Option<(usize, Run)> = None;
         let (mut left, mut free, mut used) = (0, 0, 0);
         for (right, &(row, kind)) in rows.iter().enumerate() {
             match kind {
-                Kind::Stuck => {
+                RunKind::Stuck => {
                     (left, free, used) = (right + 1, 0, 0);
                     continue;
                 }
-                Kind::Movable if left == right => {
+                RunKind::Movable if left == right => {
                     left += 1;
                     continue;
                 }
-                Kind::Movable => used += row.count,
-                Kind::Free => free += row.count,
+                RunKind::Movable => used += row.count,
+                RunKind::Free => free += row.count,
             }
-            // A hole at the left that is not needed goes, and what is between it and the next.
-            while rows[left].1 == Kind::Movable || free >= count + rows[left].0.count {
+            // Drops a hole at the left that is not needed, and the extents up to the next one.
+            while rows[left].1 == RunKind::Movable || free >= count + rows[left].0.count {
                 let (row, kind) = rows[left];
-                *if kind == Kind::Free { &mut free } else { &mut used } -= row.count;
+                *if kind == RunKind::Free { &mut free } else { &mut used } -= row.count;
                 left += 1;
             }
             if free >= count && used <= MOVED_MAX && best.is_none_or(|(least, _)| used < least) {
@@ -70,21 +69,21 @@ impl Log {
                 best = Some((used, Run { first, count: row.first + row.count - first }));
             }
         }
-        best.map(|(_, stretch)| stretch)
+        best.map(|(_, span)| span)
     }
 
-    /// The arena as rows of seglets of a kind.
-    fn rows(&self) -> Vec<(Run, Kind)> {
+    /// The arena as rows of seglets of the same kind.
+    fn rows(&self) -> Vec<(Run, RunKind)> {
         let seglets = &self.memory.seglets;
-        let mut rows: Vec<(Run, Kind)> = Vec::new();
+        let mut rows: Vec<(Run, RunKind)> = Vec::new();
         for seglet in 1..seglets.end() {
             let kind = if seglets.is_free(seglet) {
-                Kind::Free
+                RunKind::Free
             } else {
                 let slot = seglets.owner(seglet * SEGLET_BYTES);
                 let movable =
                     self.memory.get(slot).is_some_and(|segment| self.may_be_moved(slot, segment));
-                if movable { Kind::Movable } else { Kind::Stuck }
+                if movable { RunKind::Movable } else { RunKind::Stuck }
             };
             match rows.last_mut() {
                 Some((row, last)) if *last == kind => row.count += 1,
@@ -94,7 +93,8 @@ impl Log {
         rows
     }
 
-    /// Moves the extent that begins at seglet `from` down to seglet `to`; returns its seglets.
+    /// Moves the extent that begins at seglet `from` down to seglet `to`; returns its length in
+    /// seglets.
     fn slide_extent(&mut self, from: usize, to: usize) -> usize {
         let slot = self.memory.seglets.owner(from * SEGLET_BYTES);
         let extents = &self.memory.segment(slot).extents;
@@ -108,7 +108,7 @@ impl Log {
         if shift == 0 {
             return count;
         }
-        // Upwards: an address that an entry gets is never one that is still to be looked for.
+        // In ascending order: no entry gets an address at which a later entry is still looked up.
         let mut address = extent.start;
         while address < extent.end {
             let mut visits = NO_VISITS;

@@ -1,19 +1,19 @@
-//! The cleaner: makes room out of dead entries, a slice at a time.
+//! The cleaner: frees the memory of dead entries, a slice at a time.
 //!
-//! Two levels. **Compaction** ([`compact`]) slides the live entries of one segment together in
-//! place and frees the seglets behind them. It needs no memory and no disk, so it can always run;
-//! the segment's replica stays as it was. **Combination** ([`combine`]) moves the live entries of
-//! several segments to survivors, new segments that are replicated; then the replicas of the old
-//! ones may go, and with them the tombstones that guarded against them. Compaction is the daily
-//! work; combination is for when the disk holds enough segments, or tombstones pile up.
+//! It has two levels. **Compaction** ([`compact`]) moves the live entries of one segment together
+//! in place and frees the seglets behind them. It needs no memory and no disk, so it can always
+//! run; the segment's replica stays as it was. **Combination** ([`combine`]) moves the live entries
+//! of several segments to survivors, new segments that are replicated; then the replicas of the old
+//! ones can be freed, and the tombstones that guarded against them. Compaction is the normal case;
+//! combination is for when the disk is nearly full of segments, or tombstones pile up.
 //!
-//! A slice looks at no more than [`SLICE_ENTRIES`] entries and ends once [`SLICE_BYTES`] were
-//! looked at or moved, so that it costs a concurrent read about 10 microseconds: 32 lookups whose
-//! cache misses overlap, and a copy of 16 KB. A single entry larger than that is moved in one go (1
-//! MB: about 100 microseconds). Choosing what to clean reads at most [`choose::CHOICE_SCAN_MAX`]
+//! A slice examines at most [`SLICE_ENTRIES`] entries and ends once it has examined or moved
+//! [`SLICE_BYTES`], so it delays a concurrent read by about 10 microseconds: 32 lookups whose cache
+//! misses overlap, and a copy of 16 KB. A single entry larger than that is moved in one go (1 MB:
+//! about 100 microseconds). Choosing the next segment reads at most [`choose::CHOICE_SCAN_MAX`]
 //! segments' counters, a few microseconds more.
 //!
-//! Between slices everything is whole: every extent is a row of entries, every object is found,
+//! Between slices all invariants hold: every extent is a row of entries, every object is found,
 //! every count is right.
 
 pub(crate) mod choose;
@@ -23,49 +23,49 @@ mod defragment;
 mod purge;
 
 use crate::log::Log;
-use crate::table::Place;
+use crate::table::TableSlot;
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::tablet::hash;
 
-/// Most entries looked at in a slice.
+/// Most entries that a slice examines.
 pub const SLICE_ENTRIES: usize = 32;
 
-/// Bytes looked at in a slice, after which it ends.
+/// Bytes examined after which a slice ends.
 pub const SLICE_BYTES: usize = 16 << 10;
 
-/// Slices that one write pays for at most while there is room for it.
+/// Most slices that one write pays for while there is room for it.
 const SLICES_PER_WRITE: usize = 8;
 
-/// Bytes that a slice is paid for by: a write of so many bytes pays one more.
+/// A write pays for one slice more for each of so many bytes.
 const BYTES_PER_SLICE: usize = 4 << 10;
 
-/// What the cleaner has done since the log was made.
+/// Counters of the cleaner since the log was made.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CleanerStats {
     /// Slices that did something.
     pub slices: u64,
-    /// Bytes of entries looked at.
+    /// Bytes of entries examined.
     pub scanned_bytes: u64,
     /// Bytes of live entries moved within their segments.
     pub compacted_bytes: u64,
     /// Bytes of live entries moved to survivors: written to disk again.
     pub combined_bytes: u64,
-    /// Segments that compaction went through.
+    /// Segments that were compacted.
     pub compacted_segments: u64,
     /// Segments that were combined into survivors.
     pub combined_segments: u64,
-    /// Stretches of memory tidied for entries of several seglets.
+    /// Spans of memory defragmented for entries of several seglets.
     pub defragmented: u64,
-    /// Compactions dropped as a reader came to hold the segment.
+    /// Compactions abandoned because a reader pinned the segment.
     pub interrupted: u64,
 }
 
-/// What a call of [`Log::clean`] did.
+/// The result of a call of [`Log::clean`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CleanReport {
     /// Slices that did something.
     pub slices: usize,
-    /// Whether there is nothing worth doing any more for now.
+    /// Whether nothing worthwhile is left to do for now.
     pub idle: bool,
 }
 
@@ -74,9 +74,10 @@ pub struct CleanReport {
 pub(crate) struct Cleaner {
     pub(super) compaction: Option<compact::Compaction>,
     pub(super) combination: Option<combine::Combination>,
-    /// Finished combinations that no digest tells of yet, oldest first.
-    pub(super) batches: std::collections::VecDeque<combine::Batch>,
-    /// How far the purge of dropped tables is: hashes, bits reversed, from here on are to be done.
+    /// Finished combinations that no digest lists yet, oldest first.
+    pub(super) batches: std::collections::VecDeque<combine::FinishedCombination>,
+    /// Progress of the purge of dropped tables: hashes, bits reversed, from here on are to be
+    /// purged.
     pub(super) purge: Option<u64>,
     pub(super) cursor: usize,
     pub(super) stats: CleanerStats,
@@ -87,13 +88,13 @@ impl Cleaner {
         self.purge = Some(0);
     }
 
-    /// Whether there are cleaned segments that wait for the disk.
+    /// Whether cleaned segments wait for the disk.
     pub(crate) fn waits(&self) -> bool {
         !self.batches.is_empty()
     }
 }
 
-/// What is left of a slice.
+/// The rest of a slice's budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     entries: usize,
@@ -115,7 +116,7 @@ impl Budget {
     }
 }
 
-/// An entry that the cleaner comes by.
+/// An entry that the cleaner examines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     address: usize,
@@ -127,12 +128,12 @@ pub(super) struct Visit {
 /// A live entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Live {
-    Object(Place),
+    Object(TableSlot),
     Tombstone,
 }
 
 impl Log {
-    /// Cleans for at most `slices` slices if that is worthwhile now: call it when idle.
+    /// Cleans for at most `slices` slices if that is worthwhile now. Call it when idle.
     pub fn clean(&mut self, slices: usize) -> CleanReport {
         for done in 0..slices {
             if !self.slice(false) {
@@ -148,8 +149,8 @@ impl Log {
         self.memory.seglets.free() < self.low_water || self.disk_is_short()
     }
 
-    /// Cleans on behalf of a write of `len` bytes.
-    pub(crate) fn pay(&mut self, len: usize) {
+    /// Cleans on behalf of a write of `len` bytes, in proportion to them.
+    pub(crate) fn clean_for_write(&mut self, len: usize) {
         for _ in 0..(1 + len / BYTES_PER_SLICE).min(SLICES_PER_WRITE) {
             if !self.slice(false) {
                 return;
@@ -157,12 +158,12 @@ impl Log {
         }
     }
 
-    /// Cleans because a write cannot go on otherwise; false when nothing can be done.
+    /// Cleans because a write cannot continue otherwise; returns false when nothing can be done.
     pub(crate) fn forced_slice(&mut self) -> bool {
         self.slice(true)
     }
 
-    /// One slice of whatever is most useful; false when there is nothing to do.
+    /// Runs one slice of the most useful work; returns false when there is nothing to do.
     fn slice(&mut self, forced: bool) -> bool {
         let mut budget = Budget::slice();
         let mut worked = self.purge_step(&mut budget);
@@ -183,8 +184,8 @@ impl Log {
         worked
     }
 
-    /// Reads the entries from `from` on into `visits` and brings near what tells whether they are
-    /// alive; returns how many.
+    /// Reads the entries from `from` on into `visits` and prefetches the lines of the hash table
+    /// that show whether they are alive; returns their number.
     pub(super) fn gather(
         &self,
         from: usize,
@@ -198,7 +199,7 @@ impl Log {
             let entry = self.memory.entry(address);
             let len = entry.encoded_len();
             let sought = entry.kind == Kind::Object
-                || (entry.kind == Kind::Tombstone && self.graves.is_some());
+                || (entry.kind == Kind::Tombstone && self.tombstone_table.is_some());
             let hash = if sought { hash(self.config.seed, entry.table, entry.key) } else { 0 };
             if sought {
                 self.table.prefetch(hash);
@@ -211,8 +212,8 @@ impl Log {
         count
     }
 
-    /// Tells whether an entry is alive. The dead ones leave the books here.
-    pub(super) fn judge(&mut self, visit: &Visit, slot: u32) -> Option<Live> {
+    /// Returns whether an entry is alive, and removes a dead one from the counters.
+    pub(super) fn check_live(&mut self, visit: &Visit, slot: u32) -> Option<Live> {
         self.cleaner.stats.scanned_bytes += visit.len as u64;
         match visit.kind {
             Kind::Segment => None,
@@ -222,7 +223,7 @@ impl Log {
                 if !self.is_gone(table, key, visit.hash) {
                     return Some(Live::Object(place));
                 }
-                self.bury_gone(visit.hash, place, Visit::reference(visit), table);
+                self.remove_dead(visit.hash, place, Visit::reference(visit), table);
                 None
             }
             Kind::Tombstone => {
@@ -233,13 +234,13 @@ impl Log {
                 segment.live -= visit.len;
                 segment.tombstones -= visit.len;
                 self.tombstone_bytes -= visit.len;
-                self.forget_grave(visit);
+                self.forget_tombstone(visit);
                 None
             }
         }
     }
 
-    /// Copies a live entry to `to` and has it found there.
+    /// Copies a live entry to `to` and updates the hash table.
     pub(super) fn relocate(&mut self, visit: &Visit, live: Live, to: usize) {
         if to == visit.address {
             return;
@@ -251,13 +252,13 @@ impl Log {
         }
     }
 
-    /// Lets whatever points to an entry, if anything does, point to `to`.
+    /// Updates the pointer to an entry, if there is one, to `to`.
     pub(super) fn repoint(&mut self, visit: &Visit, to: usize) {
         let table = match visit.kind {
             Kind::Segment => return,
             Kind::Object => &mut self.table,
-            Kind::Tombstone => match &mut self.graves {
-                Some(graves) => graves,
+            Kind::Tombstone => match &mut self.tombstone_table {
+                Some(tombstone_table) => tombstone_table,
                 None => return,
             },
         };
@@ -266,10 +267,12 @@ impl Log {
         }
     }
 
-    fn forget_grave(&mut self, visit: &Visit) {
-        let Some(graves) = &mut self.graves else { return };
-        if let Some((place, _)) = graves.find(visit.hash, |address| address == visit.address) {
-            graves.remove(visit.hash, place);
+    fn forget_tombstone(&mut self, visit: &Visit) {
+        let Some(tombstone_table) = &mut self.tombstone_table else { return };
+        if let Some((place, _)) =
+            tombstone_table.find(visit.hash, |address| address == visit.address)
+        {
+            tombstone_table.remove(visit.hash, place);
         }
     }
 }

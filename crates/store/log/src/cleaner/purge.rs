@@ -2,19 +2,20 @@
 
 use super::Budget;
 use crate::log::{Log, Ref, hash_at};
-use crate::table::Place;
+use crate::table::TableSlot;
 
 impl Log {
-    /// Walks on through the hash table if there is something to free; true if it did something.
+    /// Continues the walk through the hash table if there are objects to free; returns whether it
+    /// did something.
     pub(super) fn purge_step(&mut self, budget: &mut Budget) -> bool {
         let Some(mut from) = self.cleaner.purge else { return false };
         let mut dropped = Vec::new();
         while !budget.is_spent() {
-            // A chain holds the hashes with the same low bits: bits reversed, a range.
+            // A chain holds the hashes with the same low bits: a range of the reversed hashes.
             let hash = from.reverse_bits();
             let memory = &self.memory;
-            let near = |address: usize| crate::arena::prefetch(&memory.bytes[address]);
-            self.table.visit(hash, near, |address| {
+            let prefetch = |address: usize| crate::arena::prefetch(&memory.bytes[address]);
+            self.table.visit(hash, prefetch, |address| {
                 let entry = memory.entry(address);
                 let len = entry.encoded_len();
                 budget.take(0);
@@ -28,7 +29,7 @@ impl Log {
                 let hash = hash_at(&self.memory, self.config.seed, reference.address);
                 let place = self.table.find(hash, |address| address == reference.address);
                 let (place, _) = place.expect("it was there a moment ago");
-                self.bury_gone(hash, place, reference, table);
+                self.remove_dead(hash, place, reference, table);
             }
             let depth = self.table.depth(hash);
             let Some(next) = (from | u64::MAX >> depth).checked_add(1) else {
@@ -42,8 +43,8 @@ impl Log {
         true
     }
 
-    /// Takes an object that is nobody's out of the books.
-    pub(super) fn bury_gone(&mut self, hash: u64, place: Place, reference: Ref, table: u32) {
+    /// Removes a dead object from the hash table and the counters.
+    pub(super) fn remove_dead(&mut self, hash: u64, place: TableSlot, reference: Ref, table: u32) {
         self.table.remove(hash, place);
         self.memory.owner_mut(reference.address).live -= reference.len;
         self.account_removed(table, reference.len);

@@ -1,41 +1,41 @@
 //! Growth by linear hashing.
 //!
-//! The table has `2^level + split` chains. To grow by one, chain `split` is dealt out between
-//! itself and chain `split + 2^level` by the next bit of the hash; when `split` reaches `2^level`,
-//! the level is done. At most [`SPLITS_PER_INSERT`] chains are split by one insertion.
+//! The table has `2^level + split` chains. To grow by one, the entries of chain `split` are
+//! distributed to itself and chain `split + 2^level` by the next bit of the hash; when `split`
+//! reaches `2^level`, the level is done. One insertion splits at most [`SPLITS_PER_INSERT`] chains.
 
 use super::{FILL_PER_100_LINES, SLOTS, Table, tag};
 
-/// Chains split by one insertion at most. One entry fills less than a fifth of a line, so that one
-/// split is enough; the second makes up for the overflow lines that it may take.
+/// Most chains that one insertion splits. One entry fills less than a fifth of a line, so one split
+/// is enough; the second compensates for the overflow lines that it may take.
 const SPLITS_PER_INSERT: usize = 2;
 
 impl Table {
     /// Splits chains while the lines are too full.
-    pub(super) fn grow(&mut self, hash_of: impl Fn(usize) -> u64, near: impl Fn(usize)) {
+    pub(super) fn grow(&mut self, hash_of: impl Fn(usize) -> u64, prefetch: impl Fn(usize)) {
         for _ in 0..SPLITS_PER_INSERT {
             if self.entries * 100 <= self.lines() * FILL_PER_100_LINES
                 || self.buckets() == self.primary.len()
             {
                 return;
             }
-            self.split_one(&hash_of, &near);
+            self.split_one(&hash_of, &prefetch);
         }
     }
 
-    fn split_one(&mut self, hash_of: impl Fn(usize) -> u64, near: impl Fn(usize)) {
+    fn split_one(&mut self, hash_of: impl Fn(usize) -> u64, prefetch: impl Fn(usize)) {
         let (low, high) = (self.split, self.split + (1 << self.level));
         let bit = 1 << self.level;
         let mut gathered = std::mem::take(&mut self.scratch);
-        // The chain comes apart, its lines are emptied, and its entries, near by now, are dealt out
-        // again.
+        // Empties the lines of the chain and frees the overflow lines. The entries, prefetched
+        // meanwhile, are distributed below.
         let mut number = Some(low);
         while let Some(at) = number {
             number = self.next(at);
             for slot in 0..SLOTS {
                 let address = self.line(at).address(slot);
                 if address != 0 {
-                    near(address);
+                    prefetch(address);
                     gathered.push(address);
                     self.line_mut(at).clear(slot);
                 }

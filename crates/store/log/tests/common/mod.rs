@@ -12,7 +12,7 @@ pub(crate) fn chance(seed: u64) -> Chance {
     Chance::new(seed ^ 0x9E37_79B9_7F4A_7C15)
 }
 
-/// A disk that keeps what was flushed, and after a crash perhaps some of the rest.
+/// A disk that keeps flushed bytes, and after a crash perhaps some of the others.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) replicas: BTreeMap<u64, Vec<u8>>,
@@ -21,7 +21,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Takes what the log wants replicated, up to `limit` pieces.
+    /// Takes bytes to be replicated from the log, up to `limit` pieces.
     pub(crate) fn submit(&mut self, log: &mut Log, limit: usize) {
         for _ in 0..limit {
             let Some(pending) = log.next_pending() else { return };
@@ -34,7 +34,7 @@ impl Disk {
         }
     }
 
-    /// Makes up to `limit` pieces durable, and frees what the log says.
+    /// Makes up to `limit` pieces durable, and frees the replicas that the log reclaims.
     pub(crate) fn flush(&mut self, log: &mut Log, limit: usize) {
         for _ in 0..limit {
             let Some((segment, offset, bytes, sealed)) = self.flight.pop_front() else { break };
@@ -52,7 +52,7 @@ impl Disk {
         assert!(self.replicas.len() <= log.config().max_segments_on_disk);
     }
 
-    /// Until everything is durable.
+    /// Takes and flushes until everything is durable.
     pub(crate) fn settle(&mut self, log: &mut Log) {
         while log.next_pending().is_some() || !self.flight.is_empty() {
             self.submit(log, 8);
@@ -67,7 +67,7 @@ impl Disk {
         replica.extend_from_slice(bytes);
     }
 
-    /// Power fails: of what is in flight, each segment gets a random beginning.
+    /// Fails the power: of the pieces in flight, each segment keeps a random prefix.
     pub(crate) fn crash(&mut self, chance: &mut Chance) {
         let flight = std::mem::take(&mut self.flight);
         let mut torn = Vec::new();
@@ -83,8 +83,8 @@ impl Disk {
         }
     }
 
-    /// What a restart does: cuts torn tails, finds the newest head, frees what it does not list,
-    /// and replays.
+    /// Restarts: cuts torn tails, finds the newest head, frees segments that it does not list, and
+    /// replays.
     pub(crate) fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
         let mut newest: Option<SegmentHeader> = None;
         let mut headers = BTreeMap::new();

@@ -1,23 +1,23 @@
-//! How many handshakes are answered, and how fast: whoever has the door key, or has overheard a
-//! first message, can ask for them.
+//! Limits how fast handshakes are answered: anyone with the door key, or a recorded first message,
+//! can make an endpoint answer.
 
 use sprat_net::Nanos;
 
 use crate::config::{HANDSHAKE_EVERY, HANDSHAKES_AT_ONCE};
 
-/// Handshakes that may be answered now.
+/// A rate limit: [`HANDSHAKES_AT_ONCE`] in a burst, then one every [`HANDSHAKE_EVERY`].
 #[derive(Debug, Default)]
-pub(super) struct Half {
-    /// Until when those answered so far have used up the pace.
+pub(super) struct HandshakePace {
+    /// When the handshakes answered so far are paid for, at the steady rate.
     spent: Nanos,
 }
 
-impl Half {
-    /// Whether one may be answered, which counts as done.
+impl HandshakePace {
+    /// Whether a handshake may be answered now; if so, counts it.
     pub(super) fn take(&mut self, now: Nanos) -> bool {
         let spent = self.spent.max(now) + HANDSHAKE_EVERY;
-        let room = HANDSHAKE_EVERY * HANDSHAKES_AT_ONCE;
-        if spent.since(now) > room {
+        let allowance = HANDSHAKE_EVERY * HANDSHAKES_AT_ONCE;
+        if spent.since(now) > allowance {
             return false;
         }
         self.spent = spent;
@@ -31,10 +31,10 @@ mod tests {
 
     #[test]
     fn so_many_at_once_and_then_at_a_pace() {
-        let (mut half, now) = (Half::default(), Nanos(1_000_000_000));
-        let at_once = (0..1000).filter(|_| half.take(now)).count();
+        let (mut pace, now) = (HandshakePace::default(), Nanos(1_000_000_000));
+        let at_once = (0..1000).filter(|_| pace.take(now)).count();
         assert_eq!(at_once, HANDSHAKES_AT_ONCE as usize);
         let later = now + HANDSHAKE_EVERY * 10;
-        assert_eq!((0..1000).filter(|_| half.take(later)).count(), 10);
+        assert_eq!((0..1000).filter(|_| pace.take(later)).count(), 10);
     }
 }

@@ -1,17 +1,17 @@
-//! Channels: below sessions, between ends that have proven who they are.
+//! Encrypted channels, below sessions, between members that have proven their identities.
 //!
 //! ```text
-//! who begins                                        who answers
-//! Calling ── Hello{psk, e, greeting} ──►             not of the door key: counted, nothing else
-//!                                                    names a channel that is there: a sealed frame of nothing, in it
-//! Open ◄── Answer{e, ee, s, es, certificate} ──      Answered: one of few half done
-//! (unconfirmed) ── Proof{s, se, certificate} ──►     Open: a sealed frame of nothing
+//! initiator                                         responder
+//! Calling ── Hello{psk, e, payload} ──►              without the door key: counted, no answer
+//!                                                    names an open channel: empty sealed frame
+//! Open ◄── Answer{e, ee, s, es, certificate} ──      Answered: one of few half-open
+//! (unconfirmed) ── Proof{s, se, certificate} ──►     Open: an empty sealed frame
 //! Open ◄── any sealed frame
 //! ```
 //!
-//! Hello and Proof are sent again until they are answered. An end that began and is not answered on
-//! an open channel *knocks*: a Hello that names it. If it is there no more, the new channel takes
-//! its place, and sessions of the old one are lost.
+//! The initiator sends Hello and Proof again until they are answered. When it gets no answers on an
+//! open channel, it *probes*: sends a Hello that names the channel. If the responder no longer has
+//! that channel, the new one replaces it, and the sessions of the old one are lost.
 
 mod half;
 mod noise;
@@ -28,17 +28,17 @@ use std::time::Duration;
 use sprat_key::{Certificate, Identity, Role};
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::certificate::KEY_BYTES;
-use sprat_wire::channel::{LEAD_BYTES, Lead, NO_CHANNEL};
+use sprat_wire::channel::{CHANNEL_HEADER_BYTES, NO_CHANNEL, SealedHeader};
 use zerocopy::FromBytes;
 
 use crate::config::{Config, MAX_CHANNELS_HALF_OPEN, SWEEP_EVERY};
 use crate::counters::Counters;
 use crate::slab::Slab;
-use half::Half;
+use half::HandshakePace;
 use noise::{Noise, Seed};
 use seal::{Opening, Rejected, Sealing};
 
-/// Who an endpoint is, and what it needs to prove it.
+/// A member's identity, and the randomness and time that an endpoint needs to prove it.
 pub struct Credentials {
     identity: Arc<Identity>,
     seed: Seed,
@@ -47,8 +47,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of that member of a cluster. `seed` is random and used for nothing else; `unix` are the
-    /// seconds since 1970 at the endpoint's time zero.
+    /// Makes the credentials of that member. `seed` is random and used for nothing else; `unix` is
+    /// the number of seconds since 1970 at the endpoint's time zero.
     #[must_use]
     pub fn new(identity: Arc<Identity>, seed: &[u8; KEY_BYTES], unix: u64) -> Self {
         Self { identity, seed: Seed::new(seed), unix }
@@ -58,8 +58,8 @@ impl Credentials {
         self.unix.saturating_add(now.0 / 1_000_000_000)
     }
 
-    /// When that second since 1970 comes.
-    fn when(&self, unix: u64) -> Nanos {
+    /// Converts seconds since 1970 to the endpoint's time.
+    fn to_nanos(&self, unix: u64) -> Nanos {
         Nanos(unix.saturating_sub(self.unix).saturating_mul(1_000_000_000))
     }
 }
@@ -70,41 +70,42 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Who asks: the member at the other end of a channel, or anyone where there are no channels. Cheap
-/// to carry and to look at.
+/// The sender of a request: the member at the other end of a channel, or anyone, if the endpoint
+/// uses no channels. Small and cheap to copy.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Who {
+pub struct Requester {
     role: Option<Role>,
     number: u32,
 }
 
-impl Who {
-    /// Nobody has to prove anything here.
+impl Requester {
+    /// Any sender: the endpoint uses no channels and checks no identities.
     pub const ANYONE: Self = Self { role: None, number: NO_CHANNEL };
 
-    /// What it is to the cluster; `None` where nobody has to prove anything.
+    /// The member's role; `None` if the endpoint checks no identities.
     #[inline]
     #[must_use]
     pub fn role(self) -> Option<Role> {
         self.role
     }
 
-    /// Whether it may do what servers do: it is one, or nobody has to prove anything.
+    /// Whether it may do what servers may: it is a server, or the endpoint checks no identities.
     #[inline]
     #[must_use]
     pub fn serves(self) -> bool {
         matches!(self.role, None | Some(Role::Server))
     }
 
-    /// Whether it may do what those do who run the cluster.
+    /// Whether it may administer the cluster: it is an administrator, or the endpoint checks no
+    /// identities.
     #[inline]
     #[must_use]
     pub fn administers(self) -> bool {
         matches!(self.role, None | Some(Role::Admin))
     }
 
-    /// Its number at this endpoint: small, the same as long as its channel lasts, and used again.
-    /// Of [`Role`]s alone.
+    /// The member's number at this endpoint: small, constant while its channel lasts, and reused
+    /// afterwards. Only meaningful with a [`role`](Self::role).
     #[inline]
     #[must_use]
     pub fn number(self) -> usize {
@@ -112,13 +113,13 @@ impl Who {
     }
 }
 
-/// What became of a handshake's frame.
-pub(crate) enum News {
-    /// Nothing that concerns anybody else.
+/// The result of a handshake's frame.
+pub(crate) enum HandshakeEvent {
+    /// Nothing that concerns the endpoint.
     None,
-    /// Somebody has proven who he is.
-    Admitted(Who, Box<Certificate>),
-    /// A channel that was begun here is open; that of the other number is no more.
+    /// A member has proven its identity.
+    Admitted(Requester, Box<Certificate>),
+    /// A channel begun here is open; the channel with the second number, if any, is gone.
     Opened(u32, Option<u32>),
 }
 
@@ -127,20 +128,20 @@ enum Stage {
     Calling(Calling),
     /// Answer was sent.
     Answered(Noise, Vec<u8>),
-    /// Both ends know one another.
+    /// Both ends have proven their identities.
     Open(Box<Open>),
 }
 
 struct Calling {
     noise: Noise,
-    /// To be sent again.
-    hello: Again,
-    /// The channel here that is doubted.
+    /// The Hello, which may have to be sent again.
+    hello: Retransmission,
+    /// The open channel here that this handshake probes.
     old: Option<u32>,
 }
 
-/// A frame that is sent until it is answered.
-struct Again {
+/// A frame that is sent again until it is answered.
+struct Retransmission {
     frame: Vec<u8>,
     tries: u32,
     at: Nanos,
@@ -149,26 +150,26 @@ struct Again {
 struct Open {
     sealing: Sealing,
     opening: Opening,
-    /// What names it at both ends.
+    /// The channel's name, known to both ends.
     name: [u8; 8],
-    /// The end of the Proof by which it was opened here.
+    /// The end of the Proof that opened the channel here.
     proof: [u8; 16],
-    /// The Proof, until it is known to have arrived; of who began.
-    unconfirmed: Option<Again>,
-    /// The channel by which it is asked whether this is still there.
-    knock: Option<u32>,
+    /// At the initiator: the Proof, until an answer shows that it arrived.
+    unconfirmed: Option<Retransmission>,
+    /// The channel that probes this one. The channel being opened to probe this one.
+    probe: Option<u32>,
 }
 
 struct Channel {
     peer: SocketAddr,
-    /// Its number there.
-    theirs: u32,
+    /// The channel's number at the peer.
+    peer_index: u32,
     nonce: u32,
-    /// Whether it was begun here.
-    ours: bool,
-    who: Who,
+    /// Whether this end began it.
+    begun_here: bool,
+    requester: Requester,
     last_heard: Nanos,
-    /// When a certificate expires, and the channel with it.
+    /// When the first of both certificates expires, and the channel with it.
     until: Nanos,
     stage: Stage,
 }
@@ -177,19 +178,19 @@ struct Channel {
 pub(crate) struct Channels {
     credentials: Credentials,
     all: Slab<Channel>,
-    /// Those begun here, by whom they lead to.
+    /// Channels begun here, by peer.
     to: HashMap<SocketAddr, u32>,
-    /// Those begun elsewhere, by what their Hello said: peer, number there, nonce.
+    /// Channels begun by peers, by the fields of their Hello: peer, number there, nonce.
     from: HashMap<(SocketAddr, u32, u32), u32>,
-    /// Answered and no more, oldest first.
-    half: VecDeque<(u32, u32)>,
-    /// Begun here, and something is to be sent again for them.
+    /// Channels answered but not open yet, and their nonces, oldest first.
+    half_open: VecDeque<(u32, u32)>,
+    /// Channels begun here for which a frame may have to be sent again.
     waiting: Vec<u32>,
-    pace: Half,
+    pace: HandshakePace,
     sweep_at: Nanos,
     ttl: Duration,
-    /// Where frames are opened.
-    room: Vec<u8>,
+    /// Buffer in which frames are decrypted.
+    buffer: Vec<u8>,
 }
 
 impl fmt::Debug for Channels {
@@ -210,47 +211,51 @@ impl Channels {
             ),
             to: HashMap::new(),
             from: HashMap::new(),
-            half: VecDeque::new(),
+            half_open: VecDeque::new(),
             waiting: Vec::new(),
-            pace: Half::default(),
+            pace: HandshakePace::default(),
             sweep_at: Nanos::NEVER,
             ttl: config.session_ttl,
-            room: Vec::new(),
+            buffer: Vec::new(),
         }
     }
 
-    /// Who is at the other end.
+    /// The member at the other end.
     #[inline]
-    pub(crate) fn who(&self, index: u32) -> Who {
+    pub(crate) fn requester(&self, index: u32) -> Requester {
         self.all
             .get(index)
-            .map_or(Who { role: Some(Role::Client), number: index }, |channel| channel.who)
+            .map_or(Requester { role: Some(Role::Client), number: index }, |channel| {
+                channel.requester
+            })
     }
 
-    /// How many there are, open or not.
+    /// Number of channels, open or not.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether frames can be sealed for it.
+    /// Whether the channel is open, so that frames can be sealed for it.
     pub(crate) fn is_open(&self, index: u32) -> bool {
         self.all.get(index).is_some_and(|channel| matches!(channel.stage, Stage::Open(_)))
     }
 
-    /// Seals a frame whose first bytes are left for that. Returns whether it may be sent to that
-    /// address.
+    /// Seals a frame whose first [`CHANNEL_HEADER_BYTES`] are left free. Returns whether it may be
+    /// sent to `address`.
     #[inline]
     pub(crate) fn seal(&mut self, index: u32, address: SocketAddr, frame: &mut Vec<u8>) -> bool {
         match self.all.get_mut(index) {
-            Some(Channel { peer, theirs, stage: Stage::Open(open), .. }) if *peer == address => {
-                open.sealing.seal(*theirs, frame)
+            Some(Channel { peer, peer_index, stage: Stage::Open(open), .. })
+                if *peer == address =>
+            {
+                open.sealing.seal(*peer_index, frame)
             }
             _ => false,
         }
     }
 
-    /// Opens a sealed frame: the channel that it came by, and its packets, whose memory is to be
-    /// [given back](Self::give_back).
+    /// Opens a sealed frame. Returns its channel and a buffer with its packets, which the caller is
+    /// to [give back](Self::give_back).
     #[inline]
     pub(crate) fn open(
         &mut self,
@@ -259,20 +264,20 @@ impl Channels {
         frame: &[u8],
         counters: &mut Counters,
     ) -> Option<(u32, Vec<u8>)> {
-        let (lead, _) = Lead::ref_from_prefix(frame).ok()?;
+        let (lead, _) = SealedHeader::ref_from_prefix(frame).ok()?;
         let index = lead.to.get();
-        let mut room = std::mem::take(&mut self.room);
-        room.clear();
-        room.extend_from_slice(frame);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        buffer.extend_from_slice(frame);
         let channel =
             self.all.get_mut(index).filter(|channel| channel.peer == from && now < channel.until);
         let opened = match channel {
             Some(Channel { stage: Stage::Open(open), last_heard, .. }) => {
-                match open.opening.open(&mut room) {
+                match open.opening.open(&mut buffer) {
                     Ok(packets) => {
                         let len = packets.len();
                         *last_heard = now;
-                        Ok((len, open.unconfirmed.take().is_some(), open.knock.take()))
+                        Ok((len, open.unconfirmed.take().is_some(), open.probe.take()))
                     }
                     Err(rejected) => Err(rejected),
                 }
@@ -280,71 +285,70 @@ impl Channels {
             _ => Err(Rejected::Forged),
         };
         match opened {
-            Ok((len, confirmed, knock)) => {
+            Ok((len, confirmed, probe)) => {
                 if confirmed {
                     self.waiting.retain(|&other| other != index);
                 }
-                if let Some(knock) = knock {
-                    self.remove(knock);
+                if let Some(probe) = probe {
+                    self.remove(probe);
                 }
-                room.truncate(LEAD_BYTES + len);
-                Some((index, room))
+                buffer.truncate(CHANNEL_HEADER_BYTES + len);
+                Some((index, buffer))
             }
             Err(rejected) => {
                 match rejected {
                     Rejected::Forged => counters.sealed_forged += 1,
                     Rejected::Repeated => counters.sealed_repeated += 1,
                 }
-                self.room = room;
+                self.buffer = buffer;
                 None
             }
         }
     }
 
-    /// Gives the memory of an opened frame back.
+    /// Takes back the buffer of an opened frame.
     #[inline]
-    pub(crate) fn give_back(&mut self, room: Vec<u8>) {
-        self.room = room;
+    pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
+        self.buffer = buffer;
     }
 
-    /// Sends a sealed frame of nothing: whoever opens it knows that the channel is there.
-    fn nod<T: Transmit + ?Sized>(&mut self, index: u32, tx: &mut T) {
+    /// Sends an empty sealed frame, which shows the peer that the channel is open here.
+    fn send_empty<T: Transmit + ?Sized>(&mut self, index: u32, tx: &mut T) {
         let Some(address) = self.all.get(index).map(|channel| channel.peer) else { return };
-        let mut frame = vec![0; LEAD_BYTES];
+        let mut frame = vec![0; CHANNEL_HEADER_BYTES];
         if self.seal(index, address, &mut frame) {
             tx.send(address, &[IoSlice::new(&frame)]);
         }
     }
 
-    /// Forgets a channel, and whatever is known of it.
+    /// Forgets a channel.
     fn remove(&mut self, index: u32) {
         let Some(channel) = self.all.remove(index) else { return };
         self.waiting.retain(|&other| other != index);
-        if channel.ours {
+        if channel.begun_here {
             if self.to.get(&channel.peer) == Some(&index) {
                 self.to.remove(&channel.peer);
             }
         } else {
-            self.from.remove(&(channel.peer, channel.theirs, channel.nonce));
+            self.from.remove(&(channel.peer, channel.peer_index, channel.nonce));
         }
         match channel.stage {
             Stage::Calling(Calling { old: Some(old), .. }) => {
                 if let Some(Channel { stage: Stage::Open(open), .. }) = self.all.get_mut(old) {
-                    open.knock = None;
+                    open.probe = None;
                 }
             }
             Stage::Open(open) => {
-                if let Some(knock) = open.knock {
-                    self.remove(knock);
+                if let Some(probe) = open.probe {
+                    self.remove(probe);
                 }
             }
             _ => {}
         }
     }
 
-    /// Sends again what is due, and forgets channels that have expired, or that nobody has used for
-    /// long; `used` tells whether one that was begun here still is. Returns those that are
-    /// gone.
+    /// Sends again what is due, and removes channels that have expired or were unused for long;
+    /// `used` says whether a channel begun here still has sessions. Returns the removed ones.
     pub(crate) fn poll<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -352,14 +356,14 @@ impl Channels {
         counters: &mut Counters,
         used: impl Fn(u32) -> bool,
     ) -> Vec<u32> {
-        let mut gone = self.send_again(now, tx);
+        let mut gone = self.retransmit_due(now, tx);
         if now >= self.sweep_at {
             let old = |&(index, channel): &(u32, &Channel)| {
                 let silent = now.since(channel.last_heard) >= self.ttl;
                 now >= channel.until
                     || (silent
                         && !matches!(channel.stage, Stage::Calling(_))
-                        && !(channel.ours && used(index)))
+                        && !(channel.begun_here && used(index)))
             };
             let ended: Vec<u32> = self.all.iter().filter(old).map(|(index, _)| index).collect();
             for &index in &ended {
@@ -373,7 +377,7 @@ impl Channels {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
-        let again = self.waiting.iter().filter_map(|&index| self.again_at(index)).min();
+        let again = self.waiting.iter().filter_map(|&index| self.retransmit_at(index)).min();
         again.into_iter().chain([self.sweep_at]).min().filter(|&at| at < Nanos::NEVER)
     }
 }

@@ -1,5 +1,5 @@
-//! Noise's handshake, with the randomness that the endpoint's owner gave, and each key's public
-//! half computed once.
+//! Noise's handshake, with randomness from the seed that the endpoint's owner gave, and with each
+//! key's public half computed once.
 
 use super::Credentials;
 use curve25519_dalek::MontgomeryPoint;
@@ -11,19 +11,19 @@ use snow::{Builder, Error, HandshakeState};
 use sprat_wire::certificate::KEY_BYTES;
 use sprat_wire::channel::CHANNEL_VERSION;
 
-/// The one suite there is.
+/// The one suite in use.
 const SUITE: &str = "Noise_XXpsk0_25519_AESGCM_SHA256";
 
-/// What both ends must agree on, besides version and nonce.
+/// Data that both ends must agree on, besides version and nonce.
 const PROLOGUE: &[u8] = b"sprat channel";
 
-/// Most bytes of a message.
+/// Most bytes of a handshake message.
 pub(super) const MAX_MESSAGE: usize = 2048;
 
-/// One end of a handshake under way.
+/// One end of a handshake in progress.
 pub(super) struct Noise(Box<HandshakeState>);
 
-/// What a handshake comes to: the key of who began, and that of who answered.
+/// The keys that a handshake yields: that of the initiator, and that of the responder.
 pub(super) type Split = ([u8; KEY_BYTES], [u8; KEY_BYTES]);
 
 impl Noise {
@@ -36,7 +36,7 @@ impl Noise {
         let builder =
             Builder::with_resolver(SUITE.parse().expect("a suite of Noise's"), Box::new(resolver))
                 .local_private_key(identity.secret())
-                .and_then(|builder| builder.psk(0, identity.door()))
+                .and_then(|builder| builder.psk(0, identity.door_key()))
                 .and_then(|builder| builder.prologue(&prologue));
         let state = builder.and_then(|builder| {
             if begins { builder.build_initiator() } else { builder.build_responder() }
@@ -44,7 +44,7 @@ impl Noise {
         Self(Box::new(state.expect("everything the suite wants is there")))
     }
 
-    /// Appends the next message to a frame, with this in it.
+    /// Appends the next message, with `payload` in it, to a frame.
     pub(super) fn write(&mut self, payload: &[u8], frame: &mut Vec<u8>) {
         let mut message = [0; MAX_MESSAGE];
         let len = self
@@ -54,26 +54,26 @@ impl Noise {
         frame.extend_from_slice(&message[..len]);
     }
 
-    /// Reads the next message: what is in it. `None`: it is not of who has the keys, or not as it
-    /// was sent.
+    /// Reads the next message and returns its payload. `None` if the sender lacks the keys or the
+    /// message was changed.
     pub(super) fn read<'a>(
         &mut self,
         message: &[u8],
-        room: &'a mut [u8; MAX_MESSAGE],
+        buffer: &'a mut [u8; MAX_MESSAGE],
     ) -> Option<&'a [u8]> {
         if message.len() > MAX_MESSAGE || self.0.is_my_turn() {
             return None;
         }
-        let len = self.0.read_message(message, room).ok()?;
-        Some(&room[..len])
+        let len = self.0.read_message(message, buffer).ok()?;
+        Some(&buffer[..len])
     }
 
-    /// The public key of the other end, once it has proven to have its secret half.
-    pub(super) fn theirs(&self) -> &[u8] {
+    /// The peer's public key, once it has proven to have the secret half.
+    pub(super) fn peer_key(&self) -> &[u8] {
         self.0.get_remote_static().unwrap_or(&[])
     }
 
-    /// The keys, once the handshake is over, and what names it: no two have the same.
+    /// Returns the keys of a finished handshake, and its name, which is unique.
     pub(super) fn split(&mut self) -> (Split, [u8; 8]) {
         assert!(self.0.is_handshake_finished(), "a handshake has three messages");
         let name = *self.0.get_handshake_hash().first_chunk().expect("a hash has 32 bytes");
@@ -81,7 +81,7 @@ impl Noise {
     }
 }
 
-/// Random bytes from a seed: as good as it, and the same from the same.
+/// Random bytes derived from a seed: the same seed gives the same bytes.
 pub(super) struct Seed {
     key: hmac::Key,
     count: u64,
@@ -96,7 +96,7 @@ impl Seed {
         Self { key: key.clone(), count: 0 }
     }
 
-    /// The next 32.
+    /// Draws the next 32 bytes.
     pub(super) fn draw(&mut self) -> hmac::Tag {
         self.count += 1;
         hmac::sign(&self.key, &self.count.to_le_bytes())
@@ -138,15 +138,15 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// A pair of keys.
+/// A secret key and its public half.
 #[derive(Clone, Copy)]
 struct Known {
     secret: [u8; KEY_BYTES],
     public: [u8; KEY_BYTES],
 }
 
-/// X25519. The identity's own public half is known: a stranger's first message is to cost no
-/// multiplication.
+/// X25519. It does not recompute the public half of the identity's own key, so that a stranger's
+/// first message costs no multiplication.
 struct Curve {
     known: Known,
     pair: Known,
@@ -191,7 +191,7 @@ impl Dh for Curve {
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
         let public = public.first_chunk::<KEY_BYTES>().ok_or(Error::Dh)?;
         let shared = MontgomeryPoint(*public).mul_clamped(self.pair.secret).to_bytes();
-        // A point of low order gives what everybody knows.
+        // A point of low order gives a shared secret that everybody knows.
         if shared == [0; KEY_BYTES] {
             return Err(Error::Dh);
         }

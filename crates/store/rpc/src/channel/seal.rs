@@ -1,29 +1,28 @@
-//! Sealing frames and opening them: a key each way, numbers that are never used twice, and a window
-//! against repetition.
+//! Seals and opens frames: a key for each direction, frame numbers that are never reused, and a
+//! window against replay.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use sprat_wire::channel::{LEAD_BYTES, Lead, SEALED, TAG_BYTES};
+use sprat_wire::channel::{CHANNEL_HEADER_BYTES, SEALED, SealedHeader, TAG_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Frames by one key, as a power of two; then it gives way to one derived from it. 2^24 frames of
-/// 64 KB are 2^36 blocks of the cipher, of which nobody can tell by a chance of more than about
-/// 2^-56.
+/// Frames sealed with one key, as a power of two; then a key derived from it replaces it. 2^24
+/// frames of 64 KB are 2^36 blocks of the cipher, which an attacker can distinguish from random
+/// with a probability of no more than about 2^-56.
 #[cfg(not(test))]
 const EPOCH_BITS: u32 = 24;
 
-/// As above, for tests to see the end of it.
+/// A short epoch, so that tests reach its end.
 #[cfg(test)]
 const EPOCH_BITS: u32 = 8;
 
-/// Frames of a channel. More take a century at a hundred million a second; then nothing more is
-/// sealed.
+/// Most frames of a channel: enough for a thousand years at a hundred million a second. After that
+/// nothing more is sealed.
 const MAX_NUMBER: u64 = 1 << 62;
 
-/// Words of the window.
+/// Words of the replay window.
 const WORDS: usize = 17;
 
-/// How far a frame may be behind the newest, in frames, so that it is still told from a repeated
-/// one.
+/// How many frames behind the newest a frame may arrive and still be recognized as new.
 pub(crate) const WINDOW: u64 = (WORDS as u64 - 1) * 64;
 
 const _: () = assert!(WINDOW == 1024 && WINDOW <= 1 << (2 * EPOCH_BITS));
@@ -35,7 +34,7 @@ fn key_of(bytes: &[u8; KEY_BYTES]) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).expect("32 bytes"))
 }
 
-/// The key that comes after: Noise's rekey, by a number that no frame has.
+/// Derives the key of the next epoch: Noise's rekey, with a number that no frame uses.
 fn next_key(key: &LessSafeKey) -> LessSafeKey {
     let mut bytes = [0; KEY_BYTES];
     let _tag = key
@@ -50,7 +49,7 @@ fn nonce(number: u64) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// The way out.
+/// Seals the frames of one direction.
 #[derive(Debug)]
 pub(crate) struct Sealing {
     key: LessSafeKey,
@@ -62,8 +61,8 @@ impl Sealing {
         Self { key: key_of(key), number: 0 }
     }
 
-    /// Seals a frame whose first [`LEAD_BYTES`] are left for the header, for the channel that the
-    /// receiver numbers `to`. Returns whether there was a number left for it.
+    /// Seals a frame whose first [`CHANNEL_HEADER_BYTES`] are left for the header, for the channel
+    /// that the receiver numbers `to`. Returns false if all frame numbers are used up.
     #[inline]
     pub(crate) fn seal(&mut self, to: u32, frame: &mut Vec<u8>) -> bool {
         let number = self.number;
@@ -74,8 +73,9 @@ impl Sealing {
             self.key = next_key(&self.key);
         }
         self.number += 1;
-        let lead = Lead { kind: SEALED, reserved: [0; 3], to: to.into(), number: number.into() };
-        let (head, body) = frame.split_at_mut(LEAD_BYTES);
+        let lead =
+            SealedHeader { kind: SEALED, reserved: [0; 3], to: to.into(), number: number.into() };
+        let (head, body) = frame.split_at_mut(CHANNEL_HEADER_BYTES);
         head.copy_from_slice(lead.as_bytes());
         let tag =
             self.key.seal_in_place_separate_tag(nonce(number), Aad::from(lead.as_bytes()), body);
@@ -87,18 +87,18 @@ impl Sealing {
 /// Why a sealed frame was not opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Rejected {
-    /// It is not of who has the key, or not as it was sent.
+    /// The sender lacks the key, or the frame was changed.
     Forged,
-    /// It has been here before, or is so late that nobody knows.
+    /// The frame arrived before, or is so late that the window no longer covers it.
     Repeated,
 }
 
-/// The way in.
+/// Opens the frames of the other direction.
 #[derive(Debug)]
 pub(crate) struct Opening {
     key: LessSafeKey,
     epoch: u64,
-    /// The key of the epoch before, for what is late.
+    /// The key of the previous epoch, for late frames.
     previous: Option<LessSafeKey>,
     window: Window,
 }
@@ -108,11 +108,12 @@ impl Opening {
         Self { key: key_of(key), epoch: 0, previous: None, window: Window::default() }
     }
 
-    /// Opens a frame in place: gives the packets in it.
+    /// Decrypts a frame in place and returns its packets.
     #[inline]
     pub(crate) fn open<'a>(&mut self, frame: &'a mut [u8]) -> Result<&'a [u8], Rejected> {
-        let (head, body) = frame.split_at_mut_checked(LEAD_BYTES).ok_or(Rejected::Forged)?;
-        let lead = *Lead::ref_from_bytes(head).map_err(|_| Rejected::Forged)?;
+        let (head, body) =
+            frame.split_at_mut_checked(CHANNEL_HEADER_BYTES).ok_or(Rejected::Forged)?;
+        let lead = *SealedHeader::ref_from_bytes(head).map_err(|_| Rejected::Forged)?;
         let number = lead.number.get();
         if number >= MAX_NUMBER || body.len() < TAG_BYTES {
             return Err(Rejected::Forged);
@@ -144,12 +145,12 @@ impl Opening {
     }
 }
 
-/// Which of the newest numbers have been here.
+/// A bitmap of the newest frame numbers that have arrived.
 #[derive(Debug, Default)]
 struct Window {
-    /// Behind the highest that has.
+    /// One more than the highest number that has arrived.
     next: u64,
-    /// A bit for each number, modulo their count.
+    /// A bit for each number, modulo the number of bits.
     words: [u64; WORDS],
 }
 
@@ -172,7 +173,7 @@ impl Window {
     #[inline]
     fn take(&mut self, number: u64) {
         if number >= self.next {
-            // Words between the highest so far and this one are of numbers long past.
+            // Words between the highest so far and this one hold bits of numbers long past.
             let highest = self.next.saturating_sub(1) / 64;
             for word in (highest + 1..=number / 64).take(WORDS) {
                 self.words[Self::place(word * 64).0] = 0;
@@ -195,14 +196,14 @@ mod tests {
     }
 
     fn sealed(sealing: &mut Sealing, bytes: &[u8]) -> Vec<u8> {
-        let mut frame = vec![0; LEAD_BYTES];
+        let mut frame = vec![0; CHANNEL_HEADER_BYTES];
         frame.extend_from_slice(bytes);
         assert!(sealing.seal(5, &mut frame));
         frame
     }
 
     #[test]
-    fn what_is_sealed_is_opened_once_and_only_as_it_was() {
+    fn a_sealed_frame_opens_once_and_only_unchanged() {
         let (mut sealing, mut opening) = ends();
         let frame = sealed(&mut sealing, b"some packets");
         assert!(!frame.windows(4).any(|window| window == b"some"));
@@ -238,14 +239,16 @@ mod tests {
     #[test]
     fn numbers_end_before_they_come_again() {
         let mut sealing = Sealing { key: key_of(&[0; 32]), number: MAX_NUMBER - 1 };
-        let mut frame = vec![0; LEAD_BYTES];
+        let mut frame = vec![0; CHANNEL_HEADER_BYTES];
         assert!(sealing.seal(0, &mut frame));
-        assert!(!sealing.seal(0, &mut vec![0; LEAD_BYTES]));
+        assert!(!sealing.seal(0, &mut vec![0; CHANNEL_HEADER_BYTES]));
     }
 
     proptest! {
         #[test]
-        fn the_window_takes_each_number_once(steps in proptest::collection::vec((0..4u8, 0..3000u64), 1..400)) {
+        fn the_window_takes_each_number_once(
+            steps in proptest::collection::vec((0..4u8, 0..3000u64), 1..400)
+        ) {
             let (mut window, mut seen, mut highest) = (Window::default(), HashSet::new(), 0u64);
             for (kind, by) in steps {
                 let number = match kind {
@@ -255,7 +258,8 @@ mod tests {
                     _ => highest.saturating_sub(by),
                 };
                 let late = !seen.is_empty() && highest.saturating_sub(number) >= WINDOW;
-                prop_assert_eq!(window.is_new(number), !late && !seen.contains(&number), "{}", number);
+                let new = !late && !seen.contains(&number);
+                prop_assert_eq!(window.is_new(number), new, "{}", number);
                 if window.is_new(number) {
                     window.take(number);
                     seen.insert(number);

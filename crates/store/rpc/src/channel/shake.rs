@@ -1,4 +1,4 @@
-//! Handshakes: who begins, who answers, what is sent again.
+//! Handshakes of channels: both roles, and retransmission.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -7,41 +7,41 @@ use sprat_chance::Chance;
 use sprat_key::{Certificate, Role};
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::channel::{
-    ANSWER, CHANNEL_VERSION, Greeting, HELLO, HELLO_BYTES, LEAD_BYTES, NO_CHANNEL, PROOF, Reply,
-    Shake,
+    ANSWER, AnswerPayload, CHANNEL_HEADER_BYTES, CHANNEL_VERSION, HELLO, HELLO_BYTES,
+    HandshakeHeader, HelloPayload, NO_CHANNEL, PROOF,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::noise::{MAX_MESSAGE, Noise, Split};
 use super::seal::{Opening, Sealing};
-use super::{Again, Calling, Channel, Channels, News, Open, Stage, Who};
+use super::{Calling, Channel, Channels, HandshakeEvent, Open, Requester, Retransmission, Stage};
 use crate::config::{
-    INITIAL_RTO, MAX_CHANNELS_HALF_OPEN, MAX_RTO, SHAKE_TRIES, SUSPECT_AFTER, SWEEP_EVERY,
+    HANDSHAKE_TRIES, INITIAL_RTO, MAX_CHANNELS_HALF_OPEN, MAX_RTO, SUSPECT_AFTER, SWEEP_EVERY,
 };
 use crate::counters::Counters;
 
-/// Bytes of Noise's own in a Hello: a key on a curve, a tag.
+/// Bytes that Noise adds to a Hello: an ephemeral key and a tag.
 const HELLO_NOISE: usize = 32 + 16;
 
-/// Bytes of a Hello's payload: greeting and zeroes.
-const GREETING: usize = HELLO_BYTES - LEAD_BYTES - HELLO_NOISE;
+/// Bytes of a Hello's payload: the greeting, padded with zeros.
+const HELLO_PAYLOAD_BYTES: usize = HELLO_BYTES - CHANNEL_HEADER_BYTES - HELLO_NOISE;
 
-const _: () = assert!(size_of::<Greeting>() <= GREETING);
+const _: () = assert!(size_of::<HelloPayload>() <= HELLO_PAYLOAD_BYTES);
 
-/// Bytes of a Proof by which it is known again.
+/// Bytes at the end of a Proof by which a repetition is recognized.
 const PROOF_END: usize = 16;
 
-impl Again {
+impl Retransmission {
     fn new(now: Nanos, frame: Vec<u8>) -> Self {
         Self { frame, tries: 1, at: now + INITIAL_RTO }
     }
 
-    /// What is to be sent now, if anything; `None` when it has been sent often enough.
+    /// Returns the frame if it is to be sent now; `None` when it was sent often enough.
     fn due(&mut self, now: Nanos) -> Option<Option<&[u8]>> {
         if now < self.at {
             return Some(None);
         }
-        if self.tries >= SHAKE_TRIES {
+        if self.tries >= HANDSHAKE_TRIES {
             return None;
         }
         self.at = now + (INITIAL_RTO * (1 << self.tries.min(8))).min(MAX_RTO);
@@ -51,7 +51,7 @@ impl Again {
 }
 
 fn header(kind: u8, to: u32, from: u32, nonce: u32) -> Vec<u8> {
-    let shake = Shake {
+    let shake = HandshakeHeader {
         kind,
         version: CHANNEL_VERSION,
         reserved: [0; 2],
@@ -63,9 +63,9 @@ fn header(kind: u8, to: u32, from: u32, nonce: u32) -> Vec<u8> {
 }
 
 impl Channels {
-    /// The channel to that address; begins one if there is none. [`NO_CHANNEL`] when there are too
-    /// many.
-    pub(crate) fn reach<T: Transmit + ?Sized>(
+    /// Returns the channel to an address; begins one if there is none. [`NO_CHANNEL`] if there are
+    /// too many.
+    pub(crate) fn route_to<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
         address: SocketAddr,
@@ -80,8 +80,8 @@ impl Channels {
         index
     }
 
-    /// Somebody asks by a channel, and hears nothing: finds out whether it is still there.
-    pub(crate) fn doubt<T: Transmit + ?Sized>(
+    /// Probes a channel on which a client waits for an answer, if it has been silent.
+    pub(crate) fn suspect<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
         index: u32,
@@ -90,13 +90,15 @@ impl Channels {
     ) {
         let Some(channel) = self.all.get(index) else { return };
         let silent = now.since(channel.last_heard) >= SUSPECT_AFTER;
-        let (Stage::Open(open), true) = (&channel.stage, channel.ours && silent) else { return };
-        if open.knock.is_some() || open.unconfirmed.is_some() {
+        let (Stage::Open(open), true) = (&channel.stage, channel.begun_here && silent) else {
+            return;
+        };
+        if open.probe.is_some() || open.unconfirmed.is_some() {
             return;
         }
-        let knock = self.begin(now, channel.peer, Some(index), random, tx);
+        let probe = self.begin(now, channel.peer, Some(index), random, tx);
         if let Some(Channel { stage: Stage::Open(open), .. }) = self.all.get_mut(index) {
-            open.knock = knock;
+            open.probe = probe;
         }
     }
 
@@ -110,20 +112,20 @@ impl Channels {
     ) -> Option<u32> {
         let index = self.all.vacant()?;
         let nonce = random.draw_u32();
-        let mut greeting = Greeting { old: NO_CHANNEL.into(), name: [0; 8] };
-        if let Some(Channel { theirs, stage: Stage::Open(open), .. }) =
+        let mut hello_payload = HelloPayload { old: NO_CHANNEL.into(), name: [0; 8] };
+        if let Some(Channel { peer_index, stage: Stage::Open(open), .. }) =
             old.and_then(|old| self.all.get(old))
         {
-            greeting = Greeting { old: (*theirs).into(), name: open.name };
+            hello_payload = HelloPayload { old: (*peer_index).into(), name: open.name };
         }
-        let mut padded = [0; GREETING];
-        padded[..size_of::<Greeting>()].copy_from_slice(greeting.as_bytes());
+        let mut padded = [0; HELLO_PAYLOAD_BYTES];
+        padded[..size_of::<HelloPayload>()].copy_from_slice(hello_payload.as_bytes());
         let mut noise = Noise::new(&mut self.credentials, nonce, true);
         let mut frame = header(HELLO, 0, index, nonce);
         noise.write(&padded, &mut frame);
         assert!(frame.len() == HELLO_BYTES, "a Hello has one length");
         tx.send(peer, &[IoSlice::new(&frame)]);
-        let stage = Stage::Calling(Calling { noise, hello: Again::new(now, frame), old });
+        let stage = Stage::Calling(Calling { noise, hello: Retransmission::new(now, frame), old });
         let given = self.add(now, (peer, NO_CHANNEL, nonce), true, stage);
         assert!(given == Some(index), "the number that was free");
         self.waiting.push(index);
@@ -133,13 +135,21 @@ impl Channels {
     fn add(
         &mut self,
         now: Nanos,
-        (peer, theirs, nonce): (SocketAddr, u32, u32),
-        ours: bool,
+        (peer, peer_index, nonce): (SocketAddr, u32, u32),
+        begun_here: bool,
         stage: Stage,
     ) -> Option<u32> {
-        let who = Who { role: Some(Role::Client), number: NO_CHANNEL };
-        let channel =
-            Channel { peer, theirs, nonce, ours, who, last_heard: now, until: Nanos::NEVER, stage };
+        let requester = Requester { role: Some(Role::Client), number: NO_CHANNEL };
+        let channel = Channel {
+            peer,
+            peer_index,
+            nonce,
+            begun_here,
+            requester,
+            last_heard: now,
+            until: Nanos::NEVER,
+            stage,
+        };
         self.sweep_at = self.sweep_at.min(now + SWEEP_EVERY);
         self.all.insert(channel)
     }
@@ -152,87 +162,91 @@ impl Channels {
         frame: &[u8],
         tx: &mut T,
         counters: &mut Counters,
-    ) -> News {
-        let Ok((shake, message)) = Shake::ref_from_prefix(frame) else {
+    ) -> HandshakeEvent {
+        let Ok((shake, message)) = HandshakeHeader::ref_from_prefix(frame) else {
             counters.malformed_short += 1;
-            return News::None;
+            return HandshakeEvent::None;
         };
         if shake.version != CHANNEL_VERSION || shake.reserved != [0; 2] {
             counters.malformed_meaning += 1;
-            return News::None;
+            return HandshakeEvent::None;
         }
         let news = match shake.kind {
             HELLO => self.hello(now, from, (shake, message), tx, counters),
             ANSWER => self.answer(now, from, (shake, message), tx, counters),
             _ => self.proof(now, from, (shake, message), tx, counters),
         };
-        news.unwrap_or(News::None)
+        news.unwrap_or(HandshakeEvent::None)
     }
 
-    /// Somebody begins. Until his message has been decrypted nothing is kept, and nothing is sent.
+    /// Answers a Hello. Nothing is kept or sent before the message has been decrypted.
     fn hello<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
         from: SocketAddr,
-        (shake, message): (&Shake, &[u8]),
+        (shake, message): (&HandshakeHeader, &[u8]),
         tx: &mut T,
         counters: &mut Counters,
-    ) -> Option<News> {
-        if message.len() + LEAD_BYTES != HELLO_BYTES {
+    ) -> Option<HandshakeEvent> {
+        if message.len() + CHANNEL_HEADER_BYTES != HELLO_BYTES {
             counters.malformed_meaning += 1;
             return None;
         }
-        let (theirs, nonce) = (shake.from.get(), shake.nonce.get());
-        if let Some(&index) = self.from.get(&(from, theirs, nonce)) {
-            // It has come before; what became of it shows when a Proof comes.
+        let (peer_index, nonce) = (shake.from.get(), shake.nonce.get());
+        if let Some(&index) = self.from.get(&(from, peer_index, nonce)) {
+            // A repetition. Send the Answer again, unless the channel is open already.
             if let Some(Channel { stage: Stage::Answered(_, answer), .. }) = self.all.get(index) {
                 tx.send(from, &[IoSlice::new(answer)]);
             }
             return None;
         }
         let mut noise = Noise::new(&mut self.credentials, nonce, false);
-        let mut room = [0; MAX_MESSAGE];
-        let Some(payload) = noise.read(message, &mut room) else {
+        let mut buffer = [0; MAX_MESSAGE];
+        let Some(payload) = noise.read(message, &mut buffer) else {
             counters.strangers += 1;
             return None;
         };
-        let (greeting, _) = Greeting::ref_from_prefix(payload).ok()?;
-        let old = greeting.old.get();
-        if let Some(Channel { peer, ours: false, stage: Stage::Open(open), .. }) = self.all.get(old)
+        let (hello_payload, _) = HelloPayload::ref_from_prefix(payload).ok()?;
+        let old = hello_payload.old.get();
+        if let Some(Channel { peer, begun_here: false, stage: Stage::Open(open), .. }) =
+            self.all.get(old)
             && *peer == from
-            && open.name == greeting.name
+            && open.name == hello_payload.name
         {
-            self.nod(old, tx);
+            self.send_empty(old, tx);
             return None;
         }
         if !self.pace.take(now) {
             counters.handshakes_late += 1;
             return None;
         }
-        if self.half.len() >= MAX_CHANNELS_HALF_OPEN
-            && let Some((oldest, nonce)) = self.half.pop_front()
+        if self.half_open.len() >= MAX_CHANNELS_HALF_OPEN
+            && let Some((oldest, nonce)) = self.half_open.pop_front()
         {
             self.give_up(oldest, nonce);
         }
         if self.all.vacant().is_none() {
-            self.make_room(now);
+            self.evict_oldest(now);
         }
         let index = self.all.vacant()?;
-        let mut answer = header(ANSWER, theirs, index, nonce);
-        let reply = Reply { channel: index.into() };
-        noise.write(&[reply.as_bytes(), self.credentials.identity.shown()].concat(), &mut answer);
+        let mut answer = header(ANSWER, peer_index, index, nonce);
+        let reply = AnswerPayload { channel: index.into() };
+        noise.write(
+            &[reply.as_bytes(), self.credentials.identity.certificate_bytes()].concat(),
+            &mut answer,
+        );
         if answer.len() > HELLO_BYTES {
-            return None; // nobody is sent more than he sent
+            return None; // An answer longer than the Hello would amplify a forged sender's traffic.
         }
         tx.send(from, &[IoSlice::new(&answer)]);
         counters.handshakes += 1;
-        self.add(now, (from, theirs, nonce), false, Stage::Answered(noise, answer));
-        self.from.insert((from, theirs, nonce), index);
-        self.half.push_back((index, nonce));
-        Some(News::None)
+        self.add(now, (from, peer_index, nonce), false, Stage::Answered(noise, answer));
+        self.from.insert((from, peer_index, nonce), index);
+        self.half_open.push_back((index, nonce));
+        Some(HandshakeEvent::None)
     }
 
-    /// Forgets a handshake that got no further, if it is that.
+    /// Removes a half-open channel, if it is still half open and has that nonce.
     fn give_up(&mut self, index: u32, nonce: u32) {
         if let Some(Channel { nonce: this, stage: Stage::Answered(..), .. }) = self.all.get(index)
             && *this == nonce
@@ -241,10 +255,10 @@ impl Channels {
         }
     }
 
-    /// There is no room for another channel: the one unheard for longest of those begun elsewhere
-    /// gives way at the next sweep.
-    fn make_room(&mut self, now: Nanos) {
-        let begun_elsewhere = self.all.iter().filter(|(_, channel)| !channel.ours);
+    /// Makes room for another channel when the table is full: of the channels that peers began, the
+    /// one silent for longest ends at the next sweep.
+    fn evict_oldest(&mut self, now: Nanos) {
+        let begun_elsewhere = self.all.iter().filter(|(_, channel)| !channel.begun_here);
         let oldest =
             begun_elsewhere.min_by_key(|(_, channel)| channel.last_heard).map(|(index, _)| index);
         if let Some(channel) = oldest.and_then(|index| self.all.get_mut(index)) {
@@ -253,15 +267,15 @@ impl Channels {
         }
     }
 
-    /// Whoever was called says who he is.
+    /// Takes an Answer: verifies the responder's certificate and sends the Proof.
     fn answer<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
         from: SocketAddr,
-        (shake, message): (&Shake, &[u8]),
+        (shake, message): (&HandshakeHeader, &[u8]),
         tx: &mut T,
         counters: &mut Counters,
-    ) -> Option<News> {
+    ) -> Option<HandshakeEvent> {
         let (index, nonce) = (shake.to.get(), shake.nonce.get());
         let channel = self
             .all
@@ -269,31 +283,34 @@ impl Channels {
             .filter(|channel| (channel.peer, channel.nonce) == (from, nonce))?;
         let Stage::Calling(Calling { noise, old, .. }) = &mut channel.stage else { return None };
         let old = *old;
-        let mut room = [0; MAX_MESSAGE];
-        let Some(payload) = noise.read(message, &mut room) else {
+        let mut buffer = [0; MAX_MESSAGE];
+        let Some(payload) = noise.read(message, &mut buffer) else {
             counters.strangers += 1;
             return None;
         };
-        let (reply, shown) = Reply::ref_from_prefix(payload).ok()?;
-        let theirs = reply.channel.get();
-        let believed =
-            self.credentials.identity.believe(shown, noise.theirs(), self.credentials.unix_at(now));
+        let (reply, presented) = AnswerPayload::ref_from_prefix(payload).ok()?;
+        let peer_index = reply.channel.get();
+        let verified = self.credentials.identity.verify_peer(
+            presented,
+            noise.peer_key(),
+            self.credentials.unix_at(now),
+        );
         let Some(certificate) =
-            believed.ok().filter(|certificate| certificate.role == Role::Server)
+            verified.ok().filter(|certificate| certificate.role == Role::Server)
         else {
             counters.untrusted += 1;
             self.remove(index);
             return None;
         };
-        let mut proof = header(PROOF, theirs, index, nonce);
-        noise.write(self.credentials.identity.shown(), &mut proof);
+        let mut proof = header(PROOF, peer_index, index, nonce);
+        noise.write(self.credentials.identity.certificate_bytes(), &mut proof);
         tx.send(from, &[IoSlice::new(&proof)]);
         let (keys, name) = noise.split();
-        let until = self.until(&certificate);
+        let until = self.expiry_of(&certificate);
         let channel = self.all.get_mut(index)?;
-        channel.theirs = theirs;
+        channel.peer_index = peer_index;
         (channel.last_heard, channel.until) = (now, until);
-        let unconfirmed = Some(Again::new(now, proof));
+        let unconfirmed = Some(Retransmission::new(now, proof));
         channel.stage =
             Stage::Open(Box::new(Open::new(keys, true, name, [0; PROOF_END], unconfirmed)));
         counters.channels_opened += 1;
@@ -301,68 +318,76 @@ impl Channels {
         let old = old.filter(|&old| self.all.get(old).is_some());
         if let Some(old) = old {
             if let Some(Channel { stage: Stage::Open(open), .. }) = self.all.get_mut(old) {
-                open.knock = None;
+                open.probe = None;
             }
             self.remove(old);
             self.to.insert(from, index);
         }
-        Some(News::Opened(index, old))
+        Some(HandshakeEvent::Opened(index, old))
     }
 
-    /// Whoever called says who he is.
+    /// Takes a Proof: verifies the initiator's certificate and opens the channel.
     fn proof<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
         from: SocketAddr,
-        (shake, message): (&Shake, &[u8]),
+        (shake, message): (&HandshakeHeader, &[u8]),
         tx: &mut T,
         counters: &mut Counters,
-    ) -> Option<News> {
-        let (index, theirs, nonce) = (shake.to.get(), shake.from.get(), shake.nonce.get());
+    ) -> Option<HandshakeEvent> {
+        let (index, peer_index, nonce) = (shake.to.get(), shake.from.get(), shake.nonce.get());
         let channel = self.all.get_mut(index).filter(|channel| {
-            !channel.ours && (channel.peer, channel.theirs, channel.nonce) == (from, theirs, nonce)
+            !channel.begun_here
+                && (channel.peer, channel.peer_index, channel.nonce) == (from, peer_index, nonce)
         })?;
         let end = *message.last_chunk::<PROOF_END>()?;
         let noise = match &mut channel.stage {
             Stage::Answered(noise, _) => noise,
             Stage::Open(open) if open.proof == end => {
-                self.nod(index, tx);
+                self.send_empty(index, tx);
                 return None;
             }
             _ => return None,
         };
-        let mut room = [0; MAX_MESSAGE];
-        let Some(shown) = noise.read(message, &mut room) else {
+        let mut buffer = [0; MAX_MESSAGE];
+        let Some(presented) = noise.read(message, &mut buffer) else {
             counters.strangers += 1;
             return None;
         };
-        let believed =
-            self.credentials.identity.believe(shown, noise.theirs(), self.credentials.unix_at(now));
-        let Ok(certificate) = believed else {
+        let verified = self.credentials.identity.verify_peer(
+            presented,
+            noise.peer_key(),
+            self.credentials.unix_at(now),
+        );
+        let Ok(certificate) = verified else {
             counters.untrusted += 1;
             self.remove(index);
             return None;
         };
         let (keys, name) = noise.split();
-        let until = self.until(&certificate);
+        let until = self.expiry_of(&certificate);
         let channel = self.all.get_mut(index)?;
-        let who = Who { role: Some(certificate.role), number: index };
-        (channel.who, channel.last_heard, channel.until) = (who, now, until);
+        let requester = Requester { role: Some(certificate.role), number: index };
+        (channel.requester, channel.last_heard, channel.until) = (requester, now, until);
         channel.stage = Stage::Open(Box::new(Open::new(keys, false, name, end, None)));
         counters.channels_opened += 1;
-        self.nod(index, tx);
-        self.half.retain(|&(half, _)| half != index);
-        Some(News::Admitted(who, Box::new(certificate)))
+        self.send_empty(index, tx);
+        self.half_open.retain(|&(half, _)| half != index);
+        Some(HandshakeEvent::Admitted(requester, Box::new(certificate)))
     }
 
     /// When the first of both ends' certificates expires.
-    fn until(&self, theirs: &Certificate) -> Nanos {
-        let first = theirs.until.min(self.credentials.identity.certificate().until);
-        self.credentials.when(first)
+    fn expiry_of(&self, peer: &Certificate) -> Nanos {
+        let first = peer.until.min(self.credentials.identity.certificate().until);
+        self.credentials.to_nanos(first)
     }
 
-    /// Sends again what is due. Returns channels that are given up.
-    pub(super) fn send_again<T: Transmit + ?Sized>(&mut self, now: Nanos, tx: &mut T) -> Vec<u32> {
+    /// Sends again what is due. Returns the channels that were given up.
+    pub(super) fn retransmit_due<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        tx: &mut T,
+    ) -> Vec<u32> {
         let mut gone = Vec::new();
         for &index in &self.waiting {
             let Some(channel) = self.all.get_mut(index) else { continue };
@@ -381,8 +406,8 @@ impl Channels {
         gone
     }
 
-    /// When something is to be sent again for a channel.
-    pub(super) fn again_at(&self, index: u32) -> Option<Nanos> {
+    /// When a frame of a channel is to be sent again.
+    pub(super) fn retransmit_at(&self, index: u32) -> Option<Nanos> {
         match &self.all.get(index)?.stage {
             Stage::Calling(calling) => Some(calling.hello.at),
             Stage::Open(open) => open.unconfirmed.as_ref().map(|again| again.at),
@@ -397,7 +422,7 @@ impl Open {
         began: bool,
         name: [u8; 8],
         proof: [u8; PROOF_END],
-        unconfirmed: Option<Again>,
+        unconfirmed: Option<Retransmission>,
     ) -> Self {
         let (out, back) = if began { (&keys.0, &keys.1) } else { (&keys.1, &keys.0) };
         Self {
@@ -406,7 +431,7 @@ impl Open {
             name,
             proof,
             unconfirmed,
-            knock: None,
+            probe: None,
         }
     }
 }

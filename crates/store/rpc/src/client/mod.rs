@@ -88,13 +88,13 @@ impl Client {
         let session = self.sessions.get_mut(index).expect("just inserted");
         session.connect(io, index, self.slots, self.mtu);
         let wake = session.shake_at;
-        self.wake_by(index, wake);
+        self.wake_at(index, wake);
         Ok(SessionId { index, generation })
     }
 
-    /// Sees to it that the session is looked at by `at`.
+    /// Makes the timers look at the session at `at`, if not before.
     #[inline]
-    fn wake_by(&mut self, index: u32, at: Nanos) {
+    fn wake_at(&mut self, index: u32, at: Nanos) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         if at < session.wake {
             session.wake = at;
@@ -154,8 +154,8 @@ impl Client {
         slot.due = deadline;
         slot.request.clear();
         if total > KEEP_BUFFER_BYTES {
-            // Memory that is new to the process costs more than filling it.
-            slot.request = self.incoming.lend();
+            // Writing to fresh pages costs more than filling a buffer that was used before.
+            slot.request = self.incoming.take_buffer();
             slot.request.reserve_exact(total);
         }
         for part in parts {
@@ -164,24 +164,24 @@ impl Client {
         let sequence = slot.sequence;
         let mut wake = deadline;
         if session.state == State::Open {
-            session.ask(io, &mut self.sender, id.index, number);
+            session.send_first(io, &mut self.sender, id.index, number);
             wake = session.slots[number].due;
         } else {
             wake = wake.min(session.shake_at);
         }
         io.counters.calls += 1;
-        self.wake_by(id.index, wake);
+        self.wake_at(id.index, wake);
         Ok(CallId { session: id, sequence, slot: u8::try_from(number).expect("slots are bounded") })
     }
 
-    /// Calls that may be begun at once; `None` when the session was closed.
+    /// Number of calls that may be begun at once; `None` if the session was closed.
     pub(crate) fn ready(&self, id: SessionId) -> Option<u32> {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation)?;
         (!session.closing).then(|| session.free().count_ones())
     }
 
-    /// Calls outstanding.
+    /// Number of calls outstanding.
     pub(crate) fn outstanding(&self, id: SessionId) -> u32 {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation);
@@ -199,7 +199,7 @@ impl Client {
         let Some(session) = self.find(id) else { return };
         session.keep_alive = on;
         let wake = session.next_wake(unreachable_after);
-        self.wake_by(id.index, wake);
+        self.wake_at(id.index, wake);
     }
 
     pub(crate) fn close<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, id: SessionId) {
@@ -222,7 +222,7 @@ impl Client {
         self.sessions.remove(index);
     }
 
-    /// A packet from a server.
+    /// Takes a packet from a server.
     #[inline]
     pub(crate) fn receive<H, T>(
         &mut self,
@@ -254,7 +254,7 @@ impl Client {
                 return;
             }
         };
-        session.hear(io.now);
+        session.note_heard(io.now);
         session.confirmed = true;
         let number = header.slot_index();
         let sequence = header.sequence.get();
@@ -292,18 +292,18 @@ impl Client {
             }
             Kind::Busy if live => {
                 if session.slots[number].phase == Phase::Receiving {
-                    self.incoming.hear(io.now, session.slots[number].assembly);
+                    self.incoming.note_heard(io.now, session.slots[number].assembly);
                 }
                 postpone(session, io.now, number);
             }
             Kind::Retry if live => {
-                self.turned_away(io, handler, index, number, header.offset.get())
+                self.retry_later(io, handler, index, number, header.offset.get())
             }
             Kind::Grant | Kind::Busy | Kind::Retry => {}
             Kind::Pong => {
                 if session.state == State::Verifying {
                     session.state = State::Open;
-                    self.ask_waiting(io, index);
+                    self.send_waiting(io, index);
                 }
             }
             Kind::Close => self.lost(io, handler, index),
@@ -343,25 +343,25 @@ impl Client {
         session.verify_after = Duration::from_secs(u64::from(accept.ttl.get())) / 3;
         session.state = State::Open;
         session.suspect = 0;
-        session.hear(io.now);
+        session.note_heard(io.now);
         if session.live == 0 {
-            // Nothing else would tell the server soon that its answer arrived, and it forgets
+            // No other packet would soon show the server that its answer arrived, and it forgets
             // unused sessions early.
             io.send(&session.link, session.link.control(Kind::Ping), [&[], &[]]);
         }
-        self.ask_waiting(io, index);
+        self.send_waiting(io, index);
     }
 
-    /// Sends the requests that waited for the session.
-    fn ask_waiting<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
+    /// Sends the requests that waited for the session to open.
+    fn send_waiting<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         for number in bits(session.live) {
             if session.slots[number].phase == Phase::Waiting {
-                session.ask(io, &mut self.sender, index, number);
+                session.send_first(io, &mut self.sender, index, number);
             }
         }
         let wake = session.next_wake(self.unreachable_after);
-        self.wake_by(index, wake);
+        self.wake_at(index, wake);
     }
 
     fn refused<H, T>(
@@ -375,24 +375,24 @@ impl Client {
         T: Transmit + ?Sized,
     {
         let header = packet.header;
-        let (theirs, token) = (header.session.get(), header.token.get());
+        let (refused, token) = (header.session.get(), header.token.get());
         let Ok(why) = Refusal::try_from(header.offset.get()) else {
             io.counters.malformed_meaning += 1;
             return;
         };
         if why == Refusal::UnknownSession {
-            // It names the session as the server did: rare, so that it may be looked for.
+            // The refusal carries the session's index at the server. It is rare enough to search.
             let lost = self.sessions.iter().find(|(_, session)| {
                 let link = &session.link;
                 matches!(session.state, State::Open | State::Verifying)
-                    && (link.token, link.session, link.peer) == (token, theirs, from)
+                    && (link.token, link.session, link.peer) == (token, refused, from)
             });
             if let Some((index, _)) = lost {
                 self.lost(io, handler, index);
             }
             return;
         }
-        let session = self.sessions.get_mut(theirs).filter(|session| {
+        let session = self.sessions.get_mut(refused).filter(|session| {
             session.state == State::Connecting
                 && session.offered(token).is_some()
                 && session.link.peer == from
@@ -401,13 +401,13 @@ impl Client {
         session.state = State::Idle;
         let live = session.live;
         for number in bits(live) {
-            self.end(io, handler, theirs, number, Err(CallFailure::Refused(why)));
+            self.end(io, handler, refused, number, Err(CallFailure::Refused(why)));
         }
-        self.finish_closing(io, theirs);
+        self.finish_closing(io, refused);
     }
 
-    /// The server has no such session (any more): fails what was sent, and opens a new one for what
-    /// was not.
+    /// Handles the loss of a session at the server: fails the calls that were sent, and opens a new
+    /// session for those that were not.
     fn lost<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
     where
         H: Handler,
@@ -432,7 +432,7 @@ impl Client {
         if session.live != 0 {
             session.connect(io, index, slots, cap);
             let wake = session.shake_at;
-            self.wake_by(index, wake);
+            self.wake_at(index, wake);
         }
         self.finish_closing(io, index);
     }
@@ -464,7 +464,7 @@ impl Client {
         if slot.phase != Phase::Receiving
             && slot.tries == 0
             && slot.outgoing.is_none()
-            && slot.phase == Phase::Asked
+            && slot.phase == Phase::Sent
         {
             session.rtt.sample(io.now.since(slot.sent_at));
         }
@@ -505,7 +505,7 @@ impl Client {
             Arrival::Duplicate => io.counters.duplicate_fragments += 1,
             Arrival::Whole => {
                 let mut buffer = self.incoming.take(assembly);
-                session.slots[owner.slot].phase = Phase::Asked;
+                session.slots[owner.slot].phase = Phase::Sent;
                 io.send(
                     &link,
                     link.header(Kind::Ack, owner.slot, owner.sequence, 0, 0),
@@ -571,8 +571,8 @@ impl Client {
         }
     }
 
-    /// The server is busy and was not at the request.
-    fn turned_away<H, T>(
+    /// Handles `Retry`: the server was busy and did not execute the request.
+    fn retry_later<H, T>(
         &mut self,
         io: &mut Io<'_, T>,
         handler: &mut H,
@@ -585,7 +585,7 @@ impl Client {
     {
         let Some(session) = self.sessions.get_mut(index) else { return };
         let slot = &mut session.slots[number];
-        if slot.phase != Phase::Asked {
+        if slot.phase != Phase::Sent {
             return;
         }
         io.counters.retries += 1;
@@ -607,10 +607,10 @@ impl Client {
         }
         slot.phase = Phase::Pausing;
         slot.due = again;
-        self.wake_by(index, again);
+        self.wake_at(index, again);
     }
 
-    /// Timers, grants and long requests.
+    /// Runs due timers, sends grants, and continues long requests.
     pub(crate) fn poll<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H)
     where
         H: Handler,
@@ -619,7 +619,7 @@ impl Client {
         while let Some(index) = self.timers.pop_due(io.now) {
             if let Some(session) = self.sessions.get_mut(index) {
                 session.wake = Nanos::NEVER;
-                self.attend(io, handler, index);
+                self.run_timers(io, handler, index);
             }
         }
         while let Some(Overdue { owner, missing, .. }) = self.incoming.overdue(io.now) {
@@ -659,7 +659,7 @@ impl Client {
     }
 
     /// Does what is due for a session.
-    fn attend<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
+    fn run_timers<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
     where
         H: Handler,
         T: Transmit + ?Sized,
@@ -697,12 +697,12 @@ impl Client {
                 continue;
             }
             if io.mtu(session.link.peer.address, cap) < session.link.mtu {
-                // The path has become narrower than the session's frames: it takes another session.
+                // The path has become narrower than the session's frames: open another session.
                 return self.lost(io, handler, index);
             }
             match slot.phase {
-                Phase::Asked => session.ask_again(io, number),
-                Phase::Pausing => session.ask(io, &mut self.sender, index, number),
+                Phase::Sent => session.retransmit_request(io, number),
+                Phase::Pausing => session.send_first(io, &mut self.sender, index, number),
                 Phase::Free | Phase::Waiting | Phase::Receiving => {
                     session.slots[number].due = session.slots[number].deadline
                 }
@@ -711,11 +711,12 @@ impl Client {
         let Some(session) = self.sessions.get(index) else { return };
         let wake = session.next_wake(unreachable_after);
         if wake < Nanos::NEVER {
-            self.wake_by(index, wake);
+            self.wake_at(index, wake);
         }
     }
 
-    /// The server was silent for too long: fails every call; the next call opens the session anew.
+    /// Fails every call because the server was silent for too long; the next call opens the session
+    /// again.
     fn unreachable<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
     where
         H: Handler,
@@ -737,7 +738,7 @@ impl Client {
         self.finish_closing(io, index);
     }
 
-    /// A channel is open: sessions that waited for it are asked for at once.
+    /// Sends `Connect` at once for the sessions that waited for this channel to open.
     pub(crate) fn channel_opened<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -751,12 +752,12 @@ impl Client {
             session.shakes = 0;
             session.shake(io, index);
             let wake = session.shake_at;
-            self.wake_by(index, wake);
+            self.wake_at(index, wake);
         }
     }
 
-    /// A channel is no more, and so no session that went by it.
-    pub(crate) fn channel_gone<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, channel: u32)
+    /// Handles the end of a channel, which ends its sessions.
+    pub(crate) fn channel_closed<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, channel: u32)
     where
         H: Handler,
         T: Transmit + ?Sized,
@@ -777,7 +778,7 @@ impl Client {
             .collect()
     }
 
-    /// Whether a session goes by that channel.
+    /// Whether a session uses the channel.
     pub(crate) fn uses(&self, channel: u32) -> bool {
         self.sessions.iter().any(|(_, session)| session.link.peer.channel == channel)
     }
@@ -802,10 +803,10 @@ impl Client {
     }
 }
 
-/// Puts off asking again: the server has shown that it has the request.
+/// Postpones the next retransmission: the server has shown that it has the request.
 fn postpone(session: &mut Session, now: Nanos, number: usize) {
     let slot = &mut session.slots[number];
-    if slot.phase == Phase::Asked {
+    if slot.phase == Phase::Sent {
         slot.due = (now + session.rtt.timeout(slot.tries)).min(slot.deadline);
     }
 }

@@ -1,4 +1,4 @@
-//! A session as its client sees it: the state, the slots, the patience.
+//! A session at its client: state, slots and timeouts.
 
 use std::time::Duration;
 
@@ -13,32 +13,32 @@ use crate::message::Owner;
 use crate::message::outgoing::Sender;
 use crate::rtt::Rtt;
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum State {
-    /// There is none at the server. The next call opens one.
+    /// There is no session at the server. The next call opens one.
     Idle,
     /// `Connect` was sent. Calls wait.
     Connecting,
-    /// It is there.
+    /// The session is open.
     Open,
-    /// It was silent for so long that the server may have forgotten it: `Ping` was sent. New calls
-    /// wait.
+    /// `Ping` was sent, because the session was silent for so long that the server may have
+    /// forgotten it. New calls wait.
     Verifying,
 }
 
-/// Where the call of a slot stands.
+/// The state of a slot's call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// There is none.
+    /// There is no call.
     Free,
-    /// The session is not open yet.
+    /// The request waits for the session to open.
     Waiting,
     /// The request was sent.
-    Asked,
-    /// Fragments of the response have arrived: `assembly` is what has.
+    Sent,
+    /// Fragments of the response have arrived, and are in `assembly`.
     Receiving,
-    /// The server asked for patience.
+    /// The server answered `Retry`: the client waits before it sends the request again.
     Pausing,
 }
 
@@ -48,16 +48,16 @@ pub(crate) struct Slot {
     /// Whether the request was ever sent, and so may have been executed.
     pub(crate) sent: bool,
     pub(crate) sequence: u32,
-    /// Retransmissions since the request was last sent anew.
+    /// Retransmissions since the request was last sent from its beginning.
     pub(crate) tries: u32,
     /// `Retry` answers so far.
     pub(crate) retries: u32,
     pub(crate) assembly: u32,
-    /// The long message that the request is.
+    /// The request in the sender's table, if it is a long message.
     pub(crate) outgoing: Option<u32>,
     pub(crate) sent_at: Nanos,
     pub(crate) deadline: Nanos,
-    /// When there is something to do for the call; never behind its deadline.
+    /// When there is something to do for the call; at its deadline at the latest.
     pub(crate) due: Nanos,
     pub(crate) request: Vec<u8>,
 }
@@ -84,26 +84,26 @@ impl Slot {
 pub(crate) struct Session {
     pub(crate) generation: u32,
     pub(crate) state: State,
-    /// To be forgotten once its calls have ended.
+    /// Whether it ends once its calls have ended.
     pub(crate) closing: bool,
-    /// To be kept open by pings.
+    /// Whether pings keep it open.
     pub(crate) keep_alive: bool,
-    /// Of the widest offer; the narrower ones have those behind it.
+    /// Nonce of the widest offer; narrower offers have the nonces after it.
     pub(crate) nonce: u32,
     pub(crate) link: Link,
-    /// Slots that may be used.
+    /// Number of slots that may be used.
     pub(crate) granted: usize,
     /// A bit for each slot with a call.
     pub(crate) live: u64,
-    /// A bit for each slot whose last call was given up: the server may be at it still, so it is
-    /// used last.
+    /// A bit for each slot whose last call failed after it was sent: the server may still be
+    /// executing it, so the slot is used last.
     pub(crate) suspect: u64,
     pub(crate) slots: Vec<Slot>,
     pub(crate) rtt: Rtt,
     /// When the timers look at this session next.
     pub(crate) wake: Nanos,
     pub(crate) last_heard: Nanos,
-    /// Since when an answer of any kind is awaited.
+    /// Since when the client awaits an answer of any kind.
     pub(crate) waiting_since: Nanos,
     /// When to repeat `Connect` or `Ping`.
     pub(crate) shake_at: Nanos,
@@ -114,7 +114,7 @@ pub(crate) struct Session {
     pub(crate) verify_after: Duration,
 }
 
-/// Bits of the set, lowest first.
+/// Iterates over the bits of a set, lowest first.
 pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
@@ -124,7 +124,7 @@ pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Session {
-    /// The free slots.
+    /// The free slots, as a set of bits.
     #[inline]
     pub(crate) fn free(&self) -> u64 {
         // While a session is being opened, as many calls may wait as any server grants slots.
@@ -142,16 +142,16 @@ impl Session {
         if self.confirmed { self.verify_after } else { UNUSED_TTL / 3 }
     }
 
-    /// Notes that the server is there.
+    /// Notes that the server has sent something.
     #[inline]
-    pub(crate) fn hear(&mut self, now: Nanos) {
+    pub(crate) fn note_heard(&mut self, now: Nanos) {
         self.last_heard = now;
         self.waiting_since = now;
     }
 
-    /// Sends the request of a slot, anew and from its beginning.
+    /// Sends the request of a slot from its beginning.
     #[inline]
-    pub(crate) fn ask<T: Transmit + ?Sized>(
+    pub(crate) fn send_first<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
         sender: &mut Sender,
@@ -160,7 +160,7 @@ impl Session {
     ) {
         let fragment = self.link.fragment();
         let slot = &mut self.slots[number];
-        slot.phase = Phase::Asked;
+        slot.phase = Phase::Sent;
         slot.tries = 0;
         slot.sent = true;
         slot.sent_at = io.now;
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Sends the packet of a request that begins at `offset`; returns the bytes of message in it.
+    /// Sends the packet of a request that begins at `offset`; returns the payload bytes it carries.
     pub(crate) fn send_request<T: Transmit + ?Sized>(
         &self,
         io: &mut Io<'_, T>,
@@ -190,17 +190,21 @@ impl Session {
         end - offset
     }
 
-    /// Sends the request of a slot again, or the first packet of it: the server asks for the rest.
-    pub(crate) fn ask_again<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, number: usize) {
+    /// Retransmits the request of a slot, or its first packet: the server asks for the rest.
+    pub(crate) fn retransmit_request<T: Transmit + ?Sized>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        number: usize,
+    ) {
         io.counters.retransmissions += 1;
         let slot = &mut self.slots[number];
         slot.tries += 1;
         slot.due = (io.now + self.rtt.timeout(slot.tries)).min(slot.deadline);
-        io.doubt(self.link.peer);
+        io.suspect(self.link.peer);
         self.send_request(io, number, 0);
     }
 
-    /// Opens the session at the server, by a nonce not used before.
+    /// Opens the session at the server, with a new nonce.
     pub(crate) fn connect<T: Transmit + ?Sized>(
         &mut self,
         io: &mut Io<'_, T>,
@@ -220,7 +224,7 @@ impl Session {
         self.shake(io, index);
     }
 
-    /// Finds out whether the session is still there.
+    /// Asks the server whether the session still exists.
     pub(crate) fn verify<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         self.state = State::Verifying;
         self.shakes = 0;
@@ -231,11 +235,11 @@ impl Session {
     /// Sends `Connect` or `Ping`, again if need be.
     pub(crate) fn shake<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         if self.shakes > 0 {
-            io.doubt(self.link.peer);
+            io.suspect(self.link.peer);
         }
         if self.state == State::Connecting {
-            self.link.peer = io.reach(self.link.peer.address);
-            if io.reaches(self.link.peer) {
+            self.link.peer = io.route_to(self.link.peer.address);
+            if io.is_reachable(self.link.peer) {
                 self.offer_all(io, index);
             }
         } else {
@@ -245,14 +249,14 @@ impl Session {
         self.shakes += 1;
     }
 
-    /// Sends `Connect` in a frame as long as those it asks for: if the path is too narrow for them,
-    /// it gets no answer. Then shorter ones follow it, each time. Whichever is accepted first
-    /// decides; they arrive widest first.
+    /// Sends `Connect` padded to the frame length that it offers, so that an offer too wide for the
+    /// path gets no answer. After [`WIDE_TRIES`] narrower offers follow the widest each time. The
+    /// first accepted offer decides; they arrive widest first.
     fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let mtu = io.mtu(self.link.peer.address, self.link.mtu as usize);
         if mtu < self.link.mtu {
-            // A router has told of a narrower link. What the server may have accepted before is too
-            // wide.
+            // A router has reported a narrower link. If the server accepted an earlier offer, that
+            // one is too wide.
             self.link.mtu = mtu;
             self.nonce = io.random.draw_u32();
         }
@@ -273,7 +277,7 @@ impl Session {
         }
     }
 
-    /// Frames of an offer, bytes: the first is what this end can do, the others are narrower.
+    /// Frame length of an offer, bytes: number 0 is this end's largest, the others are narrower.
     fn offer(&self, number: usize) -> Option<u32> {
         match number {
             0 => Some(self.link.mtu),
@@ -289,7 +293,7 @@ impl Session {
         }
     }
 
-    /// What was offered by that nonce: frames of so many bytes.
+    /// Returns the frame length that was offered with `nonce`.
     pub(crate) fn offered(&self, nonce: u32) -> Option<u32> {
         self.offer(usize::try_from(nonce.wrapping_sub(self.nonce)).ok()?)
     }

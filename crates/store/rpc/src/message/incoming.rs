@@ -14,17 +14,17 @@ use crate::message::Owner;
 use crate::slab::Slab;
 use crate::timer::Timers;
 
-/// Buffers kept for the next messages.
+/// Most buffers kept for later messages.
 const SPARE_BUFFERS: usize = 8;
 
-/// Longest buffer kept: what servers send each other comes in pieces of 2 MB, with the header of an
-/// operation.
+/// Longest buffer kept: servers send each other pieces of 2 MB, with an operation's header.
 const SPARE_BYTES: usize = (2 << 20) + 1024;
 
-/// Grants are sent when they add this much.
+/// A grant is sent when it adds this much.
 const GRANT_STEP: usize = GRANT_WINDOW / 4;
 
-/// Bytes of message a packet carries, of a message cut into `fragment`s: whether these can be.
+/// Whether a packet with `payload` bytes at `offset` can be part of a message of `total` bytes cut
+/// into fragments of `fragment` bytes.
 pub(crate) fn plausible(offset: usize, total: usize, payload: usize, fragment: usize) -> bool {
     if total <= fragment {
         return offset == 0 && payload == total;
@@ -42,23 +42,23 @@ struct Assembly {
     fragment: usize,
     /// Bytes that have arrived.
     received: usize,
-    /// Where the bytes end that the sender may have sent.
+    /// End of the bytes that the sender may have sent.
     granted: usize,
     /// A bit for each fragment that has arrived.
     seen: Vec<u64>,
-    /// The bytes, as far as any have arrived; gaps hold zeros.
+    /// The message's bytes, as far as any have arrived; gaps hold zeros.
     bytes: Vec<u8>,
-    /// When a fragment last arrived, or the sender said that it is at it.
+    /// When a fragment last arrived, or the sender last reported that it is sending.
     progress_at: Nanos,
-    /// How long to wait before asking again, at first.
+    /// How long to wait before the first request for missing ranges.
     patience: Duration,
-    /// Times asked in vain.
+    /// Requests for missing ranges without an answer.
     tries: u32,
-    birth: u64,
+    order: u64,
 }
 
 impl Assembly {
-    /// The ranges that were allowed and have not arrived, at most [`MAX_RESEND_RANGES`].
+    /// Collects the ranges that were granted and have not arrived, at most [`MAX_RESEND_RANGES`].
     fn missing(&self, out: &mut Vec<(usize, usize)>) {
         out.clear();
         for number in 0..self.granted.div_ceil(self.fragment) {
@@ -84,10 +84,10 @@ impl Assembly {
     }
 }
 
-/// What a fragment did.
+/// The effect of a fragment.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Arrival {
-    /// Nothing: it had been there, or is of another message.
+    /// Nothing: it arrived before, or belongs to another message.
     Duplicate,
     /// Part of the message has arrived.
     Partial,
@@ -95,26 +95,26 @@ pub(crate) enum Arrival {
     Whole,
 }
 
-/// A message whose next bytes should have come.
+/// A message whose next bytes are late.
 pub(crate) struct Overdue<'a> {
-    /// Its number.
+    /// The message's number.
     pub(crate) message: u32,
     pub(crate) owner: Owner,
-    /// Times they were asked for in vain, this one included.
+    /// Requests for missing ranges so far, including this one.
     pub(crate) tries: u32,
-    /// The ranges it lacks, offset and length.
+    /// The missing ranges, offset and length.
     pub(crate) missing: &'a [(usize, usize)],
 }
 
-/// The long messages that one role of an endpoint receives.
+/// The long messages that one role of an endpoint is receiving.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     assemblies: Slab<Assembly>,
     timers: Timers,
-    /// Sum of the assemblies' totals.
+    /// Bytes reserved: the sum of the assemblies' totals.
     reserved: usize,
     limit: usize,
-    births: u64,
+    begun: u64,
     /// Whether grants may be due.
     changed: bool,
     spare: Vec<Vec<u8>>,
@@ -122,21 +122,21 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Holds messages of up to `limit` bytes in all.
+    /// Holds messages of up to `limit` bytes together.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             assemblies: Slab::new(MAX_ASSEMBLIES),
             timers: Timers::default(),
             reserved: 0,
             limit,
-            births: 0,
+            begun: 0,
             changed: false,
             spare: Vec::new(),
             missing: Vec::new(),
         }
     }
 
-    /// Begins a message of more than one packet; `None` when there is no memory for it.
+    /// Begins a message of more than one packet; `None` if there is no memory for it.
     pub(crate) fn begin(
         &mut self,
         now: Nanos,
@@ -149,7 +149,7 @@ impl Incoming {
         if self.reserved + total > self.limit {
             return None;
         }
-        let bytes = self.lend();
+        let bytes = self.take_buffer();
         let index = self.assemblies.insert(Assembly {
             owner,
             total,
@@ -161,24 +161,24 @@ impl Incoming {
             progress_at: now,
             patience,
             tries: 0,
-            birth: self.births,
+            order: self.begun,
         })?;
-        self.births += 1;
+        self.begun += 1;
         self.reserved += total;
         self.changed = true;
         self.timers.set(index, now + patience);
         Some(index)
     }
 
-    /// The message that gives way to one of `total` bytes for `session`, for which there is no
-    /// memory: one whose sender is silent, or else one of the session with the most, if that
-    /// has more than this one would. Of several, the one that has got no further for
-    /// longest. So all who ask have equal parts of the memory, whoever came first.
-    pub(crate) fn gives_way(&self, session: u32, total: usize) -> Option<(u32, Owner)> {
+    /// Chooses the message that loses its memory to one of `total` bytes of `session`, when there
+    /// is no memory left: one whose sender is silent, otherwise one of the session that uses the
+    /// most, if that is more than `session` would then use. Of several, the one without progress
+    /// for longest. So all sessions get equal parts of the memory, in whatever order they came.
+    pub(crate) fn choose_victim(&self, session: u32, total: usize) -> Option<(u32, Owner)> {
         let oldest = |of: &dyn Fn(&Assembly) -> bool| {
             let candidates = self.assemblies.iter().filter(|(_, assembly)| of(assembly));
             let oldest =
-                candidates.min_by_key(|(_, assembly)| (assembly.progress_at, assembly.birth))?;
+                candidates.min_by_key(|(_, assembly)| (assembly.progress_at, assembly.order))?;
             Some((oldest.0, oldest.1.owner))
         };
         oldest(&|assembly| assembly.tries >= STALLED_TRIES).or_else(|| {
@@ -229,15 +229,15 @@ impl Incoming {
         if assembly.received == total { Arrival::Whole } else { Arrival::Partial }
     }
 
-    /// Notes that the sender of a message is at it.
-    pub(crate) fn hear(&mut self, now: Nanos, index: u32) {
+    /// Notes that the sender of a message is still sending it.
+    pub(crate) fn note_heard(&mut self, now: Nanos, index: u32) {
         if let Some(assembly) = self.assemblies.get_mut(index) {
             assembly.progress_at = now;
             assembly.tries = 0;
         }
     }
 
-    /// Ends a message and hands its bytes over; they may be given back.
+    /// Removes a message and returns its bytes, which the caller may give back.
     pub(crate) fn take(&mut self, index: u32) -> Vec<u8> {
         let Some(assembly) = self.assemblies.remove(index) else { return Vec::new() };
         self.reserved -= assembly.total;
@@ -246,12 +246,12 @@ impl Incoming {
         assembly.bytes
     }
 
-    /// A buffer that was given back, empty but with its memory; or a new one.
-    pub(crate) fn lend(&mut self) -> Vec<u8> {
+    /// Returns an empty buffer: one that was given back, with its memory, or a new one.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Takes a buffer for another message to use.
+    /// Takes a buffer for later messages to use.
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS && (1..=SPARE_BYTES).contains(&buffer.capacity()) {
             buffer.clear();
@@ -259,14 +259,13 @@ impl Incoming {
         }
     }
 
-    /// Drops a message.
+    /// Removes a message and keeps its buffer.
     pub(crate) fn drop(&mut self, index: u32) {
         let buffer = self.take(index);
         self.give_back(buffer);
     }
 
-    /// Calls `send` for each message that may go on: whose it is, where the allowed bytes end, its
-    /// total.
+    /// Calls `send(owner, granted_end, total)` for each message whose sender may go on.
     pub(crate) fn grant(&mut self, mut send: impl FnMut(Owner, usize, usize)) {
         if !std::mem::take(&mut self.changed) {
             return;
@@ -276,7 +275,7 @@ impl Incoming {
         let candidates = waiting.map(|(index, assembly)| Candidate {
             index,
             remaining: assembly.total - assembly.received,
-            birth: assembly.birth,
+            order: assembly.order,
         });
         for chosen in grants::choose(candidates).into_iter().flatten() {
             let assembly = self.assemblies.get_mut(chosen.index).expect("just seen");
@@ -290,8 +289,8 @@ impl Incoming {
         }
     }
 
-    /// A message whose next bytes are overdue. One that lacks nothing it was allowed is only looked
-    /// at again later.
+    /// Returns a message whose next bytes are overdue. Skips messages that have all granted bytes,
+    /// and looks at them again later.
     pub(crate) fn overdue(&mut self, now: Nanos) -> Option<Overdue<'_>> {
         loop {
             let index = self.timers.pop_due(now)?;
@@ -313,17 +312,17 @@ impl Incoming {
         }
     }
 
-    /// When a poll has something to do.
+    /// When the next poll has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         if self.changed { Some(Nanos(0)) } else { self.timers.earliest() }
     }
 
-    /// Most bytes set aside.
+    /// Most bytes that may be reserved.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Messages in reassembly, and the bytes set aside for them.
+    /// Number of messages in reassembly, and the bytes reserved for them.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.assemblies.len(), self.reserved)
     }

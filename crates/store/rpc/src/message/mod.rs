@@ -1,9 +1,9 @@
-//! Messages that take more than one packet.
+//! Messages of more than one packet.
 
 pub(crate) mod incoming;
 pub(crate) mod outgoing;
 
-/// Whose message it is, to the table that holds it.
+/// The call that a message belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Owner {
     pub(crate) session: u32,

@@ -10,13 +10,13 @@ struct Outgoing {
     total: usize,
     /// Bytes of message in one packet.
     fragment: usize,
-    /// Where the next byte never sent lies.
+    /// Offset of the next byte never sent.
     sent: usize,
-    /// Where the bytes end that may be sent.
+    /// End of the bytes that may be sent.
     granted: usize,
-    /// Ranges to send again, the last first.
+    /// Ranges to send again; the next is at the end.
     resends: Vec<(usize, usize)>,
-    /// Whether it stands among the ready.
+    /// Whether it is in `ready`.
     ready: bool,
 }
 
@@ -30,7 +30,7 @@ impl Outgoing {
 #[derive(Debug)]
 pub(crate) struct Sender {
     messages: Slab<Outgoing>,
-    /// Those that may have something to send.
+    /// Messages that may have something to send.
     ready: Vec<u32>,
 }
 
@@ -40,8 +40,8 @@ impl Sender {
         Self { messages: Slab::new(limit), ready: Vec::new() }
     }
 
-    /// Begins a message of more than one packet. The limit is the number of slots there can be, so
-    /// it has room.
+    /// Begins a message of more than one packet. The limit is the number of slots that can exist,
+    /// so there is room.
     pub(crate) fn begin(&mut self, owner: Owner, total: usize, fragment: usize) -> u32 {
         assert!(total > fragment);
         let granted = total.min(UNSCHEDULED_BYTES);
@@ -52,7 +52,7 @@ impl Sender {
         index
     }
 
-    /// Ends a message, whether or not it went out.
+    /// Removes a message, sent or not.
     pub(crate) fn end(&mut self, index: u32) {
         if let Some(message) = self.messages.remove(index)
             && message.ready
@@ -61,7 +61,7 @@ impl Sender {
         }
     }
 
-    /// Allows the bytes before `offset`.
+    /// Grants the bytes before `offset`.
     pub(crate) fn grant(&mut self, index: u32, offset: usize) {
         if let Some(message) = self.messages.get_mut(index) {
             message.granted = message.granted.max(offset.min(message.total));
@@ -74,7 +74,7 @@ impl Sender {
     pub(crate) fn resend(&mut self, index: u32, offset: usize, len: usize) -> bool {
         let Some(message) = self.messages.get_mut(index) else { return false };
         let end = offset.saturating_add(len).min(message.total);
-        // Who asks for bytes allows them: its grant may have been lost.
+        // A Resend also grants the bytes it names: the grant itself may have been lost.
         message.granted = message.granted.max(end);
         let end = end.min(message.sent);
         let start = offset / message.fragment * message.fragment;
@@ -106,7 +106,7 @@ impl Sender {
         self.messages.len()
     }
 
-    /// The message with the least to go: its number, and whose it is.
+    /// The message with the least left to send: its number and owner.
     pub(crate) fn shortest(&self) -> Option<(u32, Owner)> {
         let remaining =
             |&&index: &&u32| self.messages.get(index).map(|message| message.total - message.sent);
@@ -114,7 +114,8 @@ impl Sender {
         Some((index, self.messages.get(index)?.owner))
     }
 
-    /// The next packet of a message, offset and length; `None` once it has nothing to send for now.
+    /// Takes the next packet of a message, offset and length; `None` once there is nothing to send
+    /// for now.
     pub(crate) fn next(&mut self, index: u32) -> Option<(usize, usize)> {
         let message = self.messages.get_mut(index)?;
         let offset = if let Some((start, end)) = message.resends.pop() {

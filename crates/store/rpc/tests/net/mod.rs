@@ -12,7 +12,7 @@ use sprat_key::{Certificate, Identity};
 use sprat_net::{Nanos, Transmit};
 use sprat_rpc::{
     CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId,
-    Response, SessionId, Who,
+    Requester, Response, SessionId,
 };
 use sprat_wire::packet;
 use zerocopy::IntoBytes;
@@ -84,14 +84,14 @@ pub fn address(node: usize) -> SocketAddr {
 /// Frames a node has sent.
 pub struct Wire {
     weather: Weather,
-    /// What a router has told of the way, bytes.
-    pub told: usize,
+    /// The path MTU that a router has reported, bytes.
+    pub reported_mtu: usize,
     pub sent: Vec<(SocketAddr, Vec<u8>)>,
 }
 
 impl Transmit for Wire {
     fn mtu(&mut self, _: SocketAddr) -> usize {
-        self.weather.mtu.min(self.told)
+        self.weather.mtu.min(self.reported_mtu)
     }
 
     fn reliable(&self) -> bool {
@@ -102,7 +102,7 @@ impl Transmit for Wire {
         let frame = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
         assert!(frame.len() <= self.weather.mtu, "frame of {} bytes", frame.len());
         assert!(!frame.is_empty());
-        if frame.len() <= self.told {
+        if frame.len() <= self.reported_mtu {
             self.sent.push((peer, frame));
         }
     }
@@ -110,7 +110,7 @@ impl Transmit for Wire {
     fn flush(&mut self) {}
 }
 
-/// Bytes that can be told from others: `seed` and place decide.
+/// Pseudo-random bytes of `seed`, so that each message can be checked.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice::new(seed ^ 0x5eed);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -121,7 +121,7 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A request of the tests: number of the operation, what is wanted, filler.
+/// A request of the tests: number of the operation, the wanted handling, filler.
 pub fn request(op: u64, want: Want, response: usize, filler: usize) -> Vec<u8> {
     let mut bytes = op.to_le_bytes().to_vec();
     bytes.push(want as u8);
@@ -178,22 +178,22 @@ pub enum Want {
 #[derive(Default)]
 pub struct App {
     pub executed: HashMap<u64, u32>,
-    /// What was announced, with how many requests were executed by then.
-    pub expected: Vec<(u64, usize)>,
+    /// Requests announced by `prefetch`, each with the number executed by then.
+    pub prefetched: Vec<(u64, usize)>,
     pub turned: HashMap<u64, u32>,
     pub bodies: HashMap<u64, Vec<u8>>,
     pub next_body: u64,
     pub pending: Vec<(Nanos, RequestId, u64, usize)>,
     pub results: HashMap<CallId, (Nanos, Result<Vec<u8>, CallFailure>)>,
-    /// Results that came twice.
+    /// Calls that completed twice.
     pub doubles: u32,
     pub think: Duration,
     /// Requests may be forged: they are answered, not checked.
     pub forged: bool,
-    /// Who has proven what.
-    pub admitted: Vec<(Who, Certificate)>,
-    /// Who asked, request by request.
-    pub asked: Vec<Who>,
+    /// Members that have proven their identity, and their certificates.
+    pub admitted: Vec<(Requester, Certificate)>,
+    /// The requester of each request.
+    pub asked: Vec<Requester>,
 }
 
 impl App {
@@ -214,7 +214,7 @@ impl Handler for App {
     type Body = u64;
 
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<u64> {
-        self.asked.push(id.who());
+        self.asked.push(id.requester());
         if self.forged {
             return Outcome::Reply(self.reply(
                 payload.len() as u64,
@@ -248,14 +248,14 @@ impl Handler for App {
         }
     }
 
-    fn expect(&mut self, payload: &[u8]) {
+    fn prefetch(&mut self, payload: &[u8]) {
         if let Some(op) = payload.first_chunk() {
-            self.expected.push((u64::from_le_bytes(*op), self.executed.len()));
+            self.prefetched.push((u64::from_le_bytes(*op), self.executed.len()));
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
-        self.admitted.push((who, certificate.clone()));
+    fn admitted(&mut self, requester: Requester, certificate: &Certificate) {
+        self.admitted.push((requester, certificate.clone()));
     }
 
     fn gather(&self, body: u64) -> &[u8] {
@@ -292,10 +292,10 @@ pub struct World {
     heard: Vec<(usize, Vec<u8>)>,
     /// Nodes that hear and send nothing.
     pub cut: Vec<bool>,
-    /// Longest frame that gets anywhere from each node, bytes, whatever the node thinks.
+    /// Longest frame that the network carries from each node, bytes; the node does not know it.
     pub narrow: Vec<usize>,
     pub config: Config,
-    /// Who nodes are, where they have to be somebody.
+    /// Identities of the nodes that have one.
     identities: HashMap<usize, Arc<Identity>>,
 }
 
@@ -325,14 +325,15 @@ impl World {
         world
     }
 
-    /// A node is somebody from here on, and speaks only to whom it knows.
+    /// Gives a node an identity: from here on it speaks only through channels, to members.
     pub fn secure(&mut self, node: usize, identity: &Arc<Identity>) {
         self.identities.insert(node, Arc::clone(identity));
         self.restart(node);
     }
 
     fn fresh(&mut self, node: usize) -> Node {
-        let wire = Wire { weather: self.weather.clone(), told: usize::MAX, sent: Vec::new() };
+        let wire =
+            Wire { weather: self.weather.clone(), reported_mtu: usize::MAX, sent: Vec::new() };
         let mut endpoint = Endpoint::new(&self.config, self.dice.next());
         if let Some(identity) = self.identities.get(&node) {
             let mut seed = [0; 32];
@@ -387,8 +388,8 @@ impl World {
         node.endpoint.receive(self.now, from, frame, &mut node.app, &mut node.wire);
     }
 
-    /// Runs each node's loop once, and puts what it sent on the way.
-    pub fn turn(&mut self) {
+    /// Runs each node's loop once, and puts the frames it sent on the network.
+    pub fn iterate(&mut self) {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
             let app = &mut node.app;
@@ -442,7 +443,7 @@ impl World {
 
     /// Goes on to the next event; `false` when there is none.
     pub fn step(&mut self) -> bool {
-        self.turn();
+        self.iterate();
         let mut next = self.flying.peek().map(|Reverse((at, ..))| *at);
         for node in &self.nodes {
             let thinking = node.app.pending.iter().map(|pending| pending.0).min();
@@ -480,7 +481,7 @@ impl World {
     pub fn settle(&mut self) {
         for _ in 0..5_000_000u32 {
             if !self.step() || self.nodes.iter().all(|node| node.endpoint.is_idle()) {
-                self.turn();
+                self.iterate();
                 return;
             }
         }

@@ -1,158 +1,174 @@
-//! The calls on one object, ready for the search: those told in the order of being told, those
-//! never told behind them in the order of being asked.
+//! The calls on one object, prepared for the search: first those with a response, in the order of
+//! their responses, then those without one, in the order of their invocations.
 
 use super::model::State;
-use crate::history::{Action, OPEN, Operation, SETTLED, Told, Value};
+use crate::history::{Action, OPEN, Operation, Response, SETTLED, Value};
 use sprat_net::Nanos;
 use sprat_wire::op::Condition;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// What stands for every text that nobody ever read: it does not matter which of them an object
+/// Stands for every text that was never read: it does not matter which of these texts an object
 /// holds.
 const UNREAD: Value = Value::Text { id: 0, len: 0 };
 
-/// The calls of one object. A call's place is where it is in `calls`.
+/// The calls on one object, addressed by their index in `calls`.
 pub(super) struct Calls {
     calls: Vec<Operation>,
-    /// How many were told.
-    told: u32,
-    /// Of each that was told, those told later but asked before it was told.
+    /// How many have a response.
+    answered: u32,
+    /// For each answered call, those with a later response that were invoked before its response.
     overlaps: Vec<Vec<u32>>,
-    /// Of each that was told, the least version told of a call asked after that.
-    least_behind: Vec<Option<u64>>,
-    /// Of each that was told, when all those told before it had been asked.
-    begun: Vec<Nanos>,
-    /// Of each that was told, which of those never told may come before it: asked before it was
-    /// told, and not settled.
-    asked: Vec<Range<u32>>,
-    /// Of those never told that do the same to an object, the one that was asked just before: it
-    /// might as well be the one that took place.
-    twins: Vec<Option<u32>>,
-    /// Values that were told, by their versions.
+    /// For each answered call, the lowest version in the response of a call invoked after its
+    /// response.
+    least_version_behind: Vec<Option<u64>>,
+    /// For each answered call, the latest invocation of those with an earlier response.
+    latest_invocation: Vec<Nanos>,
+    /// For each answered call, the unanswered ones that may take place before it: they were invoked
+    /// before its response, and had not settled.
+    may_precede: Vec<Range<u32>>,
+    /// For each unanswered call, the last earlier one with the same effect on an object: it might
+    /// as well be that one which took place.
+    equivalents: Vec<Option<u32>>,
+    /// Values in responses, by their versions.
     values: HashMap<u64, Value>,
-    /// Versions that calls were told to have made: nothing else did.
-    made: HashSet<u64>,
+    /// Versions that answered calls have created: no other call did.
+    created: HashSet<u64>,
 }
 
 fn count(len: usize) -> u32 {
     u32::try_from(len).expect("a history fits in memory")
 }
 
-fn at(place: u32) -> usize {
-    place as usize
+fn index(call: u32) -> usize {
+    call as usize
 }
 
 impl Calls {
-    /// Those of one object, in any order.
+    /// Prepares the calls on one object, given in any order.
     pub(super) fn new(operations: &[Operation]) -> Self {
         let mut calls = seen_by_readers(operations);
-        // A read of which nobody knows what it gave says nothing.
+        // A read without a response says nothing.
         calls.retain(|call| call.action != Action::Read || call.returned != OPEN);
         calls.sort_by_key(|call| (call.returned, call.invoked));
-        let told = calls.partition_point(|call| call.returned != OPEN);
-        let (certain, open) = calls.split_at(told);
-        let begun: Vec<Nanos> = maxima(certain.iter().map(|call| call.began));
+        let answered = calls.partition_point(|call| call.returned != OPEN);
+        let (certain, open) = calls.split_at(answered);
+        let latest_invocation: Vec<Nanos> = maxima(certain.iter().map(|call| call.began));
         let settled: Vec<Nanos> = maxima(open.iter().map(settled)).split_off(1);
-        let asked = certain.iter().zip(&begun).map(|(call, &begun)| {
-            let from = settled.partition_point(|&settled| settled < begun);
-            let until = open.partition_point(|other| other.invoked < call.returned);
-            count(told + from)..count(told + until.max(from))
-        });
-        let asked = asked.collect();
+        let may_precede =
+            certain.iter().zip(&latest_invocation).map(|(call, &latest_invocation)| {
+                let from = settled.partition_point(|&settled| settled < latest_invocation);
+                let until = open.partition_point(|other| other.invoked < call.returned);
+                count(answered + from)..count(answered + until.max(from))
+            });
+        let may_precede = may_precede.collect();
         let same = |one: &Operation, other: &Operation| {
             one.action == other.action && one.ended <= other.ended
         };
-        let twin = |index: usize| (0..index).rev().find(|&other| same(&open[other], &open[index]));
-        let twins =
-            (0..open.len()).map(|index| twin(index).map(|twin| count(told + twin))).collect();
+        let equivalent =
+            |index: usize| (0..index).rev().find(|&other| same(&open[other], &open[index]));
+        let equivalents = (0..open.len())
+            .map(|index| equivalent(index).map(|equivalent| count(answered + equivalent)))
+            .collect();
         let makes = |call: &&Operation| {
             matches!(call.action, Action::Write { .. } | Action::Increment { .. })
         };
         let mut values = HashMap::new();
         for call in certain {
-            match (call.action, call.told) {
-                (_, Told::Found { version, value })
-                | (Action::Write { value, .. }, Told::Done { version }) => {
+            match (call.action, call.response) {
+                (_, Response::Found { version, value })
+                | (Action::Write { value, .. }, Response::Done { version }) => {
                     values.insert(version, value);
                 }
-                (_, Told::Sum { sum, version }) => {
+                (_, Response::Sum { sum, version }) => {
                     values.insert(version, Value::Sum(sum));
                 }
                 _ => {}
             }
         }
-        let made = certain.iter().filter(makes).filter_map(|call| match call.told {
-            Told::Done { version } | Told::Sum { version, .. } => Some(version),
+        let created = certain.iter().filter(makes).filter_map(|call| match call.response {
+            Response::Done { version } | Response::Sum { version, .. } => Some(version),
             _ => None,
         });
-        let made = made.collect();
-        let (overlaps, least_behind) = overlaps(certain);
-        Self { told: count(told), overlaps, least_behind, begun, asked, twins, values, made, calls }
+        let created = created.collect();
+        let (overlaps, least_version_behind) = overlaps(certain);
+        Self {
+            answered: count(answered),
+            overlaps,
+            least_version_behind,
+            latest_invocation,
+            may_precede,
+            equivalents,
+            values,
+            created,
+            calls,
+        }
     }
 
-    /// How many were told.
-    pub(super) fn told(&self) -> u32 {
-        self.told
+    /// How many calls have a response.
+    pub(super) fn answered(&self) -> u32 {
+        self.answered
     }
 
-    /// Whether the one there was told.
-    pub(super) fn is_told(&self, place: u32) -> bool {
-        place < self.told
+    /// Whether this call has a response.
+    pub(super) fn is_answered(&self, call: u32) -> bool {
+        call < self.answered
     }
 
-    /// The number in the history of the one there.
-    pub(super) fn number(&self, place: u32) -> usize {
-        self.calls[at(place)].number
+    /// The call's number in the history.
+    pub(super) fn number(&self, call: u32) -> usize {
+        self.calls[index(call)].number
     }
 
-    /// Of those told from `first` on, the ones that may come next when all before it are done.
+    /// The answered calls from `first` on that may come next when all before `first` are done.
     pub(super) fn beside(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
-        std::iter::once(first).chain(self.overlaps[at(first)].iter().copied())
+        std::iter::once(first).chain(self.overlaps[index(first)].iter().copied())
     }
 
-    /// The least version told of a call that must come after `first`.
-    pub(super) fn least_behind(&self, first: u32) -> Option<u64> {
-        self.least_behind[at(first)]
+    /// The lowest version in a response of a call that must come after `first`.
+    pub(super) fn least_version_behind(&self, first: u32) -> Option<u64> {
+        self.least_version_behind[index(first)]
     }
 
-    /// Those never told that may come next, when all before `first` are done and the object is like
-    /// this.
-    pub(super) fn never_told(&self, first: u32, state: State) -> impl Iterator<Item = u32> + '_ {
-        self.asked[at(first)].clone().filter(move |&place| !self.is_spent(place, first, state))
+    /// The unanswered calls that may come next, when all before `first` are done and the object is
+    /// in this state.
+    pub(super) fn unanswered(&self, first: u32, state: State) -> impl Iterator<Item = u32> + '_ {
+        self.may_precede[index(first)]
+            .clone()
+            .filter(move |&call| !self.is_spent(call, first, state))
     }
 
-    /// The one never told that does the same and came before in all, if there is one that still
-    /// may.
-    pub(super) fn twin(&self, place: u32, first: u32, state: State) -> Option<u32> {
-        self.twins[at(place - self.told)].filter(|&twin| !self.is_spent(twin, first, state))
+    /// The earlier unanswered call with the same effect, if there is one that may still take place.
+    pub(super) fn equivalent(&self, call: u32, first: u32, state: State) -> Option<u32> {
+        self.equivalents[index(call - self.answered)]
+            .filter(|&equivalent| !self.is_spent(equivalent, first, state))
     }
 
-    /// The version that the one there was told.
-    pub(super) fn version(&self, place: u32) -> Option<u64> {
-        version_told(self.calls[at(place)].told)
+    /// The version in the call's response.
+    pub(super) fn version(&self, call: u32) -> Option<u64> {
+        response_version(self.calls[index(call)].response)
     }
 
-    /// Whether the one there, never told, cannot take place any more.
-    pub(super) fn is_spent(&self, place: u32, first: u32, state: State) -> bool {
-        let call = &self.calls[at(place)];
-        let refused = match call.action {
+    /// Whether an unanswered call cannot take place any more.
+    pub(super) fn is_spent(&self, call: u32, first: u32, state: State) -> bool {
+        let operation = &self.calls[index(call)];
+        let refused = match operation.action {
             Action::Write { condition: Condition::Version(version), .. }
             | Action::Remove { condition: Condition::Version(version) } => version < state.least(),
             _ => false,
         };
-        refused || settled(call) < self.begun[at(first)]
+        refused || settled(operation) < self.latest_invocation[index(first)]
     }
 
-    /// The state after the one there; `None` if it cannot come then, or nobody can have seen what
-    /// was seen after that.
-    pub(super) fn after(&self, place: u32, state: State) -> Option<State> {
-        let call = &self.calls[at(place)];
-        let after = state.after(call.action, call.told)?;
+    /// The state after the call; `None` if it cannot take place now, or contradicts what was read
+    /// later.
+    pub(super) fn after(&self, call: u32, state: State) -> Option<State> {
+        let operation = &self.calls[index(call)];
+        let after = state.after(operation.action, operation.response)?;
         if let Some((version, value)) = after.known() {
-            let new = !self.is_told(place) && after != state;
-            let of_another = new && self.made.contains(&version);
-            if of_another || self.values.get(&version).is_some_and(|&told| told != value) {
+            let new = !self.is_answered(call) && after != state;
+            let of_another = new && self.created.contains(&version);
+            if of_another || self.values.get(&version).is_some_and(|&read| read != value) {
                 return None;
             }
         }
@@ -160,13 +176,12 @@ impl Calls {
     }
 }
 
-/// The calls, knowing what readers saw: a text is written by one call only, so whoever read it
-/// tells of what version that write was, and that it took place before. Texts that nobody read are
-/// made one.
+/// Adds what readers saw: only one call writes a text, so a read of it shows the version of that
+/// write, and that it took place before. Texts that were never read are replaced by one.
 fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     let mut read: HashMap<Value, (u64, u64)> = HashMap::new();
     for call in operations {
-        if let Told::Found { version, value: value @ Value::Text { .. } } = call.told {
+        if let Response::Found { version, value: value @ Value::Text { .. } } = call.response {
             let (_, first) = read.entry(value).or_insert((version, call.returned));
             *first = call.returned.min(*first);
         }
@@ -177,7 +192,7 @@ fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
             match read.get(value) {
                 None => *value = UNREAD,
                 Some(&(version, returned)) if call.returned == OPEN && call.invoked < returned => {
-                    (call.told, call.returned) = (Told::Done { version }, returned);
+                    (call.response, call.returned) = (Response::Done { version }, returned);
                 }
                 Some(_) => {}
             }
@@ -187,36 +202,36 @@ fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     operations.iter().map(seen).collect()
 }
 
-/// Of each call, in the order of being told, those told later but asked before it was told; and the
-/// least version told of those asked after that.
+/// For each call, in the order of responses: those with a later response that were invoked before
+/// its response; and the lowest version in a response of those invoked after it.
 fn overlaps(certain: &[Operation]) -> (Vec<Vec<u32>>, Vec<Option<u64>>) {
     let mut by_asked: Vec<u32> = (0..count(certain.len())).collect();
-    by_asked.sort_by_key(|&place| certain[at(place)].invoked);
+    by_asked.sort_by_key(|&call| certain[index(call)].invoked);
     let mut least = vec![None; certain.len() + 1];
-    for (rank, &place) in by_asked.iter().enumerate().rev() {
-        let told = version_told(certain[at(place)].told);
-        least[rank] = told.into_iter().chain(least[rank + 1]).min();
+    for (rank, &call) in by_asked.iter().enumerate().rev() {
+        let version = response_version(certain[index(call)].response);
+        least[rank] = version.into_iter().chain(least[rank + 1]).min();
     }
     let mut next = 0;
     let mut beside: Vec<u32> = Vec::new();
     let per_call = certain.iter().zip(0..).map(|(call, first)| {
-        while next < by_asked.len() && certain[at(by_asked[next])].invoked < call.returned {
+        while next < by_asked.len() && certain[index(by_asked[next])].invoked < call.returned {
             beside.push(by_asked[next]);
             next += 1;
         }
-        beside.retain(|&place| place > first);
+        beside.retain(|&call| call > first);
         beside.sort_unstable();
         (beside.clone(), least[next])
     });
     per_call.unzip()
 }
 
-/// When a call that was never told will have taken place, or never will.
+/// The time by which an unanswered call has taken place, or never will.
 fn settled(call: &Operation) -> Nanos {
     call.ended + SETTLED
 }
 
-/// The latest of none of them, of the first, of the first two, and so on.
+/// The latest of the first 0, 1, 2 .. moments.
 fn maxima(moments: impl Iterator<Item = Nanos>) -> Vec<Nanos> {
     let latest = |latest: &mut Nanos, moment: Nanos| {
         *latest = moment.max(*latest);
@@ -225,12 +240,12 @@ fn maxima(moments: impl Iterator<Item = Nanos>) -> Vec<Nanos> {
     std::iter::once(Nanos(0)).chain(moments.scan(Nanos(0), latest)).collect()
 }
 
-fn version_told(told: Told) -> Option<u64> {
-    match told {
-        Told::Found { version, .. } | Told::Done { version } | Told::Sum { version, .. } => {
-            Some(version)
-        }
-        Told::Conflict(version) => version,
+fn response_version(response: Response) -> Option<u64> {
+    match response {
+        Response::Found { version, .. }
+        | Response::Done { version }
+        | Response::Sum { version, .. } => Some(version),
+        Response::Conflict(version) => version,
         _ => None,
     }
 }

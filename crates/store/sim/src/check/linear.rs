@@ -1,79 +1,79 @@
-//! Whether calls on one object can have happened one after the other, each at some moment between
-//! being asked and told.
+//! Decides whether calls on one object can have happened one after the other, each at some moment
+//! between its invocation and its response.
 //!
-//! The search of Wing and Gong with the memory of Lowe: try every call that may come next, remember
-//! which sets of calls in which state led nowhere. A call whose outcome is unknown may come at any
-//! time after it was asked until it has surely settled, or never.
+//! Wing and Gong's search with Lowe's memory: try every call that may come next, and remember which
+//! sets of calls in which state led nowhere. A call whose outcome is unknown may take place at any
+//! time after its invocation until it has surely settled, or never.
 //!
-//! A set of calls is the first call told that is not done, those after it that are, and those never
-//! told that took place. The second are calls that overlap the first, a few however long the
-//! history; and if a set led nowhere, neither does one in which more of those never told took
-//! place.
+//! A set of calls is represented by the first answered call that is not done, the answered calls
+//! after it that are done, and the unanswered calls that took place. The second part overlaps the
+//! first, so it stays small however long the history; and if a set led nowhere, so does one in
+//! which more unanswered calls took place.
 
 use super::calls::Calls;
 use super::model::State;
 use crate::history::Operation;
 use std::collections::HashMap;
 
-/// States that the search looks at before it gives up.
+/// States that the search visits before it gives up.
 const MAX_STATES: usize = 200_000;
 
-/// What the search found.
+/// The result of the search.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// They can have happened so.
+    /// There is an order.
     Linearizable,
-    /// They cannot: the number of the first call that found no place in the best attempt, and the
-    /// state it met there.
+    /// There is no order: the number of the first call that could not be placed in the best
+    /// attempt, and the state before it.
     Broken(usize, State),
     /// The search grew too large.
     Undecided,
 }
 
-/// Calls, by their places among [`Calls`], ascending.
-type Places = Vec<u32>;
+/// Indexes of calls among [`Calls`], ascending.
+type CallSet = Vec<u32>;
 
-/// How far an attempt has come.
+/// A partial order: the calls that are done so far.
 #[derive(Clone, Debug)]
 struct Attempt {
-    /// The first of those told that is not done.
+    /// The first answered call that is not done.
     first: u32,
-    /// Those after it that are.
-    ahead: Places,
-    /// Those never told that took place, and still matter.
-    taken: Places,
+    /// Answered calls after it that are done.
+    ahead: CallSet,
+    /// Unanswered calls that took place and still matter.
+    taken: CallSet,
     state: State,
 }
 
-fn insert(places: &Places, place: u32) -> Places {
-    let at = places.partition_point(|&other| other < place);
-    let mut places = places.clone();
-    places.insert(at, place);
-    places
+fn insert(calls: &CallSet, call: u32) -> CallSet {
+    let at = calls.partition_point(|&other| other < call);
+    let mut calls = calls.clone();
+    calls.insert(at, call);
+    calls
 }
 
-/// Whether all of the first are among the second.
-fn is_subset(few: &Places, many: &Places) -> bool {
+/// Whether all of `few` are among `many`.
+fn is_subset(few: &CallSet, many: &CallSet) -> bool {
     let mut rest = many.iter();
-    few.iter().all(|place| rest.by_ref().find(|&other| other >= place) == Some(place))
+    few.iter().all(|call| rest.by_ref().find(|&other| other >= call) == Some(call))
 }
 
 impl Attempt {
-    /// After one more call, which left the object in `state`.
-    fn with(&self, calls: &Calls, place: u32, state: State) -> Self {
+    /// The attempt after one more call, which left the object in `state`.
+    fn with(&self, calls: &Calls, call: u32, state: State) -> Self {
         let Self { mut first, mut ahead, mut taken, .. } = self.clone();
-        if !calls.is_told(place) {
-            taken = insert(&taken, place);
-        } else if place == first {
+        if !calls.is_answered(call) {
+            taken = insert(&taken, call);
+        } else if call == first {
             let run =
-                ahead.iter().zip(first + 1..).take_while(|&(&place, next)| place == next).count();
+                ahead.iter().zip(first + 1..).take_while(|&(&call, next)| call == next).count();
             ahead.drain(..run);
             first += 1 + u32::try_from(run).expect("few");
         } else {
-            ahead = insert(&ahead, place);
+            ahead = insert(&ahead, call);
         }
-        if first < calls.told() {
-            taken.retain(|&place| !calls.is_spent(place, first, state));
+        if first < calls.answered() {
+            taken.retain(|&call| !calls.is_spent(call, first, state));
         }
         Self { first, ahead, taken, state }
     }
@@ -81,67 +81,66 @@ impl Attempt {
     /// The attempts that may follow, the likeliest last.
     fn next(&self, calls: &Calls) -> Vec<Self> {
         let Self { first, ahead, taken, state } = self;
-        let told = calls.beside(*first).filter(|place| ahead.binary_search(place).is_err());
+        let candidates = calls.beside(*first).filter(|call| ahead.binary_search(call).is_err());
         let mut next = Vec::new();
-        for place in told {
-            let Some(after) = calls.after(place, *state) else { continue };
-            let attempt = self.with(calls, place, after);
-            // What changes nothing, not even what is known, may as well come now, if nothing can
-            // come only before it.
+        for call in candidates {
+            let Some(after) = calls.after(call, *state) else { continue };
+            let attempt = self.with(calls, call, after);
+            // A call that changes nothing, not even what is known, may as well come now, unless
+            // another call can only come before it.
             if after == *state && !self.is_last_chance(calls, attempt.first) {
                 return vec![attempt];
             }
             next.push(attempt);
         }
-        for place in
-            calls.never_told(*first, *state).filter(|place| taken.binary_search(place).is_err())
+        for call in
+            calls.unanswered(*first, *state).filter(|call| taken.binary_search(call).is_err())
         {
-            let twin = calls.twin(place, *first, *state);
-            if twin.is_none_or(|twin| taken.binary_search(&twin).is_ok())
-                && let Some(after) = calls.after(place, *state)
+            let equivalent = calls.equivalent(call, *first, *state);
+            if equivalent.is_none_or(|equivalent| taken.binary_search(&equivalent).is_ok())
+                && let Some(after) = calls.after(call, *state)
                 && after != *state
             {
-                next.push(self.with(calls, place, after));
+                next.push(self.with(calls, call, after));
             }
         }
         next.reverse();
         next
     }
 
-    /// Whether one of those never told may come now, and not any more when all before `first` are
-    /// done.
+    /// Whether an unanswered call may come now, but not any more when all before `first` are done.
     fn is_last_chance(&self, calls: &Calls, first: u32) -> bool {
         let Self { taken, state, .. } = self;
-        let mut may = calls
-            .never_told(self.first, *state)
-            .filter(|place| taken.binary_search(place).is_err());
-        first < calls.told() && may.any(|place| calls.is_spent(place, first, *state))
+        let mut may =
+            calls.unanswered(self.first, *state).filter(|call| taken.binary_search(call).is_err());
+        first < calls.answered() && may.any(|call| calls.is_spent(call, first, *state))
     }
 
-    /// Whether calls still to be told are of older versions: they never go back.
+    /// Whether a response that is still to come has an older version: versions never go back.
     fn is_too_far(&self, calls: &Calls) -> bool {
         let beside =
-            calls.beside(self.first).filter(|place| self.ahead.binary_search(place).is_err());
-        let told = beside.filter_map(|place| calls.version(place)).min();
-        told.into_iter()
-            .chain(calls.least_behind(self.first))
+            calls.beside(self.first).filter(|call| self.ahead.binary_search(call).is_err());
+        let version = beside.filter_map(|call| calls.version(call)).min();
+        version
+            .into_iter()
+            .chain(calls.least_version_behind(self.first))
             .any(|version| version < self.state.least())
     }
 }
 
-/// Searches an order for calls on one object. Those told to be not done must be left out.
+/// Searches an order for calls on one object. Calls that were surely not done must be left out.
 #[must_use]
 pub fn check(operations: &[Operation]) -> Verdict {
     let calls = Calls::new(operations);
-    // Where attempts came, and what of that never told had taken place then: none of them includes
-    // another.
-    let mut seen: HashMap<(u32, Places, State), Vec<Places>> = HashMap::new();
+    // For each position of the search, the sets of unanswered calls that had taken place then; none
+    // of them includes another.
+    let mut seen: HashMap<(u32, CallSet, State), Vec<CallSet>> = HashMap::new();
     let mut states = 0;
     let mut stack =
         vec![Attempt { first: 0, ahead: Vec::new(), taken: Vec::new(), state: State::NEVER }];
     let mut best = (0, State::NEVER);
     while let Some(attempt) = stack.pop() {
-        if attempt.first == calls.told() {
+        if attempt.first == calls.answered() {
             return Verdict::Linearizable;
         }
         if attempt.first >= best.0 {

@@ -1,67 +1,70 @@
-//! Whether a history can be.
+//! Checks whether the store can have produced a history.
 
 mod calls;
 pub mod linear;
 pub mod model;
 pub mod scan;
 
-use crate::history::{History, Name, Operation, Told};
+use crate::history::{History, ObjectName, Operation, Response};
 use linear::Verdict;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Calls told of around the one that does not fit.
+/// Calls shown around the one that does not fit.
 const CONTEXT: usize = 24;
 
-/// What cannot be.
+/// A violation of the store's promises.
 #[derive(Clone, Debug, Error)]
 pub enum Violation {
     /// Calls on one object that fit no order.
     #[error(
-        "object {name} (at {place:016x} of its table) is not linearizable: no place for `{call}`, where the best attempt has {state:?}\n{around}"
+        "object {name} (at {place:016x} of its table) is not linearizable: no place for `{call}`, \
+         where the best attempt has {state:?}\n{around}"
     )]
     Object {
         /// The object.
-        name: Name,
-        /// The call without a place.
+        name: ObjectName,
+        /// The call that could not be placed.
         call: String,
-        /// Where the object is in its table.
+        /// The object's position in its table.
         place: u64,
-        /// What it met.
+        /// The state before the call.
         state: model::State,
         /// The object's calls around it, in order, a line each.
         around: String,
     },
-    /// A page of a scan that is wrong by itself.
+    /// A page of a scan that contradicts itself.
     #[error("scan {scan} of table {table}: {what}")]
     Page {
-        /// Which scan.
+        /// The scan's number.
         scan: u64,
-        /// Of which table.
+        /// The table's id.
         table: u32,
-        /// What is wrong.
+        /// A description of the fault.
         what: String,
     },
 }
 
-/// What was checked.
+/// The extent of a check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
     /// Objects.
     pub objects: u64,
     /// Calls and rows of pages.
     pub calls: u64,
-    /// Objects whose history was too tangled to decide on.
+    /// Objects whose calls overlap too much to decide on.
     pub undecided: u64,
 }
 
-/// Checks a history. `hash_seed` and `keys` say where objects are in scans, see [`scan`].
+/// Checks a history. `hash_seed` and `keys` say where objects are in scans: see [`scan`].
 ///
 /// # Errors
 /// The first [`Violation`].
 pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Box<Violation>> {
-    let mut objects: BTreeMap<Name, Vec<Operation>> = BTreeMap::new();
-    for operation in history.operations.iter().filter(|operation| operation.told != Told::NotDone) {
+    let mut objects: BTreeMap<ObjectName, Vec<Operation>> = BTreeMap::new();
+    for operation in
+        history.operations.iter().filter(|operation| operation.response != Response::NotDone)
+    {
         objects.entry(operation.name).or_default().push(*operation);
     }
     for page in &history.pages {
@@ -95,7 +98,7 @@ pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Bo
                 return Err(Box::new(Violation::Object {
                     name,
                     call,
-                    place: scan::place(hash_seed, name),
+                    place: scan::position(hash_seed, name),
                     state,
                     around: around.join("\n"),
                 }));

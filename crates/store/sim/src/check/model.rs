@@ -1,32 +1,31 @@
-//! What the store promises of an object: an overwrite has the next version, a new object one above
-//! every version its key ever had. A call whose version nobody was told leaves the version open but
-//! for a lower bound, until someone is told.
+//! The store's promises about an object: an overwrite has the next version, and a new object a
+//! version above all that its key has ever had. A call whose version is unknown leaves the version
+//! open, except for a lower bound, until a response shows it.
 
-use crate::history::{Action, Told, Value};
+use crate::history::{Action, Response, Value};
 use sprat_wire::op::Condition;
 
-/// An object in the model.
+/// The state of an object in the model.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct State {
     value: Option<Value>,
-    /// The version, or a version that it is above; of an absent object, the highest known to have
-    /// been.
+    /// The version, or a version below it; of an absent object, the highest version that is known.
     version: u64,
-    /// Whether `version` is the version.
+    /// Whether `version` is exact.
     exact: bool,
 }
 
 impl State {
-    /// An object that never was.
+    /// An object that never existed.
     pub const NEVER: Self = Self { value: None, version: 0, exact: true };
 
-    /// The state, knowing that its object has this version; `None` if it cannot.
+    /// The state, given that the object has this version; `None` if it cannot have it.
     fn with_version(self, version: u64) -> Option<Self> {
         let fits = if self.exact { version == self.version } else { version > self.version };
         (self.value.is_some() && fits).then_some(Self { version, exact: true, ..self })
     }
 
-    /// The state, knowing that the condition holds; `None` if it cannot.
+    /// The state, given that the condition holds; `None` if it cannot hold.
     fn given(self, condition: Condition) -> Option<Self> {
         match condition {
             Condition::None => Some(self),
@@ -36,7 +35,7 @@ impl State {
         }
     }
 
-    /// The state, knowing that the condition does not hold as the object has this version.
+    /// The state, given that the condition does not hold because of the object's current version.
     fn refusing(self, condition: Condition, current: Option<u64>) -> Option<Self> {
         let known = match current {
             Some(version) => self.with_version(version)?,
@@ -45,10 +44,11 @@ impl State {
         (!condition.holds(current)).then_some(known)
     }
 
-    /// After a write told to have given this version; of an unknown one for `None`.
-    fn written(self, value: Value, told: Option<u64>) -> Option<Self> {
+    /// The state after a write whose response had this version; `None` for a write without a
+    /// response.
+    fn written(self, value: Value, response: Option<u64>) -> Option<Self> {
         let value = Some(value);
-        let (version, exact) = match (self.value, told) {
+        let (version, exact) = match (self.value, response) {
             (Some(_), Some(version)) => {
                 (self.with_version(version.checked_sub(1)?)?.version + 1, true)
             }
@@ -60,8 +60,8 @@ impl State {
         Some(Self { value, version, exact })
     }
 
-    fn removed(self, told: Option<u64>) -> Option<Self> {
-        let was = match told {
+    fn removed(self, response: Option<u64>) -> Option<Self> {
+        let was = match response {
             Some(version) => self.with_version(version)?,
             None => self.value.is_some().then_some(self)?,
         };
@@ -77,53 +77,56 @@ impl State {
         }
     }
 
-    /// The least version that it can have.
+    /// The lowest version that it can have.
     #[must_use]
     pub fn least(self) -> u64 {
         if self.exact || self.value.is_none() { self.version } else { self.version + 1 }
     }
 
-    /// Version and value of an object of which both are known.
+    /// Version and value, if the object exists and its version is known.
     #[must_use]
     pub fn known(self) -> Option<(u64, Value)> {
         self.value.filter(|_| self.exact).map(|value| (self.version, value))
     }
 
-    /// The state after a call that took place and was told what it was told; `None` if that cannot
-    /// be.
+    /// The state after a call that took place and had this response; `None` if that is impossible.
     #[must_use]
-    pub fn after(self, action: Action, told: Told) -> Option<Self> {
-        match (action, told) {
-            (Action::Read, Told::Found { version, value }) if self.value == Some(value) => {
+    pub fn after(self, action: Action, response: Response) -> Option<Self> {
+        match (action, response) {
+            (Action::Read, Response::Found { version, value }) if self.value == Some(value) => {
                 self.with_version(version)
             }
-            (Action::Read, Told::Absent) => self.value.is_none().then_some(self),
-            (Action::Write { value, condition }, Told::Done { version }) => {
+            (Action::Read, Response::Absent) => self.value.is_none().then_some(self),
+            (Action::Write { value, condition }, Response::Done { version }) => {
                 self.given(condition)?.written(value, Some(version))
             }
-            (Action::Write { value, condition }, Told::Unknown) => {
+            (Action::Write { value, condition }, Response::Unknown) => {
                 self.given(condition)?.written(value, None)
             }
-            (Action::Remove { condition }, Told::Done { version }) => {
+            (Action::Remove { condition }, Response::Done { version }) => {
                 self.given(condition)?.removed(Some(version))
             }
-            (Action::Remove { condition }, Told::Unknown) => self.given(condition)?.removed(None),
-            (Action::Remove { condition }, Told::Absent) => {
+            (Action::Remove { condition }, Response::Unknown) => {
+                self.given(condition)?.removed(None)
+            }
+            (Action::Remove { condition }, Response::Absent) => {
                 self.given(condition).filter(|state| state.value.is_none())
             }
             (
                 Action::Write { condition, .. } | Action::Remove { condition },
-                Told::Conflict(current),
+                Response::Conflict(current),
             ) => self.refusing(condition, current),
-            (Action::Increment { delta }, Told::Sum { sum, version })
+            (Action::Increment { delta }, Response::Sum { sum, version })
                 if self.number()?.checked_add(delta) == Some(sum) =>
             {
                 self.written(Value::Sum(sum), Some(version))
             }
-            (Action::Increment { delta }, Told::Unknown) => {
+            (Action::Increment { delta }, Response::Unknown) => {
                 self.written(Value::Sum(self.number()?.checked_add(delta)?), None)
             }
-            (Action::Increment { .. }, Told::NotANumber) => self.number().is_none().then_some(self),
+            (Action::Increment { .. }, Response::NotANumber) => {
+                self.number().is_none().then_some(self)
+            }
             _ => None,
         }
     }

@@ -1,27 +1,27 @@
-//! What a page of a scan says of each object.
+//! Turns a page of a scan into reads of each object.
 //!
-//! Objects come in the order of their places: hashes of keys, bits reversed. A page tells of every
-//! place from its cursor to the next page's, so it is a read of each key whose place lies there:
-//! the row's version and value, or that there is none. Together the pages of a scan tell of each
-//! key once. That those reads fit the rest of the history is what it means that a scan gives what
-//! is there throughout exactly once and invents nothing.
+//! Objects come in the order of their positions: the bit-reversed hashes of their keys. A page
+//! covers every position from its cursor to the next page's, so it is a read of each key in that
+//! range: of the row's version and value, or of the key's absence. The pages of a scan together
+//! read each key once. If these reads fit the rest of the history, the scan has returned everything
+//! that was there throughout exactly once, and has invented nothing.
 
-use crate::history::{Action, Name, Operation, Page, Told};
+use crate::history::{Action, ObjectName, Operation, Page, Response};
 
-/// The place of a key in scans.
+/// The position of a key in scans.
 #[must_use]
-pub fn place(hash_seed: u64, name: Name) -> u64 {
+pub fn position(hash_seed: u64, name: ObjectName) -> u64 {
     sprat_wire::tablet::position(hash_seed, name.table, &name.bytes())
 }
 
-/// The reads that a page amounts to; `keys` is how many keys the table has at most.
+/// Turns a page into reads; the table has at most `keys` keys.
 ///
 /// # Errors
-/// In words, when the page is wrong by itself.
+/// A message, when the page contradicts itself.
 pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, String> {
     let from = page.after.map_or(Some(0), |after| after.checked_add(1));
     let until = page.next.unwrap_or(u64::MAX);
-    let within = |place: u64| from.is_some_and(|from| (from..=until).contains(&place));
+    let within = |position: u64| from.is_some_and(|from| (from..=until).contains(&position));
     if page.next.is_some() && from.is_none_or(|from| until < from) {
         return Err(format!(
             "a page behind {:?} goes on from {until}, which is before it",
@@ -30,11 +30,12 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
     }
     let mut rows: Vec<Option<(u64, crate::history::Value)>> = vec![None; usize::from(keys)];
     for (bytes, version, value) in &page.rows {
-        let Some(key) = (0..keys).find(|&key| Name { table: page.table, key }.bytes() == *bytes)
+        let Some(key) =
+            (0..keys).find(|&key| ObjectName { table: page.table, key }.bytes() == *bytes)
         else {
             return Err(format!("a key that nobody wrote: {bytes:02x?}"));
         };
-        if !within(place(hash_seed, Name { table: page.table, key })) {
+        if !within(position(hash_seed, ObjectName { table: page.table, key })) {
             return Err(format!(
                 "key {key} is not of this page, {:?} to {:?}",
                 page.after, page.next
@@ -44,11 +45,11 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
             return Err(format!("key {key} comes twice"));
         }
     }
-    let names = (0..keys).map(|key| Name { table: page.table, key });
-    let told = names.filter(|&name| within(place(hash_seed, name))).map(|name| {
-        let told = match rows[usize::from(name.key)] {
-            Some((version, value)) => Told::Found { version, value },
-            None => Told::Absent,
+    let names = (0..keys).map(|key| ObjectName { table: page.table, key });
+    let reads = names.filter(|&name| within(position(hash_seed, name))).map(|name| {
+        let response = match rows[usize::from(name.key)] {
+            Some((version, value)) => Response::Found { version, value },
+            None => Response::Absent,
         };
         let Page { client, invoked, returned, ended, .. } = *page;
         Operation {
@@ -60,8 +61,8 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
             returned,
             began: ended,
             ended,
-            told,
+            response,
         }
     });
-    Ok(told.collect())
+    Ok(reads.collect())
 }

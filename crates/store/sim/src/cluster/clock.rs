@@ -1,11 +1,11 @@
-//! A clock that runs ahead of the world's, or behind.
+//! A clock that runs faster or slower than the world's.
 
 use sprat_net::Nanos;
 
-/// One of them.
+/// A server's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// Parts in a million that it is ahead.
+    /// By how much it is ahead, in parts per million.
     drift: i64,
 }
 
@@ -14,13 +14,13 @@ impl Clock {
         Self { drift }
     }
 
-    /// What it shows at a time of the world's.
+    /// The time that it shows at a time of the world.
     pub(super) fn local(self, now: Nanos) -> Nanos {
         let ahead = i128::from(now.0) * i128::from(self.drift) / 1_000_000;
         Nanos(u64::try_from(i128::from(now.0) + ahead).expect("a clock that goes on"))
     }
 
-    /// When it shows so much, by the world's; a little later at most.
+    /// The time of the world at which it shows `local`; a little later at most.
     pub(super) fn global(self, local: Nanos) -> Nanos {
         if local == Nanos::NEVER {
             return local;

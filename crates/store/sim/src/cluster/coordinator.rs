@@ -1,4 +1,4 @@
-//! A coordinator of a cluster, through its lives: alone, or one of several over a shared
+//! A coordinator of a cluster, which crashes and restarts: alone, or one of several over a shared
 //! [`Etcd`](super::etcd).
 
 use super::clock::Clock;
@@ -7,8 +7,10 @@ use crate::client::TRANSPORT;
 use crate::server::HASH_SEED;
 use sprat_client::Core;
 use sprat_net::{AnyDriver, Hub, Locator, Locators, Nanos};
-use sprat_store::coordinator::election::{Duty, Election, Holder, Pong, SILENCE};
-use sprat_store::coordinator::{Catalog, Coordinator, Envoy, Office};
+use sprat_store::coordinator::election::{
+    Election, ElectionAction, LeaderRecord, PingReply, SILENCE,
+};
+use sprat_store::coordinator::{Catalog, Coordinator, ElectionBridge, LeaderMailbox};
 use sprat_store::node::Node;
 use sprat_wire::op::{Request, Status};
 use std::cell::Cell;
@@ -16,20 +18,20 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Time that etcd takes to answer, microseconds, as a rule and now and then; and after which it is
-/// not waited for.
+/// Time that etcd usually takes to answer, and sometimes takes, microseconds; then the time after
+/// which the coordinator gives up.
 const USUAL: u64 = 3_000;
 const SLOW: u64 = 400_000;
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
-/// How long its thread sleeps at most.
-const LOOK_AROUND: Duration = Duration::from_millis(25);
+/// Longest sleep of the election's thread.
+const MAX_SLEEP: Duration = Duration::from_millis(25);
 
 type CoordinatorNode = Node<AnyDriver, Coordinator<Rows>>;
 
-/// What its election awaits.
+/// The answer that an election waits for.
 enum Awaited {
-    Read { sent: Nanos, at: Nanos, found: Option<Option<Holder>> },
+    Read { sent: Nanos, at: Nanos, found: Option<Option<LeaderRecord>> },
     Claim { sent: Nanos, at: Nanos, outcome: Option<Option<u64>> },
     Pong,
 }
@@ -37,7 +39,7 @@ enum Awaited {
 /// The election's part of a process.
 struct Candidate {
     election: Election,
-    envoy: Envoy<Rows>,
+    bridge: ElectionBridge<Rows>,
     core: Core,
     awaited: Option<Awaited>,
     wake: Nanos,
@@ -48,20 +50,20 @@ struct Process {
     candidate: Option<Candidate>,
 }
 
-/// A coordinator.
-pub(super) struct Post {
-    /// Where it is asked, and from where it asks others.
+/// A coordinator that crashes and restarts.
+pub(super) struct SimCoordinator {
+    /// The addresses of its node, and of its election.
     address: SocketAddr,
     control: SocketAddr,
     hub: Hub,
     etcd: Shared,
-    /// Whether there are others.
+    /// Whether there are other coordinators.
     several: bool,
     process: Option<Process>,
-    /// When it starts again, and until when it stands still.
+    /// When it starts again, and until when it is paused.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
-    /// Until when etcd cannot be reached from here.
+    /// Until when it cannot reach etcd.
     pub(super) cut_until: Nanos,
     open: Rc<Cell<bool>>,
     clock: Clock,
@@ -73,8 +75,8 @@ pub(super) fn locator(at: SocketAddr) -> Locator {
     format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator")
 }
 
-impl Post {
-    /// One that never ran.
+impl SimCoordinator {
+    /// A coordinator that has never run.
     pub(super) fn new(
         hub: &Hub,
         (address, control): (SocketAddr, SocketAddr),
@@ -98,7 +100,7 @@ impl Post {
         }
     }
 
-    /// Ends it without a warning.
+    /// Ends it without warning.
     pub(super) fn crash(&mut self, up_at: Nanos) {
         self.process = None;
         self.up_at = up_at;
@@ -120,21 +122,22 @@ impl Post {
         let here = locator(self.address);
         let (life, seed) = (self.draw() | 1, self.draw());
         let (service, candidate) = if self.several {
-            let office = Office::default();
+            let mailbox = LeaderMailbox::default();
             let control =
                 AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
-            let core = Core::over(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
+            let core =
+                Core::with_drivers(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
             let candidate = Candidate {
                 election: Election::new(life, here.to_string()),
-                envoy: Envoy::new(office.clone()),
+                bridge: ElectionBridge::new(mailbox.clone()),
                 core: core.expect("the transport is there"),
                 awaited: None,
                 wake: Nanos(0),
             };
-            (Coordinator::standby(office, here.to_string()), Some(candidate))
+            (Coordinator::standby(mailbox, here.to_string()), Some(candidate))
         } else {
             (
-                Coordinator::new(Catalog::open_alone(
+                Coordinator::new(Catalog::open_standalone(
                     Rows::new(&self.etcd, None, &self.open),
                     HASH_SEED,
                     life,
@@ -161,7 +164,7 @@ impl Post {
         self.clock.global(node.next_deadline().min(election)).max(self.paused_until)
     }
 
-    /// One turn of its node and of its election.
+    /// Runs one iteration of its node and of its election.
     pub(super) fn step(&mut self, now: Nanos) -> Result<(), String> {
         if now < self.paused_until {
             return Ok(());
@@ -188,18 +191,18 @@ impl Post {
 }
 
 impl Candidate {
-    /// Goes on with its election; returns whether there is news for the coordinator.
+    /// Continues the election; returns whether there is news for the coordinator.
     fn step(&mut self, now: Nanos, etcd: &Shared, open: &Rc<Cell<bool>>) -> bool {
-        self.envoy.hear(now, &mut self.election);
+        self.bridge.relay_resignation(now, &mut self.election);
         self.take(now);
         if self.awaited.is_none() {
             self.begin(now, etcd, open.get());
         }
         let catalog = |term| Catalog::open(Rows::new(etcd, Some(term), open), HASH_SEED);
-        self.envoy.tell(now, &mut self.election, catalog)
+        self.bridge.publish(now, &mut self.election, catalog)
     }
 
-    /// Takes what it awaits, if that is there.
+    /// Handles the awaited answer, if it has arrived.
     fn take(&mut self, now: Nanos) {
         match self.awaited.take() {
             Some(Awaited::Read { sent, at, found }) if at <= now => {
@@ -211,7 +214,7 @@ impl Candidate {
             Some(Awaited::Pong) => {
                 let mut ended = None;
                 let polled = self.core.poll(now, &mut |_, answer| {
-                    ended = Some(answer.ok().map(|answer| Pong {
+                    ended = Some(answer.ok().map(|answer| PingReply {
                         leads: answer.status == Status::Ok,
                         term: answer.number,
                     }));
@@ -226,18 +229,20 @@ impl Candidate {
         }
     }
 
-    /// Begins what is to be done.
+    /// Begins the election's next duty.
     fn begin(&mut self, now: Nanos, etcd: &Shared, open: bool) {
         let etcd = &mut *etcd.borrow_mut();
         let takes = if etcd.chance(50) == 0 { SLOW } else { USUAL };
         let at = now + Duration::from_micros(etcd.chance(takes));
         let given_up = now + GIVEN_UP;
         self.awaited = match self.election.next(now) {
-            Duty::Read if open => Some(Awaited::Read { sent: now, at, found: Some(etcd.holder()) }),
-            Duty::Read => Some(Awaited::Read { sent: now, at: given_up, found: None }),
-            Duty::Claim { over } => {
+            ElectionAction::Read if open => {
+                Some(Awaited::Read { sent: now, at, found: Some(etcd.holder()) })
+            }
+            ElectionAction::Read => Some(Awaited::Read { sent: now, at: given_up, found: None }),
+            ElectionAction::Claim { over } => {
                 let (life, locator) = self.election.identity();
-                // Over a way that is cut it may arrive all the same; and over one that is open the
+                // Over a cut connection a claim may arrive all the same, and over an open one its
                 // answer may be lost.
                 let arrives = open || etcd.chance(4) == 0;
                 let outcome = arrives.then(|| etcd.claim(over, life, locator));
@@ -245,7 +250,7 @@ impl Candidate {
                 let at = if heard { at } else { given_up };
                 Some(Awaited::Claim { sent: now, at, outcome: outcome.filter(|_| heard) })
             }
-            Duty::Ping { locator } => {
+            ElectionAction::Ping { locator } => {
                 let target =
                     locator.parse().ok().and_then(|locator| self.core.target(&locator).ok());
                 let target = target.expect("locators of the simulator are good");
@@ -254,8 +259,8 @@ impl Candidate {
                 self.core.flush();
                 Some(Awaited::Pong)
             }
-            Duty::Rest(until) => {
-                self.wake = until.min(now + LOOK_AROUND);
+            ElectionAction::WaitUntil(until) => {
+                self.wake = until.min(now + MAX_SLEEP);
                 return;
             }
         };

@@ -1,10 +1,10 @@
-//! What several coordinators share, in memory: a register and rows with the semantics of etcd's
-//! transactions, and the ways of each coordinator there, which may fail before or after a
+//! A model of etcd, in memory, that several coordinators share: a register and rows with the
+//! semantics of etcd's transactions. Each coordinator's connection may fail before or after a
 //! transaction, or deliver it much later.
 
 use crate::random::Random;
 use sprat_net::Nanos;
-use sprat_store::coordinator::election::Holder;
+use sprat_store::coordinator::election::LeaderRecord;
 use sprat_store::coordinator::{Metadata, MetadataError, MetadataMemory};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use std::rc::Rc;
 
 type Changes = Vec<(String, Option<Vec<u8>>)>;
 
-/// The register, the rows, and transactions that are still on their way.
+/// The register, the rows, and transactions that are still in flight.
 pub(super) struct Etcd {
     pub(super) now: Nanos,
     revision: u64,
-    holder: Option<Holder>,
+    holder: Option<LeaderRecord>,
     rows: MetadataMemory,
     late: Vec<(Nanos, u64, Changes)>,
     random: Random,
@@ -37,7 +37,7 @@ impl Etcd {
         }))
     }
 
-    /// Time goes on; what was on its way arrives.
+    /// Advances time; applies the transactions that have arrived.
     pub(super) fn advance(&mut self, now: Nanos) {
         self.now = now;
         let (due, late) =
@@ -45,25 +45,26 @@ impl Etcd {
         self.late = late;
         let due: Vec<(Nanos, u64, Changes)> = due;
         for (_, term, changes) in due {
-            let _ = self.transact(Some(term), &changes); // nobody waits for it any more
+            let _ = self.transact(Some(term), &changes); // no coordinator waits for it
         }
     }
 
-    /// Who leads.
-    pub(super) fn holder(&self) -> Option<Holder> {
+    /// The current leader.
+    pub(super) fn holder(&self) -> Option<LeaderRecord> {
         self.holder.clone()
     }
 
-    /// Leads, if that is still the term.
+    /// Makes a coordinator the leader, if `over` is still the current term.
     pub(super) fn claim(&mut self, over: u64, life: u64, locator: &str) -> Option<u64> {
         (self.holder.as_ref().map_or(0, |holder| holder.term) == over).then(|| {
             self.revision += 1;
-            self.holder = Some(Holder { term: self.revision, life, locator: locator.to_owned() });
+            self.holder =
+                Some(LeaderRecord { term: self.revision, life, locator: locator.to_owned() });
             self.revision
         })
     }
 
-    /// A number below `bound`, of etcd's own chance.
+    /// A number below `bound`, from etcd's own randomness.
     pub(super) fn chance(&mut self, bound: u64) -> u64 {
         self.random.below(bound)
     }
@@ -81,13 +82,14 @@ impl Etcd {
     }
 }
 
-/// A coordinator's metadata there.
+/// A coordinator's metadata in etcd.
 #[derive(Clone)]
 pub(super) struct Rows {
     etcd: Shared,
-    /// `None` of a coordinator that is alone: nobody else writes, and the way is its own disk.
+    /// `None` for a single coordinator: no other one writes, and it has the metadata on its own
+    /// disk.
     term: Option<u64>,
-    /// Whether the way is open.
+    /// Whether etcd can be reached.
     open: Rc<Cell<bool>>,
 }
 
@@ -117,7 +119,7 @@ impl Metadata for Rows {
             (false, 0..50) => {
                 Err(MetadataError::Unavailable { place: "etcd".into(), cause: "cut off".into() })
             }
-            // Not done, and done later; now and then also over a way that is open.
+            // Not applied, or applied later; sometimes over an open connection too.
             (false, 50..75) | (true, 0) => unknown(),
             (false, _) | (true, 1) => {
                 let at = etcd.now + std::time::Duration::from_micros(etcd.chance(2_000_000));
@@ -125,14 +127,14 @@ impl Metadata for Rows {
                 unknown()
             }
             (true, 2) => {
-                let _ = etcd.transact(Some(term), changes); // done, and nobody hears of it
+                let _ = etcd.transact(Some(term), changes); // applied, but no answer arrives
                 unknown()
             }
             (true, _) => etcd.transact(Some(term), changes),
         }
     }
 
-    /// Few, so that portions are seen.
+    /// A small number, so that changes are split into portions.
     fn most_changes(&self) -> usize {
         3
     }

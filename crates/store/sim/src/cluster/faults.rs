@@ -1,4 +1,4 @@
-//! What befalls a cluster, and when.
+//! The faults of a cluster, and when they happen.
 
 use super::settings::Settings;
 use crate::random::Random;
@@ -9,100 +9,98 @@ use std::time::Duration;
 /// Something that goes wrong.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// A server's process ends, or its power fails, and it begins again after so long.
+    /// A server's process ends, or its power fails; it starts again later.
     Crash {
-        /// Which.
+        /// The server's index.
         server: usize,
         /// How long it stays down.
         down: Duration,
-        /// Only the process: the kernel still writes what it has.
+        /// Only the process ends: the kernel still writes what it has.
         process: bool,
     },
-    /// A server stands still for so long, as under SIGSTOP: it does not know that time has passed.
+    /// A server stands still, as under SIGSTOP: it does not know that time has passed.
     Pause(usize, Duration),
-    /// Frames from some servers to others are lost for so long; and those the other way, if `both`.
+    /// Frames from some servers to the others are lost, and those in the other direction if `both`.
     Cut {
-        /// Whose.
+        /// The servers' indexes.
         from: Vec<usize>,
-        /// Both ways.
+        /// In both directions.
         both: bool,
-        /// Those servers are cut off from the coordinator too.
+        /// Whether those servers are cut off from the coordinators too.
         coordinator: bool,
-        /// How long.
+        /// For how long.
         lasts: Duration,
     },
     /// A coordinator's process ends, and another begins after so long.
     CrashCoordinator(usize, Duration),
     /// A coordinator stands still for so long.
     PauseCoordinator(usize, Duration),
-    /// Some coordinators do not reach etcd for so long.
+    /// Some coordinators cannot reach etcd for so long.
     CutFromEtcd(Vec<usize>, Duration),
-    /// Frames between a coordinator and the others, and some servers, are lost for so long; or only
-    /// those that it sends.
+    /// Frames between a coordinator and the others, and some servers, are lost; or only those that
+    /// it sends.
     CutCoordinator {
-        /// Which.
+        /// The coordinator's index.
         coordinator: usize,
-        /// The servers.
+        /// The servers' indexes.
         servers: Vec<usize>,
-        /// Both ways.
+        /// In both directions.
         both: bool,
-        /// How long.
+        /// For how long.
         lasts: Duration,
     },
-    /// A server's disk fails, at the operation so many away, until somebody has put in another and
-    /// the process is begun anew, after so long.
+    /// A server's disk fails, after some operations. Later it is replaced, and the process
+    /// restarted.
     FailDisk {
-        /// Which.
+        /// The server's index.
         server: usize,
         /// Operations that still work.
         after: u64,
         /// How it fails.
         how: sprat_disk::Fault,
-        /// How long.
+        /// After how long.
         lasts: Duration,
     },
-    /// A server's disk holds no more than is on it, for so long.
+    /// A server's disk holds no more than it does now, for so long.
     FillDisk(usize, Duration),
-    /// A server's disk takes so long from now on.
+    /// A server's disk has this latency from now on.
     Latency(usize, Latency),
-    /// On the disk of one server, always the same, a bit of a replica is another than was written:
-    /// which of them, and which bit, by chance.
+    /// A random bit of a random replica flips on the disk of one server, which is always the same.
     Flip(u64),
-    /// Somebody has a tablet, or half of one, moved to a server. No fault, but what has to go well
-    /// while there are some.
+    /// An administrator moves a tablet, or half of one, to a server. That is no fault, but must
+    /// succeed during faults.
     Move {
-        /// Which of the tables, and which of its tablets; of as many as there are, the rest of a
-        /// division.
+        /// The indexes of the table and of its tablet, modulo how many there are.
         tablet: (usize, usize),
-        /// Half of it: the first, or the second.
+        /// Half of it: the first or the second.
         half: Option<usize>,
-        /// Where to.
+        /// The server's index.
         to: usize,
     },
-    /// Somebody drops a table, by a number of which as many as there are leave a rest; another is
-    /// made in its place.
+    /// An administrator drops a table, by its index modulo how many there are; another is created
+    /// in its place.
     Drop(usize),
-    /// Somebody has a server drained, or has it no longer drained.
+    /// An administrator drains a server, or ends that.
     Drain(usize, bool),
-    /// The network is like this from now on.
+    /// The network behaves like this from now on.
     Weather {
-        /// Frames lost, of a million.
+        /// Frames lost, per million.
         loss: u64,
-        /// Frames that come twice, of a million.
+        /// Frames duplicated, per million.
         twice: u64,
-        /// Shortest way, nanoseconds.
+        /// Shortest delay, nanoseconds.
         delay: u64,
-        /// At most this much longer, nanoseconds.
+        /// Most further delay, nanoseconds.
         jitter: u64,
     },
 }
 
-/// The faults of a history by when they come, earliest first.
+/// Plans the faults of a history, earliest first.
 pub(super) fn plan(settings: &Settings, random: &mut Random) -> Vec<(Nanos, Fault)> {
     let span = u64::try_from(settings.work.span.as_nanos()).expect("seconds");
     let mut faults: Vec<_> =
         (0..settings.faults).map(|_| (Nanos(random.below(span)), draw(settings, random))).collect();
-    // Never a history without a crash.
+    // Every history has a crash.
     let server = usize::try_from(random.below(settings.servers as u64)).expect("few");
     faults.push((Nanos(random.between(span / 4, span)), crash(server, random)));
     faults.sort_by_key(|&(at, _)| at);
@@ -122,7 +120,7 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
     let several = settings.coordinators > 1;
     let coordinator = usize::try_from(random.below(settings.coordinators as u64)).expect("few");
     let kind = random.below(if several { 53 } else { 41 });
-    // One coordinator has nothing to be cut from.
+    // A single coordinator cannot be cut from others.
     let kind = if !several && kind >= 32 { kind + 12 } else { kind };
     match kind {
         0..8 => crash(server, random),

@@ -1,5 +1,5 @@
 //! Whole clusters: a coordinator or several, servers that keep replicas for each other, and
-//! clients; servers that crash, stand still, or are cut off, and clocks that run apart.
+//! clients; servers crash, stand still or are cut off, and clocks drift.
 
 mod clock;
 mod coordinator;

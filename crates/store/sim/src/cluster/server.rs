@@ -1,4 +1,5 @@
-//! A server of a cluster: its agent and its node, their lives, and a clock of its own.
+//! A server of a cluster, which crashes and restarts: its coordinator session, its node, and its
+//! own clock.
 
 use super::clock::Clock;
 use super::settings::Settings;
@@ -8,9 +9,9 @@ use sprat_client::Core;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::{Config, Durability, Log};
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
-use sprat_store::agent::{Agent, Enlisted, Gone};
+use sprat_store::agent::{CoordinatorSession, Enlisted, SessionEnd};
 use sprat_store::master::{Master, Outbox, inbox};
-use sprat_store::member::Member;
+use sprat_store::member::ClusterNode;
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replicas::{Options, Replicas};
 use sprat_store::replication::Replicator;
@@ -18,29 +19,30 @@ use sprat_wire::op::ReplicaId;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Time that a turn takes when there was something to do, and a piece of idle work.
+/// Time that an iteration takes when there was something to do, and that a piece of idle work
+/// takes.
 const TURN: Duration = Duration::from_micros(2);
 const IDLE_WORK: Duration = Duration::from_micros(20);
 
-/// When somebody tries again to start a server that could not open its disk.
+/// Delay before a server that could not open its disk is started again.
 const RESTART: Duration = Duration::from_millis(50);
 
-type ServerNode = Node<AnyDriver, Member<MemDisk, Replicas<MemDisk>>>;
+type ServerNode = Node<AnyDriver, ClusterNode<MemDisk, Replicas<MemDisk>>>;
 
-/// What runs.
+/// A running process.
 struct Process {
     core: Core,
-    agent: Agent,
+    session: CoordinatorSession,
     outbox: Outbox,
-    asking: bool,
-    /// Once it has enlisted.
+    is_waiting: bool,
+    /// The node, once the session has enlisted.
     node: Option<Box<ServerNode>>,
     wake: Nanos,
 }
 
-/// A server, through its lives.
+/// A server that crashes and restarts.
 pub(super) struct Server {
-    /// Where its node and its agent are.
+    /// The addresses of its node, and of its session.
     address: SocketAddr,
     control: SocketAddr,
     hub: Hub,
@@ -52,17 +54,17 @@ pub(super) struct Server {
     rack: String,
     enlisted: Enlisted,
     process: Option<Process>,
-    /// When it starts again, and until when it stands still, by the world's clock.
+    /// When it starts again, and until when it is paused, by the world's clock.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
-    /// Its disk is not as it should be until then.
-    pub(super) spoilt_until: Option<Nanos>,
+    /// Until when its disk is faulty.
+    pub(super) disk_faulty_until: Option<Nanos>,
     clock: Clock,
     seed: u64,
 }
 
 impl Server {
-    /// One that never ran.
+    /// A server that has never run.
     pub(super) fn new(
         settings: &Settings,
         hub: &Hub,
@@ -90,18 +92,18 @@ impl Server {
             process: None,
             up_at: Nanos(0),
             paused_until: Nanos(0),
-            spoilt_until: None,
+            disk_faulty_until: None,
             clock,
             seed,
         }
     }
 
-    /// The same in a rack.
+    /// Puts it into a rack.
     pub(super) fn in_rack(self, rack: String) -> Self {
         Self { rack, ..self }
     }
 
-    /// Whether it stands in the same rack as another.
+    /// Whether it is in the same rack as another.
     pub(super) fn shares_rack(&self, other: &Self) -> bool {
         !self.rack.is_empty() && self.rack == other.rack
     }
@@ -111,7 +113,7 @@ impl Server {
         self.process.is_some()
     }
 
-    /// Whether it serves what the coordinator has it serve.
+    /// Whether it has applied this version of the coordinator's assignments.
     pub(super) fn serves(&self, version: u64) -> bool {
         self.process.as_ref().is_some_and(|process| process.outbox.applied() >= version)
     }
@@ -126,14 +128,14 @@ impl Server {
         self.process.as_ref()?.node.as_deref()
     }
 
-    /// What keeps its log on others.
+    /// The replicator of its log.
     pub(super) fn replicator(&self) -> Option<&Replicator> {
         self.node()?.service().master().replicator()
     }
 
     /// Whether it keeps a whole replica of a segment.
     pub(super) fn keeps(&self, master: u32, segment: u64) -> bool {
-        let records = self.node().map(|node| node.service().keeper().records(master));
+        let records = self.node().map(|node| node.service().replicas().records(master));
         records.is_some_and(|records| {
             records.iter().any(|record| record.segment == segment && record.sealed)
         })
@@ -144,22 +146,22 @@ impl Server {
         &self.disk
     }
 
-    /// Its disk is as it should be again, and its process is begun anew: it may have given it up,
-    /// or wait for ever.
-    pub(super) fn mend(&mut self, now: Nanos) {
-        self.spoilt_until = None;
-        self.disk.spare();
+    /// Ends its disk's fault, and restarts its process, which may have stopped or be waiting for
+    /// ever.
+    pub(super) fn end_disk_fault(&mut self, now: Nanos) {
+        self.disk_faulty_until = None;
+        self.disk.clear_faults();
         self.disk.set_capacity(u64::MAX);
         if self.process.is_some() {
             self.crash(now, true);
         }
     }
 
-    /// Flips a bit of a replica that is whole, and that it may; false when there is none.
+    /// Flips a bit of a whole replica for which `may` is true; returns false when there is none.
     pub(super) fn flip(&self, chance: u64, may: impl Fn(ReplicaId) -> bool) -> bool {
         let Some(node) = self.node() else { return false };
         let whole: Vec<_> =
-            node.service().keeper().whole().filter(|&(replica, _)| may(replica)).collect();
+            node.service().replicas().whole().filter(|&(replica, _)| may(replica)).collect();
         let count = whole.len().max(1) as u64;
         let Some((_, place)) = whole.get(usize::try_from(chance % count).expect("few")) else {
             return false;
@@ -169,37 +171,39 @@ impl Server {
         true
     }
 
-    /// What it keeps of a server.
+    /// Describes what it keeps of a master.
     pub(super) fn describe_kept(&self, master: u32) -> String {
         self.node()
-            .map_or("nothing now".to_owned(), |node| node.service().keeper().describe(master))
+            .map_or("nothing now".to_owned(), |node| node.service().replicas().describe(master))
     }
 
-    /// How it stands.
+    /// Describes its state.
     pub(super) fn describe(&self, now: Nanos) -> String {
         let Some(process) = &self.process else { return format!("down until {}", self.up_at.0) };
-        let Process { agent, outbox, asking, node, wake, .. } = process;
+        let Process { session, outbox, is_waiting, node, wake, .. } = process;
         let wake = self.clock.global(*wake);
         format!(
-            "id {}, {:?}, node {}, asking {asking}, applied {}, given {}, wake {:?}, paused {}, now {}",
+            "id {}, {:?}, node {}, asking {is_waiting}, applied {}, given {}, wake {:?}, paused \
+             {}, now {}",
             self.enlisted.server,
-            agent.enlisted(),
+            session.enlisted(),
             node.as_ref().map_or("none".to_owned(), |node| node.service().master().describe()),
             outbox.applied(),
-            agent.given(),
+            session.assigned_version(),
             wake.0,
             self.paused_until.0,
             now.0
         )
     }
 
-    /// What it brings back, in words.
+    /// Describes its recoveries, if there are any.
     pub(super) fn recoveries(&self) -> Option<String> {
         let words = self.node()?.service().master().describe();
         words.contains("'s table").then(|| format!("    at {}: {}", self.enlisted.server, words))
     }
 
-    /// Ends it without warning. `process`: the kernel lives on, and writes what it has.
+    /// Ends it without warning. If `process`, only the process ends: the kernel still writes what
+    /// it has.
     pub(super) fn crash(&mut self, up_at: Nanos, process: bool) {
         self.process = None;
         if process {
@@ -213,17 +217,19 @@ impl Server {
     fn start(&mut self, now: Nanos) {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let driver = AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
-        let core = Core::over(vec![(TRANSPORT, driver)], &self.coordinators, self.seed)
+        let core = Core::with_drivers(vec![(TRANSPORT, driver)], &self.coordinators, self.seed)
             .expect("the transport is there");
         let locator =
             format!("{TRANSPORT}:host={},port={}", self.address.ip(), self.address.port());
-        let agent = Agent::new(self.enlisted, super::COPIES, locator).in_rack(&self.rack);
-        // Replaced by the master's, when there is one.
+        let session =
+            CoordinatorSession::new(self.enlisted, super::COPIES, locator).in_rack(&self.rack);
+        // Replaced by the master's outbox, once there is a master.
         let (outbox, _) = inbox();
-        self.process = Some(Process { core, agent, outbox, asking: false, node: None, wake: now });
+        self.process =
+            Some(Process { core, session, outbox, is_waiting: false, node: None, wake: now });
     }
 
-    /// Its node begins: an empty log, and what its disk keeps for others.
+    /// Starts its node: with an empty log, and the replicas on its disk.
     fn begin(&mut self, settings: &Settings, server: u32) -> Option<Box<ServerNode>> {
         let config = Config {
             seed: HASH_SEED,
@@ -233,14 +239,14 @@ impl Server {
         let replicator =
             Replicator::new(server, usize::from(super::COPIES), settings.segment_bytes, self.seed);
         let (outbox, commands) = inbox();
-        // It serves nothing before it is told to, and not for longer than it is told.
+        // It serves only while it has a lease.
         outbox.set_lease(Nanos(0));
         let master =
             Master::replicated(Log::new(config).expect("the settings fit"), replicator, commands);
         let driver = AnyDriver::from(self.hub.port(self.address).expect("the one before is gone"));
         let disk = self.disk.open().expect("whoever had it open is gone");
         let (replicas, _) = Replicas::open(disk, &self.options).ok()?;
-        let member = Member::new(master, replicas);
+        let member = ClusterNode::new(master, replicas);
         self.process.as_mut().expect("it runs").outbox = outbox;
         Some(Box::new(Node::new(driver, member, &sprat_rpc::Config::default(), self.seed)))
     }
@@ -249,16 +255,16 @@ impl Server {
     pub(super) fn wake(&self) -> Nanos {
         let Some(process) = &self.process else { return self.up_at.max(self.paused_until) };
         let node = if process.node.is_some() { process.wake } else { Nanos::NEVER };
-        let agent = if process.asking { process.core.next_deadline() } else { Nanos(0) };
-        self.clock.global(node.min(agent)).min(self.disk_due()).max(self.paused_until)
+        let session = if process.is_waiting { process.core.next_deadline() } else { Nanos(0) };
+        self.clock.global(node.min(session)).min(self.disk_due()).max(self.paused_until)
     }
 
     fn disk_due(&self) -> Nanos {
         self.disk.next_due().map_or(Nanos::NEVER, Nanos)
     }
 
-    /// One turn of agent and node; returns why it ended, if it did.
-    pub(super) fn step(&mut self, now: Nanos, settings: &Settings) -> Option<Gone> {
+    /// Runs one iteration of session and node; returns why the session ended, if it did.
+    pub(super) fn step(&mut self, now: Nanos, settings: &Settings) -> Option<SessionEnd> {
         if now < self.paused_until {
             return None;
         }
@@ -270,16 +276,16 @@ impl Server {
         }
         self.disk.set_now(now.0);
         let local = self.clock.local(now);
-        if let Some(gone) = self.ask(local) {
-            return Some(gone);
+        if let Some(end) = self.run_session(local) {
+            return Some(end);
         }
         let process = self.process.as_mut().expect("it runs");
-        let enlisted = process.agent.enlisted();
-        if process.node.is_none() && process.agent.has_enlisted() {
+        let enlisted = process.session.enlisted();
+        if process.node.is_none() && process.session.has_enlisted() {
             self.enlisted = enlisted;
             let Some(node) = self.begin(settings, enlisted.server) else {
                 assert!(
-                    self.spoilt_until.is_some(),
+                    self.disk_faulty_until.is_some(),
                     "a disk that only forgets what was not synced"
                 );
                 self.crash(now + RESTART, true);
@@ -305,36 +311,36 @@ impl Server {
         None
     }
 
-    /// The agent's part.
-    fn ask(&mut self, local: Nanos) -> Option<Gone> {
-        let Process { core, agent, outbox, asking, node, wake } =
+    /// Runs the session's part.
+    fn run_session(&mut self, local: Nanos) -> Option<SessionEnd> {
+        let Process { core, session, outbox, is_waiting, node, wake } =
             self.process.as_mut().expect("it runs");
-        let mut gone = None;
+        let mut ended = None;
         let mut left = false;
-        if *asking {
+        if *is_waiting {
             let polled = core.poll(local, &mut |_, answer| {
-                *asking = false;
-                match agent.answered(answer.ok().as_ref(), outbox) {
+                *is_waiting = false;
+                match session.answered(answer.ok().as_ref(), outbox) {
                     Ok(worked) => left |= worked,
-                    Err(end) => gone = Some(end),
+                    Err(end) => ended = Some(end),
                 }
             });
             polled.expect("a port in memory does not fail");
-            if agent.take_strayed() {
-                core.move_on("");
+            if session.take_deposed() {
+                core.switch_coordinator("");
             }
         }
         if left {
-            *wake = local; // the master's bell
+            *wake = local; // as the master's bell would
         }
-        // It asks for assignments when there is a master to have them.
-        if gone.is_none() && !*asking && (node.is_some() || !agent.has_enlisted()) {
-            let _ = agent.next(local, outbox);
-            let patience = agent.patience(self.coordinators.len());
-            let request = agent.next(local, outbox);
-            *asking = core.submit(local, 0, &request, local + patience).is_ok();
+        // It asks for assignments only once there is a master to apply them.
+        if ended.is_none() && !*is_waiting && (node.is_some() || !session.has_enlisted()) {
+            let _ = session.next_request(local, outbox);
+            let patience = session.patience(self.coordinators.len());
+            let request = session.next_request(local, outbox);
+            *is_waiting = core.submit(local, 0, &request, local + patience).is_ok();
             core.flush();
         }
-        gone
+        ended
     }
 }

@@ -1,4 +1,4 @@
-//! What a cluster's history is like, drawn from its seed.
+//! The parameters of a cluster's history, drawn from its seed.
 
 use crate::random::Random;
 use crate::settings::Settings as Work;
@@ -6,32 +6,32 @@ use sprat_net::HubOptions;
 use sprat_wire::SEGLET_BYTES;
 use std::time::Duration;
 
-/// How far clocks may be ahead or behind for leases to mean what they say, and how far they are
-/// where that is not kept, parts in a million.
+/// How far clocks may drift for leases to be safe, and how far they drift where that is violated,
+/// parts per million.
 const WITHIN: u64 = 1_000_000 / sprat_store::coordinator::DRIFT as u64;
 const BEYOND: u64 = 300_000;
 
-/// The fixed parts of a history.
+/// The parameters of a history.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Servers.
+    /// Number of servers.
     pub servers: usize,
-    /// Coordinators; one has its metadata to itself.
+    /// Number of coordinators; a single one has its own metadata.
     pub coordinators: usize,
     /// Memory of each log, bytes.
     pub memory: usize,
     /// Bytes of a segment.
     pub segment_bytes: usize,
-    /// Most that a server's, or a coordinator's, clock is ahead or behind, parts in a million.
+    /// Most that a clock is ahead or behind, parts per million.
     pub drift: u64,
-    /// Faults.
+    /// Number of faults.
     pub faults: u64,
-    /// What clients do.
+    /// The clients' work.
     pub work: Work,
 }
 
 impl Settings {
-    /// The same with so many operations, and with as many more faults and as much more time.
+    /// Sets the number of operations, and scales faults and time with it.
     #[must_use]
     pub fn lengthened(self, operations: u64) -> Self {
         let times = |number: u64| number * operations / self.work.operations;
@@ -44,21 +44,21 @@ impl Settings {
         }
     }
 
-    /// The same, but in every eighth history clocks are further apart than is promised.
+    /// In every eighth history, makes clocks drift further than leases allow.
     #[must_use]
     pub fn with_clocks(self, seed: u64) -> Self {
         if seed / 2 % 8 == 4 { Self { drift: BEYOND, ..self } } else { self }
     }
 
-    /// Whether clocks are further apart than leases allow for. Then a server may serve what others
-    /// serve already, and what was read meanwhile be old; but what was written is there, once,
-    /// whatever clocks say.
+    /// Whether clocks drift further than leases allow. Then a server may still serve what another
+    /// serves already, and reads may be stale; but what was written is there, once, whatever the
+    /// clocks show.
     #[must_use]
     pub fn is_beyond(&self) -> bool {
         self.drift >= WITHIN
     }
 
-    /// Those of a seed.
+    /// Draws the settings of a seed.
     pub fn draw(random: &mut Random) -> Self {
         let work = Work::draw(random);
         let seglets = usize::try_from(random.between(5, 8)).expect("small");

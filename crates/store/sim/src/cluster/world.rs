@@ -2,17 +2,17 @@
 //! order.
 
 use super::clock::Clock;
-use super::coordinator::{Post, locator};
+use super::coordinator::{SimCoordinator, locator};
 use super::etcd::{Etcd, Rows, Shared as Register};
 use super::faults::{self, Fault};
 use super::server::Server;
 use super::settings::Settings;
 use crate::check;
-use crate::client::{Client, Errand, Shared, TRANSPORT};
-use crate::faults::{Weather, policy};
-use crate::history::{History, Told};
+use crate::client::{Client, ClientContext, Errand, TRANSPORT};
+use crate::faults::{NetworkConditions, policy};
+use crate::history::{History, Response};
 use crate::random::Random;
-use crate::report::{Failure, Summary, of_seed};
+use crate::report::{Failure, Summary, run_seed};
 use crate::server::HASH_SEED;
 use crate::trace::Trace;
 use sprat_net::{AnyDriver, Hub, Locators, Nanos};
@@ -25,45 +25,45 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Least time between two turns of the loop.
+/// Least time that one iteration of the loop takes.
 const STEP: Duration = Duration::from_micros(1);
 
 /// Virtual time after which a history counts as stuck.
 const STUCK: Duration = Duration::from_secs(180);
 
-/// How long replicas that were lost may take to be made anew when nothing disturbs that.
+/// How long it may take until lost replicas are created again, undisturbed.
 const WHOLE_AFTER: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether they are.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which that is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How patient the last, undisturbed calls are.
+/// Timeout of the last, undisturbed calls.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sessions that a server may have with others at the end besides one for each: a tablet may be
-/// moving, for the sake of balance.
+/// Sessions that a server may have with others at the end, beside one for each: a tablet may be
+/// moving, to balance load.
 const SPARE_SESSIONS: usize = 2;
 
-/// How old clients' maps are at most.
+/// Greatest age of clients' tablet maps, nanoseconds.
 const MAP_AGE: u64 = 300_000_000;
 
-/// How far a history has come.
+/// The phases of a history.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
-    /// Servers enlist, and tables are made.
+    /// Servers enlist, and tables are created.
     Begin,
     /// Work and faults.
     Work,
-    /// Everything is healed; every table comes back.
+    /// All faults have ended; every table is recovered.
     Heal,
-    /// Every segment is to be where it should be, until then.
+    /// Every segment must have all its replicas by then.
     Whole(Nanos),
-    /// Everything is read, written once more, and read again; from this call on.
+    /// Everything is read, written once more, and read again, from this call on.
     Last(usize),
 }
 
-/// When each has something to do although nothing arrives, as of its last turn: to ask all of them
-/// at each step of time would be most of what a history costs.
+/// When each has something to do although nothing arrives, as of its last iteration: computing that
+/// for all of them at each step would be most of the cost of a history.
 #[derive(Default)]
 struct Wakes {
     coordinators: Vec<Nanos>,
@@ -71,7 +71,7 @@ struct Wakes {
     clients: Vec<Nanos>,
 }
 
-/// A cluster, its clients, and what befalls them.
+/// A cluster, its clients, and the faults that hit them.
 pub struct World {
     settings: Settings,
     trace: Rc<RefCell<Trace>>,
@@ -79,31 +79,31 @@ pub struct World {
     now: Nanos,
     hub: Hub,
     wakes: Wakes,
-    weather: Rc<RefCell<Weather>>,
+    weather: Rc<RefCell<NetworkConditions>>,
     etcd: Register,
-    coordinators: Vec<Post>,
-    /// Of the map, and of the leader, as last noted.
+    coordinators: Vec<SimCoordinator>,
+    /// Version and term of the map, as last recorded.
     version: u64,
     term: u64,
     moves: Vec<MoveOrder>,
     servers: Vec<Server>,
     clients: Vec<Client>,
-    /// Who makes the tables.
-    maker: sprat_client::Core,
-    makes: usize,
-    making: bool,
-    /// Names that were given to tables.
-    named: usize,
-    /// Tables as clients know them, and when they look again.
+    /// Creates the tables, and makes other changes.
+    admin: sprat_client::Core,
+    created_tables: usize,
+    is_busy: bool,
+    /// Number of names that were given to tables.
+    table_names: usize,
+    /// The tables as clients know them, and when that is refreshed.
     tables: Vec<TableRecord>,
-    looks: u64,
-    look_at: Nanos,
+    edition: u64,
+    refresh_at: Nanos,
     faults: VecDeque<(Nanos, Fault)>,
     cuts: Vec<(Nanos, Vec<(SocketAddr, SocketAddr)>)>,
     history: History,
     nonsense: Option<String>,
     phase: Phase,
-    /// A server that went for good when all was whole.
+    /// A server that was lost for good after all segments were whole.
     lost: Option<usize>,
     summary: Summary,
 }
@@ -111,34 +111,34 @@ pub struct World {
 /// Runs the history of a seed and checks it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the history.
 pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
-    of_seed(seed, true, None, |trace| World::new(seed, None, trace).finish())
+    run_seed(seed, true, None, |trace| World::new(seed, None, trace).finish())
 }
 
-/// The same with so many operations.
+/// Runs and checks a history with so many operations.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the history.
 pub fn run_long(seed: u64, operations: u64) -> Result<(Summary, Trace), Box<Failure>> {
-    of_seed(seed, true, Some(operations), |trace| {
+    run_seed(seed, true, Some(operations), |trace| {
         World::new(seed, Some(operations), trace).finish()
     })
 }
 
-/// Whose disk flips bits: the first's, in replicas that another has too, as logs survive the loss
-/// of one.
+/// The server whose disk flips bits, in replicas that another server has too, since logs survive
+/// the loss of one.
 const FLIPS: usize = 0;
 
-/// Racks, where servers are in some.
+/// Number of racks, where servers are in racks.
 const RACKS: usize = 2;
 
-/// In how many tablets tables begin; zero is as many as servers.
+/// Numbers of tablets of new tables; zero means as many as servers.
 const TABLETS: [u32; 4] = [0, 1, 7, 2];
 
-/// Where the maker of tables is, coordinators and their elections, servers' nodes and agents, and
-/// clients.
-const MAKER: u16 = 2;
+/// First ports: of the administrator, of coordinators and their elections, of servers' nodes and
+/// sessions, and of clients.
+const ADMIN: u16 = 2;
 const COORDINATORS: u16 = 10;
 const ELECTIONS: u16 = 20;
 const NODES: u16 = 100;
@@ -149,15 +149,15 @@ fn address(host: u16) -> SocketAddr {
     ([10, 0, 0, 1], host).into()
 }
 
-fn place(from: u16, index: usize) -> SocketAddr {
+fn host_address(from: u16, index: usize) -> SocketAddr {
     address(from + u16::try_from(index).expect("few"))
 }
 
 impl World {
-    /// The world of a seed at its beginning; with so many operations, or as many as the seed says.
+    /// Creates the world of a seed; with so many operations, or as many as the seed decides.
     ///
     /// # Panics
-    /// When settings do not fit together.
+    /// When the settings do not fit together.
     #[must_use]
     pub fn new(seed: u64, operations: Option<u64>, trace: Rc<RefCell<Trace>>) -> Self {
         let mut random = Random::new(seed);
@@ -167,12 +167,12 @@ impl World {
             None => settings,
         };
         trace.borrow_mut().note(Nanos(0), format_args!("seed {seed}: {settings:?}"));
-        let weather = Rc::new(RefCell::new(Weather::new(&mut random, false)));
+        let weather = Rc::new(RefCell::new(NetworkConditions::new(&mut random, false)));
         let hub = Hub::new(settings.work.network);
         hub.set_policy(policy(&weather));
         let etcd = Etcd::shared(random.draw());
         let all: Vec<_> = (0..settings.coordinators)
-            .map(|index| locator(place(COORDINATORS, index)).to_string())
+            .map(|index| locator(host_address(COORDINATORS, index)).to_string())
             .collect();
         let coordinator: Locators = all.join(",").parse().expect("locators");
         let drift = i64::try_from(settings.drift).expect("small");
@@ -180,13 +180,19 @@ impl World {
             let clock = Clock::new(drift * (i64::try_from(random.below(3)).expect("small") - 1));
             (clock, random.draw())
         };
-        let post = |index| {
-            let addresses = (place(COORDINATORS, index), place(ELECTIONS, index));
-            Post::new(&hub, addresses, &etcd, settings.coordinators > 1, clock(&mut random))
+        let new_coordinator = |index| {
+            let addresses = (host_address(COORDINATORS, index), host_address(ELECTIONS, index));
+            SimCoordinator::new(
+                &hub,
+                addresses,
+                &etcd,
+                settings.coordinators > 1,
+                clock(&mut random),
+            )
         };
-        let coordinators = (0..settings.coordinators).map(post).collect();
+        let coordinators = (0..settings.coordinators).map(new_coordinator).collect();
         let server = |index| {
-            let addresses = (place(NODES, index), place(AGENTS, index));
+            let addresses = (host_address(NODES, index), host_address(AGENTS, index));
             // In every other history servers are in racks.
             let rack = if seed.is_multiple_of(2) {
                 String::new()
@@ -198,12 +204,15 @@ impl World {
         let servers = (0..settings.servers).map(server).collect();
         let client = |index| {
             let life = index as u64 + 1;
-            Client::new(&hub, index, place(CLIENTS, index), life, &coordinator, &mut random)
+            Client::new(&hub, index, host_address(CLIENTS, index), life, &coordinator, &mut random)
         };
         let clients = (0..settings.work.clients).map(client).collect();
-        let driver = AnyDriver::from(hub.port(address(MAKER)).expect("a free port"));
-        let maker =
-            sprat_client::Core::over(vec![(TRANSPORT, driver)], &coordinator, random.draw());
+        let driver = AnyDriver::from(hub.port(address(ADMIN)).expect("a free port"));
+        let admin = sprat_client::Core::with_drivers(
+            vec![(TRANSPORT, driver)],
+            &coordinator,
+            random.draw(),
+        );
         let faults = faults::plan(&settings, &mut random).into();
         Self {
             settings,
@@ -220,13 +229,13 @@ impl World {
             moves: Vec::new(),
             servers,
             clients,
-            maker: maker.expect("the transport is there"),
-            makes: 0,
-            making: false,
-            named: 0,
+            admin: admin.expect("the transport is there"),
+            created_tables: 0,
+            is_busy: false,
+            table_names: 0,
             tables: Vec::new(),
-            looks: 0,
-            look_at: Nanos::NEVER,
+            edition: 0,
+            refresh_at: Nanos::NEVER,
             faults,
             cuts: Vec::new(),
             history: History::default(),
@@ -237,26 +246,27 @@ impl World {
         }
     }
 
-    /// Notes what a server has done in a life that is about to end.
+    /// Counts what a server has done before its process ends.
     fn count(&mut self, index: usize) {
         let Some(node) = self.servers[index].node() else { return };
         let cleaner = node.service().master().log().stats().cleaner;
         self.summary.cleaned += cleaner.combined_segments + cleaner.compacted_segments;
-        self.summary.healed +=
-            self.servers[index].replicator().map_or(0, |replicator| replicator.counts().healed);
+        self.summary.healed += self.servers[index]
+            .replicator()
+            .map_or(0, |replicator| replicator.counts().re_replicated);
     }
 
     fn note(&self, what: std::fmt::Arguments<'_>) {
         self.trace.borrow_mut().note(self.now, what);
     }
 
-    /// Runs to the end, and checks what was told.
+    /// Runs to the end, and checks the responses.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A message that says what is wrong.
     pub fn finish(mut self) -> Result<Summary, String> {
-        self.rouse();
-        while !self.turn()? {
+        self.recompute_wakes();
+        while !self.iterate()? {
             self.advance()?;
         }
         (0..self.servers.len()).for_each(|index| self.count(index));
@@ -264,15 +274,15 @@ impl World {
             .map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
-        let told = self
+        let answered = self
             .history
             .operations
             .iter()
-            .filter(|operation| operation.told != Told::Unknown)
+            .filter(|operation| operation.response != Response::Unknown)
             .count();
         Ok(Summary {
             operations: self.history.operations.len() as u64,
-            told: told as u64,
+            answered: answered as u64,
             pages: self.history.pages.len() as u64,
             frames: weather.frames,
             frames_lost: weather.lost,
@@ -283,20 +293,21 @@ impl World {
     }
 
     /// Does what is due now; returns whether the history is at its end.
-    fn turn(&mut self) -> Result<bool, String> {
+    fn iterate(&mut self) -> Result<bool, String> {
         self.hub.deliver_until(self.now);
         while self.phase == Phase::Work
             && self.faults.front().is_some_and(|&(at, _)| at <= self.now)
         {
             let (_, fault) = self.faults.pop_front().expect("just seen");
-            self.befall(fault);
-            self.rouse();
+            self.inject(fault);
+            self.recompute_wakes();
         }
-        self.mend();
-        self.coordinate()?;
+        self.end_expired_faults();
+        self.run_coordinators()?;
         for index in 0..self.servers.len() {
-            let hears =
-                self.hub.waiting(place(NODES, index)) + self.hub.waiting(place(AGENTS, index)) > 0;
+            let hears = self.hub.waiting(host_address(NODES, index))
+                + self.hub.waiting(host_address(AGENTS, index))
+                > 0;
             if self.wakes.servers[index] > self.now && !hears {
                 continue;
             }
@@ -311,13 +322,13 @@ impl World {
             }
         }
         self.make_tables();
-        self.look();
-        let Self { settings, history, tables, looks, nonsense, now, wakes, .. } = self;
+        self.refresh_tables();
+        let Self { settings, history, tables, edition, nonsense, now, wakes, .. } = self;
         if let Some(first) = tables.first() {
             let mut trace = self.trace.borrow_mut();
             let work = &settings.work;
-            let (trace, edition) = (&mut *trace, *looks);
-            let mut shared = Shared {
+            let (trace, edition) = (&mut *trace, *edition);
+            let mut shared = ClientContext {
                 settings: work,
                 history,
                 trace,
@@ -327,7 +338,9 @@ impl World {
                 nonsense,
             };
             for (index, client) in self.clients.iter_mut().enumerate() {
-                if wakes.clients[index] <= *now || self.hub.waiting(place(CLIENTS, index)) > 0 {
+                if wakes.clients[index] <= *now
+                    || self.hub.waiting(host_address(CLIENTS, index)) > 0
+                {
                     client.step(*now, &mut shared);
                     wakes.clients[index] = client.wake(work);
                 }
@@ -339,20 +352,20 @@ impl World {
                 let phase = self.phase;
                 let ends = self.next_phase()?;
                 if self.phase != phase {
-                    self.rouse();
+                    self.recompute_wakes();
                 }
                 Ok(ends)
             }
         }
     }
 
-    /// Moves time on to what is due next.
+    /// Advances time to what is due next.
     fn advance(&mut self) -> Result<(), String> {
         let Wakes { coordinators, servers, clients } = &self.wakes;
         let clients = clients.iter().filter(|_| !self.tables.is_empty());
         let fault = self.faults.front().filter(|_| self.phase == Phase::Work).map(|&(at, _)| at);
-        let others = [self.hub.next_delivery(), fault, Some(self.look_at)];
-        let maker = if self.making { self.maker.next_deadline() } else { Nanos::NEVER };
+        let others = [self.hub.next_delivery(), fault, Some(self.refresh_at)];
+        let admin = if self.is_busy { self.admin.next_deadline() } else { Nanos::NEVER };
         let next = servers
             .iter()
             .chain(clients)
@@ -360,8 +373,8 @@ impl World {
             .copied()
             .chain(others.into_iter().flatten())
             .chain(self.cuts.iter().map(|&(until, _)| until))
-            .chain(self.servers.iter().filter_map(|server| server.spoilt_until))
-            .fold(maker, Nanos::min);
+            .chain(self.servers.iter().filter_map(|server| server.disk_faulty_until))
+            .fold(admin, Nanos::min);
         if next == Nanos::NEVER || next > Nanos(0) + STUCK + self.settings.work.span * 2 {
             self.describe();
             return Err(format!("nothing goes on any more in phase {:?}", self.phase));
@@ -370,7 +383,7 @@ impl World {
         Ok(())
     }
 
-    /// Notes how things stand.
+    /// Records the state of everything in the trace.
     fn describe(&self) {
         if let Some(service) = self.leading() {
             let catalog = service.catalog();
@@ -397,22 +410,21 @@ impl World {
         }
     }
 
-    /// The coordinator that leads; of several that take themselves for the leader, the one that
-    /// does.
+    /// The coordinator that leads; if several believe that they lead, the one with the latest term.
     fn leading(&self) -> Option<&Coordinator<Rows>> {
         self.coordinators
             .iter()
-            .filter_map(|post| post.leading(self.now))
+            .filter_map(|coordinator| coordinator.leading(self.now))
             .max_by_key(|service| service.term())
     }
 
-    /// The coordinators' turns.
-    fn coordinate(&mut self) -> Result<(), String> {
+    /// Runs the coordinators, and records their changes.
+    fn run_coordinators(&mut self) -> Result<(), String> {
         self.etcd.borrow_mut().advance(self.now);
         for index in 0..self.coordinators.len() {
             if self.wakes.coordinators[index] <= self.now
-                || self.hub.waiting(place(COORDINATORS, index)) > 0
-                || self.hub.waiting(place(ELECTIONS, index)) > 0
+                || self.hub.waiting(host_address(COORDINATORS, index)) > 0
+                || self.hub.waiting(host_address(ELECTIONS, index)) > 0
             {
                 self.coordinators[index].step(self.now)?;
                 self.wakes.coordinators[index] = self.coordinators[index].wake();
@@ -434,14 +446,14 @@ impl World {
                     format!("{id}{} from {}", if known.dead { " dead" } else { "" }, known.min_open)
                 })
                 .collect();
-            let place = |table: TableRecord| {
+            let render = |table: TableRecord| {
                 let at: Vec<_> = table
                     .ranges()
                     .map(|(range, tablet)| format!("{range} at {}", tablet.server))
                     .collect();
                 format!("{}: {}", table.id, at.join(" "))
             };
-            let tables: Vec<_> = catalog.tables().map(place).collect();
+            let tables: Vec<_> = catalog.tables().map(render).collect();
             let went = |order: &&MoveOrder| {
                 let (Tablet { table, range }, to) = (order.tablet, order.to);
                 let table = catalog.tables().find(|record| record.id == table);
@@ -472,13 +484,13 @@ impl World {
         Ok(())
     }
 
-    /// Has the coordinator make the next table.
+    /// Makes the coordinator create the next table.
     fn make_tables(&mut self) {
-        let Self { maker, makes, making, now, .. } = self;
-        if *making {
-            let polled = maker.poll(*now, &mut |_, answer| {
-                *making = false;
-                *makes += usize::from(
+        let Self { admin, created_tables, is_busy, now, .. } = self;
+        if *is_busy {
+            let polled = admin.poll(*now, &mut |_, answer| {
+                *is_busy = false;
+                *created_tables += usize::from(
                     answer.is_ok_and(|answer| answer.status == sprat_wire::op::Status::Ok),
                 );
             });
@@ -486,36 +498,36 @@ impl World {
         }
         let enlisted = self.servers.iter().all(|server| server.id() != 0);
         let wants = match self.phase {
-            Phase::Begin => enlisted && self.makes < self.settings.work.tables,
-            // In place of those that were dropped.
+            Phase::Begin => enlisted && self.created_tables < self.settings.work.tables,
+            // They replace those that were dropped.
             Phase::Work => self.leading().is_some_and(|leading| {
                 leading.catalog().tables().count() < self.settings.work.tables
             }),
             _ => false,
         };
-        if wants && !self.making {
-            let name = format!("table {}", self.named);
-            self.named += 1;
-            self.order(&Request::CreateTable {
+        if wants && !self.is_busy {
+            let name = format!("table {}", self.table_names);
+            self.table_names += 1;
+            self.send_to_coordinator(&Request::CreateTable {
                 name: &name,
-                tablets: TABLETS[self.named % TABLETS.len()],
+                tablets: TABLETS[self.table_names % TABLETS.len()],
             });
         }
     }
 
-    /// Clients learn where tables are, now and then.
-    fn look(&mut self) {
-        if self.now < self.look_at {
+    /// Refreshes the clients' tablet maps, now and then.
+    fn refresh_tables(&mut self) {
+        if self.now < self.refresh_at {
             return;
         }
-        self.look_at = self.now + Duration::from_nanos(self.random.below(MAP_AGE));
+        self.refresh_at = self.now + Duration::from_nanos(self.random.below(MAP_AGE));
         if let Some(tables) = self.leading().map(|leading| leading.catalog().tables().collect()) {
             self.tables = tables;
-            self.looks += 1;
+            self.edition += 1;
         }
     }
 
-    fn befall(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         self.note(format_args!("{fault:?}"));
         match fault {
             Fault::Crash { server, down, process } => {
@@ -528,13 +540,14 @@ impl World {
                 server.paused_until = server.paused_until.max(self.now + lasts);
             }
             Fault::Cut { from, both, coordinator, lasts } => {
-                let hosts = |index: usize| [place(NODES, index), place(AGENTS, index)];
+                let hosts =
+                    |index: usize| [host_address(NODES, index), host_address(AGENTS, index)];
                 let is_in = |index: &usize| from.contains(index);
                 let ours: Vec<_> = (0..self.servers.len()).filter(is_in).flat_map(hosts).collect();
                 let others = (0..self.servers.len()).filter(|index| !is_in(index)).flat_map(hosts);
                 let posts = (0..self.coordinators.len())
                     .filter(|_| coordinator)
-                    .map(|index| place(COORDINATORS, index));
+                    .map(|index| host_address(COORDINATORS, index));
                 let others: Vec<_> = others.chain(posts).collect();
                 let pairs =
                     ours.iter().flat_map(|&one| others.iter().map(move |&other| (one, other)));
@@ -542,31 +555,34 @@ impl World {
                     .flat_map(|(one, other)| [Some((one, other)), both.then_some((other, one))])
                     .flatten()
                     .collect();
-                self.weather.borrow_mut().ways.extend(&pairs);
+                self.weather.borrow_mut().cut_links.extend(&pairs);
                 self.cuts.push((self.now + lasts, pairs));
             }
             Fault::CrashCoordinator(index, down) => self.coordinators[index].crash(self.now + down),
             Fault::PauseCoordinator(index, lasts) => {
-                let post = &mut self.coordinators[index];
-                post.paused_until = post.paused_until.max(self.now + lasts);
+                let coordinator = &mut self.coordinators[index];
+                coordinator.paused_until = coordinator.paused_until.max(self.now + lasts);
             }
             Fault::CutFromEtcd(which, lasts) => {
                 for index in which {
-                    let post = &mut self.coordinators[index];
-                    post.cut_until = post.cut_until.max(self.now + lasts);
+                    let coordinator = &mut self.coordinators[index];
+                    coordinator.cut_until = coordinator.cut_until.max(self.now + lasts);
                 }
             }
             Fault::CutCoordinator { coordinator, servers, both, lasts } => {
-                let ours = [place(COORDINATORS, coordinator), place(ELECTIONS, coordinator)];
+                let ours =
+                    [host_address(COORDINATORS, coordinator), host_address(ELECTIONS, coordinator)];
                 let posts = (0..self.coordinators.len()).filter(|&index| index != coordinator);
-                let posts =
-                    posts.flat_map(|index| [place(COORDINATORS, index), place(ELECTIONS, index)]);
-                let others = posts.chain(servers.into_iter().map(|index| place(AGENTS, index)));
+                let posts = posts.flat_map(|index| {
+                    [host_address(COORDINATORS, index), host_address(ELECTIONS, index)]
+                });
+                let others =
+                    posts.chain(servers.into_iter().map(|index| host_address(AGENTS, index)));
                 let pairs = others.flat_map(|other| ours.map(|one| (one, other)));
                 let pairs = pairs
                     .flat_map(|(one, other)| [Some((one, other)), both.then_some((other, one))]);
                 let pairs: Vec<_> = pairs.flatten().collect();
-                self.weather.borrow_mut().ways.extend(&pairs);
+                self.weather.borrow_mut().cut_links.extend(&pairs);
                 self.cuts.push((self.now + lasts, pairs));
             }
             Fault::Move { tablet, half, to } => {
@@ -574,16 +590,16 @@ impl World {
                 let range =
                     half.and_then(|half| range.parts(2).get(half).copied()).unwrap_or(range);
                 let to = self.servers[to].id();
-                self.order(&Request::MoveTablet { table, to, range: &range.into() });
+                self.send_to_coordinator(&Request::MoveTablet { table, to, range: &range.into() });
             }
             Fault::FailDisk { server, after, how, lasts } => {
                 self.servers[server].disk().fail(after, how);
-                self.spoil(server, lasts);
+                self.mark_faulty(server, lasts);
             }
             Fault::FillDisk(server, lasts) => {
                 let disk = self.servers[server].disk();
                 disk.set_capacity(disk.contents().len() as u64);
-                self.spoil(server, lasts);
+                self.mark_faulty(server, lasts);
             }
             Fault::Latency(server, latency) => self.servers[server].disk().set_latency(latency),
             Fault::Flip(chance) => {
@@ -598,25 +614,24 @@ impl World {
                     self.leading().map(|leading| leading.catalog().tables().collect::<Vec<_>>());
                 let tables = tables.unwrap_or_default();
                 let Some(table) = tables.get(which % tables.len().max(1)) else { return };
-                self.summary.recreated += u64::from(!self.making);
-                self.order(&Request::DropTable { name: &table.name });
+                self.summary.recreated += u64::from(!self.is_busy);
+                self.send_to_coordinator(&Request::DropTable { name: &table.name });
             }
-            Fault::Drain(server, drain) => {
-                self.order(&Request::Drain { server: self.servers[server].id(), drain })
-            }
+            Fault::Drain(server, drain) => self
+                .send_to_coordinator(&Request::Drain { server: self.servers[server].id(), drain }),
             Fault::Weather { loss, twice, delay, jitter } => {
                 self.weather.borrow_mut().set(loss, twice, delay, jitter);
             }
         }
     }
 
-    fn spoil(&mut self, server: usize, lasts: Duration) {
-        let until = &mut self.servers[server].spoilt_until;
+    fn mark_faulty(&mut self, server: usize, lasts: Duration) {
+        let until = &mut self.servers[server].disk_faulty_until;
         *until = Some(until.unwrap_or(self.now).max(self.now + lasts));
         self.summary.disk_faults += 1;
     }
 
-    /// A tablet by two numbers.
+    /// Selects a tablet by two indexes.
     fn pick(&self, (table, tablet): (usize, usize)) -> Option<(u32, Range)> {
         let tables: Vec<_> = self.leading()?.catalog().tables().collect();
         let table = tables.get(table % tables.len().max(1))?;
@@ -624,30 +639,30 @@ impl World {
         Some((table.id, range))
     }
 
-    /// Has the coordinator do something, unless it is at something.
-    fn order(&mut self, request: &Request<'_>) {
-        if !self.making {
-            self.making =
-                self.maker.submit(self.now, 0, request, self.now + Duration::from_secs(1)).is_ok();
-            self.maker.flush();
+    /// Sends a request to the coordinator, unless another is under way.
+    fn send_to_coordinator(&mut self, request: &Request<'_>) {
+        if !self.is_busy {
+            self.is_busy =
+                self.admin.submit(self.now, 0, request, self.now + Duration::from_secs(1)).is_ok();
+            self.admin.flush();
         }
     }
 
-    /// Asks everybody when there is something to do: something has happened to some.
-    fn rouse(&mut self) {
+    /// Computes all wake times again, after something has happened to some.
+    fn recompute_wakes(&mut self) {
         self.wakes = Wakes {
-            coordinators: self.coordinators.iter().map(Post::wake).collect(),
+            coordinators: self.coordinators.iter().map(SimCoordinator::wake).collect(),
             servers: self.servers.iter().map(Server::wake).collect(),
             clients: self.clients.iter().map(|client| client.wake(&self.settings.work)).collect(),
         };
     }
 
-    /// Ends what was cut, or spoilt, for a while.
-    fn mend(&mut self) {
+    /// Ends cuts and disk faults that are over.
+    fn end_expired_faults(&mut self) {
         for index in 0..self.servers.len() {
-            if self.servers[index].spoilt_until.is_some_and(|until| until <= self.now) {
+            if self.servers[index].disk_faulty_until.is_some_and(|until| until <= self.now) {
                 self.count(index);
-                self.servers[index].mend(self.now);
+                self.servers[index].end_disk_fault(self.now);
                 self.wakes.servers[index] = self.now;
             }
         }
@@ -655,18 +670,18 @@ impl World {
         self.cuts.retain(|&(until, _)| until > now);
         if self.cuts.len() < before {
             let mut weather = self.weather.borrow_mut();
-            weather.ways = self.cuts.iter().flat_map(|(_, pairs)| pairs).copied().collect();
+            weather.cut_links = self.cuts.iter().flat_map(|(_, pairs)| pairs).copied().collect();
         }
     }
 
-    /// Goes on to the next phase when this one is over; returns whether that was the last.
+    /// Enters the next phase when this one is over; returns whether that was the last.
     fn next_phase(&mut self) -> Result<bool, String> {
         let idle = self.clients.iter().all(Client::is_done);
         match self.phase {
-            Phase::Begin if self.makes == self.settings.work.tables => {
+            Phase::Begin if self.created_tables == self.settings.work.tables => {
                 self.phase = Phase::Work;
-                self.look_at = self.now;
-                self.look();
+                self.refresh_at = self.now;
+                self.refresh_tables();
                 let offset = self.now.since(Nanos(0));
                 self.faults.iter_mut().for_each(|(at, _)| *at = *at + offset);
                 let calls = self.settings.work.operations / self.clients.len() as u64;
@@ -676,18 +691,19 @@ impl World {
             }
             Phase::Work if self.faults.is_empty() && idle => {
                 self.weather.borrow_mut().clear(false);
-                self.weather.borrow_mut().ways.clear();
+                self.weather.borrow_mut().cut_links.clear();
                 self.cuts.clear();
                 for server in &mut self.servers {
                     server.paused_until = server.paused_until.min(self.now);
                     server.up_at = server.up_at.min(self.now);
                     server.disk().set_latency(self.settings.work.latency);
-                    server.spoilt_until = server.spoilt_until.map(|until| until.min(self.now));
+                    server.disk_faulty_until =
+                        server.disk_faulty_until.map(|until| until.min(self.now));
                 }
-                for post in &mut self.coordinators {
-                    post.paused_until = post.paused_until.min(self.now);
-                    post.up_at = post.up_at.min(self.now);
-                    post.cut_until = post.cut_until.min(self.now);
+                for coordinator in &mut self.coordinators {
+                    coordinator.paused_until = coordinator.paused_until.min(self.now);
+                    coordinator.up_at = coordinator.up_at.min(self.now);
+                    coordinator.cut_until = coordinator.cut_until.min(self.now);
                 }
                 self.note(format_args!("healed"));
                 self.phase = Phase::Heal;
@@ -695,11 +711,11 @@ impl World {
             Phase::Heal if self.all_serve() => {
                 self.note(format_args!("all tables are served"));
                 self.phase = Phase::Whole(self.now + WHOLE_AFTER);
-                self.look_at = self.now;
+                self.refresh_at = self.now;
             }
             Phase::Whole(until) => {
                 if let Err(why) = self.is_whole() {
-                    self.look_at = self.look_at.min(self.now + LOOK);
+                    self.refresh_at = self.refresh_at.min(self.now + CHECK_INTERVAL);
                     return if self.now < until { Ok(false) } else { Err(why) };
                 }
                 self.note(format_args!("every segment is where it should be"));
@@ -707,7 +723,7 @@ impl World {
                 if self.lost.is_none() && spare && self.random.chance(1, 2) {
                     let lost =
                         usize::try_from(self.random.below(self.servers.len() as u64)).expect("few");
-                    let gone = self.goes_with(lost);
+                    let gone = self.lost_together(lost);
                     self.summary.racks_lost += u64::from(gone.len() > usize::from(super::COPIES));
                     for gone in gone {
                         self.note(format_args!("server {gone} is gone for good"));
@@ -719,8 +735,8 @@ impl World {
                     return Ok(false);
                 }
                 self.phase = Phase::Last(self.history.operations.len());
-                self.look_at = self.now;
-                self.look();
+                self.refresh_at = self.now;
+                self.refresh_tables();
                 let errands = self.last_errands();
                 self.clients[0].send(errands, LAST_PATIENCE);
             }
@@ -747,43 +763,43 @@ impl World {
         Ok(false)
     }
 
-    /// Who goes for good with a server: all of its rack, if all logs are in more racks than that,
-    /// and enough servers are left.
-    fn goes_with(&self, server: usize) -> Vec<usize> {
+    /// The servers that are lost for good together with one: all of its rack, if all logs are in
+    /// more racks than that, and enough servers are left.
+    fn lost_together(&self, server: usize) -> Vec<usize> {
         let spread = self
             .servers
             .iter()
             .filter_map(Server::replicator)
-            .all(|replicator| replicator.in_few_racks() == 0);
+            .all(|replicator| replicator.in_too_few_racks() == 0);
         let shares = |&other: &usize| {
             other == server || self.servers[other].shares_rack(&self.servers[server])
         };
         let rack: Vec<usize> = (0..self.servers.len()).filter(shares).collect();
         let enough = self.servers.len() - rack.len() > usize::from(super::COPIES);
-        // A rack may have had all replicas but one, and that one is damaged.
+        // A rack may have all replicas but one, and that one may be damaged.
         let sound = self.summary.flips == 0;
         if spread && enough && sound { rack } else { vec![server] }
     }
 
-    /// Whether each closed segment of each log that lives is on as many servers as it should be.
+    /// Whether each closed segment of each live server's log has all its replicas.
     fn is_whole(&self) -> Result<(), String> {
         let Some(leading) = self.leading() else { return Err("nobody leads".into()) };
         let catalog = leading.catalog();
-        let keepers =
+        let server_by_id =
             |id: &u32| self.servers.iter().find(|server| server.is_up() && server.id() == *id);
         for server in &self.servers {
             let lives = catalog.server(server.id()).is_some_and(|known| !known.dead);
             let Some(replicator) = server.replicator().filter(|_| lives) else { continue };
-            if replicator.short() > 0 {
-                let short = replicator.short();
+            if replicator.under_replicated() > 0 {
+                let short = replicator.under_replicated();
                 return Err(format!(
                     "{short} segments of server {} are short of replicas",
                     server.id()
                 ));
             }
-            for (segment, servers) in replicator.closed() {
+            for (segment, servers) in replicator.sealed_segments() {
                 let whole = |id: &&u32| {
-                    keepers(id).is_some_and(|keeper| keeper.keeps(server.id(), segment))
+                    server_by_id(id).is_some_and(|holder| holder.keeps(server.id(), segment))
                 };
                 let count = servers.iter().filter(whole).count();
                 if count < usize::from(super::COPIES) {
@@ -797,7 +813,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether every table has a server that lives and knows of it.
+    /// Whether every tablet has a live server that knows of it.
     fn all_serve(&self) -> bool {
         let Some(leading) = self.leading() else { return false };
         let catalog = leading.catalog();
@@ -813,7 +829,7 @@ impl World {
         catalog.tables().all(|table| table.tablets.iter().all(|tablet| lives(tablet.server)))
     }
 
-    /// Reads everything, writes everything once more, and reads it again.
+    /// Calls that read everything, write everything once more, and read it again.
     fn last_errands(&self) -> Vec<Errand> {
         let mut errands = Vec::new();
         for table in self.tables.iter().map(|table| table.id) {

@@ -1,8 +1,8 @@
-//! Group commits: what was appended goes out, what the disk has done comes in.
+//! Group commits: submits what was appended, and handles what the disk has completed.
 
 use super::config::GROW_AGAIN;
-use super::frames::Place;
-use super::growth::{DiskFull, Doing, GROW_FRAMES, Growth, Next, is_full};
+use super::frames::FrameSlot;
+use super::growth::{DiskFull, GROW_FRAMES, Growth, Next, Purpose, is_full};
 use super::owner::Owner;
 use super::reading::MAX_READS;
 use super::retire::MAX_RETIRING_WRITES;
@@ -10,13 +10,13 @@ use super::tickets::{
     TICKET_GROW, TICKET_HEADER, TICKET_RAISE, TICKET_READ, TICKET_RETIRE, TICKET_SYNC,
     TICKET_WRITE, of_frame,
 };
-use super::{Backup, Durability, Failed, Operation, Progress, Replica, SYNC_INTERVAL};
+use super::{Backup, DiskOperation, Durability, Failed, Progress, Replica, SYNC_INTERVAL};
 use sprat_disk::{Completion, Disk, Op};
 use sprat_net::Nanos;
 
 /// Most writes of one commit under way at a time.
 const MAX_COMMIT_WRITES: usize = 16;
-/// Others: a sync, a step of growth, a file header.
+/// Beside these: a sync, a step of growth, a file header.
 const _: () =
     assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
 
@@ -31,8 +31,8 @@ impl<D: Disk> Backup<D> {
             return Ok(false);
         }
         let mut ready = self.frames.ready();
-        // Segments that have a frame go first, then those that begin, heads after what they may
-        // list.
+        // First the segments that have a frame, then those that begin, heads after the segments
+        // that they may list.
         for pass in 0..3 {
             for replica in self.open.iter().filter(|replica| replica.is_staged() && !replica.freed)
             {
@@ -41,8 +41,8 @@ impl<D: Disk> Backup<D> {
                     continue;
                 }
                 if begins {
-                    // Without a frame it waits for the file to grow, and what is on disk already
-                    // goes on.
+                    // Without a frame the segment waits for the file to grow; those that have
+                    // frames proceed.
                     let Some(left) = ready.checked_sub(1) else { break };
                     ready = left;
                 }
@@ -61,7 +61,7 @@ impl<D: Disk> Backup<D> {
         !self.queue.is_empty() || self.writing > 0
     }
 
-    /// Whether nothing is under way and nothing waits to be.
+    /// Whether nothing is under way and nothing is waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let staged = self.open.iter().any(Replica::is_staged);
@@ -70,7 +70,7 @@ impl<D: Disk> Backup<D> {
         !busy && !self.incarnations.raising() && self.retiring.is_empty() && self.reading.is_idle()
     }
 
-    /// Starts as many writes of the commit as may be under way together.
+    /// Starts as many of the commit's writes as may be under way together.
     fn advance(&mut self, now: Nanos) {
         while self.writing < MAX_COMMIT_WRITES {
             let Some(&segment) = self.queue.front() else { return };
@@ -112,9 +112,9 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// The incarnation of a segment that gets a frame; `None` when the file's header must be
-    /// written first. It is taken only now, so that those who have a frame one after the other
-    /// have ever higher ones.
+    /// Takes the incarnation of a segment that gets a frame; `None` when the file's header must be
+    /// written first. It is not taken before, so that successive users of a frame have ascending
+    /// incarnations.
     fn take_incarnation(&mut self) -> Option<u32> {
         match self.owner {
             Owner::Log => Some(self.incarnations.first()),
@@ -122,7 +122,7 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// The place of an open segment.
+    /// The index of an open segment.
     fn index(&self, segment: u64) -> usize {
         self.position(segment).expect("an open segment")
     }
@@ -146,7 +146,7 @@ impl<D: Disk> Backup<D> {
         if self.growth.is_some() || self.frames.ready() >= self.owner.spare_frames() || left == 0 {
             return;
         }
-        if self.disk_full.as_ref().is_some_and(|full| full.again_at.is_some()) {
+        if self.disk_full.as_ref().is_some_and(|full| full.retry_at.is_some()) {
             return;
         }
         let first = self.frames.total;
@@ -157,16 +157,16 @@ impl<D: Disk> Backup<D> {
         self.disk.submit(TICKET_GROW, op);
     }
 
-    /// Takes note of what the disk has done, tells `report` what has become durable, and goes on
-    /// with what is to be done. Makes no system call when there is nothing to do.
+    /// Handles what the disk has completed, passes what has become durable to `report`, and starts
+    /// what is due. Makes no system call when there is nothing to do.
     ///
     /// # Errors
-    /// [`Failed`], now or earlier. Reads go on nevertheless.
+    /// [`Failed`], now or earlier. Reads continue nevertheless.
     pub fn poll(&mut self, now: Nanos, mut report: impl FnMut(Progress)) -> Result<(), Failed> {
         while let Some(completion) = self.disk.poll() {
             let (kind, frame) = of_frame(completion.ticket);
             if kind == TICKET_READ {
-                self.has_read(frame, completion);
+                self.read_completed(frame, completion);
             } else if self.failure.is_none()
                 && let Some(progress) = self.complete(completion)?
             {
@@ -180,43 +180,44 @@ impl<D: Disk> Backup<D> {
         }
         self.advance(now);
         self.retire();
-        self.look_for_room(now);
+        self.retry_growth(now);
         self.grow();
         self.continue_growth();
         self.raise();
         Ok(())
     }
 
-    /// Sees to it that a file for which the disk had no room is tried again, and that the disk
-    /// counts as full no longer than frames lack.
-    fn look_for_room(&mut self, now: Nanos) {
+    /// Retries the growth of a file for which the disk had no room, and ends the state of a full
+    /// disk once enough frames are ready.
+    fn retry_growth(&mut self, now: Nanos) {
         let Some(full) = &mut self.disk_full else { return };
         if self.frames.ready() >= self.owner.spare_frames() {
             tracing::info!("{} has frames again", self.disk.name());
             self.disk_full = None;
-        } else if self.growth.is_none() && *full.again_at.get_or_insert(now + GROW_AGAIN) <= now {
-            full.again_at = None;
+        } else if self.growth.is_none() && *full.retry_at.get_or_insert(now + GROW_AGAIN) <= now {
+            full.retry_at = None;
         }
     }
 
-    /// The disk has no room for the frames that the file was to grow by.
-    fn has_no_room(&mut self, offset: u64, source: std::io::Error) {
-        let release = self.growth.as_mut().expect("growing").give_up();
+    /// Handles that the disk has no room for the frames that the file was to grow by.
+    fn handle_full_disk(&mut self, offset: u64, source: std::io::Error) {
+        let release = self.growth.as_mut().expect("growing").abandon();
         self.growth_next = Some(release);
         if self.disk_full.is_none() && self.grow_by == 1 {
             let (file, total) = (self.disk.name(), self.frames.total);
             tracing::error!(
-                "the disk is full: {file} stays at {total} segment frames until there is space ({source})"
+                "the disk is full: {file} stays at {total} segment frames until there is space \
+                 ({source})"
             );
         }
         if self.grow_by == 1 {
-            self.disk_full = Some(DiskFull { offset, source, again_at: None });
+            self.disk_full = Some(DiskFull { offset, source, retry_at: None });
         }
     }
 
-    /// Goes on growing, in turns with commits: writing behind a file's end locks the file, and
-    /// whoever writes piece upon piece there keeps others out, for the 4 ms after which the
-    /// kernel sees to it that they get their turn.
+    /// Continues the growth, alternating with commits. Writing behind a file's end locks the file,
+    /// and growth that writes piece after piece would lock commits out for the 4 ms after which the
+    /// kernel hands the lock over.
     fn continue_growth(&mut self) {
         // Two headers under way at once could both be torn.
         if (!self.is_committing() || self.written_since_growth)
@@ -228,12 +229,12 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// One operation is done.
+    /// Handles a completed operation.
     pub(super) fn complete(&mut self, completion: Completion) -> Result<Option<Progress>, Failed> {
         let Completion { ticket, result, buffer } = completion;
         match ticket {
             TICKET_SYNC => {
-                result.map_err(|error| self.fail(Operation::Sync, 0, error))?;
+                result.map_err(|error| self.fail(DiskOperation::Sync, 0, error))?;
                 self.syncing = false;
                 self.frames.sync_done();
                 for replica in &mut self.open {
@@ -245,17 +246,18 @@ impl<D: Disk> Backup<D> {
                 let growth = self.growth.as_mut().expect("growing");
                 if let Err(error) = result {
                     let offset = growth.offset();
-                    match growth.doing() {
-                        Doing::AsksForRoom if is_full(&error) => {
-                            self.has_no_room(offset, error);
+                    match growth.purpose() {
+                        Purpose::Reserve if is_full(&error) => {
+                            self.handle_full_disk(offset, error);
                             return Ok(None);
                         }
-                        // Blocks that cannot be given back are lost to others, and to nobody else.
-                        Doing::GivesBack => {
+                        // Blocks that cannot be released are lost to other users of the disk, but
+                        // harm nothing here.
+                        Purpose::Release => {
                             tracing::warn!("cannot shorten {}: {error}", self.disk.name())
                         }
-                        Doing::AsksForRoom | Doing::Ends => {
-                            return Err(self.fail(Operation::Grow, offset, error));
+                        Purpose::Reserve | Purpose::Finish => {
+                            return Err(self.fail(DiskOperation::Grow, offset, error));
                         }
                     }
                 }
@@ -280,38 +282,38 @@ impl<D: Disk> Backup<D> {
                 Ok(None)
             }
             TICKET_HEADER => {
-                result.map_err(|error| self.fail(Operation::Header, 0, error))?;
+                result.map_err(|error| self.fail(DiskOperation::Header, 0, error))?;
                 Ok(None)
             }
             TICKET_RAISE => {
-                result.map_err(|error| self.fail(Operation::Header, 0, error))?;
-                self.incarnations.raised();
+                result.map_err(|error| self.fail(DiskOperation::Header, 0, error))?;
+                self.incarnations.raise_completed();
                 Ok(None)
             }
             _ => {
                 let (kind, frame) = of_frame(ticket);
                 if let Err(error) = result {
                     return Err(self.fail(
-                        Operation::Write,
+                        DiskOperation::Write,
                         self.header.frame_offset(frame),
                         error,
                     ));
                 }
                 let buffer = buffer.expect("a write returns its buffer");
                 if kind == TICKET_RETIRE {
-                    self.retired(frame, buffer);
+                    self.mark_completed(frame, buffer);
                     return Ok(None);
                 }
                 self.pool.give(buffer);
                 self.writing -= 1;
                 self.written_since_growth = true;
-                Ok(self.written(frame))
+                Ok(self.write_completed(frame))
             }
         }
     }
 
-    /// The write of an open segment is done.
-    fn written(&mut self, frame: u32) -> Option<Progress> {
+    /// Handles the completed write of an open segment.
+    fn write_completed(&mut self, frame: u32) -> Option<Progress> {
         let settled = self.durability == Durability::Sync;
         self.dirty |= !settled;
         let index = self
@@ -324,7 +326,7 @@ impl<D: Disk> Backup<D> {
         if replica.freed {
             let incarnation = replica.incarnation;
             self.open.remove(index);
-            self.give_up(Place { frame, incarnation });
+            self.release_frame(FrameSlot { frame, incarnation });
             return None;
         }
         replica.reported = up_to;

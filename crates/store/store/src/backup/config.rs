@@ -10,25 +10,25 @@ pub enum Durability {
     /// When it survives a power failure. Open the disk for direct access.
     #[default]
     Sync,
-    /// When it survives the end of this process: the kernel has it, and is told to write it down at
+    /// When it survives the end of this process: the kernel has it, and is told to write it at
     /// least every [`SYNC_INTERVAL`]. Open the disk for cached access.
     Buffered,
 }
 
-/// Longest time that [`Durability::Buffered`] leaves bytes to the kernel alone.
+/// Longest time for which [`Durability::Buffered`] leaves bytes to the kernel alone.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Frames kept ready ahead of need, so that opening a segment never waits for the file to grow.
 pub const SPARE_FRAMES: usize = 2;
 
-/// The same of a node's own log: when the file cannot grow, as many are left to be emptied with,
-/// beside those that are freed and wait for a sync.
+/// Spare frames of a node's own log: when the file cannot grow, the cleaner needs as many to free
+/// others, beside those that are freed and wait for a sync.
 pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SETTLING_FRAMES + 1;
 
-/// Frames of a log on a full disk that are freed and may not be written again yet.
+/// Frames of a log on a full disk that are freed but may not be written again yet.
 pub(super) const SETTLING_FRAMES: usize = 2;
 
-/// How often it is tried to grow a file for which the disk had no room.
+/// How often growth is retried for a file for which the disk had no room.
 pub const GROW_AGAIN: Duration = Duration::from_secs(1);
 
 /// Most segments of a log open at once: a head, the next one, and survivors.
@@ -37,7 +37,7 @@ pub const MAX_OPEN: usize = 16;
 /// Most replicas that can be appended to at once, of all masters together.
 pub const MAX_OPEN_REPLICAS: usize = 256;
 
-/// Most replicas beside them that have ended and are on their way to the disk.
+/// Most replicas beside these that are sealed and being written.
 pub(super) const MAX_ENDING_REPLICAS: usize = 64;
 
 /// Most threads that replay.
@@ -46,18 +46,18 @@ pub const MAX_REPLAY_THREADS: usize = 16;
 /// How to open a log, or a file of replicas.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Identity of the cluster; a file of another one is refused.
+    /// Id of the cluster; a file of another one is refused.
     pub cluster: [u8; 16],
-    /// The server whose file this is; one of another is refused.
+    /// The server that owns the file; a file of another one is refused.
     pub server: u64,
     /// When an append is reported durable.
     pub durability: Durability,
-    /// Most frames the file may grow to, at least [`SPARE_FRAMES`]. A file that has more keeps
+    /// Most frames that the file may grow to, at least [`SPARE_FRAMES`]. A file that has more keeps
     /// them.
     pub max_frames: u32,
     /// Threads that read and check segments at start, 1 to [`MAX_REPLAY_THREADS`].
     pub threads: usize,
-    /// Most bytes of log in a segment; an existing file must have been made with the same.
+    /// Most bytes of log in a segment; an existing file must have been created with the same.
     pub segment_bytes: u32,
     /// Bytes of a frame, for a new file: `segment_bytes` and room for chunk headers, in whole
     /// blocks.
@@ -65,7 +65,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A log of `server` in `cluster`, synchronous, with full-size segments, at most `max_frames`
+    /// A log of `server` in `cluster`: synchronous, with full-size segments, at most `max_frames`
     /// of them, replayed by two threads.
     #[must_use]
     pub fn new(cluster: [u8; 16], server: u64, max_frames: u32) -> Self {

@@ -1,7 +1,7 @@
-//! A replica that has been read, unframed as far as it is asked for.
+//! A replica that was read from disk, and is unframed as far as it is requested.
 
 use super::stored::{Damage, Stored};
-use super::walk::Wanted;
+use super::walk::ChunkReader;
 use sprat_disk::AlignedBuf;
 use sprat_wire::frame::{CHUNK_HEADER_BYTES, Seal};
 
@@ -10,24 +10,24 @@ use sprat_wire::frame::{CHUNK_HEADER_BYTES, Seal};
 struct Extent {
     /// Where in the log it begins.
     log: usize,
-    /// Where in the frame.
+    /// Where in the frame it begins.
     frame: usize,
     len: usize,
 }
 
-/// What a replica holds. Chunks are checked when somebody wants their bytes, so that a whole
-/// segment is never checked in one turn of a node.
+/// The contents of a replica. Its chunks are checked when their bytes are requested, so that a node
+/// never checks a whole segment in one loop iteration.
 #[derive(Debug)]
 pub struct Contents {
     buffer: AlignedBuf,
-    wanted: Wanted,
+    chunks: ChunkReader,
     /// Bytes of log that must be there.
     len: usize,
     file: String,
     /// Where the frame begins in the file.
     offset: u64,
     stored: Stored,
-    /// What was checked so far: its end in the frame, and in the log.
+    /// The end of what was checked so far, in the frame and in the log.
     position: usize,
     log_end: usize,
     extents: Vec<Extent>,
@@ -36,7 +36,7 @@ pub struct Contents {
 impl Contents {
     pub(super) fn new(
         buffer: AlignedBuf,
-        wanted: Wanted,
+        chunks: ChunkReader,
         stored: &Stored,
         file: String,
         offset: u64,
@@ -44,7 +44,7 @@ impl Contents {
         let (len, stored) = (stored.len as usize, stored.clone());
         Self {
             buffer,
-            wanted,
+            chunks,
             len,
             file,
             offset,
@@ -61,18 +61,18 @@ impl Contents {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it has none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends the log's bytes from `offset` on to `out`, `most` of them at most, and returns
-    /// whether others follow.
+    /// Appends the log's bytes from `offset` on to `out`, at most `most` of them, and returns
+    /// whether more follow.
     ///
     /// # Errors
-    /// [`Damage`], when those bytes or some before them are not what was written. `out` is as
-    /// before then.
+    /// [`Damage`], when those bytes or some before them differ from what was written. `out` is
+    /// unchanged then.
     pub fn copy(&mut self, offset: usize, most: usize, out: &mut Vec<u8>) -> Result<bool, Damage> {
         let end = self.len.min(offset.saturating_add(most));
         self.check(end)?;
@@ -90,11 +90,11 @@ impl Contents {
         Ok(end < self.len)
     }
 
-    /// Checks chunks until `end` bytes of log are.
+    /// Checks chunks until `end` bytes of log are checked.
     fn check(&mut self, end: usize) -> Result<(), Damage> {
         let frame = &self.buffer[..self.stored.framed as usize];
         while self.log_end < end {
-            let bad = match self.wanted.step(&frame[self.position..], self.log_end) {
+            let bad = match self.chunks.step(&frame[self.position..], self.log_end) {
                 Ok((header, payload)) if header.seal != Seal::Cut => {
                     self.position += CHUNK_HEADER_BYTES;
                     let extent =

@@ -1,4 +1,4 @@
-//! Which of the two copies of a file header counts.
+//! Decides which of the two copies of a file header counts.
 
 use super::OpenError;
 use super::report::Corruption;
@@ -10,7 +10,7 @@ pub(super) struct Current {
     pub(super) header: FileHeader,
     /// Which copy it is.
     copy: usize,
-    /// The other copy is damaged or was never written.
+    /// Whether the other copy is damaged or was never written.
     pub(super) alone: bool,
 }
 
@@ -60,8 +60,8 @@ pub(super) fn read_headers(
     .into())
 }
 
-/// The incarnation that begins. When one copy is damaged it may have been the newer one, by `step`
-/// at most, so what it may have said is skipped; and the copy that is written first is never the
+/// The incarnation to write next. If one copy is damaged, it may have been the newer one, by `step`
+/// at most, so what it may have had is skipped; and the copy that is written first is never the
 /// only valid one.
 pub(super) fn next_incarnation(current: &Current, step: u32) -> u32 {
     let now = current.header.incarnation;

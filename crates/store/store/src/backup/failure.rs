@@ -1,26 +1,26 @@
-//! What can go wrong once the log is open.
+//! Failures once the log is open.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// What the disk was asked.
+/// A kind of request to the disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Operation {
-    /// To write log bytes.
+pub enum DiskOperation {
+    /// Write log bytes.
     Write,
-    /// To make what was written durable.
+    /// Make what was written durable.
     Sync,
-    /// To give the file room for more segments.
+    /// Give the file room for more segments.
     Grow,
-    /// To write the file header.
+    /// Write the file header.
     Header,
-    /// To wait for an answer.
+    /// Wait for a completion.
     Wait,
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for DiskOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Write => "write",
@@ -32,21 +32,22 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The disk refused something. What the log holds from then on is unknown until it is opened again,
-/// so nothing more is taken or reported durable.
+/// The disk failed. What the log holds from then on is unknown until it is opened again, so nothing
+/// more is taken or reported durable.
 #[derive(Clone, Debug, Error)]
 #[error(
-    "cannot {operation} {file} at offset {offset}: {}{source}; writes are refused until the log is opened again",
+    "cannot {operation} {file} at offset {offset}: {}{source}; writes are refused until the log is \
+     opened again",
     if super::growth::is_full(source) { "the disk is full: " } else { "" }
 )]
 pub struct Failed {
-    /// What was asked.
-    pub operation: Operation,
-    /// Of which file.
+    /// The request that failed.
+    pub operation: DiskOperation,
+    /// The file.
     pub file: String,
-    /// Where in the file, bytes; zero where there is no place.
+    /// Offset in the file, bytes; zero where there is none.
     pub offset: u64,
-    /// What the operating system said.
+    /// The system's error.
     pub source: Arc<io::Error>,
 }
 
@@ -56,17 +57,17 @@ pub enum AppendError {
     /// An earlier failure.
     #[error(transparent)]
     Failed(#[from] Failed),
-    /// The segment's frame cannot hold the bytes: seal the segment and go on in a new one.
+    /// The segment's frame cannot hold the bytes: seal the segment and continue in a new one.
     #[error("segment {segment} has room for {room} B more, not for {asked}")]
     NoRoom {
         /// The segment.
         segment: u64,
-        /// What [`room`](super::Backup::room) said.
+        /// What [`room`](super::Backup::room) returned.
         room: usize,
-        /// Bytes asked for.
+        /// Number of bytes that were to be appended.
         asked: usize,
     },
-    /// The disk has yet to finish so many segments that another cannot begin: wait for progress.
+    /// Too many segments are not finished on disk, so that another cannot begin: wait for progress.
     #[error("the disk is too many segments behind: wait for a commit before beginning another")]
     Behind,
     /// Every frame that the capacity allows is in use: free segments first.

@@ -2,43 +2,43 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Where a segment is.
+/// The frame of a segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Place {
+pub(super) struct FrameSlot {
     pub(super) frame: u32,
-    /// By what its chunks there are told from others'.
+    /// The incarnation of its chunks there.
     pub(super) incarnation: u32,
 }
 
-/// The frames of a log file.
+/// The frames of a file.
 #[derive(Default)]
 pub(super) struct Frames {
     /// Segments that have a frame.
-    live: BTreeMap<u64, Place>,
+    live: BTreeMap<u64, FrameSlot>,
     /// Frames that may be written at once.
     ready: VecDeque<u32>,
-    /// Freed since the last sync was begun: a power failure may still bring back the log that
+    /// Frames freed since the last sync began: a power failure may still bring back the log that
     /// needs them.
     freed: Vec<u32>,
-    /// Freed before the sync now under way was begun.
+    /// Frames freed before the current sync began.
     settling: Vec<u32>,
-    /// Frames in the file, ready for use.
+    /// Number of frames in the file that are ready for use.
     pub(super) total: u32,
 }
 
-/// How a log's frames are used.
+/// How a file's frames are used.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FrameCount {
-    /// Hold a segment, or will hold one that waits for its first commit.
+    /// Frames that hold a segment, or will hold one that waits for its first commit.
     pub live: u32,
-    /// Can take one, now or after the next sync.
+    /// Frames that can take a segment, now or after the next sync.
     pub free: u32,
-    /// The most there may be; those neither live nor free are yet to be made.
+    /// The most frames there may be; those neither live nor free do not exist yet.
     pub max: u32,
 }
 
 impl Frames {
-    pub(super) fn new(live: BTreeMap<u64, Place>, ready: VecDeque<u32>) -> Self {
+    pub(super) fn new(live: BTreeMap<u64, FrameSlot>, ready: VecDeque<u32>) -> Self {
         let total =
             u32::try_from(live.len() + ready.len()).expect("frames are numbered in 32 bits");
         Self { live, ready, freed: Vec::new(), settling: Vec::new(), total }
@@ -62,32 +62,32 @@ impl Frames {
         FrameCount { live, free: self.total.saturating_sub(live), max: max.max(self.total) }
     }
 
-    /// Adds frames that the file has grown by.
+    /// Adds the frames that the file has grown by.
     pub(super) fn add(&mut self, frames: std::ops::Range<u32>) {
         self.total = frames.end;
         self.ready.extend(frames);
     }
 
-    /// Gives `segment` a frame, if one is ready.
+    /// Assigns a ready frame to `segment`, if there is one.
     pub(super) fn assign(&mut self, segment: u64, incarnation: u32) -> Option<u32> {
         let frame = self.ready.pop_front()?;
-        let before = self.live.insert(segment, Place { frame, incarnation });
-        assert!(before.is_none(), "segment {segment} had a frame");
+        let previous = self.live.insert(segment, FrameSlot { frame, incarnation });
+        assert!(previous.is_none(), "segment {segment} had a frame");
         Some(frame)
     }
 
-    /// Where a segment is.
-    pub(super) fn of(&self, segment: u64) -> Option<Place> {
+    /// The frame of a segment.
+    pub(super) fn of(&self, segment: u64) -> Option<FrameSlot> {
         self.live.get(&segment).copied()
     }
 
-    /// Takes a segment's frame from it; it is nobody's then until it is [given](Self::give) back.
-    pub(super) fn take(&mut self, segment: u64) -> Option<Place> {
+    /// Removes a segment's frame; it belongs to no segment until it is [given](Self::give) back.
+    pub(super) fn take(&mut self, segment: u64) -> Option<FrameSlot> {
         self.live.remove(&segment)
     }
 
-    /// Takes back a frame that is nobody's; when it may be written again depends on whether what
-    /// made its segment dispensable is on the medium yet.
+    /// Takes back a frame. `settled` says that the reason why its segment is dispensable is on the
+    /// medium; otherwise the frame must not be written before the next sync.
     pub(super) fn give(&mut self, frame: u32, settled: bool) {
         if settled {
             self.ready.push_back(frame);

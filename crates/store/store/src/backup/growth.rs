@@ -1,76 +1,77 @@
-//! Making the file longer, ahead of need and in the background.
+//! Makes the file longer, ahead of need and in the background.
 //!
-//! Space is set aside first, so that a full disk shows before anyone depends on it, without
-//! changing the file's size; then zeroes are written, a piece at a time between commits, because a
-//! block that was never written costs its first writer a change of the filesystem's metadata, and
-//! with it a journal commit, within every durable write; then one sync makes all of it permanent,
-//! and the file's header tells how long it is now, so that one cut short later is noticed. A crash
-//! on the way leaves a shorter file, which the next start continues.
+//! Space is reserved first, so that a full disk shows before anything depends on it, without
+//! changing the file's size. Then zeroes are written, a piece at a time between commits, because
+//! the first write to a block changes the filesystem's metadata, and would cost a journal commit
+//! within a durable write. Then one sync makes all of it permanent, and the file's header records
+//! its length, so that a truncated file is noticed. A crash on the way leaves a shorter file, which
+//! the next start extends.
 //!
-//! A disk that is full ends no more than the growth: what it has taken so far is given back, fewer
-//! frames are tried, and then it is tried again [from time to time](super::GROW_AGAIN). The frames
-//! that there are go on.
+//! A full disk stops only the growth: what was reserved so far is released, fewer frames are tried,
+//! and then the growth is retried [periodically](super::GROW_AGAIN). The existing frames stay in
+//! use.
 
 use sprat_disk::{AlignedBuf, Op};
 use sprat_net::Nanos;
 use std::io;
 use std::ops::Range;
 
-/// Bytes of zeroes in one write: well under a millisecond on the device, the longest a commit waits
-/// behind it.
+/// Bytes of zeroes in one write: well under a millisecond on the device, which is the longest that
+/// a commit waits behind it.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Most frames added at a time: the journal commits of growing come once in so many segments.
+/// Most frames added at a time: so the journal commits of growth come once in so many segments.
 pub(super) const GROW_FRAMES: u32 = 4;
 
 /// The step under way.
 enum Step {
     Reserve,
-    /// Writing zeroes; where the piece under way begins and how long it is.
+    /// Writes zeroes: where the current piece begins and how long it is.
     Zero(u64, usize),
     Sync,
     Header,
     Release,
 }
 
-/// What a growing file needs next.
+/// The next thing that a growing file needs.
 pub(super) enum Next {
+    /// This operation.
     Do(Op),
-    /// A header that tells of so many frames.
+    /// A write of the file's header with this number of frames.
     Header(u32),
     /// Nothing: these frames are ready.
     Ready(Range<u32>),
-    /// Nothing: there was no room, and what was taken is given back.
+    /// Nothing: there was no room, and what was reserved is released.
     GivenUp,
 }
 
-/// What a step of growing does.
+/// The purpose of a step of growth, which decides what its failure means.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Doing {
-    /// Asks the disk for room: that there is none ends the growth alone.
-    AsksForRoom,
-    /// Makes the new frames permanent: that it fails concerns what was written before as well.
-    Ends,
-    /// Gives back what was taken in vain.
-    GivesBack,
+pub(super) enum Purpose {
+    /// It reserves room: if there is none, only the growth ends.
+    Reserve,
+    /// It makes the new frames permanent: its failure concerns earlier writes as well.
+    Finish,
+    /// It releases what was reserved in vain.
+    Release,
 }
 
 /// A disk that had no room for more frames.
 pub(super) struct DiskFull {
     /// Where it had none, bytes from the file's beginning.
     pub(super) offset: u64,
-    /// What the operating system said.
+    /// The system's error.
     pub(super) source: io::Error,
-    /// When it is tried again; `None` until the time is known.
-    pub(super) again_at: Option<Nanos>,
+    /// When to retry; `None` until the time is known.
+    pub(super) retry_at: Option<Nanos>,
 }
 
-/// Whether an error says that the disk has no room, or none for us.
+/// Whether an error says that the disk is full, or our quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The file growing by some frames.
+/// The growth of the file by some frames.
 pub(super) struct Growth {
     frames: Range<u32>,
     bytes: Range<u64>,
@@ -96,22 +97,22 @@ impl Growth {
         }
     }
 
-    /// What the step under way does.
-    pub(super) fn doing(&self) -> Doing {
+    /// The purpose of the step under way.
+    pub(super) fn purpose(&self) -> Purpose {
         match self.step {
-            Step::Reserve | Step::Zero(..) => Doing::AsksForRoom,
-            Step::Sync | Step::Header => Doing::Ends,
-            Step::Release => Doing::GivesBack,
+            Step::Reserve | Step::Zero(..) => Purpose::Reserve,
+            Step::Sync | Step::Header => Purpose::Finish,
+            Step::Release => Purpose::Release,
         }
     }
 
-    /// There is no room: gives back what was taken so far.
-    pub(super) fn give_up(&mut self) -> Op {
+    /// Releases what was reserved so far, since there is no more room.
+    pub(super) fn abandon(&mut self) -> Op {
         self.step = Step::Release;
         Op::Release { offset: self.bytes.start }
     }
 
-    /// The step is done, its buffer back: what comes next.
+    /// Returns what comes next after a completed step, which gives its buffer back.
     pub(super) fn advance(&mut self, buffer: Option<AlignedBuf>) -> Next {
         let from = match self.step {
             Step::Reserve => self.bytes.start,

@@ -1,17 +1,17 @@
-//! The file's header, and the end of a file's use in order.
+//! The file's header, and closing a file in order.
 
 use super::incarnation::AHEAD;
 use super::owner::Owner;
 use super::tickets::{TICKET_HEADER, TICKET_RAISE};
-use super::{Backup, Failed, Operation, Progress};
+use super::{Backup, DiskOperation, Failed, Progress};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_net::Nanos;
 use sprat_wire::frame::FILE_HEADERS;
 use std::io;
 
 impl<D: Disk> Backup<D> {
-    /// Commits what was appended, waits for the disk, and notes in the file that it was closed in
-    /// order: the next start then takes every damage for damage, with no doubt about the last
+    /// Commits what was appended, waits for the disk, and records in the file that it was closed in
+    /// order: the next start then treats every damage as damage, with no doubt about the last
     /// commit. Blocks.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl<D: Disk> Backup<D> {
     }
 
     pub(super) fn wait(&mut self) -> Result<(), Failed> {
-        self.disk.wait().map_err(|error| self.fail(Operation::Wait, 0, error))
+        self.disk.wait().map_err(|error| self.fail(DiskOperation::Wait, 0, error))
     }
 
     /// Writes the file header, durably. Blocks; nothing else may be under way.
@@ -56,7 +56,7 @@ impl<D: Disk> Backup<D> {
         Op::Write { buffer, len, offset, durable: true }
     }
 
-    /// Writes the file's header when it is not far enough ahead any more.
+    /// Writes the file's header when few of the incarnations that it allows are left.
     pub(super) fn raise(&mut self) {
         if self.owner == Owner::Log || !self.incarnations.are_few() || self.growth.is_some() {
             return;
@@ -66,7 +66,7 @@ impl<D: Disk> Backup<D> {
         else {
             let error =
                 io::Error::other("the file has counted as many replicas as it can: move it away");
-            self.fail(Operation::Header, 0, error);
+            self.fail(DiskOperation::Header, 0, error);
             return;
         };
         self.header.incarnation = raised;
@@ -75,7 +75,7 @@ impl<D: Disk> Backup<D> {
         self.disk.submit(TICKET_RAISE, write);
     }
 
-    /// Does one operation of opening or closing; nothing else may be under way.
+    /// Executes one operation of opening or closing; nothing else may be under way.
     pub(super) fn block_on(&mut self, op: Op) -> Result<(), Failed> {
         self.disk.submit(TICKET_HEADER, op);
         loop {

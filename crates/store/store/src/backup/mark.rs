@@ -1,18 +1,18 @@
-//! What the last block of a frame of replicas says: which of what is in it is free.
+//! The mark in the last block of a replica's frame: which of the frame's chunks are free.
 
 use sprat_disk::BLOCK_BYTES;
 use sprat_wire::frame::{ChunkHeader, FREED, Seed};
 
-/// A mark lies in its block twice, in so many bytes each: a flipped bit does not bring back what
-/// was freed. When two ends of it are there, of a write that was torn, either is right.
+/// Bytes of one of the two copies of a mark in its block: a flipped bit does not bring back what
+/// was freed. If a torn write left two different copies, either is right.
 pub(super) const MARK_BYTES: usize = BLOCK_BYTES / 2;
 
-/// What the last block of a frame says.
+/// The contents of the last block of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Mark {
-    /// Whoever has this incarnation or a lower one is free; zero: nobody.
+    /// Everything with this incarnation or a lower one is free; zero means nothing is.
     Freed(u32),
-    /// Nothing that makes sense, and it is not empty.
+    /// It is neither valid nor empty.
     Damaged,
 }
 

@@ -1,52 +1,56 @@
-//! The backup: keeps segments on a local disk, and gives them back after a restart.
+//! The backup: keeps segments in a file on a local disk, and returns them after a restart.
 //!
-//! It has two kinds of owner. A node's own *log*, told of below: heads come in order, and the
-//! newest one's digest says what belongs to it. And *replicas* of other masters' segments, which
-//! [`replicas`](crate::replicas) speaks for: see [there](#replicas).
+//! A file has one of two kinds of owner. A node's own *log*, described below: heads come in order,
+//! and the digest of the newest says which segments belong to the log. Or *replicas* of other
+//! masters' segments, on behalf of [`replicas`](crate::replicas): see [Replicas](#replicas).
 //!
 //! # How the master drives it
-//! A [`Backup`] is a state machine on the node's thread. It never blocks; the owner turns it:
-//! 1. `log.next_pending()` gives bytes that are in memory and not on disk, oldest segment first;
-//!    [`Backup::append`] takes them. Before the log appends an entry it asks [`Backup::room`] and
-//!    seals the head when the entry would not fit: many small commits use up a frame before 8 MB of
-//!    log are in it.
+//! A [`Backup`] is a state machine on the node's thread. It never blocks; its owner drives it:
+//! 1. `log.next_pending()` returns bytes that are in memory and not on disk, oldest segment first;
+//!    [`Backup::append`] takes them. Before the log appends an entry, the master asks
+//!    [`Backup::room`] and seals the head if the entry would not fit: many small commits use up a
+//!    frame before 8 MB of log are in it.
 //! 2. [`Backup::submit`] starts a *group commit* of everything taken so far, if none is under way.
-//!    What is appended meanwhile makes up the next: the busier the disk, the larger the commits.
-//! 3. [`Backup::poll`] tells, as [`Progress`], up to where each segment is durable:
-//!    `log.mark_durable(segment, up_to)`, and the answers that waited for it may leave.
-//! 4. `log.take_reclaimable()` gives segments that a durable head no longer lists; [`Backup::free`]
-//!    takes their frames back.
+//!    What is appended meanwhile forms the next commit: the busier the disk, the larger the
+//!    commits.
+//! 3. [`Backup::poll`] reports, as [`Progress`], up to where each segment is durable; the master
+//!    passes that to `log.mark_durable(segment, up_to)`, and the replies that waited for it may
+//!    leave.
+//! 4. `log.take_reclaimable()` returns segments that a durable head no longer lists;
+//!    [`Backup::free`] takes their frames back.
 //!
-//! When there is nothing to do, sleep on [`Backup::poll_fd`], until [`Backup::next_deadline`] at
-//! most. [`Backup::open`] replays what is there first; [`Backup::close`] ends in order.
+//! When there is nothing to do, sleep on [`Backup::poll_fd`] until [`Backup::next_deadline`] at
+//! most. [`Backup::open`] first replays what is on disk; [`Backup::close`] ends in order.
 //!
-//! # What order is kept on disk
-//! Writes of one commit go out together, one chunk a segment, with one exception: the first chunk
-//! of a *head* is written only when everything taken before is durable (on the medium, also under
-//! [`Durability::Buffered`], at the price of one sync a segment). So when a head is on disk, every
-//! segment that its digest lists is there, whole and sealed; only the newest head can be
-//! unfinished. A head must therefore be sealed, in what was appended, before the next one is.
+//! # The order on disk
+//! The writes of one commit are submitted together, one chunk for each segment, with one exception:
+//! the first chunk of a *head* is written only when everything taken before is durable (on the
+//! medium, also under [`Durability::Buffered`], at the price of one sync for each segment). So when
+//! a head is on disk, every segment that its digest lists is there, whole and sealed; only the
+//! newest head can be unfinished. A head must therefore be sealed, in what was appended, before the
+//! next one begins.
 //!
-//! Frames of freed segments are written again at once, under `Buffered` after the next sync: until
-//! then a power failure could bring back the head that still lists them.
+//! Frames of freed segments are reused at once, under `Buffered` after the next sync: until then a
+//! power failure could bring back the head that still lists them.
 //!
-//! # When the disk refuses
-//! A disk without room for a longer file ends no more than its growth (`growth`): the frames that
-//! there are go on, and what becomes free is used. Any failed write or sync poisons the backup:
-//! [`Failed`] is kept, every later call returns it, and nothing more is reported durable until the
-//! log is opened again. A failed sync is not tried again: the kernel forgets which pages it could
-//! not write. Replaying tells what really is there.
+//! # When the disk fails
+//! A disk without room for a longer file stops only its growth (`growth`): the existing frames stay
+//! in use, and what is freed is reused. Any failed write or sync poisons the backup: it keeps the
+//! [`Failed`], every later call returns it, and nothing more is reported durable until the log is
+//! opened again. A failed sync is not repeated: it could succeed the next time although data was
+//! lost, since the kernel forgets which pages it could not write. Replay finds out what really is
+//! there.
 //!
-//! # What replay cannot tell
+//! # What replay cannot distinguish
 //! See [`ReplayReport::cut`].
 //!
 //! # Replicas
-//! [`Backup::open_replicas`] opens a file of them. They are named by
+//! [`Backup::open_replicas`] opens a file of them. Their names are
 //! [words](sprat_wire::op::ReplicaId::word), and up to [`MAX_OPEN_REPLICAS`] are open at once.
-//! There is no order between them on disk: their masters see to what order there must be,
-//! and no digest is looked for at a start: whatever is there is told. Therefore what is freed is
-//! marked as free on disk before its frame is used again. What was begun in an earlier life can be
-//! [read](Backup::read) and freed, and not be appended to.
+//! There is no order between them on disk: their masters ensure what order is needed, and no digest
+//! is looked for at a start: everything that is there is reported. Therefore a replica that is
+//! freed is marked as free on disk before its frame is used again. A replica from before the last
+//! restart can be [read](Backup::read) and freed, but not appended to.
 
 mod commit;
 mod config;
@@ -76,7 +80,7 @@ pub use config::{
     SYNC_INTERVAL,
 };
 pub use contents::Contents;
-pub use failure::{AppendError, Failed, Operation};
+pub use failure::{AppendError, DiskOperation, Failed};
 pub use frames::FrameCount;
 pub use open_error::OpenError;
 pub use reading::{FrameRead, MAX_READS};
@@ -98,22 +102,23 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Bytes of a segment have become durable.
+/// Reports that bytes of a segment have become durable.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Progress {
     /// The segment.
     pub segment: u64,
-    /// Its log is durable up to here, bytes.
+    /// Bytes that its chunks take of its frame so far.
     pub up_to: u32,
-    /// What they take of its frame so far, bytes.
+    /// The incarnation of its chunks, by which they differ from those of an earlier use of the
+    /// frame.
     pub framed: u32,
-    /// What its chunks are told from others' by.
+    /// Whether it is sealed, durably.
     pub incarnation: u32,
     /// Whether it is sealed, durably.
     pub sealed: bool,
 }
 
-/// A log file, or one of replicas, open for appending. See the [module](self).
+/// A file of a log, or of replicas, that is open for appending. See the [module](self).
 pub struct Backup<D: Disk> {
     disk: D,
     owner: Owner,
@@ -123,33 +128,32 @@ pub struct Backup<D: Disk> {
     durability: Durability,
     max_frames: u32,
     frames: Frames,
-    /// Segments not yet sealed and durable, in the order in which they were begun; at most
-    /// [`MAX_OPEN`].
+    /// Segments that are not yet both sealed and durable, in the order in which they were begun.
     open: Vec<Replica>,
     pool: Pool,
-    /// Bytes of log taken that no write carries yet.
+    /// Bytes of log that were taken and that no write carries yet.
     staged: usize,
-    /// Segments of the commit under way that are still to be written, in order.
+    /// Segments of the current commit that are still to be written, in order.
     queue: VecDeque<u64>,
-    /// Writes under way.
+    /// Number of writes under way.
     writing: usize,
     growth: Option<Growth>,
-    /// Most frames that it is tried to grow by at a time.
+    /// How many frames the next growth adds at most.
     grow_by: u32,
-    /// The disk had no room when that was last tried.
+    /// Set while the disk has no room for a longer file.
     disk_full: Option<DiskFull>,
-    /// The growth's next operation, held until a commit has come between.
+    /// The next operation of the growth, held until a commit's write has ended in between.
     growth_next: Option<Op>,
-    /// A commit's write has ended since the growth's last operation began.
+    /// Whether a commit's write has ended since the growth's last operation began.
     written_since_growth: bool,
-    /// Something is with the kernel and not known to be on the medium, or a freed frame waits for
-    /// a sync.
+    /// Whether something is with the kernel but perhaps not on the medium, or a freed frame waits
+    /// for a sync.
     dirty: bool,
-    /// A sync is under way.
+    /// Whether a sync is under way.
     syncing: bool,
-    /// When the last sync was begun.
+    /// When the last sync began.
     synced_at: Nanos,
-    /// The newest head, and the bytes of log in it.
+    /// The newest head, and its bytes of log.
     newest: Option<(u64, u32)>,
     /// Frames that are being marked as free.
     retiring: Retiring,
@@ -159,15 +163,15 @@ pub struct Backup<D: Disk> {
 
 impl<D: Disk> Backup<D> {
     /// Takes `slices`, the bytes of `segment`'s log from `offset` on, for the next commit; `sealed`
-    /// when they are its last. Offset zero begins the segment; the bytes must then hold its
+    /// says that they are its last. Offset zero begins the segment; the bytes must then include its
     /// whole header entry. A call without bytes only seals.
     ///
     /// # Errors
     /// [`AppendError`]; nothing was taken then.
     ///
     /// # Panics
-    /// When the bytes do not follow those taken before, the segment is sealed, or a head begins
-    /// before the one before it is sealed: the owner lost track.
+    /// When the bytes do not follow those taken before, the segment is already sealed, or a head
+    /// begins before its predecessor is sealed: all of them faults of the owner.
     pub fn append<'a, I>(
         &mut self,
         segment: u64,
@@ -181,15 +185,15 @@ impl<D: Disk> Backup<D> {
     {
         self.check()?;
         let slices = slices.into_iter();
-        let asked: usize = slices.clone().map(<[u8]>::len).sum();
+        let len: usize = slices.clone().map(<[u8]>::len).sum();
         let fits = match self.position(segment) {
-            Some(index) => self.open[index].fits(&self.geometry, asked) || asked == 0,
-            None => asked <= self.room(segment),
+            Some(index) => self.open[index].fits(&self.geometry, len) || len == 0,
+            None => len <= self.room(segment),
         };
         if !fits {
-            return Err(AppendError::NoRoom { segment, room: self.room(segment), asked });
+            return Err(AppendError::NoRoom { segment, room: self.room(segment), asked: len });
         }
-        if asked == 0 && !sealed {
+        if len == 0 && !sealed {
             return Ok(());
         }
         let index = match self.position(segment) {
@@ -204,15 +208,15 @@ impl<D: Disk> Backup<D> {
         );
         assert!(!replica.sealed, "segment {segment} is sealed");
         replica.append(&self.geometry, &mut self.pool, slices, sealed);
-        self.staged += asked;
+        self.staged += len;
         Ok(())
     }
 
-    /// Begins a segment; returns its place among the open ones.
+    /// Begins a segment; returns its index among the open ones.
     fn begin(&mut self, segment: u64, first: &[u8], sealed: bool) -> Result<usize, AppendError> {
         assert!(segment != FREED, "segment {segment} stands for marks");
         let unsealed = if self.owner == Owner::Replicas && !sealed { self.unsealed() } else { 0 };
-        if self.open.len() >= self.owner.most_open() || unsealed >= MAX_OPEN_REPLICAS {
+        if self.open.len() >= self.owner.max_open() || unsealed >= MAX_OPEN_REPLICAS {
             return Err(AppendError::Behind);
         }
         assert!(self.frames.of(segment).is_none(), "segment {segment} is on disk already");
@@ -220,33 +224,34 @@ impl<D: Disk> Backup<D> {
         if count.live >= count.max {
             return Err(AppendError::NoFrame(count.max));
         }
-        let anybodys_head = replica::is_head(first);
-        let head = self.owner == Owner::Log && anybodys_head;
+        let marked_head = replica::is_head(first);
+        let head = self.owner == Owner::Log && marked_head;
         let unsealed = self.open.iter().find(|other| other.head && !other.sealed);
         assert!(
             !head || unsealed.is_none(),
             "head {segment} begins before the one before it is sealed"
         );
-        self.open.push(Replica::new(segment, self.incarnations.first(), head, anybodys_head));
+        self.open.push(Replica::new(segment, self.incarnations.first(), head, marked_head));
         Ok(self.open.len() - 1)
     }
 
-    /// Says whether an open replica counts as a head from the chunk on that is being staged. One
-    /// that never did counts as none.
+    /// Sets whether the chunks of an open replica are marked as a head's, beginning with the chunk
+    /// that is being staged. On disk a replica counts as a head if any of its chunks is so marked.
     pub fn claim(&mut self, segment: u64, head: bool) {
         if let Some(at) = self.position(segment) {
-            self.open[at].anybodys_head = head;
+            self.open[at].marked_head = head;
         }
     }
 
-    /// The place of an open segment. One that was freed while it was written is nobody's.
+    /// The index of an open segment. A segment that was freed while it was being written does not
+    /// count.
     fn position(&self, segment: u64) -> Option<usize> {
         self.open.iter().position(|replica| replica.segment == segment && !replica.freed)
     }
 
     /// Bytes of log that `segment` can still take, if they come in at most two calls of
-    /// [`append`](Self::append); those of a whole segment when it is not begun, none when it is
-    /// sealed.
+    /// [`append`](Self::append). For a segment that has not begun these are the bytes of a whole
+    /// one; for a sealed one none.
     #[must_use]
     pub fn room(&self, segment: u64) -> usize {
         match self.position(segment) {
@@ -255,7 +260,7 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// Segments that may still be appended to.
+    /// Number of segments that may still be appended to.
     #[must_use]
     pub fn unsealed(&self) -> usize {
         self.open.iter().filter(|replica| !replica.sealed && !replica.freed).count()
@@ -267,16 +272,16 @@ impl<D: Disk> Backup<D> {
         self.open.iter().any(|replica| replica.is_staged() && !replica.freed)
     }
 
-    /// Bytes of log that no write carries yet: what it would lose if the process ended now.
+    /// Bytes of log that no write carries yet, and that would be lost if the process ended now.
     #[must_use]
     pub fn staged_bytes(&self) -> usize {
         self.staged
     }
 
-    /// Gives up a segment: a durable head no longer lists it, or it was never listed; or a
-    /// replica's master needs it no longer. To free what is not there does no harm.
+    /// Frees a segment: a durable head no longer lists it, it was never listed, or its master needs
+    /// the replica no longer. Does nothing if it is not there.
     pub fn free(&mut self, segment: u64) {
-        let place = self.frames.take(segment);
+        let slot = self.frames.take(segment);
         if let Some(index) = self.position(segment) {
             self.queue.retain(|queued| *queued != segment);
             let replica = &mut self.open[index];
@@ -287,13 +292,13 @@ impl<D: Disk> Backup<D> {
             }
             self.open.remove(index);
         }
-        if let Some(place) = place {
-            self.give_up(place);
+        if let Some(slot) = slot {
+            self.release_frame(slot);
         }
     }
 
-    /// Remembers a failure for good.
-    fn fail(&mut self, operation: Operation, offset: u64, error: std::io::Error) -> Failed {
+    /// Records a failure permanently.
+    fn fail(&mut self, operation: DiskOperation, offset: u64, error: std::io::Error) -> Failed {
         let failed = Failed { operation, file: self.disk.name(), offset, source: Arc::new(error) };
         self.failure.get_or_insert(failed).clone()
     }
@@ -302,7 +307,7 @@ impl<D: Disk> Backup<D> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// The failure that ended writing, if one has.
+    /// The failure that ended writing, if there was one.
     #[must_use]
     pub fn failure(&self) -> Option<&Failed> {
         self.failure.as_ref()
@@ -312,31 +317,31 @@ impl<D: Disk> Backup<D> {
     #[must_use]
     pub fn frame_count(&self) -> FrameCount {
         let waiting = self.open.iter().filter(|replica| replica.frame.is_none()).count();
-        // On a full disk there may be no more than there are.
+        // On a full disk the file cannot grow.
         let max_frames = if self.disk_full.is_some() { 0 } else { self.max_frames };
         self.frames.count(max_frames, waiting)
     }
 
-    /// Whether the disk had no room when the file was last to grow, or for something that has
-    /// failed. A file that could not grow goes on with the frames that it has, and grows when
-    /// there is space again.
+    /// Whether the disk had no room when the file was last to grow, or for an operation that has
+    /// failed. A file that cannot grow continues with the frames that it has, and grows when there
+    /// is space again.
     #[must_use]
     pub fn disk_is_full(&self) -> bool {
         self.disk_full.is_some()
             || self.failure.as_ref().is_some_and(|failed| growth::is_full(&failed.source))
     }
 
-    /// Segments of a node's own log that the disk takes for now, if it is full.
+    /// How many segments of a node's own log the disk takes for now, if it is full.
     #[must_use]
     pub fn segments_on_full_disk(&self) -> Option<usize> {
         self.disk_full.as_ref()?;
         Some((self.frames.total as usize).saturating_sub(config::SETTLING_FRAMES))
     }
 
-    /// Where in the file a segment's frame begins, if it has one.
+    /// Offset in the file at which a segment's frame begins, if it has one.
     #[must_use]
     pub fn offset(&self, segment: u64) -> Option<u64> {
-        self.frames.of(segment).map(|place| self.header.frame_offset(place.frame))
+        self.frames.of(segment).map(|slot| self.header.frame_offset(slot.frame))
     }
 
     /// Segments that have a frame, ascending.
@@ -344,7 +349,7 @@ impl<D: Disk> Backup<D> {
         self.frames.live()
     }
 
-    /// When [`poll`](Self::poll) must be called at the latest though the disk says nothing.
+    /// When [`poll`](Self::poll) must be called at the latest, even if the disk completes nothing.
     #[must_use]
     pub fn next_deadline(&self) -> Nanos {
         if self.failure.is_some() {
@@ -352,11 +357,11 @@ impl<D: Disk> Backup<D> {
         }
         let sync =
             if self.dirty && !self.syncing { self.synced_at + SYNC_INTERVAL } else { Nanos::NEVER };
-        let again = self.disk_full.as_ref().and_then(|full| full.again_at);
+        let again = self.disk_full.as_ref().and_then(|full| full.retry_at);
         again.map_or(sync, |again| again.min(sync))
     }
 
-    /// Polls readable when the disk may have answered.
+    /// A descriptor that becomes readable when the disk may have completed something.
     #[must_use]
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.disk.poll_fd()
@@ -368,7 +373,7 @@ impl<D: Disk> Backup<D> {
         self.disk.name()
     }
 
-    /// The disk, for a look at it.
+    /// The disk, to inspect.
     #[must_use]
     pub fn disk(&self) -> &D {
         &self.disk

@@ -1,8 +1,8 @@
-//! Opening a log, or a file of replicas: a new one, or what an earlier life left.
+//! Opens a file of a log or of replicas: a new one, or an existing one.
 
 use super::config::{Durability, MAX_REPLAY_THREADS, Options, SPARE_FRAMES};
 use super::current::{Current, next_incarnation, read_headers};
-use super::frames::{Frames, Place};
+use super::frames::{FrameSlot, Frames};
 use super::growth::{DiskFull, GROW_FRAMES};
 use super::incarnation::{AHEAD, Incarnations};
 use super::owner::Owner;
@@ -12,8 +12,8 @@ use super::replica::{Geometry, Pool};
 use super::report::{ReplayReport, ReplayedSegment};
 use super::retire::Retiring;
 use super::stored::StoredReport;
-use super::survey::Source;
-use super::{Backup, Failed, OpenError, Operation};
+use super::survey::FrameReader;
+use super::{Backup, DiskOperation, Failed, OpenError};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_net::Nanos;
 use sprat_wire::frame::{
@@ -24,18 +24,18 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 impl<D: Disk> Backup<D> {
-    /// Opens the log on `disk`: makes it when the file is empty, replays it else. Segments are
-    /// handed to `sink` newest first, in buffers that are used again when it returns; `hash` is
-    /// called for the table and key of every object and tombstone, on the replaying threads.
-    /// `sink` may stop it all, without a trace in the file.
+    /// Opens the log on `disk`: creates it when the file is empty, otherwise replays it. Segments
+    /// are passed to `sink` newest first, in buffers that are reused when it returns; `hash` is
+    /// called for the table and key of every object and tombstone, on the replaying threads. `sink`
+    /// may stop the replay, which leaves the file unchanged.
     ///
-    /// Reads everything before it writes anything. Then the file's incarnation is moved on, the
-    /// newest head, if it was not sealed, is sealed where its log ends now, and both are made
-    /// durable before the first append: the next restart meets the same log, and what was cut
-    /// cannot come back. New segments take ids above [`ReplayReport::highest_segment`]. Blocks.
+    /// Reads everything before it writes anything. Then it advances the file's incarnation, seals
+    /// the newest head where its log now ends, if it was not sealed, and makes both durable before
+    /// the first append: the next restart finds the same log, and what was cut cannot come back.
+    /// New segments take ids above [`ReplayReport::highest_segment`]. Blocks.
     ///
-    /// A log that is intact on a disk too full for spare frames opens, with
-    /// [`failure`](Self::failure) set: it can be read from and not be written to.
+    /// If the log is intact but the disk too full for spare frames, it opens with
+    /// [`failure`](Self::failure) set: it can be read but not written.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -49,7 +49,7 @@ impl<D: Disk> Backup<D> {
         sink: impl FnMut(&ReplayedSegment) -> ControlFlow<()>,
     ) -> Result<(Self, ReplayReport), OpenError> {
         let started = Instant::now();
-        let Some((current, source)) = look(&disk, Owner::Log, options)? else {
+        let Some((current, source)) = read_existing(&disk, Owner::Log, options)? else {
             return Ok((Self::create(disk, Owner::Log, options)?, ReplayReport::default()));
         };
         let header = current.header;
@@ -72,32 +72,32 @@ impl<D: Disk> Backup<D> {
         report.elapsed = started.elapsed();
 
         let newest = survey.live.first().map(|found| found.segment);
-        let live: BTreeMap<u64, Place> = survey
+        let live: BTreeMap<u64, FrameSlot> = survey
             .live
             .iter()
             .map(|found| {
-                (found.segment, Place { frame: found.frame, incarnation: found.incarnation })
+                (found.segment, FrameSlot { frame: found.frame, incarnation: found.incarnation })
             })
             .collect();
         let frames = Frames::new(live, VecDeque::from(survey.free));
         let mut backup = Self::assemble(disk, Owner::Log, header, options, frames);
         backup.newest = newest.map(|segment| (segment, 0));
-        backup.take_over(&current)?;
+        backup.prepare_existing(&current)?;
         if let Some(unsealed) = unsealed {
             backup.seal(&unsealed)?;
         }
-        // No room to grow is no reason not to read: the failure is kept, and meets the first
-        // append.
-        let _ = backup.prepare();
+        // A disk without room to grow can still be read: the failure is kept, and the first append
+        // returns it.
+        let _ = backup.grow_initially();
         Ok((backup, report))
     }
 
-    /// Opens the file of replicas on `disk`: makes it when it is empty, looks over all of it else.
-    /// Damage is no reason not to open: it is told, and other servers have other replicas.
-    /// Frames that hold nothing that counts are marked so, and what was read is made durable,
-    /// before the first append. Blocks.
+    /// Opens the file of replicas on `disk`: creates it when it is empty, otherwise examines all of
+    /// it. Damage does not prevent opening: it is reported, and other servers have other replicas.
+    /// Before the first append, frames that hold nothing that counts are marked as free, and what
+    /// was read is made durable. Blocks.
     ///
-    /// A file on a disk too full for spare frames opens as a log does.
+    /// If the disk is too full for spare frames, it opens as [`open`](Self::open) does.
     ///
     /// # Errors
     /// [`OpenError`], but neither `Missing` nor `Stopped`; `Corrupt` only for the file's header.
@@ -106,7 +106,7 @@ impl<D: Disk> Backup<D> {
     /// When `options` are out of range.
     pub fn open_replicas(disk: D, options: &Options) -> Result<(Self, StoredReport), OpenError> {
         let started = Instant::now();
-        let Some((current, source)) = look(&disk, Owner::Replicas, options)? else {
+        let Some((current, source)) = read_existing(&disk, Owner::Replicas, options)? else {
             return Ok((Self::create(disk, Owner::Replicas, options)?, StoredReport::default()));
         };
         let (clean, header_repaired) = (current.header.clean.is_some(), current.alone);
@@ -117,21 +117,22 @@ impl<D: Disk> Backup<D> {
         let mut frames = Frames::new(places.live, VecDeque::from(places.free));
         frames.total = source.frames;
         let mut backup = Self::assemble(disk, Owner::Replicas, current.header, options, frames);
-        backup.take_over(&current)?;
+        backup.prepare_existing(&current)?;
         for frame in places.unmarked {
-            let mark = backup.mark(frame, backup.incarnations.before());
+            let mark = backup.mark(frame, backup.incarnations.last_of_previous());
             backup.block_on(mark)?;
-            // What is left of a beginning has no incarnation that could be held against the mark.
+            // The remains of a beginning may lack an incarnation to compare with the mark, so they
+            // are erased too.
             let erase = backup.erase(frame);
             backup.block_on(erase)?;
             backup.frames.give(frame, true);
         }
         backup.block_on(Op::Sync)?;
-        let _ = backup.prepare();
+        let _ = backup.grow_initially();
         Ok((backup, report))
     }
 
-    /// Makes a new file.
+    /// Creates a new file.
     fn create(disk: D, owner: Owner, options: &Options) -> Result<Self, OpenError> {
         let header = FileHeader {
             cluster: options.cluster,
@@ -150,13 +151,13 @@ impl<D: Disk> Backup<D> {
         let len = buffer.len();
         backup.block_on(Op::Write { buffer, len, offset: 0, durable: true })?;
         if owner == Owner::Replicas {
-            backup.begin_life()?;
+            backup.reserve_incarnations()?;
         }
-        backup.prepare()?;
+        backup.grow_initially()?;
         if backup.frames.total == 0
             && let Some(DiskFull { offset, source, .. }) = backup.disk_full.take()
         {
-            return Err(backup.fail(Operation::Grow, offset, source).into());
+            return Err(backup.fail(DiskOperation::Grow, offset, source).into());
         }
         Ok(backup)
     }
@@ -203,16 +204,16 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// Makes the file that was read fit for writing.
-    fn take_over(&mut self, current: &Current) -> Result<(), OpenError> {
-        // What was read may have come from the kernel's cache: nothing is built on it before it is
-        // on the medium. Not the header, which tells of the frames, and least of all a
-        // log's seal, which is durable by itself and vouches for all of it.
+    /// Prepares an existing file that was read for writing.
+    fn prepare_existing(&mut self, current: &Current) -> Result<(), OpenError> {
+        // What was read may have come from the kernel's cache: nothing that builds on it is written
+        // before it is on the medium. That includes the header, which counts the frames, and above
+        // all a log's seal, which is durable by itself and vouches for all of the log.
         self.block_on(Op::Sync)?;
         self.header.clean = None;
         self.header.frames = self.frames.total;
         let first = next_incarnation(current, if self.owner == Owner::Log { 1 } else { AHEAD });
-        // A damaged copy is written anew, and then the one that counted until now.
+        // A damaged copy is rewritten first, and then the one that counted until now.
         for incarnation in first..=first + u32::from(current.alone) {
             self.header.incarnation = incarnation;
             self.write_header()?;
@@ -222,13 +223,13 @@ impl<D: Disk> Backup<D> {
                 self.incarnations =
                     Incarnations::new(self.header.incarnation, self.header.incarnation)
             }
-            Owner::Replicas => self.begin_life()?,
+            Owner::Replicas => self.reserve_incarnations()?,
         }
         Ok(())
     }
 
-    /// Sets incarnations aside for the replicas of this life.
-    fn begin_life(&mut self) -> Result<(), Failed> {
+    /// Reserves incarnations for the replicas of this process.
+    fn reserve_incarnations(&mut self) -> Result<(), Failed> {
         let first = self.header.incarnation + 1;
         self.header.incarnation += AHEAD;
         self.write_header()?;
@@ -236,9 +237,9 @@ impl<D: Disk> Backup<D> {
         Ok(())
     }
 
-    /// Seals the newest head where its log ends, in the name of its own incarnation, as a part of
-    /// its frame. Torn, it leaves what was there, an end without a valid chunk, and is written
-    /// again by the next start.
+    /// Seals the newest head where its log ends, under its own incarnation, as a part of its frame.
+    /// If this write is torn, it leaves what was there, an end without a valid chunk, and the next
+    /// start writes it again.
     fn seal(&mut self, unsealed: &Unsealed) -> Result<(), OpenError> {
         let Unsealed { found, position, tail, log_end } = unsealed;
         let header = ChunkHeader {
@@ -267,7 +268,7 @@ impl<D: Disk> Backup<D> {
     }
 
     /// Waits until frames are ready for the first segments.
-    fn prepare(&mut self) -> Result<(), Failed> {
+    fn grow_initially(&mut self) -> Result<(), Failed> {
         self.grow();
         while self.growth.is_some() {
             self.wait()?;
@@ -277,15 +278,15 @@ impl<D: Disk> Backup<D> {
     }
 }
 
-/// A file that is there: its header, and what reads its frames.
-type There<R> = (Current, Source<R>);
+/// An existing file: its header, and the reader of its frames.
+type ExistingFile<R> = (Current, FrameReader<R>);
 
-/// What is there; `None` when the file is new.
-fn look<D: Disk>(
+/// Reads the file's header; `None` when the file is new.
+fn read_existing<D: Disk>(
     disk: &D,
     owner: Owner,
     options: &Options,
-) -> Result<Option<There<D::Reader>>, OpenError> {
+) -> Result<Option<ExistingFile<D::Reader>>, OpenError> {
     assert!(
         (1..=MAX_REPLAY_THREADS).contains(&options.threads)
             && options.max_frames as usize >= SPARE_FRAMES
@@ -303,7 +304,7 @@ fn look<D: Disk>(
     if frames < header.frames {
         return Err(OpenError::Short { file: name, has: frames, had: header.frames });
     }
-    Ok(Some((current, Source { reader, name, header, frames })))
+    Ok(Some((current, FrameReader { reader, name, header, frames })))
 }
 
 fn check_identity(

@@ -5,15 +5,16 @@ use super::report::Corruption;
 use std::io;
 use thiserror::Error;
 
-/// Why a log could not be opened. Nothing in the file was changed, but for [`OpenError::Failed`].
+/// Why a log could not be opened. The file is unchanged, except after [`OpenError::Failed`].
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The file is damaged.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
-    /// A segment that belongs to the log is nowhere in the file.
+    /// A segment that belongs to the log is not in the file.
     #[error(
-        "{file} lacks segment {segment}, which its newest head, segment {head}, lists; nothing was changed"
+        "{file} lacks segment {segment}, which its newest head, segment {head}, lists; nothing was \
+         changed"
     )]
     Missing {
         /// The file.
@@ -25,7 +26,8 @@ pub enum OpenError {
     },
     /// The file was written by a newer program.
     #[error(
-        "{file} has format version {version}, newer than this program's: start it with a newer one; nothing was changed"
+        "{file} has format version {version}, newer than this program's: start it with a newer \
+         one; nothing was changed"
     )]
     Newer {
         /// The file.
@@ -33,14 +35,14 @@ pub enum OpenError {
         /// Its format version.
         version: u32,
     },
-    /// The file is another cluster's or server's, or was made for segments of another size.
+    /// The file belongs to another cluster or server, or has segments of another size.
     #[error("{file} is not this server's {what}: its {field} differs; nothing was changed")]
     Foreign {
         /// The file.
         file: String,
-        /// What it should be.
+        /// The kind of file that it should be.
         what: &'static str,
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
     },
     /// The file was cut short.
@@ -50,9 +52,9 @@ pub enum OpenError {
     Short {
         /// The file.
         file: String,
-        /// Whole frames it has.
+        /// Number of whole frames that it has.
         has: u32,
-        /// Whole frames it had when it was last opened or closed.
+        /// Number of whole frames that it had when it was last opened or closed.
         had: u32,
     },
     /// The file could not be read.
@@ -60,15 +62,15 @@ pub enum OpenError {
     Read {
         /// The file.
         file: String,
-        /// Where, bytes.
+        /// Offset in the file, bytes.
         offset: u64,
-        /// What the operating system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file could be read but not be written to.
+    /// The file could be read but not written.
     #[error(transparent)]
     Failed(#[from] Failed),
-    /// The receiver of segments wanted no more.
+    /// The receiver of segments stopped the replay.
     #[error("replay was stopped by its receiver")]
     Stopped,
 }

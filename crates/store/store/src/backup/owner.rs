@@ -1,22 +1,22 @@
-//! Whose segments a file holds, and what follows from that.
+//! The owner of the segments in a file, and what depends on it.
 
 use super::config::{
     MAX_ENDING_REPLICAS, MAX_OPEN, MAX_OPEN_REPLICAS, Options, SPARE_FRAMES, SPARE_FRAMES_OF_LOG,
 };
 use sprat_wire::frame::{BLOCK_BYTES, REPLICA_FILE};
 
-/// Whose segments a file holds.
+/// The owner of the segments in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Owner {
-    /// This node's own log: heads come in order, and the newest says what belongs to it.
+    /// This node's own log: heads come in order, and the newest one lists what belongs to it.
     Log,
-    /// Replicas for masters elsewhere, each a matter of its own.
+    /// Replicas of other masters' segments, each independent of the others.
     Replicas,
 }
 
 impl Owner {
     /// Most segments open at once.
-    pub(super) fn most_open(self) -> usize {
+    pub(super) fn max_open(self) -> usize {
         match self {
             Self::Log => MAX_OPEN,
             Self::Replicas => MAX_OPEN_REPLICAS + MAX_ENDING_REPLICAS,
@@ -31,7 +31,7 @@ impl Owner {
         }
     }
 
-    /// Bytes of a frame that chunks may take: the last block of a replica's is a mark.
+    /// Bytes of a frame that chunks may take: the last block of a replica's frame is a mark.
     pub(super) fn chunk_bytes(self, frame_bytes: u32) -> usize {
         match self {
             Self::Log => frame_bytes as usize,
@@ -39,7 +39,7 @@ impl Owner {
         }
     }
 
-    /// What the file's header says of its server.
+    /// The server in the file's header.
     pub(super) fn server(self, options: &Options) -> u64 {
         assert!(options.server < REPLICA_FILE, "server {} is out of range", options.server);
         match self {

@@ -1,9 +1,9 @@
-//! Reading replicas while the file is open.
+//! Reads replicas while the file is open.
 
 use super::contents::Contents;
 use super::owner::Owner;
 use super::tickets::TICKET_READ;
-use super::walk::Wanted;
+use super::walk::ChunkReader;
 use super::{Backup, Replica, Stored};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Completion, Disk, Op};
 use std::collections::VecDeque;
@@ -12,14 +12,14 @@ use std::io;
 /// Most replicas being read at a time.
 pub const MAX_READS: usize = 8;
 
-/// A replica has been read, or could not be.
+/// The result of reading a replica.
 #[derive(Debug)]
 pub struct FrameRead {
-    /// Its word.
+    /// The replica's word.
     pub segment: u64,
     /// Its incarnation.
     pub incarnation: u32,
-    /// Its bytes, nothing of them checked yet; else what the operating system said.
+    /// Its contents, not yet checked, or the system's error.
     pub result: io::Result<Contents>,
 }
 
@@ -32,10 +32,10 @@ struct Read {
 /// Reads under way, and those that are done.
 #[derive(Default)]
 pub(super) struct Reading {
-    /// At most [`MAX_READS`], done ones included.
+    /// At most [`MAX_READS`], with those that are done.
     under_way: Vec<Read>,
     done: VecDeque<FrameRead>,
-    /// Buffers for the next ones, at most [`MAX_READS`].
+    /// Buffers for the next reads, at most [`MAX_READS`].
     spare: Vec<AlignedBuf>,
 }
 
@@ -51,15 +51,15 @@ impl Reading {
 }
 
 impl<D: Disk> Backup<D> {
-    /// Begins to read a replica that nothing is appended to any more, as
-    /// [`take_read`](Self::take_read) then tells. False when [`MAX_READS`] are being read, or
-    /// it is.
+    /// Begins to read a replica that is no longer being written. The result comes from
+    /// [`take_read`](Self::take_read). Returns false when [`MAX_READS`] replicas are being read, or
+    /// this one is.
     ///
     /// # Panics
-    /// When it has no frame or is being written, or the file is a log: the owner lost track.
+    /// When it has no frame or is being written, or the file is a log: faults of the owner.
     pub fn read(&mut self, stored: &Stored) -> bool {
         let frame = self.frames.of(stored.replica.word()).expect("the replica has a frame").frame;
-        // A disk that has failed never ends what it was at.
+        // After a failure the disk never completes its writes.
         let pending = |open: &Replica| {
             open.frame == Some(frame) && (open.in_flight.is_some() || open.is_staged())
         };
@@ -84,8 +84,8 @@ impl<D: Disk> Backup<D> {
         true
     }
 
-    /// A frame has been read.
-    pub(super) fn has_read(&mut self, frame: u32, completion: Completion) {
+    /// Handles a completed read.
+    pub(super) fn read_completed(&mut self, frame: u32, completion: Completion) {
         let at = self
             .reading
             .under_way
@@ -95,7 +95,7 @@ impl<D: Disk> Backup<D> {
         let Read { stored, .. } = self.reading.under_way.swap_remove(at);
         let buffer = completion.buffer.expect("a read returns its buffer");
         let (segment, incarnation) = (stored.replica.word(), stored.incarnation);
-        let wanted = Wanted {
+        let chunks = ChunkReader {
             seed: self.geometry.seed,
             segment,
             incarnation,
@@ -104,23 +104,23 @@ impl<D: Disk> Backup<D> {
         let offset = self.header.frame_offset(frame);
         let result = completion
             .result
-            .map(|()| Contents::new(buffer, wanted, &stored, self.disk.name(), offset));
+            .map(|()| Contents::new(buffer, chunks, &stored, self.disk.name(), offset));
         self.reading.done.push_back(FrameRead { segment, incarnation, result });
     }
 
-    /// The next replica that has been read.
+    /// Takes the next replica that has been read.
     pub fn take_read(&mut self) -> Option<FrameRead> {
         self.reading.done.pop_front()
     }
 
-    /// Takes back what a replica was read into, for the next one.
+    /// Takes a replica's buffer back, for the next read.
     pub fn give_back(&mut self, contents: Contents) {
         if self.reading.spare.len() < MAX_READS {
             self.reading.spare.push(contents.into_buffer());
         }
     }
 
-    /// Nothing will be read for a while: gives the memory back that was kept for it.
+    /// Releases the buffers kept for reads, when there will be none for a while.
     pub fn forget_buffers(&mut self) {
         self.reading.spare = Vec::new();
     }

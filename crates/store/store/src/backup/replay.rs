@@ -1,8 +1,8 @@
-//! Reading all live segments, several at a time, and delivering them in order.
+//! Reads all live segments, several at a time, and delivers them in order.
 
 use super::OpenError;
 use super::report::{Cut, ReplayReport, ReplayedSegment};
-use super::survey::{Found, Source};
+use super::survey::{FrameReader, SegmentFrame};
 use super::walk::{BadLog, End, read_log};
 use sprat_disk::{AlignedBuf, ReadAt};
 use sprat_host::lock;
@@ -14,14 +14,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// Segments read ahead of the one being delivered, beyond one a thread.
+/// Segments read ahead of the one being delivered, beside one for each thread.
 const READ_AHEAD: usize = 2;
 
-/// The newest head's end, when it was not sealed: recovery seals it there before anything else is
-/// written.
+/// The end of the newest head, when it was not sealed: opening seals it there before anything else
+/// is written.
 #[derive(Clone, Debug)]
 pub(super) struct Unsealed {
-    pub(super) found: Found,
+    pub(super) found: SegmentFrame,
     /// Where in the frame the seal goes.
     pub(super) position: usize,
     /// The frame's bytes before `position` in its block.
@@ -30,7 +30,7 @@ pub(super) struct Unsealed {
     pub(super) log_end: u32,
 }
 
-/// A segment read, in buffers that are used again for a later one.
+/// A segment that was read, in buffers that are reused for a later one.
 struct Loaded {
     segment: ReplayedSegment,
     cut: Option<Cut>,
@@ -48,12 +48,12 @@ impl Loaded {
 
 type Outcome = (usize, Result<Loaded, OpenError>);
 
-impl<R: ReadAt> Source<R> {
-    /// Reads the segments `live`, newest first, on `threads` threads, and hands them to `sink` in
+impl<R: ReadAt> FrameReader<R> {
+    /// Reads the segments `live`, newest first, on `threads` threads, and passes them to `sink` in
     /// that order.
     pub(super) fn replay(
         &self,
-        live: &[Found],
+        live: &[SegmentFrame],
         threads: usize,
         hash: &(impl Fn(u32, &[u8]) -> u64 + Sync),
         mut sink: impl FnMut(&ReplayedSegment) -> ControlFlow<()>,
@@ -72,8 +72,8 @@ impl<R: ReadAt> Source<R> {
                 let (done, empties, next) = (done.clone(), &empties, &next);
                 scope.spawn(move || {
                     let mut buffer = AlignedBuf::zeroed(self.frame_bytes());
-                    // A buffer first and a number then: whoever has the lowest number never waits
-                    // for a buffer.
+                    // A thread takes a buffer first and a number second: so the one with the lowest
+                    // number never waits for a buffer.
                     while let Some(loaded) = take(empties) {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(found) = live.get(index) else { return };
@@ -92,25 +92,25 @@ impl<R: ReadAt> Source<R> {
     /// Reads and checks one segment.
     fn load(
         &self,
-        found: Found,
+        found: SegmentFrame,
         newest: bool,
         mut loaded: Loaded,
         buffer: &mut AlignedBuf,
         hash: &impl Fn(u32, &[u8]) -> u64,
     ) -> Result<Loaded, OpenError> {
-        let Found { frame, segment: id, .. } = found;
+        let SegmentFrame { frame, segment: id, .. } = found;
         self.read(frame, self.frame_bytes(), buffer)?;
         let frame_bytes = &buffer[..self.frame_bytes()];
-        let wanted = self.wanted(found);
+        let chunks = self.chunk_reader(found);
         let ReplayedSegment { bytes, entries, .. } = &mut loaded.segment;
-        let walked = wanted.walk(frame_bytes, bytes);
+        let walked = chunks.walk(frame_bytes, bytes);
         let found_there = match walked.end {
             End::Sealed => None,
             End::Open => Some("nothing".to_owned()),
             End::Torn(bad) => Some(bad.to_string()),
         };
         if let Some(what) = &found_there {
-            let expected = match wanted.witness(frame_bytes, walked.position, bytes.len()) {
+            let expected = match chunks.witness(frame_bytes, walked.position, bytes.len()) {
                 Some((_, durable)) => {
                     Some(format!("{durable} B of durable log, going on at byte {}", bytes.len()))
                 }
@@ -158,10 +158,10 @@ impl<R: ReadAt> Source<R> {
         Ok(loaded)
     }
 
-    /// A log that was closed in order has no unfinished end.
+    /// Checks that a log that was closed in order has no unfinished end.
     fn check_clean(
         &self,
-        found: Found,
+        found: SegmentFrame,
         newest: bool,
         position: usize,
         log_end: u32,
@@ -182,7 +182,7 @@ fn take(empties: &Mutex<Receiver<Loaded>>) -> Option<Loaded> {
     lock(empties).recv().ok()
 }
 
-/// Hands segments to `sink` in order as they come.
+/// Passes segments to `sink` in order as they arrive.
 fn deliver(
     outcomes: &Receiver<Outcome>,
     empty: Sender<Loaded>,
@@ -200,13 +200,13 @@ fn deliver(
             report.segments += 1;
             report.entries += loaded.segment.entries.len() as u64;
             report.bytes += loaded.segment.bytes.len() as u64;
-            // A head that never began is newer than this one; it is what was cut then.
+            // A head that never began is newer than this one, so it is the cut that counts.
             report.cut = report.cut.take().or(loaded.cut.take());
             unsealed = unsealed.or(loaded.unsealed.take());
             if sink(&loaded.segment).is_break() {
                 return Err(OpenError::Stopped);
             }
-            // The last workers may be gone.
+            // The threads may all have ended.
             let _ = empty.send(loaded);
         }
     }

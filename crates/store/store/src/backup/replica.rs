@@ -1,14 +1,14 @@
-//! One segment while it is being written.
+//! A segment while it is being written.
 
 use sprat_disk::{AlignedBuf, BLOCK_BYTES};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, extend_crc};
 
-/// Frame bytes kept for chunk headers: one for the seal, and as many for what is yet to come
-/// between [`Replica::room`] being asked and the bytes being appended.
+/// Frame bytes reserved for chunk headers: one for the seal, and the others for chunks that may
+/// begin between a call of [`Replica::room`] and the append.
 const RESERVED_BYTES: usize = 4 * CHUNK_HEADER_BYTES;
 
-/// Bytes of a fresh buffer.
+/// Size of a new buffer, bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Buffers kept for the next commits.
@@ -33,18 +33,18 @@ impl Pool {
     }
 }
 
-/// What all replicas of a file agree on.
+/// Properties that all segments in a file share.
 #[derive(Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) seed: Seed,
     /// Bytes of a frame that chunks may take.
     pub(super) frame_bytes: usize,
     pub(super) segment_bytes: usize,
-    /// Whether masters are told of bytes that are not on disk.
+    /// Whether bytes are acknowledged to masters before they are on the medium.
     pub(super) buffered: bool,
 }
 
-/// The chunk that the next commit will carry: in a buffer laid out as its blocks will be.
+/// The chunk that the next commit will carry, in a buffer laid out as its blocks will be.
 struct Staged {
     buffer: AlignedBuf,
     filled: usize,
@@ -55,13 +55,15 @@ struct Staged {
 /// A segment that is open on disk.
 pub(super) struct Replica {
     pub(super) segment: u64,
-    /// What its chunks are told from others' by.
+    /// The incarnation of its chunks, by which they differ from those of an earlier use of the
+    /// frame.
     pub(super) incarnation: u32,
-    /// Whether it is a head of this node's log; a survivor, or somebody else's, otherwise.
+    /// Whether it is a head of this node's own log. False for survivors, and for other masters'
+    /// segments.
     pub(super) head: bool,
-    /// Whether it is a head of whosever log.
-    pub(super) anybodys_head: bool,
-    /// Its frame, once its first chunk is on its way.
+    /// Whether its chunks are marked as those of a head, of this node's log or another master's.
+    pub(super) marked_head: bool,
+    /// Its frame, once its first chunk is being written.
     pub(super) frame: Option<u32>,
     /// Bytes of log taken.
     pub(super) log_end: u32,
@@ -71,15 +73,15 @@ pub(super) struct Replica {
     pub(super) durable: u32,
     /// Bytes of log reported durable.
     pub(super) reported: u32,
-    /// Bytes of log with the kernel when the sync now under way was begun.
+    /// Bytes of log with the kernel when the current sync was begun.
     pub(super) syncing: u32,
-    /// Where the log will end, and whether it is sealed, when the write now under way is done.
+    /// Where the log will end, and whether it will be sealed, when the current write is done.
     pub(super) in_flight: Option<(u32, bool)>,
-    /// Freed while a write was under way: its frame can be given up when that is done.
+    /// Whether it was freed during a write: its frame is released when the write is done.
     pub(super) freed: bool,
-    /// Frame bytes written, or on their way: where the next chunk begins.
+    /// Frame bytes written or being written: where the next chunk begins.
     position: usize,
-    /// The bytes before `position` in its block, to be written again with the next chunk.
+    /// The bytes before `position` in its block, which the next chunk's write repeats.
     tail: Vec<u8>,
     staged: Option<Staged>,
 }
@@ -88,18 +90,18 @@ pub(super) struct Replica {
 pub(super) struct Outgoing {
     pub(super) buffer: AlignedBuf,
     pub(super) len: usize,
-    /// Where in the frame.
+    /// Offset in the frame.
     pub(super) offset: usize,
 }
 
 impl Replica {
-    /// A segment that begins, with the incarnation that it will have most likely.
-    pub(super) fn new(segment: u64, incarnation: u32, head: bool, anybodys_head: bool) -> Self {
+    /// A segment that begins, with the incarnation that it will most likely have.
+    pub(super) fn new(segment: u64, incarnation: u32, head: bool, marked_head: bool) -> Self {
         Self {
             segment,
             incarnation,
             head,
-            anybodys_head,
+            marked_head,
             frame: None,
             log_end: 0,
             sealed: false,
@@ -114,7 +116,7 @@ impl Replica {
         }
     }
 
-    /// Whether there is something for the next commit.
+    /// Whether it has something for the next commit.
     pub(super) fn is_staged(&self) -> bool {
         self.staged.is_some()
     }
@@ -124,7 +126,7 @@ impl Replica {
         self.staged.as_ref().map_or(0, |staged| (self.log_end - staged.log_start) as usize)
     }
 
-    /// Bytes of its frame that are written, or on their way.
+    /// Bytes of its frame that are written or being written.
     pub(super) fn position(&self) -> usize {
         self.position
     }
@@ -138,17 +140,18 @@ impl Replica {
         room(geometry, self.position + begun, self.log_end as usize)
     }
 
-    /// Whether so many bytes can be taken now. What is kept for chunk headers is used up here.
-    pub(super) fn fits(&self, geometry: &Geometry, asked: usize) -> bool {
+    /// Whether `len` bytes can be taken now. Here they may also use what is reserved for chunk
+    /// headers.
+    pub(super) fn fits(&self, geometry: &Geometry, len: usize) -> bool {
         let (begun, header) = match &self.staged {
             Some(staged) => (staged.filled - self.tail.len(), 0),
             None => (0, CHUNK_HEADER_BYTES),
         };
         let seal = CHUNK_HEADER_BYTES;
-        let frame = self.position + begun + header + asked + seal;
+        let frame = self.position + begun + header + len + seal;
         !self.sealed
             && frame <= geometry.frame_bytes
-            && self.log_end as usize + asked <= geometry.segment_bytes
+            && self.log_end as usize + len <= geometry.segment_bytes
     }
 
     /// Takes bytes that follow those taken before.
@@ -181,7 +184,7 @@ impl Replica {
         self.sealed |= sealed;
     }
 
-    /// Gives the segment its place. Its first chunk is staged.
+    /// Assigns the segment's frame. Its first chunk is staged.
     pub(super) fn settle(&mut self, geometry: &Geometry, frame: u32, incarnation: u32) {
         assert!(self.frame.is_none() && self.position == 0, "a segment has one place");
         self.frame = Some(frame);
@@ -198,7 +201,7 @@ impl Replica {
         }
     }
 
-    /// Ends the staged chunk and hands it over.
+    /// Completes the staged chunk and returns it for writing.
     pub(super) fn dispatch(&mut self, geometry: &Geometry) -> Outgoing {
         assert!(self.in_flight.is_none(), "one write of a segment at a time");
         let Staged { mut buffer, filled, log_start, crc } =
@@ -209,7 +212,7 @@ impl Replica {
             offset: log_start,
             length: self.log_end - log_start,
             durable: self.durable,
-            head: self.anybodys_head,
+            head: self.marked_head,
             seal: if self.sealed { Seal::Sealed } else { Seal::Open },
             buffered: geometry.buffered,
         };
@@ -235,8 +238,8 @@ pub(super) fn room(geometry: &Geometry, position: usize, log_end: usize) -> usiz
     frame.min(geometry.segment_bytes - log_end)
 }
 
-/// Whether a segment's first bytes say that it is a head. What cannot be read counts as one: that
-/// only costs waiting.
+/// Whether a segment's first bytes show that it is a head. Bytes that cannot be parsed count as a
+/// head: that only makes them wait.
 pub(crate) fn is_head(first: &[u8]) -> bool {
     match Entry::parse(first) {
         Ok(Entry { kind: Kind::Segment, value, .. }) => {

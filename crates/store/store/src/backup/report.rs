@@ -1,4 +1,4 @@
-//! What replay finds.
+//! The results of a replay.
 
 use sprat_wire::entry::SegmentHeader;
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use thiserror::Error;
 pub struct ReplayedSegment {
     /// Its id.
     pub id: u64,
-    /// What its first entry says.
+    /// The contents of its first entry.
     pub header: SegmentHeader,
-    /// Its log, from the header entry on; every entry in it checked.
+    /// Its log, from the header entry on; every entry in it is checked.
     pub bytes: Vec<u8>,
-    /// Where in `bytes` each object and tombstone begins, and the hash of its table and key. The
+    /// The position of each object and tombstone in `bytes`, and the hash of its table and key. The
     /// header entry is not among them.
     pub entries: Vec<(u32, u64)>,
 }
@@ -22,30 +22,30 @@ pub struct ReplayedSegment {
 /// The unfinished end of the newest head.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cut {
-    /// The segment; `None` when not even its number could be read.
+    /// The segment; `None` when not even its number can be read.
     pub segment: Option<u64>,
-    /// Where in the file the cut is, bytes.
+    /// Offset of the cut in the file, bytes.
     pub offset: u64,
     /// Where the segment's log ends now, bytes.
     pub log_end: u32,
-    /// Bytes of log cut off, as far as what is left tells.
+    /// Bytes of log cut off, as far as the remains show.
     pub bytes: u64,
-    /// What was found there.
+    /// A description of what was found there.
     pub found: String,
 }
 
-/// A frame that held something nobody needs; it is free now.
+/// A frame whose contents are no longer needed; it is free now.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Garbage {
     /// The frame.
     pub frame: u32,
-    /// Where in the file it begins, bytes.
+    /// Where it begins in the file, bytes.
     pub offset: u64,
-    /// The segment that it held; `None` when it has no readable beginning.
+    /// The segment that it held; `None` when its beginning cannot be read.
     pub segment: Option<u64>,
 }
 
-/// What was found on opening a log. Everything that was left out is in it.
+/// The results of opening a log, with everything that was left out.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayReport {
     /// Segments delivered.
@@ -54,31 +54,31 @@ pub struct ReplayReport {
     pub entries: u64,
     /// Bytes of log in them.
     pub bytes: u64,
-    /// What was cut off the newest head, or a head that never began.
+    /// The end that was cut off the newest head, or a head that never began.
     ///
     /// Only chunks that nothing on disk vouches for are cut: those of the very last commit (under
     /// `Buffered`, after a power failure, those since the last sync). A commit that was torn by a
-    /// power failure, which nobody was told of, and one that was acknowledged and *then*
-    /// damaged on the medium, leave the same trace; so damage to exactly the last commit
-    /// before a crash is cut and told here rather than refused. After a close in order there
-    /// is no such doubt, and it is refused.
+    /// power failure and never acknowledged, and one that was acknowledged and *then* damaged on
+    /// the medium, leave the same trace; so damage to exactly the last commit before a crash is cut
+    /// and reported here rather than refused. After a close in order there is no such doubt, and it
+    /// is refused.
     pub cut: Option<Cut>,
-    /// Frames that held segments which no longer count: freed before, or never listed.
+    /// Frames with segments that no longer count: freed before, or never listed.
     pub garbage: Vec<Garbage>,
-    /// One of the two copies of the file header was damaged; it has been written anew.
+    /// Whether one of the two copies of the file header was damaged; it has been rewritten.
     pub header_repaired: bool,
     /// Whether the log was closed in order.
     pub clean: bool,
-    /// Highest segment id seen anywhere, garbage included, zero when none: new segments take
+    /// Highest segment id seen anywhere, garbage included, zero if there is none: new segments take
     /// higher ones.
     pub highest_segment: u64,
-    /// Objects that were left out because their tables had been dropped, by table id.
+    /// Number of objects that were left out because their tables had been dropped, by table id.
     pub left_out: BTreeMap<u32, u64>,
-    /// Wall-clock time from the first read to the last segment delivered.
+    /// Time from the first read to the last segment delivered.
     pub elapsed: Duration,
 }
 
-/// The file contradicts itself, and not in the way in which an unfinished write does.
+/// The file is inconsistent in a way that an unfinished write cannot explain.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error(
     "{file} is damaged at offset {offset}{}: expected {expected}, found {found}; \
@@ -88,12 +88,12 @@ pub struct ReplayReport {
 pub struct Corruption {
     /// The file.
     pub file: String,
-    /// Where, bytes from its beginning.
+    /// Offset in the file, bytes.
     pub offset: u64,
     /// The segment there.
     pub segment: Option<u64>,
-    /// What should be there.
+    /// A description of what should be there.
     pub expected: String,
-    /// What is.
+    /// A description of what is there.
     pub found: String,
 }

@@ -1,11 +1,11 @@
-//! Frames that are given up.
+//! Frames that are being released.
 //!
-//! One of the log's is free as soon as a durable head no longer lists its segment: nobody looks for
-//! it at a start. Of replicas whatever is there counts at a start, so a frame of theirs is marked
-//! first: its last block says up to which incarnation what is in it is free. Only when that is on
+//! A frame of the log is free as soon as a durable head no longer lists its segment, since no start
+//! looks for it. In a file of replicas everything on disk counts at a start, so a frame is marked
+//! first: its last block says up to which incarnation its chunks are free. Only when the mark is on
 //! the medium may the frame be written again.
 
-use super::frames::Place;
+use super::frames::FrameSlot;
 use super::mark::MARK_BYTES;
 use super::owner::Owner;
 use super::tickets::TICKET_RETIRE;
@@ -17,14 +17,14 @@ use std::collections::VecDeque;
 /// Most marks being written at a time.
 pub(super) const MAX_RETIRING_WRITES: usize = 4;
 
-/// Frames on their way to be free.
+/// Frames that are becoming free.
 #[derive(Default)]
 pub(super) struct Retiring {
-    /// Those whose turn has not come, with what their marks are to say.
-    queue: VecDeque<Place>,
-    /// Marks being written.
+    /// Frames that wait to be marked, with the incarnation for the mark.
+    queue: VecDeque<FrameSlot>,
+    /// Number of marks being written.
     writing: usize,
-    /// Buffers of earlier ones, at most [`MAX_RETIRING_WRITES`].
+    /// Buffers of earlier marks, at most [`MAX_RETIRING_WRITES`].
     buffers: Vec<AlignedBuf>,
 }
 
@@ -35,46 +35,47 @@ impl Retiring {
 }
 
 impl<D: Disk> Backup<D> {
-    /// Takes back a frame that is nobody's any more, and is not being written.
-    pub(super) fn give_up(&mut self, place: Place) {
+    /// Releases a frame that no segment uses any more, and that is not being written.
+    pub(super) fn release_frame(&mut self, slot: FrameSlot) {
         match self.owner {
-            Owner::Log => self.set_free(place.frame),
+            Owner::Log => self.free_frame(slot.frame),
             Owner::Replicas => {
-                self.retiring.queue.push_back(place);
+                self.retiring.queue.push_back(slot);
                 self.retire();
             }
         }
     }
 
-    fn set_free(&mut self, frame: u32) {
+    fn free_frame(&mut self, frame: u32) {
         let settled = self.durability == Durability::Sync;
         self.dirty |= !settled;
         self.frames.give(frame, settled);
     }
 
-    /// Begins to mark frames, but for those that are being read.
+    /// Begins to mark frames, except those that are being read.
     pub(super) fn retire(&mut self) {
         while self.retiring.writing < MAX_RETIRING_WRITES && self.failure.is_none() {
             let Some(at) =
-                self.retiring.queue.iter().position(|place| !self.reading.reads(place.frame))
+                self.retiring.queue.iter().position(|slot| !self.reading.reads(slot.frame))
             else {
                 return;
             };
-            let Place { frame, incarnation } = self.retiring.queue.remove(at).expect("just found");
+            let FrameSlot { frame, incarnation } =
+                self.retiring.queue.remove(at).expect("just found");
             let write = self.mark(frame, incarnation);
             self.retiring.writing += 1;
             self.disk.submit(TICKET_RETIRE + u64::from(frame), write);
         }
     }
 
-    /// A mark is written.
-    pub(super) fn retired(&mut self, frame: u32, buffer: AlignedBuf) {
+    /// Handles a written mark.
+    pub(super) fn mark_completed(&mut self, frame: u32, buffer: AlignedBuf) {
         self.retiring.writing -= 1;
         self.retiring.buffers.push(buffer);
-        self.set_free(frame);
+        self.free_frame(frame);
     }
 
-    /// The write that marks as free what a frame holds up to `incarnation`.
+    /// The write that marks everything in a frame up to `incarnation` as free.
     pub(super) fn mark(&mut self, frame: u32, incarnation: u32) -> Op {
         let mut buffer =
             self.retiring.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(BLOCK_BYTES));
@@ -101,7 +102,7 @@ impl<D: Disk> Backup<D> {
         let offset = self.header.frame_offset(frame) + self.geometry.frame_bytes as u64;
         Op::Write { buffer, len: BLOCK_BYTES, offset, durable }
     }
-    /// The write that empties a frame's first block.
+    /// The write that clears a frame's first block.
     pub(super) fn erase(&self, frame: u32) -> Op {
         let durable = self.durability == Durability::Sync;
         let buffer = AlignedBuf::zeroed(BLOCK_BYTES);

@@ -1,12 +1,12 @@
-//! What a file of replicas holds: all its frames are looked over, and each stands for itself.
+//! Surveys a file of replicas: examines every frame, each independent of the others.
 
 use super::OpenError;
 use super::current::Current;
-use super::frames::Place;
+use super::frames::FrameSlot;
 use super::mark::Mark;
 use super::owner::Owner;
-use super::survey::Source;
-use super::walk::{End, Wanted};
+use super::survey::FrameReader;
+use super::walk::{ChunkReader, End};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, ReadAt};
 use sprat_wire::frame::{Chunk, ChunkHeader, find_chunks};
 use sprat_wire::op::ReplicaId;
@@ -20,51 +20,52 @@ use thiserror::Error;
 /// A replica that is on disk.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Stored {
-    /// Which.
+    /// The replica's id.
     pub replica: ReplicaId,
     /// Its incarnation in this file.
     pub incarnation: u32,
     /// Bytes of log in it.
     pub len: u32,
-    /// Whether it is a head (else a survivor).
+    /// Whether it is a head; otherwise it is a survivor.
     pub head: bool,
-    /// Bytes of its frame that they take.
+    /// Bytes that they take of its frame.
     pub framed: u32,
-    /// Whether its master has ended it.
+    /// Whether its master has sealed it.
     pub sealed: bool,
-    /// Whether its master may have been told that it has more.
+    /// Whether its master may have an acknowledgement for more than is here.
     pub unsure: bool,
 }
 
-/// Bytes of a replica that were on disk are not what was written.
+/// Bytes of a replica on disk differ from what was written.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error(
-    "{file} is damaged at offset {offset} ({}): expected {expected}, found {found}; other servers have replicas of it",
+    "{file} is damaged at offset {offset} ({}): expected {expected}, found {found}; other servers \
+     have replicas of it",
     replica.map_or_else(|| "an unknown replica".to_owned(), |replica| replica.to_string())
 )]
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Where, bytes from its beginning.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// The replica there, as far as what is left tells.
+    /// The replica there, as far as the remains show.
     pub replica: Option<ReplicaId>,
-    /// What should be there.
+    /// A description of what should be there.
     pub expected: String,
-    /// What is.
+    /// A description of what is there.
     pub found: String,
 }
 
-/// A write that a crash left unfinished; under `Sync` nobody was told of it.
+/// A write that a crash left unfinished; under `Sync` it was never acknowledged.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Torn {
-    /// The replica; `None` when not even its name could be read.
+    /// The replica; `None` when not even its name can be read.
     pub replica: Option<ReplicaId>,
-    /// Where in the file, bytes.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// Where the replica's log ends now, bytes: at zero it never began.
+    /// Where the replica's log ends now, bytes; zero if it never began.
     pub len: u32,
-    /// What was found there.
+    /// A description of what was found there.
     pub found: String,
 }
 
@@ -82,18 +83,18 @@ impl fmt::Display for Torn {
     }
 }
 
-/// What was found on opening a file of replicas.
+/// The results of opening a file of replicas.
 #[derive(Clone, Debug, Default)]
 pub struct StoredReport {
-    /// Replicas that are whole as far as is known, by their words.
+    /// Replicas that are whole as far as is known, in the order of their words.
     pub stored: Vec<Stored>,
-    /// Those that are not. Each keeps its frame until it is freed, if it has a name.
+    /// Damaged replicas. Each keeps its frame until it is freed, if its name is known.
     pub damaged: Vec<Damage>,
-    /// Ends that were cut, and beginnings that were dropped.
+    /// Torn ends that were cut, and torn beginnings that were dropped.
     pub torn: Vec<Torn>,
-    /// Replicas of which a later one was found; their frames are free now.
+    /// Number of replicas that a later one supersedes; their frames are free now.
     pub outdated: u64,
-    /// One of the two copies of the file header was damaged; it has been written anew.
+    /// Whether one of the two copies of the file header was damaged; it has been rewritten.
     pub header_repaired: bool,
     /// Whether the file was closed in order.
     pub clean: bool,
@@ -101,38 +102,38 @@ pub struct StoredReport {
     pub elapsed: Duration,
 }
 
-/// What one frame holds.
-enum Holds {
-    /// Nothing, and says so.
+/// The contents of one frame.
+enum FrameContents {
+    /// Nothing.
     Nothing,
-    /// Nothing that ever counted.
+    /// A replica that never counted.
     Beginning(Torn),
     Replica(Stored, Option<Torn>),
     Damaged(Damage, u32),
 }
 
-/// What was seen in a frame, and what is wrong with its mark.
-type Seen = (Holds, Option<Damage>);
+/// The contents of a frame, and the damage of its mark.
+type Examined = (FrameContents, Option<Damage>);
 
-/// Which frame holds which replica, and which hold none.
+/// Which frames hold replicas, and which are free.
 #[derive(Default)]
-pub(super) struct Places {
-    pub(super) live: BTreeMap<u64, Place>,
+pub(super) struct FrameMap {
+    pub(super) live: BTreeMap<u64, FrameSlot>,
     pub(super) free: Vec<u32>,
-    /// Those that are to be marked before they are free.
+    /// Frames that must be marked before they are free.
     pub(super) unmarked: Vec<u32>,
 }
 
-impl<R: ReadAt> Source<R> {
-    /// Looks over all frames, on `threads` threads.
+impl<R: ReadAt> FrameReader<R> {
+    /// Examines all frames, on `threads` threads.
     pub(super) fn survey_replicas(
         &self,
         current: &Current,
         threads: usize,
         report: &mut StoredReport,
-    ) -> Result<Places, OpenError> {
+    ) -> Result<FrameMap, OpenError> {
         let next = AtomicU32::new(0);
-        let look = || {
+        let examine_frames = || {
             let mut buffer = AlignedBuf::zeroed(self.frame_bytes());
             let mut found = Vec::new();
             loop {
@@ -143,9 +144,9 @@ impl<R: ReadAt> Source<R> {
                 found.push((frame, self.examine(frame, current, &mut buffer)?));
             }
         };
-        let mut all: Vec<(u32, Seen)> = Vec::new();
+        let mut all: Vec<(u32, Examined)> = Vec::new();
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(look)).collect();
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(examine_frames)).collect();
             for thread in threads {
                 let found: Result<_, OpenError> =
                     thread.join().expect("looking over frames does not panic");
@@ -154,16 +155,16 @@ impl<R: ReadAt> Source<R> {
             Ok::<_, OpenError>(())
         })?;
         all.sort_unstable_by_key(|(frame, _)| *frame);
-        Ok(place(all, report))
+        Ok(arrange_frames(all, report))
     }
 
-    /// Looks into one frame.
+    /// Examines one frame.
     fn examine(
         &self,
         frame: u32,
         current: &Current,
         buffer: &mut AlignedBuf,
-    ) -> Result<Seen, OpenError> {
+    ) -> Result<Examined, OpenError> {
         let chunk_bytes = Owner::Replicas.chunk_bytes(self.header.frame_bytes);
         let seed = self.header.seed();
         self.read_at(frame, chunk_bytes, BLOCK_BYTES, buffer)?;
@@ -172,7 +173,7 @@ impl<R: ReadAt> Source<R> {
         self.read(frame, BLOCK_BYTES, buffer)?;
         let header = match ChunkHeader::parse(seed, &buffer[..BLOCK_BYTES]) {
             Ok(Chunk { header, .. }) if header.incarnation <= freed => {
-                return Ok((Holds::Nothing, None));
+                return Ok((FrameContents::Nothing, None));
             }
             Ok(Chunk { header, .. }) if header.offset == 0 => Some(header),
             _ => None,
@@ -196,23 +197,23 @@ impl<R: ReadAt> Source<R> {
         Ok((holds, damage))
     }
 
-    /// A frame that begins as a replica does.
+    /// Examines a frame that begins with a replica's first chunk.
     fn examine_named(
         &self,
         frame: u32,
         bytes: &[u8],
         first: &ChunkHeader,
         current: &Current,
-    ) -> Holds {
+    ) -> FrameContents {
         let replica = ReplicaId::of_word(first.segment);
-        let wanted = Wanted {
+        let chunks = ChunkReader {
             seed: self.header.seed(),
             segment: first.segment,
             incarnation: first.incarnation,
             segment_bytes: self.header.segment_bytes as usize,
         };
         let mut head = false;
-        let walked = wanted.walk_with(bytes, |header, _| head |= header.head);
+        let walked = chunks.walk_with(bytes, |header, _| head |= header.head);
         let (sealed, found) = match walked.end {
             End::Sealed => (true, None),
             End::Open => (false, None),
@@ -220,14 +221,16 @@ impl<R: ReadAt> Source<R> {
         };
         let offset = self.header.frame_offset(frame) + walked.position as u64;
         let len = u32::try_from(walked.log_end).expect("within a segment");
-        // In a life that was closed in order nothing was left unfinished.
+        // A process that closed the file in order left nothing unfinished.
         let finished =
             current.header.clean.is_some_and(|(life, _)| u64::from(first.incarnation) >= life);
         if !sealed {
-            let witness = wanted.witness(bytes, walked.position, walked.log_end);
+            let witness = chunks.witness(bytes, walked.position, walked.log_end);
             let expected = match witness {
                 Some((_, durable)) => Some(format!("{durable} B of it, going on at byte {len}")),
-                None if finished && (found.is_some() || wanted.goes_on(bytes, walked.position)) => {
+                None if finished
+                    && (found.is_some() || chunks.has_more(bytes, walked.position)) =>
+                {
                     Some(format!("more of it behind byte {len}, for the file was closed in order"))
                 }
                 None => None,
@@ -241,31 +244,41 @@ impl<R: ReadAt> Source<R> {
                     expected,
                     found,
                 };
-                return Holds::Damaged(damage, first.incarnation);
+                return FrameContents::Damaged(damage, first.incarnation);
             }
         }
         let torn = found.map(|found| Torn { replica: Some(replica), offset, len, found });
         if len == 0 && !sealed {
             let nothing =
                 || Torn { replica: Some(replica), offset, len, found: "nothing".to_owned() };
-            return Holds::Beginning(torn.unwrap_or_else(nothing));
+            return FrameContents::Beginning(torn.unwrap_or_else(nothing));
         }
         let framed = u32::try_from(walked.position).expect("within a frame");
         let unsure = first.buffered && !sealed && !finished;
         let incarnation = first.incarnation;
-        Holds::Replica(Stored { replica, incarnation, len, head, framed, sealed, unsure }, torn)
+        FrameContents::Replica(
+            Stored { replica, incarnation, len, head, framed, sealed, unsure },
+            torn,
+        )
     }
 
-    /// A frame that begins as no replica does: empty, begun by a write that was torn, or damaged.
-    fn examine_unnamed_replica(&self, frame: u32, bytes: &[u8], freed: u32, clean: bool) -> Holds {
+    /// Examines a frame that begins with no replica's chunk: it is empty, its first write was torn,
+    /// or it is damaged.
+    fn examine_unnamed_replica(
+        &self,
+        frame: u32,
+        bytes: &[u8],
+        freed: u32,
+        clean: bool,
+    ) -> FrameContents {
         let offset = self.header.frame_offset(frame);
-        let chunks = find_chunks(self.header.seed(), bytes).map(|(_, chunk)| chunk.header);
-        let newest = chunks.filter(|header| header.incarnation > freed).max_by_key(|header| {
-            // Of one replica, the chunk that vouches for the most.
+        let headers = find_chunks(self.header.seed(), bytes).map(|(_, chunk)| chunk.header);
+        let newest = headers.filter(|header| header.incarnation > freed).max_by_key(|header| {
+            // Of one replica, the chunk that vouches for the most bytes.
             (header.incarnation, header.durable)
         });
         if newest.is_none() && bytes[..BLOCK_BYTES].iter().all(|byte| *byte == 0) {
-            return Holds::Nothing;
+            return FrameContents::Nothing;
         }
         let replica = newest.map(|header| ReplicaId::of_word(header.segment));
         let found = "no valid chunk header".to_owned();
@@ -276,36 +289,36 @@ impl<R: ReadAt> Source<R> {
             _ if clean => {
                 "nothing, or a replica's first chunk, for the file was closed in order".to_owned()
             }
-            _ => return Holds::Beginning(Torn { replica, offset, len: 0, found }),
+            _ => return FrameContents::Beginning(Torn { replica, offset, len: 0, found }),
         };
         let damage = Damage { file: self.name.clone(), offset, replica, expected, found };
-        Holds::Damaged(damage, newest.map_or(0, |header| header.incarnation))
+        FrameContents::Damaged(damage, newest.map_or(0, |header| header.incarnation))
     }
 }
 
-/// Puts together what frames hold: of two of one name the later counts.
-fn place(all: Vec<(u32, Seen)>, report: &mut StoredReport) -> Places {
-    let mut places = Places::default();
-    let mut named: BTreeMap<u64, (u32, u32, Holds)> = BTreeMap::new();
+/// Assigns frames to replicas: of two replicas with the same name the later one counts.
+fn arrange_frames(all: Vec<(u32, Examined)>, report: &mut StoredReport) -> FrameMap {
+    let mut map = FrameMap::default();
+    let mut named: BTreeMap<u64, (u32, u32, FrameContents)> = BTreeMap::new();
     for (frame, (holds, bad_mark)) in all {
         report.damaged.extend(bad_mark);
         let (word, incarnation) = match &holds {
-            Holds::Nothing => {
-                places.free.push(frame);
+            FrameContents::Nothing => {
+                map.free.push(frame);
                 continue;
             }
-            Holds::Beginning(torn) => {
+            FrameContents::Beginning(torn) => {
                 report.torn.push(torn.clone());
-                places.unmarked.push(frame);
+                map.unmarked.push(frame);
                 continue;
             }
-            Holds::Replica(stored, _) => (stored.replica.word(), stored.incarnation),
-            Holds::Damaged(Damage { replica: Some(replica), .. }, incarnation) => {
+            FrameContents::Replica(stored, _) => (stored.replica.word(), stored.incarnation),
+            FrameContents::Damaged(Damage { replica: Some(replica), .. }, incarnation) => {
                 (replica.word(), *incarnation)
             }
-            Holds::Damaged(damage, _) => {
+            FrameContents::Damaged(damage, _) => {
                 report.damaged.push(damage.clone());
-                places.unmarked.push(frame);
+                map.unmarked.push(frame);
                 continue;
             }
         };
@@ -320,20 +333,22 @@ fn place(all: Vec<(u32, Seen)>, report: &mut StoredReport) -> Places {
                     frame
                 };
                 report.outdated += 1;
-                places.unmarked.push(outdated);
+                map.unmarked.push(outdated);
             }
         }
     }
     for (word, (incarnation, frame, holds)) in named {
-        places.live.insert(word, Place { frame, incarnation });
+        map.live.insert(word, FrameSlot { frame, incarnation });
         match holds {
-            Holds::Replica(stored, torn) => {
+            FrameContents::Replica(stored, torn) => {
                 report.stored.push(stored);
                 report.torn.extend(torn);
             }
-            Holds::Damaged(damage, _) => report.damaged.push(damage),
-            Holds::Nothing | Holds::Beginning(_) => unreachable!("they have no name"),
+            FrameContents::Damaged(damage, _) => report.damaged.push(damage),
+            FrameContents::Nothing | FrameContents::Beginning(_) => {
+                unreachable!("they have no name")
+            }
         }
     }
-    places
+    map
 }

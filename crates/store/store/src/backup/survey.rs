@@ -1,7 +1,8 @@
-//! Looking over all frames of a file: which hold the log, and which are free. Only reads.
+//! Examines all frames of a log file: which hold segments of the log, and which are free. Only
+//! reads.
 
 use super::report::{Corruption, Garbage, ReplayReport};
-use super::walk::{BadLog, End, Wanted, read_log};
+use super::walk::{BadLog, ChunkReader, End, read_log};
 use super::{OpenError, report::Cut};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, ReadAt};
 use sprat_wire::entry::Role;
@@ -9,35 +10,34 @@ use sprat_wire::frame::{Chunk, ChunkHeader, FileHeader, find_chunks};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A log file that is being read.
-pub(super) struct Source<R> {
+/// A file that is being read.
+pub(super) struct FrameReader<R> {
     pub(super) reader: R,
     pub(super) name: String,
     pub(super) header: FileHeader,
-    /// Whole frames in the file.
+    /// Number of whole frames in the file.
     pub(super) frames: u32,
 }
 
 /// A frame that begins with a valid chunk header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Found {
+pub(super) struct SegmentFrame {
     pub(super) frame: u32,
     pub(super) segment: u64,
     pub(super) incarnation: u32,
     head: bool,
 }
 
-/// What the frames hold.
+/// The contents of the frames of a log.
 #[derive(Default)]
 pub(super) struct Survey {
-    /// The segments of the log, newest first; the first is the newest head. Empty for an empty
-    /// log.
-    pub(super) live: Vec<Found>,
-    /// Frames that hold none of them.
+    /// The log's segments, newest first; the first is the newest head. Empty for an empty log.
+    pub(super) live: Vec<SegmentFrame>,
+    /// Frames that hold no segment of the log.
     pub(super) free: Vec<u32>,
 }
 
-impl<R: ReadAt> Source<R> {
+impl<R: ReadAt> FrameReader<R> {
     /// Reads the first `len` bytes of a frame.
     pub(super) fn read(
         &self,
@@ -65,8 +65,8 @@ impl<R: ReadAt> Source<R> {
         self.header.frame_bytes as usize
     }
 
-    pub(super) fn wanted(&self, found: Found) -> Wanted {
-        Wanted {
+    pub(super) fn chunk_reader(&self, found: SegmentFrame) -> ChunkReader {
+        ChunkReader {
             seed: self.header.seed(),
             segment: found.segment,
             incarnation: found.incarnation,
@@ -74,7 +74,7 @@ impl<R: ReadAt> Source<R> {
         }
     }
 
-    /// An error about `position` in a frame.
+    /// Builds an error about `position` in a frame.
     pub(super) fn corruption(
         &self,
         frame: u32,
@@ -89,7 +89,7 @@ impl<R: ReadAt> Source<R> {
             .into()
     }
 
-    /// Looks over all frames. What is left out goes into `report`.
+    /// Examines all frames. What is left out is added to `report`.
     pub(super) fn survey(&self, report: &mut ReplayReport) -> Result<Survey, OpenError> {
         let mut buffer = AlignedBuf::zeroed(self.frame_bytes());
         let (mut named, mut unnamed) = (Vec::new(), Vec::new());
@@ -99,7 +99,7 @@ impl<R: ReadAt> Source<R> {
                 Ok(Chunk { header, .. }) if header.offset == 0 => {
                     let ChunkHeader { segment, incarnation, head, .. } = header;
                     report.highest_segment = report.highest_segment.max(segment);
-                    named.push(Found { frame, segment, incarnation, head });
+                    named.push(SegmentFrame { frame, segment, incarnation, head });
                 }
                 _ => unnamed.push(frame),
             }
@@ -109,10 +109,10 @@ impl<R: ReadAt> Source<R> {
         let digest = newest.as_ref().map_or(&[][..], |(_, digest)| digest);
         let newest_id = newest.as_ref().map_or(0, |(found, _)| found.segment);
 
-        let mut live: BTreeMap<u64, Found> = BTreeMap::new();
+        let mut live: BTreeMap<u64, SegmentFrame> = BTreeMap::new();
         for found in &named {
-            // Of two of one id, the later incarnation counts: the earlier one never got beyond a
-            // torn beginning.
+            // Of two frames with the same segment, the one with the later incarnation counts: the
+            // earlier never got beyond a torn beginning.
             if digest.binary_search(&found.segment).is_ok() {
                 live.entry(found.segment).or_insert(*found);
             }
@@ -158,25 +158,25 @@ impl<R: ReadAt> Source<R> {
         Ok(survey)
     }
 
-    /// The newest head whose beginning is intact, and its digest.
+    /// Finds the newest head whose beginning is intact, and its digest.
     fn newest_head(
         &self,
-        named: &[Found],
+        named: &[SegmentFrame],
         buffer: &mut AlignedBuf,
         report: &mut ReplayReport,
-    ) -> Result<Option<(Found, Vec<u64>)>, OpenError> {
+    ) -> Result<Option<(SegmentFrame, Vec<u64>)>, OpenError> {
         let mut log = Vec::new();
         for &found in named.iter().filter(|found| found.head) {
             self.read(found.frame, self.frame_bytes(), buffer)?;
-            let wanted = self.wanted(found);
-            let walked = wanted.walk(buffer, &mut log);
+            let chunks = self.chunk_reader(found);
+            let walked = chunks.walk(buffer, &mut log);
             if log.is_empty() {
-                // Its first commit was torn, or what came of it is damaged.
+                // Its first commit was torn, or was damaged later.
                 let bad = match walked.end {
                     End::Torn(bad) => bad.to_string(),
                     End::Open | End::Sealed => "a head without a beginning".to_owned(),
                 };
-                if let Some((_, durable)) = wanted.witness(buffer, 0, 0) {
+                if let Some((_, durable)) = chunks.witness(buffer, 0, 0) {
                     let expected = format!("the first of {durable} B of log that were durable");
                     return Err(self.corruption(found.frame, 0, found.segment, expected, bad));
                 }
@@ -191,7 +191,7 @@ impl<R: ReadAt> Source<R> {
             }
             let header = match read_log(&log, found.segment, |_, _| 0, &mut Vec::new()) {
                 Ok(header) => header,
-                // What is wrong behind the header entry is replay's to say.
+                // Replay reports what is wrong behind the header entry.
                 Err((at, _)) if at > 0 => {
                     read_log(&log[..at], found.segment, |_, _| 0, &mut Vec::new())
                         .map_err(|(at, bad)| self.bad_log(found, buffer, at, &bad))?
@@ -213,9 +213,15 @@ impl<R: ReadAt> Source<R> {
         Ok(None)
     }
 
-    /// Says what is wrong in a segment's log.
-    pub(super) fn bad_log(&self, found: Found, frame: &[u8], at: usize, bad: &BadLog) -> OpenError {
-        let position = self.wanted(found).locate(frame, at);
+    /// Builds an error about a segment's log.
+    pub(super) fn bad_log(
+        &self,
+        found: SegmentFrame,
+        frame: &[u8],
+        at: usize,
+        bad: &BadLog,
+    ) -> OpenError {
+        let position = self.chunk_reader(found).locate(frame, at);
         let (expected, what) = match bad {
             BadLog::Entry(malformed) => {
                 (format!("a valid entry at byte {at} of the log"), malformed.to_string())
@@ -228,16 +234,16 @@ impl<R: ReadAt> Source<R> {
         self.corruption(found.frame, position, found.segment, expected, what)
     }
 
-    /// A frame whose beginning is no chunk header: never used, used before and then torn when its
-    /// next segment began, or damaged. What lies further back in it tells the last from the
-    /// others.
+    /// Examines a frame that does not begin with a chunk header: it was never used, it was reused
+    /// and its new segment's first write was torn, or it is damaged. Chunks further back in it show
+    /// whether it is damaged.
     fn examine_unnamed(
         &self,
         frame: u32,
         bytes: &[u8],
         newest: u64,
         digest: &[u64],
-        live: &BTreeMap<u64, Found>,
+        live: &BTreeMap<u64, SegmentFrame>,
         report: &mut ReplayReport,
     ) -> Result<(), OpenError> {
         if bytes[..self.frame_bytes()].iter().all(|byte| *byte == 0) {

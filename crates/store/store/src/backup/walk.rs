@@ -1,4 +1,4 @@
-//! Reading one frame: from chunks back to a segment's log.
+//! Reads one frame: from chunks back to a segment's log.
 
 use sprat_wire::entry::{Entry, Kind, Malformed, SegmentHeader};
 use sprat_wire::frame::{
@@ -8,42 +8,42 @@ use sprat_wire::frame::{
 /// How a frame's run of chunks ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum End {
-    /// With a seal, or a cut made by an earlier recovery.
+    /// With a seal, or with a cut that an earlier start made.
     Sealed,
     /// With nothing behind it that belongs to the segment.
     Open,
-    /// With something that is no valid chunk.
+    /// With something that is not a valid chunk.
     Torn(BadChunk),
 }
 
-/// What a frame holds.
+/// The run of chunks in a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walked {
-    /// Where in the frame the run of chunks ends.
+    /// Where in the frame the run ends.
     pub(super) position: usize,
     /// Bytes of log in it.
     pub(super) log_end: usize,
     /// How it ends.
     pub(super) end: End,
-    /// Log bytes that the invalid chunk would have held, as far as it can be read.
+    /// Log bytes that the invalid chunk would have held, as far as its header can be read.
     pub(super) lost: u32,
 }
 
-/// Which chunks to look for.
+/// The chunks to look for: those of one segment and incarnation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ChunkReader {
     pub(super) seed: Seed,
     pub(super) segment: u64,
     pub(super) incarnation: u32,
     pub(super) segment_bytes: usize,
 }
 
-impl Wanted {
+impl ChunkReader {
     fn owns(&self, header: &ChunkHeader) -> bool {
         header.segment == self.segment && header.incarnation == self.incarnation
     }
 
-    /// Puts the segment's log into `log` (cleared first), chunk by chunk.
+    /// Copies the segment's log into `log` (cleared first), chunk by chunk.
     pub(super) fn walk(&self, frame: &[u8], log: &mut Vec<u8>) -> Walked {
         log.clear();
         self.walk_with(frame, |header, payload| {
@@ -52,7 +52,7 @@ impl Wanted {
         })
     }
 
-    /// Checks the run of chunks, and hands each to `take`.
+    /// Checks the run of chunks, and passes each to `take`.
     pub(super) fn walk_with(
         &self,
         frame: &[u8],
@@ -70,7 +70,7 @@ impl Wanted {
                         Seal::Sealed | Seal::Cut => (End::Sealed, 0),
                     }
                 }
-                Err((bad, lost)) if self.is_trace(&frame[position..], position, bad) => {
+                Err((bad, lost)) if self.is_remnant(&frame[position..], position, bad) => {
                     (End::Torn(bad), lost)
                 }
                 Err(_) => (End::Open, 0),
@@ -79,8 +79,8 @@ impl Wanted {
         }
     }
 
-    /// The chunk at the beginning of `bytes`, behind `log_end` bytes of log; else what is wrong
-    /// with it, and how long it is.
+    /// Parses the chunk at the beginning of `bytes`, which must follow `log_end` bytes of log. The
+    /// error says what is wrong with it, and how many bytes of log it has.
     pub(super) fn step<'a>(
         &self,
         bytes: &'a [u8],
@@ -106,10 +106,10 @@ impl Wanted {
         Ok((header, payload))
     }
 
-    /// Whether what is no chunk at `position` can be left of one of ours. What an earlier segment
-    /// left at a block's edge cannot; behind it in a block there are zeroes, unless a write was
-    /// begun.
-    fn is_trace(&self, bytes: &[u8], position: usize, bad: BadChunk) -> bool {
+    /// Whether the invalid bytes at `position` can be the remains of one of this segment's chunks.
+    /// What an earlier segment left at the edge of a block cannot; within a block there are zeroes
+    /// behind the last chunk, unless a write was begun.
+    fn is_remnant(&self, bytes: &[u8], position: usize, bad: BadChunk) -> bool {
         let in_block = position % BLOCK_BYTES;
         let rest = &bytes[..bytes.len().min(BLOCK_BYTES - in_block)];
         match bad {
@@ -120,9 +120,9 @@ impl Wanted {
         }
     }
 
-    /// A chunk header behind `position` that says that more than `log_end` bytes of log were
-    /// durable: then what is invalid at `position` was valid once. Its place, and how much it
-    /// vouches for.
+    /// Looks behind `position` for a chunk header which says that more than `log_end` bytes of log
+    /// were durable: then the bytes at `position` were valid once, and are damaged. Returns the
+    /// header's position, and how many bytes it vouches for.
     pub(super) fn witness(
         &self,
         frame: &[u8],
@@ -135,11 +135,11 @@ impl Wanted {
     }
 
     /// Whether any chunk of the segment lies behind `position`.
-    pub(super) fn goes_on(&self, frame: &[u8], position: usize) -> bool {
+    pub(super) fn has_more(&self, frame: &[u8], position: usize) -> bool {
         find_chunks(self.seed, &frame[position..]).any(|(_, chunk)| self.owns(&chunk.header))
     }
 
-    /// Where in the frame the byte at `offset` of the segment's log lies.
+    /// Returns where in the frame the byte at `offset` of the segment's log lies.
     pub(super) fn locate(&self, frame: &[u8], offset: usize) -> usize {
         let (mut position, mut log_end) = (0, 0);
         while let Ok(chunk) = ChunkHeader::parse(self.seed, &frame[position..]) {
@@ -157,16 +157,17 @@ impl Wanted {
 /// Why bytes are not a segment's log.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum BadLog {
-    /// An entry is not one.
+    /// An entry is malformed.
     Entry(Malformed),
     /// The first entry is not this segment's header.
     Header,
-    /// A segment header where none belongs.
+    /// A segment header is in the wrong place.
     Misplaced,
 }
 
-/// Checks every entry of a segment's log, and puts the place and hash of each but the first into
-/// `entries` (cleared first). Returns the header; else where the log goes wrong, and how.
+/// Checks every entry of a segment's log, and puts the position and hash of each but the first into
+/// `entries` (cleared first). Returns the header; the error has the position at which the log is
+/// wrong, and the reason.
 pub(super) fn read_log(
     log: &[u8],
     segment: u64,

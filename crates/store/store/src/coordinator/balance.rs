@@ -1,59 +1,59 @@
-//! Which tablet to move so that servers share memory, work and tablets: a pure function of what
-//! they tell.
+//! Decides which tablet to move so that servers share memory, requests and tablets evenly: a pure
+//! function of the loads that they report.
 //!
-//! Memory comes first, for who has none left takes no writes; then requests; then the number of
-//! tablets. A move for one of these must better it by something, and must not undo what the ones
-//! before it have brought about: so after some moves there are no more.
+//! Memory comes first, because a server without memory takes no writes; then requests; then the
+//! number of tablets. A move must improve its objective by a minimum, and must not worsen an
+//! objective that comes before it: so after a finite number of moves no more follow.
 
 use sprat_wire::tablet::{Range, Tablet};
 
-/// So much of its memory, in thousandths, a server may use more than another.
+/// How much fuller a server may be than another, in thousandths of its memory, before a tablet
+/// moves.
 pub const UNEVEN_FILL: u64 = 100;
 
-/// What a move for the sake of memory must better, in thousandths of it: so much more than
-/// [`UNEVEN_FILL`] may stay.
+/// By how much a move for memory must lower the fill of the fuller server, in thousandths. So the
+/// difference that remains may exceed [`UNEVEN_FILL`] by this much.
 pub const LEAST_FILL: u64 = 10;
 
-/// So many requests a second a server may get more than another, beside half of what one gets on
-/// average.
+/// How many more requests a second a server may get than another before a tablet moves, on top of
+/// half the average.
 pub const UNEVEN_REQUESTS: u64 = 2000;
 
-/// What a move for the sake of requests must better, of what the busiest gets: one part in this
-/// many.
+/// A move for requests must relieve the busiest server of one request in this many.
 const LEAST_REQUESTS: u64 = 10;
 
-/// A tablet, and what it is to its server.
+/// A tablet and the load that it puts on its server.
 #[derive(Clone, Copy, Debug)]
-pub struct Weighed {
+pub struct TabletLoad {
     /// The tablet.
     pub tablet: Tablet,
     /// Bytes of its objects.
     pub bytes: u64,
     /// Requests a second.
     pub requests: u64,
-    /// Of those, to the second half of its objects: a key that all ask for is in one of them, and
-    /// to divide again helps nobody.
+    /// The part of `requests` that goes to the second half of its key positions. It shows whether
+    /// dividing the tablet helps: all requests for one hot key go to one half.
     pub second_half: u64,
     /// Whether it may be divided.
     pub divides: bool,
 }
 
-/// A server that lives.
+/// A live server and its load.
 #[derive(Clone, Debug)]
-pub struct Burden {
+pub struct ServerLoad {
     /// Its id.
     pub server: u32,
-    /// Bytes of objects that its log takes; zero when that is not known.
+    /// Bytes of objects that its log can hold; zero if that is not known.
     pub capacity: u64,
-    /// Whether something may move from it, and to it.
+    /// Whether a tablet may move from it.
     pub gives: bool,
-    /// See `gives`.
+    /// Whether a tablet may move to it.
     pub takes: bool,
-    /// What it serves.
-    pub tablets: Vec<Weighed>,
+    /// The tablets that it serves.
+    pub tablets: Vec<TabletLoad>,
 }
 
-/// A tablet, or the second half of one, that would move.
+/// A tablet, or the second half of one, that could move.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     tablet: Tablet,
@@ -64,7 +64,7 @@ struct Piece {
 const NOTHING: Piece =
     Piece { tablet: Tablet { table: 0, range: Range::ALL }, bytes: 0, requests: 0 };
 
-/// What would be: a piece that has moved, and between whom.
+/// A move under consideration.
 #[derive(Clone, Copy)]
 struct Moved<'a> {
     piece: &'a Piece,
@@ -73,7 +73,7 @@ struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// What a server has of something, of which it has so much now, and the piece so much.
+    /// The load of a server after the move, if it is `now` at present and the piece's is `piece`.
     fn after(self, server: u32, now: u64, piece: u64) -> u64 {
         let less = if self.from == server { piece } else { 0 };
         let more = if self.to == server { piece } else { 0 };
@@ -81,7 +81,7 @@ impl Moved<'_> {
     }
 }
 
-impl Burden {
+impl ServerLoad {
     fn fill_after(&self, moved: Moved<'_>) -> u64 {
         self.share(moved.after(self.server, self.bytes(), moved.piece.bytes))
     }
@@ -90,7 +90,7 @@ impl Burden {
         moved.after(self.server, self.requests(), moved.piece.requests)
     }
 
-    /// Bytes as thousandths of its memory.
+    /// Converts bytes to thousandths of its memory.
     fn share(&self, bytes: u64) -> u64 {
         if self.capacity == 0 {
             0
@@ -100,7 +100,7 @@ impl Burden {
     }
 
     fn bytes(&self) -> u64 {
-        self.tablets.iter().map(|weighed| weighed.bytes).sum()
+        self.tablets.iter().map(|load| load.bytes).sum()
     }
 
     /// How full it is, in thousandths.
@@ -110,7 +110,7 @@ impl Burden {
 
     /// Requests a second.
     pub fn requests(&self) -> u64 {
-        self.tablets.iter().map(|weighed| weighed.requests).sum()
+        self.tablets.iter().map(|load| load.requests).sum()
     }
 
     fn number(&self) -> u64 {
@@ -118,7 +118,7 @@ impl Burden {
     }
 
     fn wholes(&self) -> impl Iterator<Item = Piece> {
-        self.tablets.iter().map(|&Weighed { tablet, bytes, requests, .. }| Piece {
+        self.tablets.iter().map(|&TabletLoad { tablet, bytes, requests, .. }| Piece {
             tablet,
             bytes,
             requests,
@@ -126,17 +126,17 @@ impl Burden {
     }
 
     fn halves(&self) -> impl Iterator<Item = Piece> {
-        self.tablets.iter().filter(|weighed| weighed.divides).filter_map(|weighed| {
-            let range = *weighed.tablet.range.parts(2).get(1)?;
-            let tablet = Tablet { range, ..weighed.tablet };
-            Some(Piece { tablet, bytes: weighed.bytes / 2, requests: weighed.second_half })
+        self.tablets.iter().filter(|load| load.divides).filter_map(|load| {
+            let range = *load.tablet.range.parts(2).get(1)?;
+            let tablet = Tablet { range, ..load.tablet };
+            Some(Piece { tablet, bytes: load.bytes / 2, requests: load.second_half })
         })
     }
 }
 
-/// For the sake of what a tablet moves.
+/// What a move evens out among servers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Sake {
+pub enum Objective {
     /// Memory.
     Memory,
     /// Requests.
@@ -145,59 +145,76 @@ pub enum Sake {
     Number,
 }
 
-/// The next move: of one tablet, or half of one, to whom, and why. `None` when all is well.
-pub fn next(burdens: &[Burden]) -> Option<(Tablet, u32, Sake)> {
-    let balance = Balance { burdens };
-    let say = |sake| move |(tablet, to)| (tablet, to, sake);
-    let by_memory = balance.by_memory().map(say(Sake::Memory));
-    let by_requests = || balance.by_requests().map(say(Sake::Requests));
-    by_memory.or_else(by_requests).or_else(|| balance.by_number().map(say(Sake::Number)))
+/// A move that [`next`] proposes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PlannedMove {
+    /// The tablet, or the second half of one, to move.
+    pub tablet: Tablet,
+    /// The server that takes it.
+    pub to: u32,
+    /// What the move evens out.
+    pub objective: Objective,
+}
+
+/// Returns the next move; `None` if the loads are even enough. Call it again once the move is done
+/// and the servers have reported their new loads.
+pub fn next(server_loads: &[ServerLoad]) -> Option<PlannedMove> {
+    let balance = Balance { server_loads };
+    let plan = |objective| move |(tablet, to)| PlannedMove { tablet, to, objective };
+    let by_memory = balance.by_memory().map(plan(Objective::Memory));
+    let by_requests = || balance.by_requests().map(plan(Objective::Requests));
+    by_memory.or_else(by_requests).or_else(|| balance.by_number().map(plan(Objective::Number)))
 }
 
 struct Balance<'a> {
-    burdens: &'a [Burden],
+    server_loads: &'a [ServerLoad],
 }
 
 impl<'a> Balance<'a> {
-    /// Who has most of something and may give, and who has least and may take.
-    fn ends(&self, measure: impl Fn(&Burden) -> u64) -> Option<(&'a Burden, &'a Burden)> {
-        let takers = self.burdens.iter().filter(|burden| burden.takes);
-        let to = takers.min_by_key(|burden| (measure(burden), burden.number(), burden.server))?;
-        let givers =
-            self.burdens.iter().filter(|burden| burden.gives && burden.server != to.server);
-        givers.max_by_key(|burden| (measure(burden), burden.server)).map(|from| (from, to))
+    /// The server with the highest `measure` that may give, and the one with the lowest that may
+    /// take.
+    fn extremes(
+        &self,
+        measure: impl Fn(&ServerLoad) -> u64,
+    ) -> Option<(&'a ServerLoad, &'a ServerLoad)> {
+        let takers = self.server_loads.iter().filter(|load| load.takes);
+        let to = takers.min_by_key(|load| (measure(load), load.number(), load.server))?;
+        let givers = self.server_loads.iter().filter(|load| load.gives && load.server != to.server);
+        givers.max_by_key(|load| (measure(load), load.server)).map(|from| (from, to))
     }
 
-    /// How far apart servers are in something, when a piece has moved from one to another.
-    fn spread(&self, moved: Option<Moved<'_>>, measure: impl Fn(&Burden, Moved<'_>) -> u64) -> u64 {
-        let measured = self.burdens.iter().map(|burden| match moved {
-            Some(moved) => measure(burden, moved),
-            None => {
-                measure(burden, Moved { piece: &NOTHING, from: burden.server, to: burden.server })
-            }
+    /// The difference between the highest and the lowest `measure`, after a move if one is given.
+    fn spread(
+        &self,
+        moved: Option<Moved<'_>>,
+        measure: impl Fn(&ServerLoad, Moved<'_>) -> u64,
+    ) -> u64 {
+        let measured = self.server_loads.iter().map(|load| match moved {
+            Some(moved) => measure(load, moved),
+            None => measure(load, Moved { piece: &NOTHING, from: load.server, to: load.server }),
         });
         measured.clone().max().unwrap_or(0) - measured.min().unwrap_or(0)
     }
 
-    /// Whether memory is shared as well as it has to be, or no worse than now, when a piece has
-    /// moved.
+    /// Whether memory is even enough after the move, or at least no less even than now.
     fn keeps_memory(&self, moved: Moved<'_>) -> bool {
-        let now = self.spread(None, Burden::fill_after);
-        self.spread(Some(moved), Burden::fill_after) <= now.max(UNEVEN_FILL)
+        let now = self.spread(None, ServerLoad::fill_after);
+        self.spread(Some(moved), ServerLoad::fill_after) <= now.max(UNEVEN_FILL)
     }
 
+    /// Whether requests are even enough after the move, or at least no less even than now.
     fn keeps_requests(&self, moved: Moved<'_>) -> bool {
-        let now = self.spread(None, Burden::requests_after);
-        self.spread(Some(moved), Burden::requests_after) <= now.max(self.uneven_requests())
+        let now = self.spread(None, ServerLoad::requests_after);
+        self.spread(Some(moved), ServerLoad::requests_after) <= now.max(self.uneven_requests())
     }
 
     fn uneven_requests(&self) -> u64 {
-        let all: u64 = self.burdens.iter().map(Burden::requests).sum();
-        UNEVEN_REQUESTS + all / (self.burdens.len() as u64).max(1) / 2
+        let all: u64 = self.server_loads.iter().map(ServerLoad::requests).sum();
+        UNEVEN_REQUESTS + all / (self.server_loads.len() as u64).max(1) / 2
     }
 
     fn by_memory(&self) -> Option<(Tablet, u32)> {
-        let (from, to) = self.ends(Burden::fill)?;
+        let (from, to) = self.extremes(ServerLoad::fill)?;
         if from.fill() <= to.fill() + UNEVEN_FILL {
             return None;
         }
@@ -213,7 +230,7 @@ impl<'a> Balance<'a> {
     }
 
     fn by_requests(&self) -> Option<(Tablet, u32)> {
-        let (from, to) = self.ends(Burden::requests)?;
+        let (from, to) = self.extremes(ServerLoad::requests)?;
         let most = from.requests();
         if most <= to.requests() + self.uneven_requests() {
             return None;
@@ -227,7 +244,7 @@ impl<'a> Balance<'a> {
     }
 
     fn by_number(&self) -> Option<(Tablet, u32)> {
-        let (from, to) = self.ends(Burden::number)?;
+        let (from, to) = self.extremes(ServerLoad::number)?;
         let may = |piece: &Piece| {
             let moved = Moved { piece, from: from.server, to: to.server };
             self.keeps_memory(moved) && self.keeps_requests(moved)

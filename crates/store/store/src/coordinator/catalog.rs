@@ -1,8 +1,8 @@
-//! What a coordinator knows: tables, servers, who serves what. Every change is durable before it is
-//! visible.
+//! The coordinator's catalog: tables, their tablets, servers and moves. Every change is durable
+//! before it is visible.
 
 use super::copy;
-use super::entries::{Known, Owned, Part, Parts};
+use super::entries::{OwnedTablet, ServerEntry, TableEntry, TabletEntry};
 use super::metadata::{Change, Metadata, MetadataError, MetadataMemory, REMEDY};
 use super::rows::{
     COUNTERS, Checksums, Counters, Total, move_key, move_row, read_counters, read_move,
@@ -12,98 +12,106 @@ use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
-/// Most tables of a cluster.
+/// Most tables in a cluster.
 pub const MAX_TABLES: usize = 4096;
 
-/// Most servers of a cluster.
+/// Most servers in a cluster.
 pub const MAX_SERVERS: usize = 1024;
 
 /// Most tablets of all tables together.
 pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 
-/// Lives are numbered up to here, as versions are.
-const MAX_LIFE: u64 = (1 << 40) - 1;
+/// Highest [`Catalog::incarnation`] that is drawn; versions do not exceed it either.
+const MAX_INCARNATION: u64 = (1 << 40) - 1;
 
-/// Tablets that a table begins with, at most, when nobody says how many.
-const USUAL_TABLETS: usize = 16;
+/// Most tablets of a new table whose creator did not ask for a number.
+const DEFAULT_TABLETS: usize = 16;
 
-/// A change refused.
+/// Why a change was not made.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// There is nobody to serve a table.
+    /// No live server can serve a table.
     NoServer,
-    /// [`MAX_TABLES`] or [`MAX_SERVERS`] is reached.
+    /// A limit is reached, or the request cannot be met; the text says which.
     Limit(&'static str),
-    /// The metadata could not be changed; why.
+    /// The metadata could not be changed, with the reason.
     Metadata(String),
-    /// The metadata cannot be changed for the moment; why.
+    /// The metadata cannot be changed for the moment, with the reason: try again.
     Later(String),
-    /// Whoever asked leads no more, or does not know what it leads: the catalog is to be read again
-    /// before it is used.
+    /// This coordinator was deposed, or does not know whether a change was made, with the reason.
+    /// The catalog must be read again before it is used.
     Lost(String),
 }
 
 impl From<MetadataError> for Refusal {
     fn from(error: MetadataError) -> Self {
-        let words = error.to_string();
+        let message = error.to_string();
         match error {
-            MetadataError::Failed { .. } => Self::Metadata(words),
-            MetadataError::Unavailable { .. } => Self::Later(words),
-            MetadataError::Fenced { .. } | MetadataError::Unknown { .. } => Self::Lost(words),
+            MetadataError::Failed { .. } => Self::Metadata(message),
+            MetadataError::Unavailable { .. } => Self::Later(message),
+            MetadataError::Fenced { .. } | MetadataError::Unknown { .. } => Self::Lost(message),
         }
     }
 }
 
-/// The catalog, in memory as in the metadata.
+/// The tables, tablets, servers and moves of a cluster: in memory, and the same in its
+/// [`Metadata`].
+///
+/// A method that changes it first writes the changed rows, together with the row of counters, and
+/// changes memory when that has succeeded; a [`Refusal`] leaves both as they were. Each change
+/// raises the [`version`](Self::version), by which servers know whether they are up to date.
+///
+/// After [`Refusal::Lost`] memory and metadata may differ: [`lost`](Self::lost) then says why, and
+/// the coordinator must drop the catalog and open it again in a new term. A coordinator that does
+/// not lead holds one that is [`absent`](Self::absent).
 pub struct Catalog<M> {
-    /// `None` of one that is [absent](Catalog::absent).
+    /// `None` if the catalog is [absent](Catalog::absent).
     metadata: Option<M>,
-    /// Why it is to be read again before it is used.
+    /// Why it must be read again before it is used.
     lost: Option<String>,
-    pub(super) tables: BTreeMap<String, Parts>,
-    pub(super) servers: BTreeMap<u32, Known>,
-    /// By their ids.
+    pub(super) tables: BTreeMap<String, TableEntry>,
+    pub(super) servers: BTreeMap<u32, ServerEntry>,
+    /// By id.
     pub(super) moves: BTreeMap<u64, MoveOrder>,
     next_table: u32,
     next_server: u32,
     version: u64,
-    /// The version with which it was opened.
-    begun: u64,
+    incarnation: u64,
     cluster: u64,
     checksums: Checksums,
     /// The metadata are from before rows had checksums; the next change seals all of them.
     is_unsealed: bool,
 }
 
-/// How far the counters of metadata that are made again are ahead of the copy: more tables, servers
-/// and changes than a coordinator gives out in the second by which a copy may be late.
+/// How far the counters of rebuilt metadata are ahead of the copy: by more tables, servers and
+/// changes than a coordinator makes in the second by which a copy may be late.
 const REBUILD_TABLES: u32 = 10_000;
 const REBUILD_SERVERS: u32 = 10_000;
 const REBUILD_VERSIONS: u64 = 1_000_000;
 
 impl<M: Metadata> Catalog<M> {
-    /// Reads the catalog from its metadata, and begins a version of its own: by it those are known
-    /// that have heard of whoever opened it. Where there is none yet, a cluster of id
-    /// `new_cluster` begins.
+    /// Reads the catalog from its metadata and raises its version: servers that have polled with
+    /// that version or a later one know this leader. If the metadata are empty, begins a cluster
+    /// with id `new_cluster`.
     ///
     /// # Errors
     /// When the metadata cannot be read, or holds what this version does not understand.
     pub fn open(metadata: M, new_cluster: u64) -> Result<Self, String> {
         let mut catalog = Self::read(metadata, new_cluster)?;
         catalog.commit(Vec::new(), (0, 0)).map_err(|refusal| format!("{refusal:?}"))?;
-        catalog.begun = catalog.version;
+        catalog.incarnation = catalog.version;
         Ok(catalog)
     }
 
-    /// The same for a coordinator that is alone: nothing is written, so that it starts on a full
-    /// disk too. What others have by the version with which they began, it has by `life`, a
-    /// number that is drawn.
+    /// Reads the catalog of a coordinator that has no others beside it. Unlike [`open`](Self::open)
+    /// it writes nothing if there is a cluster already, so that a coordinator can start on a full
+    /// disk. `life` is a random number, from which the [`incarnation`](Self::incarnation) is taken.
     ///
     /// # Errors
     /// When the metadata cannot be read, or holds what this version does not understand.
-    pub fn open_alone(metadata: M, new_cluster: u64, life: u64) -> Result<Self, String> {
+    pub fn open_standalone(metadata: M, new_cluster: u64, life: u64) -> Result<Self, String> {
         let mut catalog = Self::read(metadata, new_cluster)?;
-        catalog.begun = life & MAX_LIFE;
+        catalog.incarnation = life & MAX_INCARNATION;
         Ok(catalog)
     }
 
@@ -121,7 +129,7 @@ impl<M: Metadata> Catalog<M> {
         }
         catalog
             .read_rows(&rows)
-            .map_err(|what| format!("{place}: {what}; nothing was changed: {REMEDY}"))?;
+            .map_err(|fault| format!("{place}: {fault}; nothing was changed: {REMEDY}"))?;
         Ok(catalog)
     }
 
@@ -135,7 +143,7 @@ impl<M: Metadata> Catalog<M> {
         (self.next_table, self.next_server) = (counters.next_table, counters.next_server);
         self.is_unsealed = counters.total.is_none();
         for (key, sealed) in rows.iter().filter(|(key, _)| *key != COUNTERS) {
-            // When many rows are sealed for the first time, that may be interrupted.
+            // Sealing many rows for the first time may have been interrupted: both kinds occur.
             let row = match unseal(key, sealed) {
                 None if self.is_unsealed => sealed,
                 row => row.ok_or_else(|| {
@@ -148,14 +156,15 @@ impl<M: Metadata> Catalog<M> {
         if counters.total.is_some_and(|total| total != self.checksums.total()) {
             let rows = rows.len() - 1;
             return Err(format!(
-                "its {rows} rows are not those that its counters tell of: some are missing, or older"
+                "its {rows} rows are not those that its counters tell of: some are missing, or \
+                 older"
             ));
         }
         Ok(())
     }
 
-    /// Seals the rows of metadata from before there were checksums, but for the counters, which end
-    /// it.
+    /// Seals all rows of metadata from before rows had checksums, except the counters: those are
+    /// sealed last, with the change that comes after, and show that all are.
     fn seal_rows(&mut self) -> Result<(), Refusal> {
         let rows = self.rows();
         let metadata = self.metadata.as_mut().ok_or_else(Self::not_leading)?;
@@ -173,7 +182,7 @@ impl<M: Metadata> Catalog<M> {
         Refusal::Later("this coordinator does not lead".into())
     }
 
-    /// The catalog of a coordinator that does not lead: it knows nothing, and changes nothing.
+    /// The catalog of a coordinator that does not lead: it is empty and refuses all changes.
     #[must_use]
     pub fn absent() -> Self {
         Self {
@@ -185,36 +194,36 @@ impl<M: Metadata> Catalog<M> {
             next_table: 1,
             next_server: 1,
             version: 1,
-            begun: 1,
+            incarnation: 1,
             cluster: 0,
             checksums: Checksums::default(),
             is_unsealed: false,
         }
     }
 
-    /// Where its metadata are, for messages.
+    /// Names its metadata in messages: see [`Metadata::place`].
     pub(super) fn place(&self) -> String {
         self.metadata.as_ref().map_or_else(String::new, M::place)
     }
 
-    /// Whether it is that of a coordinator that leads, or of one that is alone.
+    /// Whether it was opened, and is not [`absent`](Self::absent).
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.metadata.is_some()
     }
 
-    /// Why it is to be read again before it is used, if it is.
+    /// Why it must be read again before it is used, if it must: see [`Refusal::Lost`].
     #[must_use]
     pub fn lost(&self) -> Option<&str> {
         self.lost.as_deref()
     }
 
-    /// The catalog that a server kept a copy of: see [`copy`](Self::copy).
+    /// Reads the catalog from a copy that a server kept: see [`copy`](Self::copy).
     ///
     /// # Errors
-    /// What is wrong with the bytes, in words.
-    pub fn of_copy(bytes: &[u8]) -> Result<Catalog<MetadataMemory>, String> {
-        let rows = copy::rows_of(bytes).ok_or("it is damaged, or no copy of a catalog")?;
+    /// A description of what is wrong with the bytes.
+    pub fn from_copy(bytes: &[u8]) -> Result<Catalog<MetadataMemory>, String> {
+        let rows = copy::decode(bytes).ok_or("it is damaged, or no copy of a catalog")?;
         let mut catalog =
             Catalog { metadata: Some(MetadataMemory::default()), ..Catalog::absent() };
         catalog.read_rows(&rows)?;
@@ -224,8 +233,8 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    /// All rows as bytes, with checksums: what servers keep a copy of, from which the metadata can
-    /// be made again.
+    /// Encodes all rows with their checksums. Servers keep such copies, from which lost metadata
+    /// can be [rebuilt](Self::rebuild).
     pub fn copy(&self) -> Vec<u8> {
         let rows = self.rows();
         let counters =
@@ -233,19 +242,19 @@ impl<M: Metadata> Catalog<M> {
         copy::encode(rows.into_iter().map(seal).chain([counters]))
     }
 
-    /// Every row but the counters', not sealed.
+    /// Every row except the counters', not sealed.
     fn rows(&self) -> Vec<Change> {
         let tables = self.tables.iter().map(|(name, parts)| table_row(name, parts));
-        let servers = self.servers.iter().map(|(&id, known)| server_row(id, known));
+        let servers = self.servers.iter().map(|(&id, entry)| server_row(id, entry));
         tables.chain(servers).chain(self.moves.values().map(move_row)).collect()
     }
 
-    /// Writes all rows into metadata that have none, as those of a cluster that goes on: its ids
-    /// and its version are far above those in a copy, which may be older than what the
-    /// coordinator last gave out.
+    /// Writes all rows into empty metadata, to continue the cluster from a copy of its catalog. The
+    /// copy may be older than the last ids and version that the coordinator gave out, so the new
+    /// ones begin far above those in the copy.
     ///
     /// # Errors
-    /// When there are rows already, or they cannot be written.
+    /// If the metadata are not empty, or cannot be written.
     pub fn rebuild<N: Metadata>(&self, mut metadata: N) -> Result<Catalog<N>, String> {
         let place = metadata.place();
         if !metadata.load().map_err(|error| error.to_string())?.is_empty() {
@@ -258,7 +267,7 @@ impl<M: Metadata> Catalog<M> {
         let rows = self.rows();
         let counters = self.counters(next_table, next_server, version, Total::of(&rows));
         let sealed: Vec<Change> = rows.into_iter().map(seal).collect();
-        // The counters come last: without them there is no catalog, if that is interrupted.
+        // The counters come last: if this is interrupted, no catalog can be opened without them.
         for portion in sealed.chunks(metadata.most_changes()) {
             metadata.apply(portion).map_err(|error| error.to_string())?;
         }
@@ -266,17 +275,18 @@ impl<M: Metadata> Catalog<M> {
         Catalog::read(metadata, self.cluster)
     }
 
-    /// The id that the next table will have: no entry of a log is of this or a higher one.
+    /// The id of the next table to be created. No entry in a log has this id or a higher one.
     pub fn next_table(&self) -> u32 {
         self.next_table
     }
 
-    /// The cluster's id, drawn when it began: a server with another cluster's data is not let in.
+    /// The cluster's id, drawn at random when it began. Servers with another cluster's data are
+    /// refused.
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
 
-    /// The sealed row of counters beside other rows of this total.
+    /// Makes the sealed row of counters; `total` is that of the other rows.
     fn counters(&self, next_table: u32, next_server: u32, version: u64, total: Total) -> Change {
         let counters = Counters {
             cluster: self.cluster,
@@ -293,8 +303,8 @@ impl<M: Metadata> Catalog<M> {
             let (name, parts) = read_table(value)?;
             self.tables.insert(name, parts);
         } else if key.starts_with("server/") {
-            let (id, known) = read_server(value)?;
-            self.servers.insert(id, known);
+            let (id, entry) = read_server(value)?;
+            self.servers.insert(id, entry);
         } else if key.starts_with("move/") {
             let order = read_move(value)?;
             self.moves.insert(order.id, order);
@@ -304,80 +314,83 @@ impl<M: Metadata> Catalog<M> {
         Some(())
     }
 
-    /// The version with which it was opened, or the number of its life: no two have the same.
-    pub fn begun(&self) -> u64 {
-        self.begun
+    /// A number that no other coordinator of this cluster, before or after, has: the version that
+    /// [`open`](Self::open) began, or the random one of [`open_standalone`](Self::open_standalone).
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
-    /// Version of the tablet map; grows with every change of it.
+    /// The version of the catalog, which every change raises.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The table of a name.
-    pub fn find(&self, name: &str) -> Option<TableRecord> {
+    /// Finds a table by its name.
+    pub fn find_table(&self, name: &str) -> Option<TableRecord> {
         self.tables.get(name).map(|parts| self.record(name, parts))
     }
 
-    /// Every table, by name.
+    /// All tables, in the order of their names.
     pub fn tables(&self) -> impl Iterator<Item = TableRecord> {
         self.tables.iter().map(|(name, parts)| self.record(name, parts))
     }
 
-    /// How many tables there are.
-    pub fn count(&self) -> usize {
+    /// The number of tables.
+    pub fn table_count(&self) -> usize {
         self.tables.len()
     }
 
-    /// Every server by id, those that are gone and not yet forgotten among them.
-    pub fn servers(&self) -> impl Iterator<Item = (u32, &Known)> {
-        self.servers.iter().map(|(&id, known)| (id, known))
+    /// All servers in the order of their ids, including dead ones whose tablets are not recovered
+    /// yet.
+    pub fn servers(&self) -> impl Iterator<Item = (u32, &ServerEntry)> {
+        self.servers.iter().map(|(&id, entry)| (id, entry))
     }
 
-    /// A server.
-    pub fn server(&self, id: u32) -> Option<&Known> {
+    /// Finds a server by its id.
+    pub fn server(&self, id: u32) -> Option<&ServerEntry> {
         self.servers.get(&id)
     }
 
-    /// The id that the next server will have.
+    /// The id of the next server to be added.
     pub fn next_server(&self) -> u32 {
         self.next_server
     }
 
-    /// Every tablet, by its table's name.
-    pub(super) fn all(&self) -> impl Iterator<Item = Owned> {
-        self.tables.values().flat_map(Parts::tablets)
+    /// All tablets, in the order of their tables' names.
+    pub(super) fn all_tablets(&self) -> impl Iterator<Item = OwnedTablet> {
+        self.tables.values().flat_map(TableEntry::tablets)
     }
 
-    /// How many tablets there are.
-    pub fn tablets(&self) -> usize {
+    /// The number of tablets of all tables.
+    pub fn tablet_count(&self) -> usize {
         self.tables.values().map(|parts| parts.parts.len()).sum()
     }
 
-    /// How many tablets a table has.
-    pub fn tablets_in(&self, table: u32) -> usize {
+    /// The number of tablets of a table.
+    pub fn tablet_count_of(&self, table: u32) -> usize {
         self.tables.values().find(|parts| parts.id == table).map_or(0, |parts| parts.parts.len())
     }
 
-    /// The tablets of a server, ascending.
-    pub fn tablets_of(&self, server: u32) -> Vec<Owned> {
-        let mut tablets: Vec<_> = self.all().filter(|owned| owned.server == server).collect();
+    /// The tablets of a server, in ascending order.
+    pub fn tablets_of(&self, server: u32) -> Vec<OwnedTablet> {
+        let mut tablets: Vec<_> =
+            self.all_tablets().filter(|owned| owned.server == server).collect();
         tablets.sort_unstable();
         tablets
     }
 
-    /// The tables of which a server has something, by id, with their names.
+    /// The id and name of each table of which a server has tablets.
     pub fn names_of(&self, server: u32) -> Vec<(u32, String)> {
-        let is_its = |parts: &Parts| parts.parts.iter().any(|part| part.server == server);
+        let is_its = |parts: &TableEntry| parts.parts.iter().any(|part| part.server == server);
         let its = self.tables.iter().filter(|(_, parts)| is_its(parts));
         its.map(|(name, parts)| (parts.id, name.clone())).collect()
     }
 
-    fn record(&self, name: &str, parts: &Parts) -> TableRecord {
+    fn record(&self, name: &str, parts: &TableEntry) -> TableRecord {
         let locator = |server| {
-            self.servers.get(&server).map(|known| known.locator.clone()).unwrap_or_default()
+            self.servers.get(&server).map(|entry| entry.locator.clone()).unwrap_or_default()
         };
-        let tablet = |part: &Part| TabletRecord {
+        let tablet = |part: &TabletEntry| TabletRecord {
             first: part.first,
             server: part.server,
             locator: locator(part.server),
@@ -386,9 +399,10 @@ impl<M: Metadata> Catalog<M> {
         TableRecord { id: parts.id, name: name.to_owned(), seed: self.cluster, tablets }
     }
 
-    /// Makes a table, in so many tablets (zero: one for each candidate), each served by whom among
-    /// `candidates` serves the fewest; or finds it. Servers that keep their log themselves
-    /// serve tables as a whole: where there are others, those are passed over.
+    /// Creates a table, or finds it if there is one of that name. `tablets` is the number of its
+    /// tablets; zero means one for each candidate. Each tablet goes to the server among
+    /// `candidates` that has the fewest. A server whose log is on its own disk only serves whole
+    /// tables, and is used only if no candidate replicates its log.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -398,55 +412,55 @@ impl<M: Metadata> Catalog<M> {
         tablets: usize,
         candidates: &[u32],
     ) -> Result<TableRecord, Refusal> {
-        if let Some(table) = self.find(name) {
+        if let Some(table) = self.find_table(name) {
             return Ok(table);
         }
         if self.tables.len() >= MAX_TABLES {
             return Err(Refusal::Limit("the cluster has 4096 tables, the most it can have"));
         }
-        let is_kept = |id: &&u32| self.servers.get(id).is_some_and(|known| known.copies > 0);
-        let mut kept: Vec<u32> = candidates.iter().filter(is_kept).copied().collect();
-        if kept.iter().any(|&id| !self.drains(id)) {
-            kept.retain(|&id| !self.drains(id));
+        let is_replicated = |id: &&u32| self.servers.get(id).is_some_and(|entry| entry.copies > 0);
+        let mut replicated: Vec<u32> = candidates.iter().filter(is_replicated).copied().collect();
+        if replicated.iter().any(|&id| !self.drains(id)) {
+            replicated.retain(|&id| !self.drains(id));
         }
-        let (candidates, count) = match (kept.is_empty(), tablets) {
+        let (candidates, count) = match (replicated.is_empty(), tablets) {
             (true, 0..=1) => (candidates, 1),
             (true, _) => {
                 return Err(Refusal::Limit(
                     "only tables of servers with -r can have several tablets",
                 ));
             }
-            (false, 0) => (&kept[..], kept.len().min(USUAL_TABLETS)),
-            (false, count) => (&kept[..], count.min(MAX_TABLETS)),
+            (false, 0) => (&replicated[..], replicated.len().min(DEFAULT_TABLETS)),
+            (false, count) => (&replicated[..], count.min(MAX_TABLETS)),
         };
-        self.has_room(count)?;
+        self.check_room(count)?;
         let mut counts: BTreeMap<u32, usize> = candidates.iter().map(|&id| (id, 0)).collect();
-        for owned in self.all() {
+        for owned in self.all_tablets() {
             counts.entry(owned.server).and_modify(|count| *count += 1);
         }
-        let mut serves: Vec<(usize, u32)> =
+        let mut loads: Vec<(usize, u32)> =
             counts.into_iter().map(|(id, count)| (count, id)).collect();
         let mut parts = Vec::with_capacity(count);
         for range in Range::ALL.parts(count as u64) {
-            let (tablets, server) = serves.iter_mut().min().ok_or(Refusal::NoServer)?;
+            let (tablets, server) = loads.iter_mut().min().ok_or(Refusal::NoServer)?;
             *tablets += 1;
-            parts.push(Part { first: range.first, server: *server, since: 0 });
+            parts.push(TabletEntry { first: range.first, server: *server, since: 0 });
         }
-        let parts = Parts { id: self.next_table, parts };
+        let parts = TableEntry { id: self.next_table, parts };
         self.commit(vec![table_row(name, &parts)], (1, 0))?;
         let record = self.record(name, &parts);
         self.tables.insert(name.to_owned(), parts);
         Ok(record)
     }
 
-    fn has_room(&self, tablets: usize) -> Result<(), Refusal> {
-        match self.tablets() + tablets > MAX_ALL_TABLETS {
+    fn check_room(&self, tablets: usize) -> Result<(), Refusal> {
+        match self.tablet_count() + tablets > MAX_ALL_TABLETS {
             true => Err(Refusal::Limit("the cluster has 16384 tablets, the most it can have")),
             false => Ok(()),
         }
     }
 
-    /// Drops a table; `None` when there is none of that name, else the servers that had it.
+    /// Drops a table. Returns the servers that had tablets of it; `None` if there is no such table.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -461,10 +475,11 @@ impl<M: Metadata> Catalog<M> {
         Ok(Some(servers))
     }
 
-    /// A server says where it serves: with the id it had, or zero for a new one. Returns its id.
+    /// Adds a server, or updates its locator and rack. `id` is the one it had before, or zero for a
+    /// new server. Returns the id that it has from now on.
     ///
-    /// One whose log is kept by others has nothing left when it starts: it gets a new id, and who
-    /// it was is dead.
+    /// A server whose log is kept by others has lost its memory when it starts: it gets a new id,
+    /// and its old one is declared dead, so that others recover its tablets.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -478,8 +493,8 @@ impl<M: Metadata> Catalog<M> {
             return Err(Refusal::Limit("a locator and a rack of more than 254 bytes together"));
         }
         let before = self.servers.get(&id);
-        let is_here = |known: &Known| known.locator == locator && known.rack == rack;
-        if before.is_some_and(|known| is_here(known) && known.copies == copies && copies == 0) {
+        let is_here = |entry: &ServerEntry| entry.locator == locator && entry.rack == rack;
+        if before.is_some_and(|entry| is_here(entry) && entry.copies == copies && copies == 0) {
             return Ok(id);
         }
         let stays = copies == 0 && before.is_some();
@@ -487,47 +502,47 @@ impl<M: Metadata> Catalog<M> {
             return Err(Refusal::Limit("the cluster has 1024 servers, the most it can have"));
         }
         let mut changes = Vec::new();
-        let gone = before.filter(|known| known.copies > 0 && !known.dead).cloned();
-        let gone = gone.map(|known| Known { dead: true, ..known });
+        let gone = before.filter(|entry| entry.copies > 0 && !entry.dead).cloned();
+        let gone = gone.map(|entry| ServerEntry { dead: true, ..entry });
         changes.extend(gone.as_ref().map(|gone| server_row(id, gone)));
-        // A server that this coordinator does not know keeps no claim to its old number.
+        // An id that the catalog does not know is not given back to a server that claims it.
         let new = if stays { id } else { self.next_server };
-        let known = Known {
+        let entry = ServerEntry {
             locator: locator.to_owned(),
             rack: rack.to_owned(),
             copies,
-            ..Known::default()
+            ..ServerEntry::default()
         };
-        changes.push(server_row(new, &known));
+        changes.push(server_row(new, &entry));
         let is_its = |order: &MoveOrder| gone.is_some() && order.concerns(id);
         self.commit_ending(changes, (0, u32::from(!stays)), is_its)?;
         self.servers.extend(gone.map(|gone| (id, gone)));
-        self.servers.insert(new, known);
+        self.servers.insert(new, entry);
         Ok(new)
     }
 
-    /// A server is gone; one without tables is forgotten. What was to move from it or to it stays
-    /// where it is.
+    /// Declares a server dead, or removes it if it has no tablets. Moves from it and to it end.
     ///
     /// # Errors
     /// [`Refusal`].
     ///
     /// # Panics
     /// When there is no such server.
-    pub fn bury(&mut self, id: u32) -> Result<(), Refusal> {
-        let known = Known { dead: true, ..self.servers[&id].clone() };
+    pub fn mark_dead(&mut self, id: u32) -> Result<(), Refusal> {
+        let entry = ServerEntry { dead: true, ..self.servers[&id].clone() };
         let is_its = |order: &MoveOrder| order.concerns(id);
         if self.tablets_of(id).is_empty() {
             self.commit_ending(vec![(server_key(id), None)], (0, 0), is_its)?;
             self.servers.remove(&id);
         } else {
-            self.commit_ending(vec![server_row(id, &known)], (0, 0), is_its)?;
-            self.servers.insert(id, known);
+            self.commit_ending(vec![server_row(id, &entry)], (0, 0), is_its)?;
+            self.servers.insert(id, entry);
         }
         Ok(())
     }
 
-    /// Open heads of a server's log below `segment` are void.
+    /// Notes that open heads of a server's log below `segment` are void: see
+    /// [`ServerEntry::min_open`].
     ///
     /// # Errors
     /// [`Refusal`].
@@ -535,20 +550,22 @@ impl<M: Metadata> Catalog<M> {
     /// # Panics
     /// When there is no such server.
     pub fn void(&mut self, id: u32, segment: u64) -> Result<(), Refusal> {
-        let known = &self.servers[&id];
-        if known.min_open >= segment {
+        let entry = &self.servers[&id];
+        if entry.min_open >= segment {
             return Ok(());
         }
-        let known = Known { min_open: segment, ..known.clone() };
-        self.commit(vec![server_row(id, &known)], (0, 0))?;
-        self.servers.insert(id, known);
+        let entry = ServerEntry { min_open: segment, ..entry.clone() };
+        self.commit(vec![server_row(id, &entry)], (0, 0))?;
+        self.servers.insert(id, entry);
         Ok(())
     }
 
-    /// Tablets of a server that is gone, or parts of such, are another's now, entries of whose log
-    /// count for them from segment `since` on. When those were its last it is forgotten. Many
-    /// are written down in portions, each of which would do for itself: what is left
-    /// of them when that is interrupted is still to be brought back.
+    /// Gives tablets of the dead server `gone`, or parts of them, to the server `by` that has
+    /// recovered them. Entries of its log count for them from segment `since` on. A dead server
+    /// that has no tablets left is removed.
+    ///
+    /// More changes than the metadata accept at once are made in portions. If that is interrupted,
+    /// the tablets that are left still belong to the dead server, and are recovered again.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -559,29 +576,35 @@ impl<M: Metadata> Catalog<M> {
         by: u32,
         since: u64,
     ) -> Result<(), Refusal> {
-        let taken = |parts: &Parts| {
+        let taken = |parts: &TableEntry| {
             let ours = tablets.iter().filter(|tablet| tablet.table == parts.id);
             ours.fold(parts.clone(), |parts, tablet| {
-                let take = |part: Part| {
-                    if part.server == gone { Part { server: by, since, ..part } } else { part }
+                let take = |part: TabletEntry| {
+                    if part.server == gone {
+                        TabletEntry { server: by, since, ..part }
+                    } else {
+                        part
+                    }
                 };
                 parts.with(tablet.range, take)
             })
         };
-        let changed: Vec<(String, Parts)> = self
+        let changed: Vec<(String, TableEntry)> = self
             .tables
             .iter()
             .map(|(name, parts)| (name.clone(), taken(parts)))
             .filter(|(name, parts)| self.tables[name] != *parts)
             .collect();
-        let is_left = |parts: &Parts| parts.parts.iter().any(|part| part.server == gone);
-        let left =
-            |name: &String, parts: &Parts| match changed.iter().find(|(other, _)| other == name) {
-                Some((_, parts)) => is_left(parts),
-                None => is_left(parts),
-            };
-        let last = !self.tables.iter().any(|(name, parts)| left(name, parts));
-        // Room for the counters, and for the row of the server that is forgotten.
+        let has_some = |parts: &TableEntry| parts.parts.iter().any(|part| part.server == gone);
+        let keeps_some = |(name, parts): (&String, &TableEntry)| match changed
+            .iter()
+            .find(|(other, _)| other == name)
+        {
+            Some((_, parts)) => has_some(parts),
+            None => has_some(parts),
+        };
+        let last = !self.tables.iter().any(keeps_some);
+        // Each portion leaves room for the counters, and for the row of the server to be removed.
         let portion = self.metadata.as_ref().map_or(usize::MAX, M::most_changes) - 2;
         let mut rest = &changed[..];
         loop {
@@ -602,7 +625,8 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    /// As [`commit`](Self::commit), and ends some moves with it.
+    /// Commits changes, as [`commit`](Self::commit) does, and ends the moves that `ends` selects
+    /// with them.
     fn commit_ending(
         &mut self,
         mut changes: Vec<Change>,
@@ -617,7 +641,8 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Changes rows and the counters with them; in memory only the counters.
+    /// Writes changes of rows, and the counters with them: `taken` is how many ids of tables and of
+    /// servers they use up. The caller changes the tables and servers in memory if this succeeds.
     pub(super) fn commit(
         &mut self,
         changes: Vec<Change>,

@@ -1,7 +1,11 @@
-//! A catalog as one run of bytes, which servers keep.
+//! The catalog as one run of bytes, a copy of which each server keeps in its data directory.
 //!
 //! ```text
-//! "SPRATCAT"  version 1, u32  rows, u32  (key length, u16  key  row length, u32  row) ...  CRC32C of all before it, u32
+//! "SPRATCAT"
+//! version 1, u32
+//! rows, u32
+//! (key length, u16   key   row length, u32   row) ...
+//! CRC32C of all before it, u32
 //! ```
 
 use super::metadata::Change;
@@ -30,8 +34,8 @@ pub(super) fn encode(rows: impl Iterator<Item = Change>) -> Vec<u8> {
     out
 }
 
-/// The sealed rows in `bytes`; `None` if those are no copy, or damaged.
-pub(super) fn rows_of(bytes: &[u8]) -> Option<BTreeMap<String, Vec<u8>>> {
+/// Decodes the sealed rows; `None` if `bytes` are not a copy of a catalog, or damaged.
+pub(super) fn decode(bytes: &[u8]) -> Option<BTreeMap<String, Vec<u8>>> {
     let (all, crc) = bytes.split_last_chunk::<4>()?;
     let mut rest = all.strip_prefix(MAGIC)?;
     if crc32c::crc32c(all) != u32::from_le_bytes(*crc) || take_u32(&mut rest)? != VERSION {

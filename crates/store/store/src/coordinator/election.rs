@@ -1,78 +1,81 @@
-//! Which of several coordinators leads, as one of them sees it: a state machine without clock,
-//! thread or network. Whoever owns those does what [`Election::next`] says, one thing at a time,
-//! and tells it what came of it.
+//! Leader election among several coordinators, as one of them sees it: a state machine without
+//! clock, thread or network. Its driver calls [`Election::next`], carries out the action that it
+//! returns, one at a time, and reports the result.
 //!
-//! A *register* (etcd) holds who leads. To lead is to have been the last to write it: the revision
-//! of that write is the leader's *term*. Who wants to lead writes it on condition that it was not
-//! written since he looked. A leader reads it every [`HEARTBEAT`]; that it was still his when he
-//! asked lets him grant leases until [`VALID`] after that, by his own clock. Those who do not lead
-//! ask the leader whether he is there every [`PING`], and take his place when he has been silent
-//! for [`SILENCE`].
+//! A *register* (etcd) names the leader. The coordinator that wrote it last leads; the revision of
+//! that write is its *term*. A candidate writes the register on condition that no other coordinator
+//! has written it since the candidate read it. The leader reads it every [`HEARTBEAT`]; a read that
+//! still finds its own term lets it grant leases until [`LEADER_LEASE`] after it sent the read, by
+//! its own clock. Followers ping the leader every [`PING`], and one of them takes over when the
+//! leader has been silent for [`SILENCE`].
 
 use super::members::{DRIFT, LEASE};
 use sprat_net::Nanos;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How often a leader looks whether he still is the one.
+/// Interval at which the leader reads the register to confirm that it still leads.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// For how long he may act as if he were, from when he asked: long enough for etcd to choose a new
-/// leader of its own, or to be restarted.
-pub const VALID: Duration = Duration::from_secs(3);
+/// How long a leader may act as such after it sent a read that confirmed its term. It covers an
+/// election within etcd, or a restart of etcd.
+pub const LEADER_LEASE: Duration = Duration::from_secs(3);
 
-/// How often the others ask him whether he is there.
+/// Interval at which followers ping the leader.
 pub const PING: Duration = Duration::from_millis(25);
 
-/// After which silence one of them takes his place.
+/// How long the leader may be silent before a follower takes over.
 pub const SILENCE: Duration = Duration::from_millis(100);
 
-/// How long one who has just become the leader may say that he does not lead yet: he reads the
-/// metadata.
+/// How long a new leader may answer pings with "not leading" while it reads the metadata.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
-/// A coordinator that was not there to listen for so long has not heard a silence.
+/// A follower that was not run for so long (its process was suspended, say) cannot conclude that
+/// the leader was silent meanwhile.
 const AWAY: Duration = Duration::from_millis(50);
 
-/// How long to wait after the register could not be read or written.
+/// Delay before another attempt after the register could not be read or written.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Leaders may change this often within [`CALM`] before those who follow become more patient, each
-/// time twice as much.
+/// Changes of leader within [`CALM`] beyond which each further one doubles the silence that a
+/// follower tolerates.
 const CHANGES: usize = 2;
 const CALM: Duration = Duration::from_secs(10);
 
-/// The most patient that they become: `SILENCE << MOST_PATIENCE`.
-const MOST_PATIENCE: usize = 5;
+/// Most doublings of that silence: it is at most `SILENCE << MAX_DOUBLINGS`.
+const MAX_DOUBLINGS: usize = 5;
 
-/// Servers may not be declared dead before so long after a takeover, unless they are known to
-/// listen to no other leader: until then the one before may have granted leases, and until then
-/// these last.
-pub const BURIAL_WAIT: Duration = VALID
+/// How long after a takeover the new leader declares no server dead that may still hold a lease
+/// from its predecessor: the predecessor may grant leases for [`LEADER_LEASE`], and the last of
+/// them runs for [`LEASE`], by clocks that run apart by [`DRIFT`].
+pub const TAKEOVER_GRACE: Duration = LEADER_LEASE
     .checked_add(LEASE)
     .expect("short")
-    .checked_add(VALID.checked_add(LEASE).expect("short").checked_div(DRIFT).expect("not zero"))
+    .checked_add(
+        LEADER_LEASE.checked_add(LEASE).expect("short").checked_div(DRIFT).expect("not zero"),
+    )
     .expect("short");
 
-/// What the register holds.
+/// The register's content: which coordinator leads, and in which term.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Holder {
-    /// The revision in which it was written.
+pub struct LeaderRecord {
+    /// The revision of the write, which is the leader's term.
     pub term: u64,
-    /// The number that the leader drew when it started.
+    /// The random number that the leader's process drew when it started.
     pub life: u64,
-    /// Where it is reached.
+    /// The leader's locator, for clients, servers and other coordinators.
     pub locator: String,
 }
 
-impl Holder {
-    /// What is written of a leader.
+impl LeaderRecord {
+    /// Encodes the value that a leader writes. The term is not part of it: etcd assigns it.
     #[must_use]
     pub fn encode(life: u64, locator: &str) -> Vec<u8> {
         format!("{life:016x} {locator}").into_bytes()
     }
 
-    /// What was written; `None` if that is nothing that [`encode`](Self::encode) makes.
+    /// Parses a value that was written at revision `term`; `None` if [`encode`](Self::encode)
+    /// cannot have made it.
     #[must_use]
     pub fn parse(term: u64, value: &[u8]) -> Option<Self> {
         let (life, locator) = str::from_utf8(value).ok()?.split_once(' ')?;
@@ -81,65 +84,77 @@ impl Holder {
     }
 }
 
-/// What is to be done next.
+/// The next action for the driver of an [`Election`].
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Duty {
-    /// Read the register, and tell [`Election::read`].
+pub enum ElectionAction {
+    /// Read the register, then call [`Election::read`].
     Read,
-    /// Write it, if it was not written since this term (zero: if it is empty), and tell
+    /// Write this coordinator's record if the register is still at term `over`, then call
     /// [`Election::claimed`].
     Claim {
-        /// The term.
+        /// The term to replace; zero if the register must be empty.
         over: u64,
     },
-    /// Ask this leader whether he is there, within [`SILENCE`], and tell [`Election::pinged`].
+    /// Ask this leader whether it still leads, waiting for at most [`SILENCE`], then call
+    /// [`Election::pinged`].
     Ping {
-        /// Where he is reached.
+        /// The leader's locator.
         locator: String,
     },
-    /// Nothing, until then at the latest.
-    Rest(Nanos),
+    /// Do nothing, and call [`Election::next`] again at this time at the latest.
+    WaitUntil(Nanos),
 }
 
-/// What a leader says of himself.
+/// A coordinator's reply to a ping.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Pong {
-    /// Whether he leads, as far as he knows.
+pub struct PingReply {
+    /// Whether it leads, as far as it knows.
     pub leads: bool,
-    /// His term; zero if he does not lead.
+    /// Its term; zero if it does not lead.
     pub term: u64,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Who leads is not known.
+    /// The leader is not known: the register has to be read.
     Looking,
-    /// Somebody does.
-    Following { holder: Holder, since: Nanos, heard: Nanos, ping_at: Nanos },
-    /// Somebody is to be replaced.
+    /// Another coordinator leads. It was found at `since` and last answered at `heard`.
+    Following { leader: LeaderRecord, since: Nanos, heard: Nanos, ping_at: Nanos },
+    /// This coordinator tries to replace the leader of term `over`.
     Claiming { over: u64 },
-    /// This one does; it knew that when it asked at `sent`.
+    /// This coordinator leads; a read or claim that it sent at `sent` confirmed that.
     Leading { term: u64, sent: Nanos },
 }
 
-/// One coordinator's view.
+/// One coordinator's part in the election of a leader.
+///
+/// It has no clock, thread or network: a thread drives it in a process, the loop of virtual time in
+/// the simulator. The driver repeats: call [`next`](Self::next), carry out the [`ElectionAction`],
+/// and report the result to [`read`](Self::read), [`claimed`](Self::claimed) or
+/// [`pinged`](Self::pinged), with the times at which it sent the request and got the reply. Only
+/// one action is under way at a time. An [`ElectionBridge`](super::ElectionBridge) passes on to the
+/// coordinator's node what [`term`](Self::term) and [`valid_until`](Self::valid_until) say.
+///
+/// At most one coordinator acts as leader at any time, as long as clocks run apart by no more than
+/// [`DRIFT`]: a leader stops at [`valid_until`](Self::valid_until), and etcd refuses every change
+/// of the metadata that is not made in the latest term.
 #[derive(Debug)]
 pub struct Election {
     life: u64,
     locator: String,
     state: State,
-    /// Nothing is to be done before.
+    /// No action is due before this time.
     not_before: Nanos,
-    /// When this was last asked what to do.
+    /// When the driver last called.
     stepped: Nanos,
-    /// When leaders changed lately.
+    /// Times of the latest changes of leader.
     changes: VecDeque<Nanos>,
     last_term: u64,
 }
 
 impl Election {
-    /// A coordinator that others reach at `locator`, and that has drawn `life` so that it knows
-    /// what it has written itself.
+    /// A coordinator that others reach at `locator`. `life` is a random number by which it
+    /// recognizes its own record in the register.
     #[must_use]
     pub fn new(life: u64, locator: String) -> Self {
         Self {
@@ -153,13 +168,13 @@ impl Election {
         }
     }
 
-    /// What it writes when it [claims](Duty::Claim): its life and its locator.
+    /// The life and locator to write in a [claim](ElectionAction::Claim).
     #[must_use]
     pub fn identity(&self) -> (u64, &str) {
         (self.life, &self.locator)
     }
 
-    /// The term in which it leads, as far as it knows.
+    /// The term in which this coordinator leads; `None` if it does not.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         match self.state {
@@ -168,80 +183,81 @@ impl Election {
         }
     }
 
-    /// Until when it may act as leader, by its own clock; zero if it does not lead.
+    /// Until when it may act as leader, by its own clock. Zero if it does not lead.
     #[must_use]
     pub fn valid_until(&self) -> Nanos {
         match self.state {
-            State::Leading { sent, .. } => sent + (VALID - VALID / DRIFT),
+            State::Leading { sent, .. } => sent + (LEADER_LEASE - LEADER_LEASE / DRIFT),
             _ => Nanos(0),
         }
     }
 
-    /// Who leads, if that is known and another.
+    /// The coordinator that it follows, if it follows one.
     #[must_use]
-    pub fn leader(&self) -> Option<&Holder> {
+    pub fn leader(&self) -> Option<&LeaderRecord> {
         match &self.state {
-            State::Following { holder, .. } => Some(holder),
+            State::Following { leader, .. } => Some(leader),
             _ => None,
         }
     }
 
-    /// What to do now.
-    pub fn next(&mut self, now: Nanos) -> Duty {
+    /// Returns the action to carry out now.
+    pub fn next(&mut self, now: Nanos) -> ElectionAction {
         let away = now.since(self.stepped) > AWAY;
         self.stepped = now;
         if now < self.not_before {
-            return Duty::Rest(self.not_before);
+            return ElectionAction::WaitUntil(self.not_before);
         }
-        let patience = self.patience(now);
+        let tolerated = self.tolerated_silence(now);
         match &mut self.state {
-            State::Looking => Duty::Read,
-            State::Claiming { over } => Duty::Claim { over: *over },
+            State::Looking => ElectionAction::Read,
+            State::Claiming { over } => ElectionAction::Claim { over: *over },
             State::Leading { sent, .. } => match *sent + HEARTBEAT {
-                due if due <= now => Duty::Read,
-                due => Duty::Rest(due),
+                due if due <= now => ElectionAction::Read,
+                due => ElectionAction::WaitUntil(due),
             },
-            State::Following { holder, heard, ping_at, .. } => {
+            State::Following { leader, heard, ping_at, .. } => {
                 if away {
                     *heard = now;
                 }
-                if now.since(*heard) >= patience {
-                    let over = holder.term;
+                if now.since(*heard) >= tolerated {
+                    let over = leader.term;
                     self.state = State::Claiming { over };
-                    return Duty::Claim { over };
+                    return ElectionAction::Claim { over };
                 }
                 if *ping_at <= now {
-                    Duty::Ping { locator: holder.locator.clone() }
+                    ElectionAction::Ping { locator: leader.locator.clone() }
                 } else {
-                    Duty::Rest(*ping_at)
+                    ElectionAction::WaitUntil(*ping_at)
                 }
             }
         }
     }
 
-    /// For how long a leader may be silent.
-    fn patience(&self, now: Nanos) -> Duration {
-        let lately = self.changes.iter().filter(|&&at| now.since(at) < CALM).count();
-        SILENCE * (1 << lately.saturating_sub(CHANGES).min(MOST_PATIENCE))
+    /// How long the leader may be silent: longer when leaders have changed often, so that
+    /// coordinators that cannot keep up with [`SILENCE`] do not depose each other for ever.
+    fn tolerated_silence(&self, now: Nanos) -> Duration {
+        let recent = self.changes.iter().filter(|&&at| now.since(at) < CALM).count();
+        SILENCE * (1 << recent.saturating_sub(CHANGES).min(MAX_DOUBLINGS))
     }
 
-    /// Somebody else leads, or this one does anew.
-    fn changed(&mut self, now: Nanos, term: u64) {
+    /// Notes that a coordinator, this one or another, leads in `term`.
+    fn note_term(&mut self, now: Nanos, term: u64) {
         if self.last_term != term {
             if self.last_term != 0 {
                 self.changes.push_back(now);
             }
-            while self.changes.len() > CHANGES + MOST_PATIENCE {
+            while self.changes.len() > CHANGES + MAX_DOUBLINGS {
                 self.changes.pop_front();
             }
             self.last_term = term;
         }
     }
 
-    /// The register was read, asked at `sent`; `None` if it could not be, or `Some(None)` if nobody
-    /// ever led.
-    pub fn read(&mut self, sent: Nanos, now: Nanos, found: Option<Option<Holder>>) {
-        // A look at the register is no time away.
+    /// Reports a read of the register that was sent at `sent`. `found` is `None` if the read
+    /// failed, and `Some(None)` if the register is empty: no coordinator ever led.
+    pub fn read(&mut self, sent: Nanos, now: Nanos, found: Option<Option<LeaderRecord>>) {
+        // The driver was waiting for the register, not suspended.
         self.stepped = now;
         let Some(found) = found else {
             self.not_before = now + RETRY;
@@ -249,32 +265,33 @@ impl Election {
         };
         self.not_before = now;
         match (found, &mut self.state) {
-            (Some(holder), State::Leading { term, sent: confirmed }) if holder.term == *term => {
+            (Some(leader), State::Leading { term, sent: confirmed }) if leader.term == *term => {
                 *confirmed = sent
             }
             (None, _) => self.state = State::Claiming { over: 0 },
-            // Written by this one, in a claim of unknown end or before it resigned, or by an
-            // earlier life of its: nobody else is there.
-            (Some(holder), _) if holder.life == self.life || holder.locator == self.locator => {
-                self.changed(now, holder.term);
-                self.state = State::Claiming { over: holder.term };
+            // This coordinator wrote it, in a claim whose outcome it did not learn or before it
+            // resigned; or its process wrote it before a restart. No other coordinator leads.
+            (Some(leader), _) if leader.life == self.life || leader.locator == self.locator => {
+                self.note_term(now, leader.term);
+                self.state = State::Claiming { over: leader.term };
             }
-            (Some(holder), State::Following { holder: before, .. })
-                if before.term == holder.term => {}
-            (Some(holder), _) => {
-                self.changed(now, holder.term);
-                self.state = State::Following { holder, since: now, heard: now, ping_at: now };
+            (Some(leader), State::Following { leader: before, .. })
+                if before.term == leader.term => {}
+            (Some(leader), _) => {
+                self.note_term(now, leader.term);
+                self.state = State::Following { leader, since: now, heard: now, ping_at: now };
             }
         }
     }
 
-    /// A claim has ended, made at `sent`: in this term; or, `Some(None)`, somebody was first; or,
-    /// `None`, nobody knows how.
+    /// Reports a claim that was sent at `sent`. `outcome` is the new term; `Some(None)` if another
+    /// coordinator wrote the register first; `None` if it is not known whether the claim was
+    /// written.
     pub fn claimed(&mut self, sent: Nanos, now: Nanos, outcome: Option<Option<u64>>) {
         self.stepped = now;
         match outcome {
             Some(Some(term)) => {
-                self.changed(now, term);
+                self.note_term(now, term);
                 self.state = State::Leading { term, sent };
             }
             Some(None) => self.state = State::Looking,
@@ -285,24 +302,24 @@ impl Election {
         }
     }
 
-    /// The leader has answered, or, with `None`, has not.
-    pub fn pinged(&mut self, now: Nanos, pong: Option<Pong>) {
+    /// Reports a ping of the leader; `None` if it has not answered in time.
+    pub fn pinged(&mut self, now: Nanos, reply: Option<PingReply>) {
         self.stepped = now;
-        let State::Following { holder, since, heard, ping_at } = &mut self.state else { return };
+        let State::Following { leader, since, heard, ping_at } = &mut self.state else { return };
         *ping_at = now + PING;
-        match pong {
-            Some(Pong { leads: true, term }) if term == holder.term => *heard = now,
-            Some(Pong { leads: true, .. }) => self.state = State::Looking,
-            // It reads the metadata; or it has not heard from etcd for long, and another may have
-            // more luck.
-            Some(Pong { leads: false, .. }) if now.since(*since) < SETTLE => *heard = now,
-            Some(Pong { leads: false, .. }) | None => {}
+        match reply {
+            Some(PingReply { leads: true, term }) if term == leader.term => *heard = now,
+            Some(PingReply { leads: true, .. }) => self.state = State::Looking,
+            // A new leader is still reading the metadata. After SETTLE its lease has run out
+            // because it cannot reach etcd, which another coordinator perhaps can.
+            Some(PingReply { leads: false, .. }) if now.since(*since) < SETTLE => *heard = now,
+            Some(PingReply { leads: false, .. }) | None => {}
         }
     }
 
-    /// This coordinator does not lead in this term any more, of its own accord: it could not read
-    /// the metadata, or does not know what became of a change. It may lead again in another
-    /// term, which fences what it had on its way.
+    /// Reports that this coordinator gave up `term` by itself: it could not read the metadata, or
+    /// does not know whether a change was made. It may lead again in a new term, which fences a
+    /// change that is still on its way.
     pub fn resigned(&mut self, now: Nanos, term: u64) {
         if self.term() == Some(term) {
             self.state = State::Looking;

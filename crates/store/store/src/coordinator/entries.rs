@@ -1,22 +1,22 @@
-//! Tables and servers as the catalog keeps them.
+//! Tables, tablets and servers as the catalog holds them.
 
 use sprat_wire::tablet::{Range, Tablet};
 
-/// A tablet and who serves it.
+/// A tablet and the server that serves it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Owned {
+pub struct OwnedTablet {
     /// The tablet.
     pub tablet: Tablet,
     /// Id of the server.
     pub server: u32,
-    /// Entries of the tablet count from this segment of that server's log on: what it had of it
-    /// before is of the past.
+    /// First segment of that server's log whose entries count for the tablet. Older segments may
+    /// hold entries from a time when the server had this tablet before: recovery ignores them.
     pub since: u64,
 }
 
-/// A tablet in the row of its table: it ends where the next begins.
+/// A tablet in the row of its table. It ends where the next one begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Part {
+pub(super) struct TabletEntry {
     pub(super) first: u64,
     pub(super) server: u32,
     pub(super) since: u64,
@@ -24,27 +24,27 @@ pub(super) struct Part {
 
 /// A table.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Parts {
+pub(super) struct TableEntry {
     pub(super) id: u32,
-    /// Its tablets, ascending; the first begins at zero.
-    pub(super) parts: Vec<Part>,
+    /// Its tablets in ascending order. The first begins at zero.
+    pub(super) parts: Vec<TabletEntry>,
 }
 
-impl Parts {
-    pub(super) fn tablets(&self) -> impl Iterator<Item = Owned> {
+impl TableEntry {
+    pub(super) fn tablets(&self) -> impl Iterator<Item = OwnedTablet> {
         let ends = self.parts.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
-        self.parts.iter().zip(ends).map(|(part, last)| Owned {
+        self.parts.iter().zip(ends).map(|(part, last)| OwnedTablet {
             tablet: Tablet { table: self.id, range: Range { first: part.first, last } },
             server: part.server,
             since: part.since,
         })
     }
 
-    /// The same with a range of its own for what is within one tablet now, changed by `change`.
-    pub(super) fn with(&self, range: Range, change: impl Fn(Part) -> Part) -> Self {
+    /// Returns this table with `range` split off into tablets of its own, each changed by `change`.
+    pub(super) fn with(&self, range: Range, change: impl Fn(TabletEntry) -> TabletEntry) -> Self {
         let mut parts = Vec::with_capacity(self.parts.len() + 2);
         for owned in self.tablets() {
-            let part = |first| Part { first, server: owned.server, since: owned.since };
+            let part = |first| TabletEntry { first, server: owned.server, since: owned.since };
             let whole = owned.tablet.range;
             let Some(both) = whole.overlap(range) else {
                 parts.push(part(whole.first));
@@ -62,20 +62,21 @@ impl Parts {
     }
 }
 
-/// A server.
+/// A server as the catalog holds it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Known {
-    /// Where clients and other servers reach it.
+pub struct ServerEntry {
+    /// Its locator, for clients and other servers.
     pub locator: String,
-    /// The rack that it is in; empty when nobody has said.
+    /// Its rack; empty if none was given.
     pub rack: String,
-    /// Replicas that it keeps of its log on other servers; zero: its log is on its own disk, and
-    /// nobody else can bring it back.
+    /// Number of replicas of its log on other servers. Zero: its log is on its own disk only, and
+    /// no other server can recover it.
     pub copies: u8,
-    /// Open heads of its log below this segment are void; zero when it never began a log.
+    /// Open heads of its log below this segment are void: recovery must not use them. Zero if it
+    /// never began a log.
     pub min_open: u64,
-    /// It is gone; others bring back its tables.
+    /// It was declared dead, and other servers recover its tablets.
     pub dead: bool,
-    /// Its tablets are moved to others, and it is given no more.
+    /// It is being drained: its tablets move to other servers, and it gets no new ones.
     pub draining: bool,
 }

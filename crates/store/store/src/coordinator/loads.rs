@@ -1,68 +1,80 @@
-//! What servers tell of their tablets.
+//! The load of tablets as servers report it.
 
-use super::balance::{Burden, Weighed};
+use super::balance::{ServerLoad, TabletLoad};
 use super::catalog::{Catalog, MAX_ALL_TABLETS};
 use super::metadata::Metadata;
 use sprat_wire::op::Load;
 use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 use std::collections::BTreeMap;
 
-/// What one has told last.
+/// The latest report of a server.
 #[derive(Default)]
-struct Told {
+struct LoadReport {
     capacity: u64,
-    /// Bytes, requests a second, and of those the ones to the second half.
-    tablets: BTreeMap<Tablet, (u64, u64, u64)>,
+    tablets: BTreeMap<Tablet, Figures>,
 }
 
-/// By server.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    bytes: u64,
+    requests: u64,
+    second_half: u64,
+}
+
+/// The latest load report of each server, from which [`balance`](super::balance) decides.
 #[derive(Default)]
-pub struct Loads(BTreeMap<u32, Told>);
+pub struct LoadReports(BTreeMap<u32, LoadReport>);
 
-impl Loads {
-    /// A server has told.
-    pub fn told(&mut self, server: u32, capacity: u64, loads: &[Load]) {
-        let weigh = |load: &Load| {
+impl LoadReports {
+    /// Records a server's report, which replaces its previous one. `capacity` is the number of
+    /// bytes of objects that its log can hold.
+    pub fn record(&mut self, server: u32, capacity: u64, loads: &[Load]) {
+        let figures = |load: &Load| {
             let tablet = Tablet { table: load.table.get(), range: load.range.range()? };
-            Some((
-                tablet,
-                (load.bytes.get(), load.requests.get().into(), load.second_half.get().into()),
-            ))
+            let figures = Figures {
+                bytes: load.bytes.get(),
+                requests: load.requests.get().into(),
+                second_half: load.second_half.get().into(),
+            };
+            Some((tablet, figures))
         };
-        self.0.insert(server, Told { capacity, tablets: loads.iter().filter_map(weigh).collect() });
+        let tablets = loads.iter().filter_map(figures).collect();
+        self.0.insert(server, LoadReport { capacity, tablets });
     }
 
-    /// What others have told is of the past.
-    pub fn keep(&mut self, lives: impl Fn(u32) -> bool) {
-        self.0.retain(|&server, _| lives(server));
+    /// Drops the reports of servers that are not alive.
+    pub fn retain(&mut self, is_alive: impl Fn(u32) -> bool) {
+        self.0.retain(|&server, _| is_alive(server));
     }
 
-    /// Whether all of these have told something.
+    /// Whether all of these servers have reported.
     pub fn are_known(&self, servers: &[u32]) -> bool {
         servers.iter().all(|server| self.0.contains_key(server))
     }
 }
 
 impl<M: Metadata> Catalog<M> {
-    /// What servers that live bear, as far as they have told: of what a tablet is to them since
-    /// they told nothing is known.
-    pub(super) fn burdens(&self, servers: &[u32], loads: &Loads) -> Vec<Burden> {
-        let burden = |&server: &u32| {
-            let told = loads.0.get(&server);
-            let weigh = |tablet: Tablet| {
-                let (bytes, requests, second_half) =
-                    told.and_then(|told| told.tablets.get(&tablet)).copied().unwrap_or_default();
-                let parts = self.tablets_in(tablet.table);
-                // A table that was to be whole stays so.
-                let divides =
-                    (2..MAX_TABLETS / 2).contains(&parts) && self.tablets() < MAX_ALL_TABLETS / 2;
-                Weighed { tablet, bytes, requests, second_half, divides }
+    /// The load of these live servers, from the tablets that each has now and its latest report. A
+    /// tablet that the server got since its report counts as idle and empty.
+    pub(super) fn server_loads(&self, servers: &[u32], loads: &LoadReports) -> Vec<ServerLoad> {
+        let server_load = |&server: &u32| {
+            let report = loads.0.get(&server);
+            let tablet_load = |tablet: Tablet| {
+                let reported = report.and_then(|report| report.tablets.get(&tablet));
+                let Figures { bytes, requests, second_half } =
+                    reported.copied().unwrap_or_default();
+                let parts = self.tablet_count_of(tablet.table);
+                // A table that was created with one tablet keeps one.
+                let divides = (2..MAX_TABLETS / 2).contains(&parts)
+                    && self.tablet_count() < MAX_ALL_TABLETS / 2;
+                TabletLoad { tablet, bytes, requests, second_half, divides }
             };
-            let tablets =
-                self.tablets_of(server).into_iter().map(|owned| weigh(owned.tablet)).collect();
+            let tablets = self.tablets_of(server).into_iter();
+            let tablets = tablets.map(|owned| tablet_load(owned.tablet)).collect();
             let (gives, takes) = self.may_move(server);
-            Burden { server, capacity: told.map_or(0, |told| told.capacity), gives, takes, tablets }
+            let capacity = report.map_or(0, |report| report.capacity);
+            ServerLoad { server, capacity, gives, takes, tablets }
         };
-        servers.iter().map(burden).collect()
+        servers.iter().map(server_load).collect()
     }
 }

@@ -1,12 +1,13 @@
-//! Who lives, for how long each server may answer, and who brings back what the others had.
+//! Tracks which servers are alive, grants their leases, and has other servers recover the tablets
+//! of dead ones.
 //!
 //! A server whose log is kept by others holds a lease: it may serve its tables for [`LEASE`] from
-//! when it asked, by its own clock, and is taken for gone when that is over by the coordinator's,
-//! counted from the answer. [`DRIFT`] is what clocks may run apart.
+//! when it sent its poll, by its own clock. The coordinator declares it dead when that time has
+//! passed since it replied, by the coordinator's clock. The clocks may run apart by [`DRIFT`].
 
-use super::balance::Sake;
+use super::balance::{Objective, PlannedMove};
 use super::catalog::{Catalog, MAX_ALL_TABLETS, Refusal};
-use super::loads::Loads;
+use super::loads::LoadReports;
 use super::metadata::Metadata;
 use sprat_net::Nanos;
 use sprat_wire::op::{Assignment, Load, MoveOrder, RecoveryOrder, ServerRecord};
@@ -14,165 +15,171 @@ use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// For how long a server may serve without having heard from the coordinator.
+/// How long a server may serve after it sent the last poll that the coordinator answered.
 pub const LEASE: Duration = Duration::from_millis(400);
 
-/// How often a server asks, so that its lease goes on: often enough that when its question dies
-/// with the coordinator, there is time to notice it and to find the next.
+/// Interval at which a server renews its lease: short enough that a server whose poll is lost with
+/// the coordinator has time to notice that and to find the next leader.
 pub const RENEWAL: Duration = Duration::from_millis(50);
 
-/// Clocks run apart by at most one part in this many.
+/// Clocks run apart by at most one part in this many. Leases are safe only as long as that holds.
 pub const DRIFT: u32 = 1000;
 
-/// How long a server that has just enlisted, or whose coordinator has just started, may take to
-/// ask.
-pub const FIRST_QUESTION: Duration = Duration::from_secs(5);
+/// How long a server may take for its first poll after it enlisted, or after the coordinator
+/// started.
+pub const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a server without a lease may be silent and still be given tables.
-pub const ALIVE: Duration = Duration::from_secs(2);
+/// How long a server may be silent and still be given tablets.
+pub const ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A coordinator that finds a lease over for so long was not there when it ended, and may have
-/// missed questions: the server gets time to ask again.
+/// A coordinator that finds a lease expired for longer than this was suspended when it expired, and
+/// may have missed polls: it gives the server time for another.
 const OVERSLEPT: Duration = Duration::from_millis(100);
 
-/// How long a new leader listens who lives before it has anybody bring tables back.
+/// How long a new leader waits for the polls of live servers before it distributes recovery tasks
+/// among them.
 const GATHERING: Duration = Duration::from_millis(200);
 
-/// Bits of an order's number below those of the version with which its leader began.
-const ORDER_BITS: u32 = 24;
+/// Bits of a task's id below those of the leader's incarnation.
+const TASK_BITS: u32 = 24;
 
-/// For how long a server has been there before tablets are moved so that it has as many as others.
+/// How long a server must have been present before balancing moves tablets to it.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether a tablet is to move: that goes through all tablets there are, and
-/// this room is entered at each request.
-const LOOK_FOR_MOVES: Duration = Duration::from_millis(20);
+/// Interval at which the next move is looked for: [`Membership::poll`] runs at each request, and
+/// the search visits all tablets.
+const MOVE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// From a move to the next for the sake of others, for servers to tell what it has changed.
-const TOLD_ANEW: Duration = Duration::from_secs(3);
+/// Time from one balancing move to the next, for servers to report loads that include its effect.
+const BALANCE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// When a tablet is moved again after one could not be.
-const NEXT_MOVE: Duration = Duration::from_secs(30);
+/// Delay before the next move after one has failed.
+const MOVE_RETRY: Duration = Duration::from_secs(30);
 
-/// Into how many parts a tablet is divided at most, to be brought back.
+/// Most parts into which a tablet is divided for its recovery.
 const MAX_PARTS: usize = 64;
 
-/// Parts are no smaller: tablets are never joined again, and deaths that go on for long would
-/// divide a table for ever.
+/// Recovery makes no smaller parts: tablets are never merged again, so repeated deaths would
+/// otherwise divide a table without end.
 const LEAST_PART: u64 = 1 << 55;
 
-/// What is known of a server since this coordinator started.
+/// Contact with a server since this coordinator began to lead.
 #[derive(Clone, Copy)]
-struct Heard {
+struct Contact {
     first: Nanos,
     at: Nanos,
-    /// Version of the assignments it serves.
+    /// Version of the assignments that it serves.
     applied: u64,
-    /// When it is gone, if nothing is heard of it.
+    /// When it is declared dead, unless it polls before.
     gone_at: Nanos,
 }
 
-/// Tablets that somebody brings back.
+/// Tablets of the dead server `gone` that the server `by` recovers.
 struct Task {
-    /// No other task has ever had the same: what a server says of a task of a leader before this
-    /// one is of the past.
+    /// Unique in the cluster for ever, so that a report on a previous leader's task is recognized
+    /// as outdated.
     id: u64,
     gone: u32,
     by: u32,
-    /// Ascending, each with the segment from which on entries count.
+    /// Ascending, each with the first segment whose entries count for it.
     tablets: Vec<(Tablet, u64)>,
     failure: Option<String>,
 }
 
-/// All servers, as far as this coordinator has heard of them.
+/// The state of all servers: contacts, leases, recovery tasks and loads. It is not durable: a new
+/// leader learns it from the polls of servers.
 #[derive(Default)]
-pub(super) struct Members {
-    heard: BTreeMap<u32, Heard>,
+pub(super) struct Membership {
+    contacts: BTreeMap<u32, Contact>,
     tasks: Vec<Task>,
-    /// Tasks so far.
+    /// Number of tasks so far.
     ordered: u64,
-    /// Tablets that a server took over in a version of the map that it has yet to hear of.
+    /// Tablets that a server got in a version of the catalog that it has not applied yet.
     moved: Vec<(Tablet, u32, u64)>,
-    /// What servers tell of their tablets.
-    loads: Loads,
-    /// When it is looked next whether a tablet is to move.
+    loads: LoadReports,
+    /// When the next move is looked for.
     move_from: Nanos,
-    /// When something is to move next for the sake of memory or requests: what servers tell is of
-    /// before the last such move.
+    /// When the next balancing move may begin: before that, loads do not include the last one.
     balance_from: Nanos,
-    /// The version with which this leader began, and until when another may have granted leases to
-    /// who does not know of it; zero of a coordinator that is alone.
-    begun: u64,
-    bury_from: Nanos,
-    /// Nobody is told to bring tables back before; zero when that is over.
+    /// The version that this leader began; zero for a coordinator without others.
+    first_version: u64,
+    /// Until when servers that have not applied `first_version` may hold a lease from the previous
+    /// leader.
+    declare_dead_from: Nanos,
+    /// When recovery tasks are distributed for the first time; zero once that is past.
     distribute_from: Nanos,
-    /// As of when nothing was left to distribute.
-    distributed: Option<Standing>,
+    /// The inputs with which there was nothing left to distribute.
+    distributed: Option<DistributionInputs>,
 }
 
-/// All that what is to be distributed depends on: version of the map, tasks so far, tasks there
-/// are, and who may be given some.
-type Standing = (u64, u64, usize, Vec<u32>);
+/// Everything on which the distribution of recovery tasks depends: the catalog's version, the
+/// number of tasks so far and at present, and the servers that may get some.
+type DistributionInputs = (u64, u64, usize, Vec<u32>);
 
-impl Members {
-    /// Those of a leader that began at `now` with version `begun`; the one before may have granted
-    /// leases that last until `bury_from`.
-    pub(super) fn of_reign(now: Nanos, begun: u64, bury_from: Nanos) -> Self {
-        Self { begun, bury_from, distribute_from: now + GATHERING, ..Self::default() }
+impl Membership {
+    /// The state of a leader that began to lead at `now` with `first_version`. Leases of the
+    /// previous leader last until `declare_dead_from` at most.
+    pub(super) fn for_leader(now: Nanos, first_version: u64, declare_dead_from: Nanos) -> Self {
+        let distribute_from = now + GATHERING;
+        Self { first_version, declare_dead_from, distribute_from, ..Self::default() }
     }
 
-    /// When a server is gone if nothing more is heard of it. One that has told that it serves a
-    /// version of this leader's, or a later one, takes nothing more from those before.
-    fn gone_at(&self, heard: &Heard) -> Nanos {
-        if heard.applied >= self.begun { heard.gone_at } else { heard.gone_at.max(self.bury_from) }
+    /// When a server is declared dead, unless it polls before. A server that has applied a version
+    /// of this leader accepts no more leases from previous ones.
+    fn gone_at(&self, contact: &Contact) -> Nanos {
+        if contact.applied >= self.first_version {
+            contact.gone_at
+        } else {
+            contact.gone_at.max(self.declare_dead_from)
+        }
     }
 
-    /// A server has enlisted.
+    /// Notes that a server has enlisted.
     pub(super) fn enlisted(&mut self, now: Nanos, server: u32) {
-        self.heard.insert(
+        self.contacts.insert(
             server,
-            Heard { first: now, at: now, applied: 0, gone_at: now + FIRST_QUESTION },
+            Contact { first: now, at: now, applied: 0, gone_at: now + FIRST_POLL_TIMEOUT },
         );
     }
 
-    /// A server asks, which serves version `applied`; false if it has not enlisted with this
-    /// coordinator.
-    pub(super) fn asks<M: Metadata>(
+    /// Notes a poll of a server that serves version `applied`. Returns false if the server has not
+    /// enlisted with this coordinator, or was declared dead.
+    pub(super) fn polled<M: Metadata>(
         &mut self,
         now: Nanos,
         server: u32,
         applied: u64,
         catalog: &Catalog<M>,
     ) -> bool {
-        let leased = catalog.server(server).is_some_and(|known| known.copies > 0 && !known.dead);
-        match self.heard.get_mut(&server) {
-            Some(heard) => (heard.at, heard.applied) = (now, applied),
-            // It had its lease from the coordinator before.
+        let leased = catalog.server(server).is_some_and(|entry| entry.copies > 0 && !entry.dead);
+        match self.contacts.get_mut(&server) {
+            Some(contact) => (contact.at, contact.applied) = (now, applied),
+            // It got its lease from the previous leader, or before this coordinator's restart.
             None if leased => {
-                self.heard.insert(
+                self.contacts.insert(
                     server,
-                    Heard { first: now, at: now, applied, gone_at: now + FIRST_QUESTION },
+                    Contact { first: now, at: now, applied, gone_at: now + FIRST_POLL_TIMEOUT },
                 );
             }
             None => return false,
         }
-        leased || catalog.server(server).is_some_and(|known| known.copies == 0)
+        leased || catalog.server(server).is_some_and(|entry| entry.copies == 0)
     }
 
-    /// A server tells what its tablets are to it.
-    pub(super) fn told(&mut self, server: u32, capacity: u64, loads: &[Load]) {
-        if self.heard.contains_key(&server) {
-            self.loads.told(server, capacity, loads);
+    /// Records a server's report of the load of its tablets.
+    pub(super) fn record_loads(&mut self, server: u32, capacity: u64, loads: &[Load]) {
+        if self.contacts.contains_key(&server) {
+            self.loads.record(server, capacity, loads);
         }
     }
 
-    /// Whether a server serves this version, or a later one.
+    /// Whether a server has applied `version` or a later one.
     pub(super) fn has_applied(&self, server: u32, version: u64) -> bool {
-        self.heard.get(&server).is_some_and(|heard| heard.applied >= version)
+        self.contacts.get(&server).is_some_and(|contact| contact.applied >= version)
     }
 
-    /// Whether a server serves a tablet of its, as far as known: not if it is dead, or has yet to
-    /// hear of anything, or that it took this one over.
+    /// Whether a server is known to serve a tablet that the catalog assigns to it: not if it is
+    /// dead, has applied no version yet, or not the one in which it got the tablet.
     pub(super) fn serves<M: Metadata>(
         &self,
         server: u32,
@@ -186,8 +193,8 @@ impl Members {
             (by == server && meets(moved)).then_some(version)
         };
         match catalog.server(server) {
-            Some(known) if known.copies > 0 => {
-                !known.dead
+            Some(entry) if entry.copies > 0 => {
+                !entry.dead
                     && self
                         .has_applied(server, self.moved.iter().filter_map(taken).max().unwrap_or(1))
             }
@@ -195,44 +202,40 @@ impl Members {
         }
     }
 
-    /// Time since a server was heard of.
+    /// Time since the last poll of a server.
     pub(super) fn silence(&self, now: Nanos, server: u32) -> Option<Duration> {
-        self.heard.get(&server).map(|heard| now.since(heard.at))
+        self.contacts.get(&server).map(|contact| now.since(contact.at))
     }
 
-    /// Servers that may be given tables.
+    /// Servers that may be given tablets.
     pub(super) fn alive<M: Metadata>(&self, now: Nanos, catalog: &Catalog<M>) -> Vec<u32> {
-        let lives = |(&id, heard): (&u32, &Heard)| {
-            let known = catalog.server(id).filter(|known| !known.dead)?;
-            let lives = if known.copies > 0 {
-                self.gone_at(heard) > now
-            } else {
-                now.since(heard.at) < ALIVE
-            };
-            (lives && now.since(heard.at) < ALIVE).then_some(id)
+        let alive = |(&id, contact): (&u32, &Contact)| {
+            let entry = catalog.server(id).filter(|entry| !entry.dead)?;
+            let holds_lease = entry.copies == 0 || self.gone_at(contact) > now;
+            (holds_lease && now.since(contact.at) < ALIVE_TIMEOUT).then_some(id)
         };
-        self.heard.iter().filter_map(lives).collect()
+        self.contacts.iter().filter_map(alive).collect()
     }
 
-    /// Whether a server brings something back, or something moves from it or to it.
+    /// Whether a server recovers tablets, or a tablet moves from it or to it.
     pub(super) fn is_busy<M: Metadata>(&self, server: u32, catalog: &Catalog<M>) -> bool {
         self.tasks.iter().any(|task| task.by == server)
             || catalog.moves().any(|order| order.concerns(server))
     }
 
-    /// What a server is told that knows version `known`; its lease goes on. If it knows all, no
-    /// more than that is said.
+    /// Makes the reply to the poll of a server that has version `known`, and renews its lease. If
+    /// nothing has changed for the server, the reply has the lease only.
     pub(super) fn assignment<M: Metadata>(
         &mut self,
         now: Nanos,
         (server, known): (u32, u64),
         catalog: &Catalog<M>,
     ) -> Assignment {
-        let leased = catalog.server(server).filter(|known| known.copies > 0);
+        let leased = catalog.server(server).filter(|entry| entry.copies > 0);
         if leased.is_some()
-            && let Some(heard) = self.heard.get_mut(&server)
+            && let Some(contact) = self.contacts.get_mut(&server)
         {
-            heard.gone_at = now + LEASE + LEASE / DRIFT;
+            contact.gone_at = now + LEASE + LEASE / DRIFT;
         }
         let lease_micros =
             if leased.is_some() { u64::try_from(LEASE.as_micros()).expect("short") } else { 0 };
@@ -240,17 +243,17 @@ impl Members {
         if known == catalog.version() && !self.is_busy(server, catalog) {
             return Assignment { lease_micros, ..Assignment::default() };
         }
-        let replicating = || catalog.servers().filter(|(_, known)| known.copies > 0);
-        let member = |(id, known): (u32, &super::Known)| ServerRecord {
+        let replicating = || catalog.servers().filter(|(_, entry)| entry.copies > 0);
+        let member = |(id, entry): (u32, &super::ServerEntry)| ServerRecord {
             id,
             silent_ms: 0,
-            locator: known.locator.clone(),
-            rack: known.rack.clone(),
+            locator: entry.locator.clone(),
+            rack: entry.rack.clone(),
         };
         let order = |task: &Task| RecoveryOrder {
             id: task.id,
             master: task.gone,
-            min_open: catalog.server(task.gone).map_or(0, |known| known.min_open),
+            min_open: catalog.server(task.gone).map_or(0, |entry| entry.min_open),
             askers: u32::try_from(
                 self.tasks.iter().filter(|other| other.gone == task.gone).count(),
             )
@@ -260,8 +263,8 @@ impl Members {
         Assignment {
             tablets: catalog.tablets_of(server).iter().map(|owned| owned.tablet).collect(),
             lease_micros,
-            min_open: leased.map_or(0, |known| known.min_open),
-            members: replicating().filter(|(_, known)| !known.dead).map(member).collect(),
+            min_open: leased.map_or(0, |entry| entry.min_open),
+            members: replicating().filter(|(_, entry)| !entry.dead).map(member).collect(),
             masters: replicating().map(|(id, _)| id).collect(),
             next_server: catalog.next_server(),
             orders: self.tasks.iter().filter(|task| task.by == server).map(order).collect(),
@@ -270,84 +273,86 @@ impl Members {
         }
     }
 
-    /// Declares dead whose lease is over, and has others bring back what the dead had.
+    /// Declares servers dead whose leases have expired, distributes the recovery of their tablets,
+    /// and begins moves.
     pub(super) fn poll<M: Metadata>(&mut self, now: Nanos, catalog: &mut Catalog<M>) {
         let leased: Vec<u32> = catalog
             .servers()
-            .filter(|(_, known)| known.copies > 0 && !known.dead)
+            .filter(|(_, entry)| entry.copies > 0 && !entry.dead)
             .map(|(id, _)| id)
             .collect();
         for &id in &leased {
-            let fresh = Heard { first: now, at: now, applied: 0, gone_at: now + FIRST_QUESTION };
-            let gone_at = match self.heard.get(&id) {
-                Some(heard) => self.gone_at(heard),
-                None => self.heard.entry(id).or_insert(fresh).gone_at,
+            let fresh =
+                Contact { first: now, at: now, applied: 0, gone_at: now + FIRST_POLL_TIMEOUT };
+            let gone_at = match self.contacts.get(&id) {
+                Some(contact) => self.gone_at(contact),
+                None => self.contacts.entry(id).or_insert(fresh).gone_at,
             };
             if gone_at > now {
                 continue;
             }
-            let buried = now.since(gone_at) <= OVERSLEPT && {
+            let marked = now.since(gone_at) <= OVERSLEPT && {
                 tracing::warn!("server {id} is gone: its lease is over");
-                let buried = catalog.bury(id);
-                if let Err(refusal) = &buried {
+                let marked = catalog.mark_dead(id);
+                if let Err(refusal) = &marked {
                     tracing::error!("cannot note that server {id} is gone: {refusal:?}");
                 }
-                buried.is_ok()
+                marked.is_ok()
             };
-            if !buried && let Some(heard) = self.heard.get_mut(&id) {
-                heard.gone_at = now + LEASE;
+            if !marked && let Some(contact) = self.contacts.get_mut(&id) {
+                contact.gone_at = now + LEASE;
             }
             if catalog.lost().is_some() {
                 return;
             }
         }
-        let lives = |id: u32| catalog.server(id).is_some_and(|known| !known.dead);
-        self.loads.keep(lives);
-        self.tasks.retain(|task| lives(task.by) && catalog.server(task.gone).is_some());
-        let heard = &self.heard;
-        let applied = |server: u32| heard.get(&server).map_or(0, |heard| heard.applied);
-        self.moved.retain(|&(_, server, version)| lives(server) && applied(server) < version);
+        let is_alive = |id: u32| catalog.server(id).is_some_and(|entry| !entry.dead);
+        self.loads.retain(is_alive);
+        self.tasks.retain(|task| is_alive(task.by) && catalog.server(task.gone).is_some());
+        let contacts = &self.contacts;
+        let applied = |server: u32| contacts.get(&server).map_or(0, |contact| contact.applied);
+        self.moved.retain(|&(_, server, version)| is_alive(server) && applied(server) < version);
         if now < self.distribute_from {
             return;
         }
         self.distribute_from = Nanos(0);
         let gone: Vec<u32> =
-            catalog.servers().filter(|(_, known)| known.dead).map(|(id, _)| id).collect();
+            catalog.servers().filter(|(_, entry)| entry.dead).map(|(id, _)| id).collect();
         let candidates = self.alive(now, catalog);
         let candidates: Vec<u32> = candidates
             .into_iter()
-            .filter(|&id| catalog.server(id).is_some_and(|known| known.copies > 0))
+            .filter(|&id| catalog.server(id).is_some_and(|entry| entry.copies > 0))
             .collect();
-        // To look for what nobody brings back yet goes through all tablets of the dead, and this
-        // room is entered at each request.
-        let standing = (catalog.version(), self.ordered, self.tasks.len(), candidates.clone());
-        if self.distributed.as_ref() != Some(&standing) {
+        // The distribution visits all tablets of dead servers, and this runs at each request: it is
+        // skipped unless something has changed.
+        let inputs = (catalog.version(), self.ordered, self.tasks.len(), candidates.clone());
+        if self.distributed.as_ref() != Some(&inputs) {
             gone.iter().for_each(|&gone| self.distribute(gone, &candidates, catalog));
-            self.distributed = Some(standing);
+            self.distributed = Some(inputs);
         }
         if gone.is_empty() {
             self.move_next(now, &candidates, catalog);
         }
     }
 
-    /// Begins the next move, if there is one to begin.
+    /// Begins the next move, if there is one: off a server that is being drained, or for balance.
     fn move_next<M: Metadata>(&mut self, now: Nanos, candidates: &[u32], catalog: &mut Catalog<M>) {
         if now < self.move_from {
             return;
         }
-        self.move_from = now + LOOK_FOR_MOVES;
+        self.move_from = now + MOVE_INTERVAL;
         let settled =
-            |id: &u32| self.heard.get(id).is_some_and(|heard| heard.first + SETTLED <= now);
+            |id: &u32| self.contacts.get(id).is_some_and(|contact| contact.first + SETTLED <= now);
         let settled: Vec<u32> = candidates.iter().copied().filter(settled).collect();
         let next = catalog.next_drained(candidates).or_else(|| {
             let is_due = now >= self.balance_from && self.loads.are_known(&settled);
-            let (tablet, to, sake) =
+            let PlannedMove { tablet, to, objective } =
                 catalog.next_balanced(&settled, &self.loads).filter(|_| is_due)?;
-            if sake != Sake::Number {
+            if objective != Objective::Number {
                 tracing::info!(
-                    "{tablet} is to move to server {to}, which has more left of {sake:?}"
+                    "{tablet} is to move to server {to}, which has more left of {objective:?}"
                 );
-                self.balance_from = now + TOLD_ANEW;
+                self.balance_from = now + BALANCE_INTERVAL;
             }
             Some((tablet, to))
         });
@@ -355,12 +360,12 @@ impl Members {
             && let Err(refusal) = catalog.begin_move(tablet, to)
         {
             tracing::warn!("cannot move {tablet} to server {to}: {refusal:?}");
-            self.move_from = now + NEXT_MOVE;
+            self.move_from = now + MOVE_RETRY;
         }
     }
 
-    /// A server has the tablet that was to move to it, or cannot have it.
-    fn arrived<M: Metadata>(
+    /// Ends a move: the target reports that it has the tablet, or why it cannot take it.
+    fn move_ended<M: Metadata>(
         &mut self,
         now: Nanos,
         (order, since): (MoveOrder, u64),
@@ -369,7 +374,7 @@ impl Members {
     ) -> Result<(), Refusal> {
         if !failure.is_empty() {
             tracing::warn!("{} cannot move to server {}: {failure}", order.tablet, order.to);
-            self.move_from = now + NEXT_MOVE;
+            self.move_from = now + MOVE_RETRY;
             return catalog.end_move(order.id);
         }
         catalog.hand_over(order.id, since)?;
@@ -377,12 +382,12 @@ impl Members {
         Ok(())
     }
 
-    /// Gives the tablets of a server that is gone to others to bring back, as far as nobody does
-    /// yet. When there are fewer than there are servers to do it, each is divided, so that all
-    /// work at it.
+    /// Distributes those tablets of a dead server that no task covers yet among `candidates`, as
+    /// recovery tasks. If there are fewer tablets than candidates, each is divided, so that all
+    /// candidates take part.
     fn distribute<M: Metadata>(&mut self, gone: u32, candidates: &[u32], catalog: &Catalog<M>) {
         let tasks = || self.tasks.iter().filter(|task| task.gone == gone);
-        // One task each for a server that is gone: by both of them it is named.
+        // At most one task for each pair of a dead server and a candidate.
         let candidates: Vec<u32> =
             candidates.iter().copied().filter(|&by| tasks().all(|task| task.by != by)).collect();
         let free = |tablet: Tablet| {
@@ -400,17 +405,18 @@ impl Members {
             return;
         }
         let parts = candidates.len().div_ceil(open.len()).min(MAX_PARTS);
-        // What others bring back counts as if it were to be tablets beside those that there are, as
-        // some of it will.
+        // Limits on the number of tablets count the parts of all tasks as further tablets, which
+        // some of them will become.
         let planned = |table: Option<u32>| {
             let tablets = self.tasks.iter().flat_map(|task| &task.tablets);
             tablets.filter(|(tablet, _)| table.is_none_or(|table| tablet.table == table)).count()
                 + open.len() * parts
         };
-        let room = catalog.tablets() + planned(None) <= MAX_ALL_TABLETS;
+        let room = catalog.tablet_count() + planned(None) <= MAX_ALL_TABLETS;
         let divided = open.iter().flat_map(|&(tablet, since)| {
             let room = room
-                && catalog.tablets_in(tablet.table) + planned(Some(tablet.table)) <= MAX_TABLETS;
+                && catalog.tablet_count_of(tablet.table) + planned(Some(tablet.table))
+                    <= MAX_TABLETS;
             let most = ((tablet.range.last - tablet.range.first) / LEAST_PART).max(1);
             let ranges = tablet.range.parts(if room { most.min(parts as u64) } else { 1 });
             ranges.into_iter().map(move |range| (Tablet { range, ..tablet }, since))
@@ -419,15 +425,16 @@ impl Members {
         for (at, &by) in candidates.iter().enumerate().take(divided.len()) {
             let tablets = divided.iter().copied().skip(at).step_by(candidates.len()).collect();
             self.ordered += 1;
-            let id = catalog.begun() << ORDER_BITS | self.ordered;
+            let id = catalog.incarnation() << TASK_BITS | self.ordered;
             self.tasks.push(Task { id, gone, by, tablets, failure: None });
         }
     }
 
-    /// A server has brought back what it was told to, or has what was to move to it, or cannot.
+    /// Ends the recovery task or move `order` of the server `by`, or notes the `failure` that it
+    /// reports if that is not empty.
     ///
     /// # Errors
-    /// When that is, or has become, no task of its, in words; or the [`Refusal`] of the catalog.
+    /// If the server has no such task; or the [`Refusal`] of the catalog.
     pub(super) fn recovered<M: Metadata>(
         &mut self,
         now: Nanos,
@@ -436,7 +443,7 @@ impl Members {
         catalog: &mut Catalog<M>,
     ) -> Result<(), Refusal> {
         if let Some(order) = catalog.find_move(order).filter(|order| order.to == by) {
-            return self.arrived(now, (order, since), failure, catalog);
+            return self.move_ended(now, (order, since), failure, catalog);
         }
         let at = self.tasks.iter().position(|task| task.id == order && task.by == by);
         let at = at.ok_or(Refusal::Limit("nobody asked this server to bring that back"))?;
@@ -454,18 +461,18 @@ impl Members {
         Ok(())
     }
 
-    /// Why tables of servers that are gone cannot be brought back: the server, and what its last
-    /// attempt came to.
+    /// The dead servers whose tablets could not be recovered, and why the last attempt failed.
     pub(super) fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.tasks.iter().filter_map(|task| Some((task.gone, task.failure.as_deref()?)))
     }
 
-    /// When [`poll`](Self::poll) has something to do.
+    /// When [`poll`](Self::poll) must be called next.
     pub(super) fn next_deadline<M: Metadata>(&self, catalog: &Catalog<M>) -> Option<Nanos> {
-        let leased = catalog.servers().filter(|(_, known)| known.copies > 0 && !known.dead);
-        let gone_at =
-            leased.map(|(id, _)| self.heard.get(&id).map_or(Nanos(0), |heard| self.gone_at(heard)));
-        // Until then nobody looks for whoever is to bring back what the dead had.
+        let leased = catalog.servers().filter(|(_, entry)| entry.copies > 0 && !entry.dead);
+        let gone_at = leased.map(|(id, _)| {
+            self.contacts.get(&id).map_or(Nanos(0), |contact| self.gone_at(contact))
+        });
+        // Recovery tasks are distributed at `distribute_from`, even if nothing arrives then.
         gone_at.chain((self.distribute_from > Nanos(0)).then_some(self.distribute_from)).min()
     }
 }

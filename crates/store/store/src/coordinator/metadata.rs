@@ -1,4 +1,4 @@
-//! Where a coordinator keeps what it must not forget.
+//! The durable storage of a coordinator's catalog.
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
@@ -7,34 +7,41 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What to do when the metadata are not what they should be.
+/// Advice for messages about metadata that are damaged or outdated.
 pub(crate) const REMEDY: &str =
     "put back a current copy, or make it again from the servers' copies (`sprat store rebuild`)";
 
-/// A change of a row: its key, and what is put there, or `None` to remove it.
+/// A change of a row: its key, and the new value or `None` to remove it.
 pub(super) type Change = (String, Option<Vec<u8>>);
 
-/// A small, ordered, durable map from text to bytes, changed atomically. One machine keeps it in a
-/// file; several coordinators keep it in etcd.
+/// A small, ordered, durable map from text to bytes, changed atomically: the storage of a
+/// [`Catalog`](super::Catalog), which keeps all of it in memory too.
+///
+/// A coordinator that is alone uses [`MetadataFile`]; several share
+/// [`MetadataEtcd`](super::etcd::MetadataEtcd). The catalog calls [`load`](Self::load) once and
+/// then [`apply`](Self::apply) for each change. `apply` blocks the coordinator's node, so it must
+/// return within a bounded time.
 pub trait Metadata {
-    /// Everything there is, by key.
+    /// Returns all rows, by key.
     ///
     /// # Errors
     /// [`MetadataError`] when it cannot be read.
     fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError>;
 
-    /// Puts (`Some`) and removes (`None`) keys, all or none of them; durable on return.
+    /// Sets (`Some`) and removes (`None`) rows, all or none of them. The change is durable on
+    /// return.
     ///
     /// # Errors
-    /// [`MetadataError`]; then nothing has changed, unless that is [`MetadataError::Unknown`].
+    /// [`MetadataError`]. Nothing has changed then, except perhaps after
+    /// [`MetadataError::Unknown`].
     fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError>;
 
-    /// What they are called in messages: a file's path, an address.
+    /// Names the storage in messages: a file's path, or URLs.
     fn place(&self) -> String {
         "the coordinator's metadata".to_owned()
     }
 
-    /// Most changes that [`apply`](Self::apply) makes at once.
+    /// Most changes that one call of [`apply`](Self::apply) accepts.
     fn most_changes(&self) -> usize {
         usize::MAX
     }
@@ -43,47 +50,47 @@ pub trait Metadata {
 /// Why the metadata cannot be read or changed.
 #[derive(Debug, Error)]
 pub enum MetadataError {
-    /// It cannot be, and nothing was changed.
+    /// Nothing was changed.
     #[error("coordinator metadata {place}: {cause}")]
     Failed {
-        /// Where they are.
+        /// [`Metadata::place`].
         place: String,
-        /// Why.
+        /// The error beneath.
         cause: String,
     },
-    /// Nothing was changed; in a while it may be possible.
+    /// Nothing was changed; a later attempt may succeed.
     #[error("coordinator metadata {place}: {cause}")]
     Unavailable {
-        /// Where they are.
+        /// [`Metadata::place`].
         place: String,
-        /// Why.
+        /// The error beneath.
         cause: String,
     },
     /// Nothing was changed: another coordinator leads.
     #[error("coordinator metadata {place}: another coordinator leads")]
     Fenced {
-        /// Where they are.
+        /// [`Metadata::place`].
         place: String,
     },
-    /// Whether anything was changed, or will yet be, is not known: what was read before says
-    /// nothing any more.
+    /// The change may have been made, or may be made yet: rows that were read before may be
+    /// outdated.
     #[error("coordinator metadata {place}: {cause}")]
     Unknown {
-        /// Where they are.
+        /// [`Metadata::place`].
         place: String,
-        /// What came instead of an answer.
+        /// The error beneath.
         cause: String,
     },
 }
 
 impl MetadataError {
-    /// The error of metadata at `place` that cannot be read or changed.
+    /// A [`Failed`](Self::Failed) error of the metadata at `place`.
     pub fn new(place: impl Into<String>, cause: impl Into<String>) -> Self {
         Self::Failed { place: place.into(), cause: cause.into() }
     }
 }
 
-/// Metadata in one file of `redb`.
+/// Metadata in a `redb` database, which is one file.
 pub struct MetadataFile {
     path: PathBuf,
     database: Database,
@@ -92,12 +99,12 @@ pub struct MetadataFile {
 const TABLE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("metadata");
 
 impl MetadataFile {
-    /// Opens the file, or makes it. All of a file that is there is checked first: it is small, and
-    /// is built upon.
+    /// Opens the file, or creates it. An existing file is checked as a whole first: it is small,
+    /// and the cluster depends on it.
     ///
     /// # Errors
-    /// [`MetadataError`], among others when another process has it open, and when it is empty or
-    /// damaged.
+    /// [`MetadataError`], for example when another process has the file open, or when it is empty
+    /// or damaged.
     pub fn open(path: &Path) -> Result<Self, MetadataError> {
         let fail = |cause: &dyn std::fmt::Display| {
             MetadataError::new(path.display().to_string(), cause.to_string())
@@ -116,7 +123,7 @@ impl MetadataFile {
             }
             None => create_whole(path).map(|database| (database, true)),
         };
-        // The library trusts what it reads: a damaged page can make it panic.
+        // redb trusts the pages that it reads: a damaged one can make it panic.
         let opened = std::panic::catch_unwind(open).unwrap_or_else(|_| {
             Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(
                 "it makes no sense".into(),
@@ -126,7 +133,8 @@ impl MetadataFile {
             Ok((database, true)) => Ok(Self { path: path.to_owned(), database }),
             Ok((_, false)) => Err(fail(&format!("the file is damaged: {REMEDY}"))),
             Err(redb::DatabaseError::DatabaseAlreadyOpen) => Err(fail(
-                &"another sprat is running with this data directory; stop it, or give another --data",
+                &"another sprat is running with this data directory; stop it, or give another \
+                  --data",
             )),
             Err(cause) => Err(fail(&format!("{cause}: {REMEDY}"))),
         }
@@ -137,9 +145,8 @@ impl MetadataFile {
     }
 }
 
-/// Makes the file under another name and renames it when all of it is on the disk. A process that
-/// was killed while it made the file would otherwise find it at its next start and refuse it as
-/// damaged.
+/// Creates the file under another name and renames it once all of it is on the disk. Otherwise a
+/// process that is killed while it creates the file would refuse it as damaged at its next start.
 fn create_whole(path: &Path) -> Result<Database, redb::DatabaseError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -196,7 +203,7 @@ impl Metadata for MetadataFile {
     }
 }
 
-/// Metadata in memory: for tests, the simulator, and servers that keep nothing.
+/// Metadata in memory: for tests, the simulator, and servers without a data directory.
 #[derive(Clone, Debug, Default)]
 pub struct MetadataMemory {
     rows: BTreeMap<String, Vec<u8>>,

@@ -1,12 +1,13 @@
-//! The coordinator: names tables, says who serves them, keeps track of servers.
+//! The coordinator: names tables, assigns their tablets to servers, and detects dead servers.
 //!
-//! Servers pull: each asks for the assignments that are newer than those it serves, and the
-//! coordinator answers when there are any, or after [`POLL`]. That question is also the sign of
-//! life. A client that makes or drops a table is answered once the server concerned has asked with
-//! a version that includes the change.
+//! Servers pull with a long poll: each sends the version of the assignments that it serves, and the
+//! coordinator replies as soon as there is a newer one, or after [`POLL`]. The poll doubles as the
+//! server's heartbeat. A client that creates or drops a table gets its reply once the servers
+//! concerned have polled with a version that includes the change.
 //!
-//! There may be several, with their metadata in etcd. One leads; the others stand by, and take its
-//! place within a lease when it is silent: [`election`] says who, [`Office`] tells the service.
+//! There may be several coordinators, which share their metadata in etcd. One leads; the others
+//! stand by, and one of them takes over within a lease when the leader falls silent. [`election`]
+//! decides who leads; a [`LeaderMailbox`] carries that to the service.
 
 pub mod balance;
 mod catalog;
@@ -23,10 +24,10 @@ mod rows;
 mod service;
 
 pub use catalog::{Catalog, MAX_SERVERS, MAX_TABLES, Refusal};
-pub use entries::{Known, Owned};
-pub use loads::Loads;
-pub use members::{ALIVE, DRIFT, FIRST_QUESTION, LEASE, RENEWAL};
+pub use entries::{OwnedTablet, ServerEntry};
+pub use loads::LoadReports;
+pub use members::{ALIVE_TIMEOUT, DRIFT, FIRST_POLL_TIMEOUT, LEASE, RENEWAL};
 pub(crate) use metadata::REMEDY;
 pub use metadata::{Metadata, MetadataError, MetadataFile, MetadataMemory};
-pub use office::{Envoy, Office, Reign, Valid};
-pub use service::{APPLY_PATIENCE, Coordinator, MAX_WAITING, POLL};
+pub use office::{ElectionBridge, LeaderLease, LeaderMailbox, LeaderTerm};
+pub use service::{APPLY_TIMEOUT, Coordinator, MAX_WAITING, POLL};

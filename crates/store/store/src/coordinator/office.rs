@@ -1,6 +1,6 @@
-//! What passes between the coordinator on its node and whoever drives its
-//! [election](super::election): the one is told when it leads, with the catalog as it then is, and
-//! until when; the other when the first has to begin anew.
+//! Connects a coordinator on its node with the driver of its [election](super::election), which
+//! runs on another thread. The driver appoints the coordinator as leader, with the catalog and the
+//! end of its lease; the coordinator resigns when it has to start a new term.
 
 use super::catalog::Catalog;
 use super::election::Election;
@@ -10,185 +10,194 @@ use sprat_net::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A coordinator's time as leader.
-pub struct Reign<M> {
-    /// Its term.
+/// A term that a coordinator leads: what it needs to begin.
+pub struct LeaderTerm<M> {
+    /// The term's number.
     pub term: u64,
-    /// When it was known to have begun, by the node's clock; not before it began.
+    /// When the driver learned that the term has begun, by the node's clock. The term began before.
     pub taken: Nanos,
-    /// What the metadata were after it had begun.
+    /// The catalog, read from the metadata after the term had begun.
     pub catalog: Catalog<M>,
-    /// Until when it may act as leader.
-    pub valid: Valid,
+    /// How long it may act as leader; the driver extends it.
+    pub valid: LeaderLease,
 }
 
-/// Until when a leader may act as such in one term, by the node's clock. Both ends have it.
+/// The end of a leader's lease in one term, by the node's clock. The driver of the election sets it
+/// and the coordinator reads it: clones share one value.
 #[derive(Clone, Debug, Default)]
-pub struct Valid(Arc<AtomicU64>);
+pub struct LeaderLease(Arc<AtomicU64>);
 
-impl Valid {
-    /// Until then; [`Nanos`] 0 for not at all any more.
+impl LeaderLease {
+    /// Sets the end of the lease; [`Nanos`] 0 ends it at once.
     pub fn set(&self, until: Nanos) {
         self.0.store(until.0, Ordering::Release);
     }
 
-    /// Whether it is valid now.
+    /// Whether the lease holds at `now`.
     #[must_use]
-    pub fn at(&self, now: Nanos) -> bool {
+    pub fn is_valid(&self, now: Nanos) -> bool {
         now < self.until()
     }
 
-    /// When it ends, as far as known.
+    /// When it ends, unless it is extended.
     #[must_use]
     pub fn until(&self) -> Nanos {
         Nanos(self.0.load(Ordering::Acquire))
     }
 }
 
-/// What the service has not heard of yet.
-pub(super) struct News<M> {
-    /// It leads.
-    pub(super) reign: Option<Reign<M>>,
-    /// Somebody else does, in this term, and there; an empty text when nobody knows who.
+/// A change of leader that the service has not taken yet.
+pub(super) struct LeaderUpdate<M> {
+    /// The service leads.
+    pub(super) term: Option<LeaderTerm<M>>,
+    /// Another coordinator leads: its term and locator, or zero and "" if it is not known.
     pub(super) leader: Option<(u64, String)>,
 }
 
-impl<M> News<M> {
-    /// Whether there is none: it was taken together with what came before.
+impl<M> LeaderUpdate<M> {
+    /// Whether an earlier call of [`LeaderMailbox::take_update`] took this update already.
     pub(super) fn is_empty(&self) -> bool {
-        self.reign.is_none() && self.leader.is_none()
+        self.term.is_none() && self.leader.is_none()
     }
 }
 
 struct Inner<M> {
-    news: News<M>,
+    update: LeaderUpdate<M>,
     resigned: Option<u64>,
 }
 
-/// Both ends of what passes.
-pub struct Office<M> {
+/// Carries changes of leader from the driver of an election to the coordinator's service, and
+/// resignations back. Both hold a clone.
+///
+/// It holds the latest update only: an appointment that the service has not taken is replaced by
+/// the deposition that follows. The driver rings the bell of the coordinator's node after each, so
+/// that its loop looks here. A [`LeaderLease`] is shared outside the mailbox: it ends a leader's
+/// rights at once, whether the service has looked or not.
+pub struct LeaderMailbox<M> {
     inner: Arc<Mutex<Inner<M>>>,
-    /// Counts what was left for the service.
-    told: Arc<AtomicU64>,
+    /// Number of updates so far: the service takes the lock only if it has changed.
+    updates: Arc<AtomicU64>,
 }
 
-impl<M> Clone for Office<M> {
+impl<M> Clone for LeaderMailbox<M> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), told: Arc::clone(&self.told) }
+        Self { inner: Arc::clone(&self.inner), updates: Arc::clone(&self.updates) }
     }
 }
 
-impl<M> Default for Office<M> {
+impl<M> Default for LeaderMailbox<M> {
     fn default() -> Self {
-        let news = News { reign: None, leader: None };
-        Self { inner: Arc::new(Mutex::new(Inner { news, resigned: None })), told: Arc::default() }
+        let update = LeaderUpdate { term: None, leader: None };
+        let inner = Arc::new(Mutex::new(Inner { update, resigned: None }));
+        Self { inner, updates: Arc::default() }
     }
 }
 
-impl<M> Office<M> {
+impl<M> LeaderMailbox<M> {
     fn change<T>(&self, change: impl FnOnce(&mut Inner<M>) -> T) -> T {
         change(&mut lock(&self.inner))
     }
 
-    /// The coordinator leads from here on; ring its node's bell afterwards.
-    pub fn appoint(&self, reign: Reign<M>) {
-        self.change(|inner| inner.news = News { reign: Some(reign), leader: None });
-        self.told.fetch_add(1, Ordering::Release);
+    /// Makes the coordinator the leader; ring its node's bell afterwards.
+    pub fn appoint(&self, term: LeaderTerm<M>) {
+        self.change(|inner| inner.update = LeaderUpdate { term: Some(term), leader: None });
+        self.updates.fetch_add(1, Ordering::Release);
     }
 
-    /// It does not lead, or no more; ring its node's bell afterwards. `leader`: the term and
-    /// locator of who does, if known.
+    /// Makes the coordinator a follower; ring its node's bell afterwards. `leader` is the term and
+    /// the locator of the leader, if they are known.
     pub fn depose(&self, leader: Option<(u64, String)>) {
         let leader = leader.unwrap_or_default();
-        self.change(|inner| inner.news = News { reign: None, leader: Some(leader) });
-        self.told.fetch_add(1, Ordering::Release);
+        self.change(|inner| inner.update = LeaderUpdate { term: None, leader: Some(leader) });
+        self.updates.fetch_add(1, Ordering::Release);
     }
 
-    /// The term in which the service has given up to lead, if it has since this was last asked.
+    /// Takes the term from which the service has resigned, if it has.
     #[must_use]
     pub fn take_resigned(&self) -> Option<u64> {
         self.change(|inner| inner.resigned.take())
     }
 
-    /// The service leads no more in this term.
+    /// Resigns from `term`: called by the service.
     pub(super) fn resign(&self, term: u64) {
         self.change(|inner| inner.resigned = Some(term));
     }
 
-    /// What is new since `heard`, which then counts it.
-    pub(super) fn news(&self, heard: &mut u64) -> Option<News<M>> {
-        let told = self.told.load(Ordering::Acquire);
-        if told == *heard {
+    /// Takes the latest update, if there was one since `seen` updates; `seen` then counts it.
+    pub(super) fn take_update(&self, seen: &mut u64) -> Option<LeaderUpdate<M>> {
+        let updates = self.updates.load(Ordering::Acquire);
+        if updates == *seen {
             return None;
         }
-        *heard = told;
-        Some(
-            self.change(|inner| {
-                std::mem::replace(&mut inner.news, News { reign: None, leader: None })
-            }),
-        )
+        *seen = updates;
+        Some(self.change(|inner| {
+            std::mem::replace(&mut inner.update, LeaderUpdate { term: None, leader: None })
+        }))
     }
 }
 
-/// Whoever drives an election, at its office.
-pub struct Envoy<M> {
-    office: Office<M>,
-    /// The term in which the coordinator was told to lead, and until when it may.
-    reign: Option<(u64, Valid)>,
-    /// The term of the leader that the coordinator was told of.
-    told: Option<u64>,
+/// Keeps a coordinator's [`LeaderMailbox`] and its [`Election`] in step, for the election's driver.
+///
+/// The driver calls [`relay_resignation`](Self::relay_resignation) before each step of the election
+/// and [`publish`](Self::publish) after it.
+pub struct ElectionBridge<M> {
+    mailbox: LeaderMailbox<M>,
+    /// The term for which the coordinator was appointed, and its lease.
+    appointed: Option<(u64, LeaderLease)>,
+    /// The term of the leader of which the coordinator was last notified; zero for an unknown one.
+    notified: Option<u64>,
 }
 
-impl<M: Metadata> Envoy<M> {
-    /// One who has told nothing yet.
+impl<M: Metadata> ElectionBridge<M> {
+    /// A bridge that has published nothing yet.
     #[must_use]
-    pub fn new(office: Office<M>) -> Self {
-        Self { office, reign: None, told: None }
+    pub fn new(mailbox: LeaderMailbox<M>) -> Self {
+        Self { mailbox, appointed: None, notified: None }
     }
 
-    /// Tells the election when the coordinator has given up.
-    pub fn hear(&self, now: Nanos, election: &mut Election) {
-        if let Some(term) = self.office.take_resigned() {
+    /// Passes a resignation of the coordinator on to the election.
+    pub fn relay_resignation(&self, now: Nanos, election: &mut Election) {
+        if let Some(term) = self.mailbox.take_resigned() {
             election.resigned(now, term);
         }
     }
 
-    /// Tells the coordinator what the election has come to by `now`, with the catalog that `open`
-    /// reads if it begins to lead. Returns whether there was anything new: then ring its node's
-    /// bell.
-    pub fn tell(
+    /// Notifies the coordinator of the election's state as of `now`. If the coordinator begins to
+    /// lead, `open` reads the catalog in the new term; if that fails, the election resigns from it.
+    /// Returns whether there was a change: then ring the bell of the coordinator's node.
+    pub fn publish(
         &mut self,
         now: Nanos,
         election: &mut Election,
         open: impl FnOnce(u64) -> Result<Catalog<M>, String>,
     ) -> bool {
         let term = election.term();
-        if let Some((reigns, valid)) = &self.reign {
-            let was = valid.at(now);
-            if term == Some(*reigns) {
+        if let Some((appointed, valid)) = &self.appointed {
+            let was_valid = valid.is_valid(now);
+            if term == Some(*appointed) {
                 valid.set(election.valid_until());
-                return !was && valid.at(now);
+                return !was_valid && valid.is_valid(now);
             }
-            // First of all nothing is granted any more.
+            // Before anything else: the coordinator must grant no more leases.
             valid.set(Nanos(0));
-            (self.reign, self.told) = (None, None);
+            (self.appointed, self.notified) = (None, None);
         }
         let Some(term) = term else {
             let leader = election.leader();
             let known = leader.map_or(0, |leader| leader.term);
-            if self.told == Some(known) {
+            if self.notified == Some(known) {
                 return false;
             }
-            self.office.depose(leader.map(|leader| (leader.term, leader.locator.clone())));
-            self.told = Some(known);
+            self.mailbox.depose(leader.map(|leader| (leader.term, leader.locator.clone())));
+            self.notified = Some(known);
             return true;
         };
         match open(term) {
             Ok(catalog) => {
-                let valid = Valid::default();
+                let valid = LeaderLease::default();
                 valid.set(election.valid_until());
-                self.reign = Some((term, valid.clone()));
-                self.office.appoint(Reign { term, taken: now, catalog, valid });
+                self.appointed = Some((term, valid.clone()));
+                self.mailbox.appoint(LeaderTerm { term, taken: now, catalog, valid });
                 true
             }
             Err(error) => {

@@ -1,34 +1,34 @@
-//! The rows of the catalog in its metadata.
+//! Encodes the catalog as rows of its metadata.
 //!
-//! Each row ends in a CRC32C of its key and bytes, and the row of counters holds how many other
-//! rows there are and the sum of their checksums. So a damaged row is named, and a row that is
-//! missing, or is older than the counters, is noticed. Metadata from before rows had checksums are
-//! read too, and sealed by their next change.
+//! Each row ends in a CRC32C of its key and bytes, and the row of counters holds the number of the
+//! other rows and the sum of their checksums. The first names a damaged row; the second detects a
+//! row that is missing, or older than the counters. Metadata from before rows had checksums are
+//! accepted too, and sealed by their next change.
 
-use super::entries::{Known, Part, Parts};
+use super::entries::{ServerEntry, TableEntry, TabletEntry};
 use super::metadata::Change;
 use sprat_wire::op::MoveOrder;
 use sprat_wire::op::{Records, ServerRecord, push_counter, push_server, push_text};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
-/// Key of the row of counters.
+/// Key of the counters' row.
 pub(super) const COUNTERS: &str = "counters";
 
-/// What is counted for the whole cluster.
+/// Counters of the whole cluster.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) cluster: u64,
     pub(super) next_table: u32,
     pub(super) next_server: u32,
     pub(super) version: u64,
-    /// Of the other rows, by which all of them are known to be there; `None` in metadata from
-    /// before that.
+    /// Of the other rows, to detect that some are missing. `None` in metadata from before rows had
+    /// checksums.
     pub(super) total: Option<Total>,
 }
 
 impl Counters {
-    /// The counters' row, not yet sealed.
+    /// Encodes the counters' row, not yet sealed.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut row = Vec::new();
         push_counter(&mut row, "cluster", self.cluster);
@@ -43,7 +43,7 @@ impl Counters {
     }
 }
 
-/// The number of all rows but the counters', and the sum of their checksums.
+/// The number of rows, not counting the counters', and the sum of their checksums.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Total {
     rows: u64,
@@ -51,13 +51,13 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// That of these rows, none of which is removed.
+    /// The total of `rows`, which must all be present (`Some`).
     pub(super) fn of(rows: &[Change]) -> Self {
         Checksums::default().total_after(rows)
     }
 }
 
-/// The checksums of the rows that there are, by key, and their total.
+/// The checksum of each row, by key, and their total.
 #[derive(Default)]
 pub(super) struct Checksums {
     of: BTreeMap<String, u32>,
@@ -69,7 +69,7 @@ impl Checksums {
         self.total
     }
 
-    /// The total after `changes`, which name each key once and not the counters'.
+    /// The total after `changes`, which must name each key once, and not the counters'.
     pub(super) fn total_after(&self, changes: &[Change]) -> Total {
         let Total { mut rows, mut checksums } = self.total;
         for (key, row) in changes {
@@ -83,7 +83,7 @@ impl Checksums {
         Total { rows, checksums }
     }
 
-    /// Takes in changes, before they are sealed.
+    /// Applies changes that are not sealed.
     pub(super) fn change(&mut self, changes: &[Change]) {
         self.total = self.total_after(changes);
         for (key, row) in changes {
@@ -108,13 +108,13 @@ pub(super) fn seal((key, row): Change) -> Change {
     (key, sealed)
 }
 
-/// The row without its checksum; `None` if that is not its own.
+/// Returns the row without its checksum; `None` if the checksum does not match.
 pub(super) fn unseal<'a>(key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
     let (row, stored) = sealed.split_last_chunk::<4>()?;
     (checksum(key, row) == u32::from_le_bytes(*stored)).then_some(row)
 }
 
-/// Reads the row of counters, sealed, or as it was before there were checksums.
+/// Reads the counters' row: a sealed one, or one from before rows had checksums.
 pub(super) fn read_counters(sealed: &[u8]) -> Option<Counters> {
     match unseal(COUNTERS, sealed) {
         Some(row) => parse_counters(row).filter(|counters| counters.total.is_some()),
@@ -146,42 +146,43 @@ pub(super) fn server_key(id: u32) -> String {
     format!("server/{id:010}")
 }
 
-pub(super) fn server_row(id: u32, known: &Known) -> Change {
+pub(super) fn server_row(id: u32, entry: &ServerEntry) -> Change {
     let mut row = Vec::new();
-    let (locator, rack) = (known.locator.clone(), known.rack.clone());
+    let (locator, rack) = (entry.locator.clone(), entry.rack.clone());
     push_server(&mut row, &ServerRecord { id, silent_ms: 0, locator, rack });
-    if known.copies > 0 {
-        push_counter(&mut row, "copies", known.copies.into());
-        push_counter(&mut row, "min_open", known.min_open);
-        push_counter(&mut row, "dead", known.dead.into());
-        if known.draining {
+    if entry.copies > 0 {
+        push_counter(&mut row, "copies", entry.copies.into());
+        push_counter(&mut row, "min_open", entry.min_open);
+        push_counter(&mut row, "dead", entry.dead.into());
+        if entry.draining {
             push_counter(&mut row, "draining", 1);
         }
     }
     (server_key(id), Some(row))
 }
 
-pub(super) fn read_server(value: &[u8]) -> Option<(u32, Known)> {
+pub(super) fn read_server(value: &[u8]) -> Option<(u32, ServerEntry)> {
     let records = &mut Records::new(value);
     let server = records.server()?;
-    let mut known = Known { locator: server.locator, rack: server.rack, ..Known::default() };
+    let mut entry =
+        ServerEntry { locator: server.locator, rack: server.rack, ..ServerEntry::default() };
     if !records.is_done() {
-        known.copies = records.named("copies")?.try_into().ok()?;
-        known.min_open = records.named("min_open")?;
-        known.dead = records.named("dead")? != 0;
-        known.draining = !records.is_done() && records.named("draining")? != 0;
+        entry.copies = records.named("copies")?.try_into().ok()?;
+        entry.min_open = records.named("min_open")?;
+        entry.dead = records.named("dead")? != 0;
+        entry.draining = !records.is_done() && records.named("draining")? != 0;
     }
-    records.is_done().then_some((server.id, known))
+    records.is_done().then_some((server.id, entry))
 }
 
 pub(super) fn table_key(name: &str) -> String {
     format!("table/{name}")
 }
 
-/// A table's row: its id, zero, its name, nothing, and its tablets. A table that was never in parts
-/// has its server's id in place of the zero and no tablets, but perhaps a counter `since`: so were
-/// all before there were tablets.
-pub(super) fn table_row(name: &str, table: &Parts) -> Change {
+/// Encodes a table's row: its id, zero, its name, an empty text, and its tablets. [`read_table`]
+/// also accepts rows from before there were tablets, which have the server's id in place of the
+/// zero, perhaps a counter `since`, and no tablets.
+pub(super) fn table_row(name: &str, table: &TableEntry) -> Change {
     let mut row = Vec::new();
     row.extend_from_slice(&table.id.to_le_bytes());
     row.extend_from_slice(&0_u32.to_le_bytes());
@@ -196,23 +197,23 @@ pub(super) fn table_row(name: &str, table: &Parts) -> Change {
     (table_key(name), Some(row))
 }
 
-pub(super) fn read_table(value: &[u8]) -> Option<(String, Parts)> {
+pub(super) fn read_table(value: &[u8]) -> Option<(String, TableEntry)> {
     let records = &mut Records::new(value);
     let (id, server, name, _) =
         (records.u32()?, records.u32()?, records.text()?.to_owned(), records.text()?);
     if server != 0 {
         let since = if records.is_done() { 0 } else { records.named("since")? };
-        let parts = vec![Part { first: 0, server, since }];
-        return records.is_done().then_some((name, Parts { id, parts }));
+        let parts = vec![TabletEntry { first: 0, server, since }];
+        return records.is_done().then_some((name, TableEntry { id, parts }));
     }
     let count =
         records.named("tablets").filter(|&count| (1..=MAX_TABLETS as u64).contains(&count))?;
     let part = |records: &mut Records<'_>| {
-        Some(Part { first: records.u64()?, server: records.u32()?, since: records.u64()? })
+        Some(TabletEntry { first: records.u64()?, server: records.u32()?, since: records.u64()? })
     };
     let parts = (0..count).map(|_| part(records)).collect::<Option<Vec<_>>>()?;
-    let ascend = parts[0].first == 0 && parts.is_sorted_by(|one, next| one.first < next.first);
-    (ascend && records.is_done()).then_some((name, Parts { id, parts }))
+    let is_sorted = parts[0].first == 0 && parts.is_sorted_by(|one, next| one.first < next.first);
+    (is_sorted && records.is_done()).then_some((name, TableEntry { id, parts }))
 }
 
 pub(super) fn move_key(id: u64) -> String {

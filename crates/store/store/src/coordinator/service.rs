@@ -1,65 +1,67 @@
-//! The coordinator as a service: requests in, answers out, now or when a server has caught up.
+//! The coordinator as a service: it answers requests at once, or when the servers concerned have
+//! applied a change.
 
 use super::REMEDY;
 use super::catalog::{Catalog, Refusal};
-use super::election::BURIAL_WAIT;
-use super::members::{Members, RENEWAL};
+use super::election::TAKEOVER_GRACE;
+use super::members::{Membership, RENEWAL};
 use super::metadata::Metadata;
-use super::office::{Office, Valid};
+use super::office::{LeaderLease, LeaderMailbox, LeaderTerm};
 use crate::answers::{answer, answer_text, denied};
-use crate::bodies::Bodies;
-use crate::guests::Guests;
+use crate::bodies::ResponseBuffers;
+use crate::guests::AccessRules;
 use crate::node::Service;
 use sprat_net::Nanos;
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Requester, Response};
 use sprat_wire::certificate::{Certificate, Role};
 use sprat_wire::op::{
-    BroughtBack, Request, Seen, ServerRecord, Status, TableRecord, push_counter, push_server,
-    push_table,
+    ClusterSeen, RecoveredPart, Request, ServerRecord, Status, TableRecord, push_counter,
+    push_server, push_table,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a server's question for newer assignments stays unanswered when there are none: shorter
-/// than whoever asks takes it for lost.
+/// How long the poll of a server stays unanswered while there are no newer assignments: less than
+/// the time after which its client takes a request for lost.
 pub const POLL: Duration = Duration::from_millis(250);
 
 const _: () = assert!(
-    POLL.as_millis() < sprat_client::ATTEMPT.as_millis(),
+    POLL.as_millis() < sprat_client::ATTEMPT_TIMEOUT.as_millis(),
     "else no question is ever answered"
 );
 
-/// The same of one that brings tablets back, or that some move from or to: meanwhile it cannot say
-/// that it is done.
-const HASTE: Duration = Duration::from_millis(5);
+/// How long the poll of a server stays unanswered that recovers or moves tablets: it reports that
+/// it is done only after it got the reply.
+const BUSY_POLL: Duration = Duration::from_millis(5);
 
-/// How long a client waits for a server to take or leave a table before it is answered anyway.
-pub const APPLY_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client's change waits for the servers concerned to apply it. After that the client is
+/// answered anyway: the change is durable.
+pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Questions and changes under way at once.
+/// Most polls that wait at once, and most changes.
 pub const MAX_WAITING: usize = 4096;
 
-/// What to ask of those who come when [`MAX_WAITING`] is reached, microseconds.
+/// Retry delay in replies while [`MAX_WAITING`] is reached, microseconds.
 const BUSY_MICROS: u32 = 10_000;
 
-/// When to ask again for what the metadata do not let be done for the moment, microseconds.
+/// Retry delay in replies while the metadata cannot be changed, microseconds.
 const LATER_MICROS: u32 = 100_000;
 
-/// How often a coordinator reports that its metadata do not fit a server's.
-const FOREIGN_PAUSE: Duration = Duration::from_secs(5);
+/// Shortest time between two warnings that the metadata do not fit a server's data.
+const FOREIGN_WARNING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A server's open question.
-struct Question {
+/// The poll of a server, waiting for newer assignments.
+struct PendingPoll {
     id: RequestId,
     server: u32,
     known: u64,
-    came: Nanos,
+    arrived: Nanos,
     until: Nanos,
 }
 
-/// A client's change, waiting for the servers it concerns.
-struct Change {
+/// A client's change, waiting for the servers concerned to apply it.
+struct PendingChange {
     id: RequestId,
     servers: Vec<u32>,
     version: u64,
@@ -67,57 +69,66 @@ struct Change {
     table: Option<TableRecord>,
 }
 
-/// The place of a coordinator among several.
-struct Post<M> {
-    office: Office<M>,
-    /// What it has heard from there.
-    heard: u64,
-    /// Where it is reached.
+/// The state of a coordinator that is one of several.
+struct Candidacy<M> {
+    mailbox: LeaderMailbox<M>,
+    /// Number of updates taken from the mailbox.
+    seen: u64,
+    /// Its own locator.
     locator: String,
-    /// Its term while it leads, and until when it may.
+    /// Its latest term as leader, and the lease in it.
     term: u64,
-    valid: Valid,
-    /// The term and place of who leads otherwise, as far as known.
+    valid: LeaderLease,
+    /// Term and locator of another leader; zero and "" if it is not known.
     leader: (u64, String),
 }
 
-/// The coordinator.
+/// The coordinator's service, for the node on which it runs.
+///
+/// It holds the [`Catalog`], the state of all servers, the polls of servers that wait for newer
+/// assignments, and the changes of clients that wait until servers have applied them. A node feeds
+/// it requests and calls [`poll`](Service::poll) at each iteration of its loop. It may block on its
+/// metadata, for a bounded time; everything else returns at once.
+///
+/// A coordinator without others ([`new`](Self::new)) always leads. One of several
+/// ([`standby`](Self::standby)) leads while its [`LeaderMailbox`] says so and its lease is valid;
+/// otherwise it answers [`Status::NotLeading`] with the leader's locator.
 pub struct Coordinator<M> {
-    /// `None` of one that is alone, which always leads.
-    post: Option<Post<M>>,
+    /// `None` if it is the only coordinator, which always leads.
+    candidacy: Option<Candidacy<M>>,
     catalog: Catalog<M>,
-    members: Members,
-    guests: Guests,
-    questions: Vec<Question>,
-    changes: Vec<Change>,
+    members: Membership,
+    guests: AccessRules,
+    polls: Vec<PendingPoll>,
+    changes: Vec<PendingChange>,
     ready: VecDeque<(RequestId, Outcome<u32>)>,
-    bodies: Bodies,
+    bodies: ResponseBuffers,
     requests: u64,
     /// The session of the request that is being answered.
     session: u32,
-    /// Whether it led when it was last polled.
+    /// Whether it led at the last call of [`poll`](Service::poll).
     led: bool,
-    /// When servers that these metadata do not fit are reported again.
+    /// When the next warning about servers whose data does not fit may be given.
     warn_foreign_from: Nanos,
-    /// Why these metadata are an older copy, once a server of the cluster has shown it. Never
-    /// unset: the coordinator would declare the servers dead that it refuses, each of these
-    /// changes raises its version, and once the version is theirs no server would notice any
-    /// more.
+    /// Why these metadata are an older copy, once a server of the cluster has shown that. It is
+    /// never reset: the coordinator would declare the servers that it refuses dead, each of these
+    /// changes raises its version, and once that reaches the servers' version none of them would
+    /// notice any more.
     behind: Option<String>,
 }
 
 impl<M: Metadata> Coordinator<M> {
-    /// A coordinator with this catalog; no server has been heard of yet.
+    /// Makes the only coordinator of a cluster, with this catalog.
     pub fn new(catalog: Catalog<M>) -> Self {
         Self {
-            post: None,
+            candidacy: None,
             catalog,
-            members: Members::default(),
-            guests: Guests::default(),
-            questions: Vec::new(),
+            members: Membership::default(),
+            guests: AccessRules::default(),
+            polls: Vec::new(),
             changes: Vec::new(),
             ready: VecDeque::new(),
-            bodies: Bodies::default(),
+            bodies: ResponseBuffers::default(),
             requests: 0,
             session: 0,
             led: true,
@@ -126,44 +137,45 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// One of several, which others reach at `locator`. It leads when it is told to through its
-    /// office; until then, and when it may not any more, it answers [`Status::NotLeading`] and
-    /// no more than that.
-    pub fn standby(office: Office<M>, locator: String) -> Self {
-        let post = Post {
-            office,
-            heard: 0,
+    /// Makes one of several coordinators, which others reach at `locator`. It leads once `mailbox`
+    /// appoints it. Before that, and after its lease has ended, it answers [`Status::NotLeading`].
+    pub fn standby(mailbox: LeaderMailbox<M>, locator: String) -> Self {
+        let candidacy = Candidacy {
+            mailbox,
+            seen: 0,
             locator,
             term: 0,
-            valid: Valid::default(),
+            valid: LeaderLease::default(),
             leader: (0, String::new()),
         };
-        Self { post: Some(post), ..Self::new(Catalog::absent()) }
+        Self { candidacy: Some(candidacy), ..Self::new(Catalog::absent()) }
     }
 
-    /// Whether it leads.
+    /// Whether it leads at `now`.
     pub fn leads(&self, now: Nanos) -> bool {
-        self.post.as_ref().is_none_or(|post| self.catalog.is_present() && post.valid.at(now))
+        let is_valid = |candidacy: &Candidacy<M>| candidacy.valid.is_valid(now);
+        self.candidacy
+            .as_ref()
+            .is_none_or(|candidacy| self.catalog.is_present() && is_valid(candidacy))
     }
 
-    /// The term in which it leads, or would if it still may; zero of one that is alone.
+    /// Its latest term as leader; zero for the only coordinator of a cluster.
     pub fn term(&self) -> u64 {
-        self.post.as_ref().map_or(0, |post| post.term)
+        self.candidacy.as_ref().map_or(0, |candidacy| candidacy.term)
     }
 
-    /// What it knows, for a look at it.
+    /// Its catalog.
     pub fn catalog(&self) -> &Catalog<M> {
         &self.catalog
     }
 
-    /// Why tables of servers that are gone cannot be brought back for now: the server, and what the
-    /// last attempt came to.
+    /// The dead servers whose tablets could not be recovered yet, and why the last attempt failed.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.members.failures()
     }
 
-    /// Answers with a list; asked again, it is made again.
-    fn list(
+    /// Makes a reply with a body that `fill` writes.
+    fn reply(
         &mut self,
         status: Status,
         number: u64,
@@ -177,8 +189,8 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    fn table(&mut self, table: &TableRecord) -> Outcome<u32> {
-        self.list(Status::Ok, u64::from(table.id), |out| push_table(out, table))
+    fn reply_table(&mut self, table: &TableRecord) -> Outcome<u32> {
+        self.reply(Status::Ok, u64::from(table.id), |out| push_table(out, table))
     }
 
     fn refuse(&mut self, refusal: &Refusal) -> Outcome<u32> {
@@ -213,7 +225,7 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Answers a change once `servers` serve the present version.
+    /// Replies to a change once `servers` have applied the present version.
     fn await_applied(
         &mut self,
         now: Nanos,
@@ -223,13 +235,13 @@ impl<M: Metadata> Coordinator<M> {
     ) -> Outcome<u32> {
         servers.sort_unstable();
         servers.dedup();
-        // One may have as many as are free, so that nobody keeps others from changing anything.
+        // A session may have as many as are free, so that no client keeps others from changes.
         let own = self.changes.iter().filter(|change| change.id.session() == id.session()).count();
         if own > 0 && own >= MAX_WAITING.saturating_sub(self.changes.len()) {
             return Outcome::Retry(BUSY_MICROS);
         }
-        let (version, until) = (self.catalog.version(), now + APPLY_PATIENCE);
-        self.changes.push(Change { id, servers, version, until, table });
+        let (version, until) = (self.catalog.version(), now + APPLY_TIMEOUT);
+        self.changes.push(PendingChange { id, servers, version, until, table });
         Outcome::Pending
     }
 
@@ -238,23 +250,25 @@ impl<M: Metadata> Coordinator<M> {
         now: Nanos,
         server: u32,
         (cluster, copies): (u64, u8),
-        place: (&str, &str),
+        (locator, rack): (&str, &str),
     ) -> Outcome<u32> {
         let ours = self.catalog.cluster();
-        // One whose log others keep may have been forgotten: nothing of what it was is left to it.
+        // A server whose log others keep may have been removed from the catalog: it starts with
+        // nothing anyway, and gets a new id.
         let known = copies > 0 || self.catalog.server(server).is_some();
         if cluster != 0 && (cluster != ours || !known) {
             let reason = format!(
-                "the data is of cluster {cluster:016x}, server {server}; this is cluster {ours:016x}: give -C of its own, or another \
-                 --data"
+                "the data is of cluster {cluster:016x}, server {server}; this is cluster \
+                 {ours:016x}: give -C of its own, or another --data"
             );
             return answer_text(&mut self.bodies, Status::WrongCluster, &reason);
         }
-        match self.catalog.enlist(if cluster == 0 { 0 } else { server }, place, copies) {
+        let id = if cluster == 0 { 0 } else { server };
+        match self.catalog.enlist(id, (locator, rack), copies) {
             Ok(id) => {
                 self.members.enlisted(now, id);
                 let version = self.catalog.version();
-                self.list(Status::Ok, u64::from(id), |out| {
+                self.reply(Status::Ok, u64::from(id), |out| {
                     push_counter(out, "cluster", ours);
                     push_counter(out, "version", version);
                 })
@@ -263,21 +277,26 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Refuses a server whose cluster is another one, or is further than these metadata are: they
-    /// began empty, or were put back from an older copy. What they would say of tables is not
-    /// what the server's objects are of.
-    fn refuse_foreign(&mut self, now: Nanos, server: u32, seen: &Seen) -> Option<Outcome<u32>> {
+    /// Refuses a server that is of another cluster, or has seen a later version than these metadata
+    /// have: they began empty, or were restored from an older copy. Their tables would not be those
+    /// of the server's objects.
+    fn refuse_foreign(
+        &mut self,
+        now: Nanos,
+        server: u32,
+        seen: &ClusterSeen,
+    ) -> Option<Outcome<u32>> {
         let (ours, version) = (self.catalog.cluster(), self.catalog.version());
         let (cluster, known) = (seen.cluster.get(), seen.version.get());
         let reason = if cluster != 0 && cluster != ours {
             format!(
-                "are of cluster {ours:016x}, and server {server} is of cluster {cluster:016x}: they began empty, or -C \
-                 names another cluster's coordinator"
+                "are of cluster {ours:016x}, and server {server} is of cluster {cluster:016x}: \
+                 they began empty, or -C names another cluster's coordinator"
             )
         } else if known > version {
             format!(
-                "are of version {version} of the tablet map, and server {server} has seen version {known}: they are an \
-                 older copy"
+                "are of version {version} of the tablet map, and server {server} has seen version \
+                 {known}: they are an older copy"
             )
         } else {
             return None;
@@ -286,11 +305,11 @@ impl<M: Metadata> Coordinator<M> {
             format!("the coordinator's metadata ({}) {reason}: {REMEDY}", self.catalog.place());
         if now >= self.warn_foreign_from {
             tracing::error!("{reason}");
-            self.warn_foreign_from = now + FOREIGN_PAUSE;
+            self.warn_foreign_from = now + FOREIGN_WARNING_INTERVAL;
         }
-        // One of several that was deposed and does not know it yet is behind for a moment; servers
-        // turn to another.
-        let is_alone = self.post.is_none();
+        // A leader that was deposed and does not know it yet is behind for a moment; servers turn
+        // to its successor.
+        let is_alone = self.candidacy.is_none();
         if is_alone && cluster == ours {
             self.behind = Some(reason.clone());
         }
@@ -298,9 +317,8 @@ impl<M: Metadata> Coordinator<M> {
             .then(|| answer_text(&mut self.bodies, Status::WrongCluster, &reason))
     }
 
-    /// Refuses every request while these metadata are known to be an older copy. Reports of servers
-    /// are answered `NotLeading`, after which a server sends them again; a refusal would end
-    /// it.
+    /// Refuses every request once these metadata are known to be an older copy. Reports of servers
+    /// get `NotLeading`, after which a server sends them again; a refusal would stop the server.
     fn refuse_behind(&mut self, request: &Request<'_>) -> Option<Outcome<u32>> {
         let reason = self.behind.as_ref()?;
         let status = match request {
@@ -317,37 +335,42 @@ impl<M: Metadata> Coordinator<M> {
 
     fn copy_catalog(&mut self) -> Outcome<u32> {
         let copy = self.catalog.copy();
-        self.list(Status::Ok, self.catalog.version(), |out| out.extend_from_slice(&copy))
+        self.reply(Status::Ok, self.catalog.version(), |out| out.extend_from_slice(&copy))
     }
 
-    fn question(&mut self, now: Nanos, id: RequestId, server: u32, known: u64) -> Outcome<u32> {
-        if !self.members.asks(now, server, known, &self.catalog) {
-            // Enlisted with a coordinator before this one, or never, or declared dead.
+    /// Holds the poll of a server that has version `known` until there are newer assignments.
+    fn poll_assignments(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        server: u32,
+        known: u64,
+    ) -> Outcome<u32> {
+        if !self.members.polled(now, server, known, &self.catalog) {
+            // It enlisted with the coordinator before a restart, or never, or was declared dead.
             let version = self.catalog.version();
             return Outcome::Reply(answer(Status::NotFound, false, 0, version, Repeat::Retain));
         }
-        if self.questions.len() >= MAX_WAITING {
+        if self.polls.len() >= MAX_WAITING {
             return Outcome::Retry(BUSY_MICROS);
         }
         let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
-        // One question a server: a newer one shows that the answer to the older is not awaited. It
-        // is given one all the same: without, the place that it has in its session would be
-        // lost to the server for ever.
-        if let Some(at) = self.questions.iter().position(|question| question.server == server) {
-            let Question { id, known, .. } = self.questions.swap_remove(at);
+        // One poll per server: a newer one shows that the server does not await the reply to the
+        // older. It gets a reply all the same, or its request slot in the session would be lost to
+        // the server for ever.
+        if let Some(at) = self.polls.iter().position(|poll| poll.server == server) {
+            let PendingPoll { id, known, .. } = self.polls.swap_remove(at);
             self.session = id.session();
             let outcome = self.assignments(now, server, known);
             self.ready.push_back((id, outcome));
         }
-        // Who brings something back, or gives something away, has something to tell as soon as it
-        // may.
-        let patience = match (leased, self.members.is_busy(server, &self.catalog)) {
-            (true, true) => HASTE,
+        let hold = match (leased, self.members.is_busy(server, &self.catalog)) {
+            (true, true) => BUSY_POLL,
             (true, false) => RENEWAL,
             (false, _) => POLL,
         };
-        let until = now + patience;
-        self.questions.push(Question { id, server, known, came: now, until });
+        let until = now + hold;
+        self.polls.push(PendingPoll { id, server, known, arrived: now, until });
         Outcome::Pending
     }
 
@@ -357,10 +380,10 @@ impl<M: Metadata> Coordinator<M> {
         }
         let assignment = self.members.assignment(now, (server, known), &self.catalog);
         let version = self.catalog.version();
-        self.list(Status::Ok, version, |out| assignment.encode(out))
+        self.reply(Status::Ok, version, |out| assignment.encode(out))
     }
 
-    /// A server that is alive says something of its log.
+    /// Notes that open heads of a live server's log below `segment` are void.
     fn void(&mut self, server: u32, segment: u64) -> Outcome<u32> {
         if self.catalog.server(server).is_none_or(|known| known.dead) {
             let version = self.catalog.version();
@@ -376,11 +399,11 @@ impl<M: Metadata> Coordinator<M> {
         &mut self,
         now: Nanos,
         server: u32,
-        what: &BroughtBack,
+        report: &RecoveredPart,
         failure: &str,
     ) -> Outcome<u32> {
-        let what = (server, what.order.get(), what.since.get());
-        match self.members.recovered(now, what, failure, &mut self.catalog) {
+        let task = (server, report.order.get(), report.since.get());
+        match self.members.recovered(now, task, failure, &mut self.catalog) {
             Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Retain)),
             Err(refusal) => self.refuse(&refusal),
         }
@@ -392,11 +415,11 @@ impl<M: Metadata> Coordinator<M> {
             Some(tablet) if alive => self.catalog.begin_move(tablet, to),
             _ => Err(Refusal::Limit("there is no such server, or it is silent")),
         };
-        self.noted(begun.map(drop))
+        self.reply_committed(begun.map(drop))
     }
 
-    /// A change of the catalog alone.
-    fn noted(&mut self, change: Result<(), Refusal>) -> Outcome<u32> {
+    /// Replies to a change at once, without waiting for servers to apply it.
+    fn reply_committed(&mut self, change: Result<(), Refusal>) -> Outcome<u32> {
         match change {
             Ok(()) => {
                 Outcome::Reply(answer(Status::Ok, false, 0, self.catalog.version(), Repeat::Retain))
@@ -407,10 +430,11 @@ impl<M: Metadata> Coordinator<M> {
 
     fn drain(&mut self, server: u32, drain: bool) -> Outcome<u32> {
         let drained = self.catalog.drain(server, drain);
-        self.noted(drained)
+        self.reply_committed(drained)
     }
 
-    fn found(&mut self, table: Option<TableRecord>) -> Outcome<u32> {
+    /// Replies with a table. Tablets that their server does not serve yet get no locator.
+    fn reply_found(&mut self, table: Option<TableRecord>) -> Outcome<u32> {
         match table {
             Some(mut table) => {
                 let ranges: Vec<Range> = table.ranges().map(|(range, _)| range).collect();
@@ -420,90 +444,92 @@ impl<M: Metadata> Coordinator<M> {
                         tablet.locator.clear();
                     }
                 }
-                self.table(&table)
+                self.reply_table(&table)
             }
             None => Outcome::Reply(answer(Status::NoSuchTable, false, 0, 0, Repeat::Reexecute)),
         }
     }
 
-    /// It does not lead; who does, if that is known.
+    /// Replies that it does not lead, with the leader's locator if that is known.
     fn not_leading(&mut self) -> Outcome<u32> {
-        let (term, locator) =
-            self.post.as_ref().map(|post| post.leader.clone()).unwrap_or_default();
-        self.list(Status::NotLeading, term, |out| out.extend_from_slice(locator.as_bytes()))
+        let leader = self.candidacy.as_ref().map(|candidacy| candidacy.leader.clone());
+        let (term, locator) = leader.unwrap_or_default();
+        self.reply(Status::NotLeading, term, |out| out.extend_from_slice(locator.as_bytes()))
     }
 
     fn who_leads(&mut self, now: Nanos) -> Outcome<u32> {
         if !self.leads(now) {
             return self.not_leading();
         }
-        let locator = self.post.as_ref().map(|post| post.locator.clone()).unwrap_or_default();
-        self.list(Status::Ok, self.term(), |out| out.extend_from_slice(locator.as_bytes()))
+        let locator = self.candidacy.as_ref().map(|candidacy| candidacy.locator.clone());
+        let locator = locator.unwrap_or_default();
+        self.reply(Status::Ok, self.term(), |out| out.extend_from_slice(locator.as_bytes()))
     }
 
-    /// Takes in whether it leads.
-    fn hear(&mut self, now: Nanos) {
-        let Some(post) = &mut self.post else { return };
-        let Some(news) = post.office.news(&mut post.heard).filter(|news| !news.is_empty()) else {
-            return;
-        };
-        if let Some(leader) = news.leader {
-            post.leader = leader;
+    /// Takes an update from the mailbox: begins to lead, or stops.
+    fn take_leader_update(&mut self, now: Nanos) {
+        let Some(candidacy) = &mut self.candidacy else { return };
+        let update = candidacy.mailbox.take_update(&mut candidacy.seen);
+        let Some(update) = update.filter(|update| !update.is_empty()) else { return };
+        if let Some(leader) = update.leader {
+            candidacy.leader = leader;
         }
         if self.catalog.is_present() {
             self.step_down();
         }
-        let Some(post) = &mut self.post else { return };
-        if let Some(reign) = news.reign {
-            (post.term, post.valid, post.leader) = (reign.term, reign.valid, (0, String::new()));
-            self.catalog = reign.catalog;
+        let Some(candidacy) = &mut self.candidacy else { return };
+        if let Some(LeaderTerm { term, taken, catalog, valid }) = update.term {
+            (candidacy.term, candidacy.valid) = (term, valid);
+            candidacy.leader = (0, String::new());
+            self.catalog = catalog;
             self.members =
-                Members::of_reign(now, self.catalog.version(), reign.taken + BURIAL_WAIT);
-            tracing::info!("leads the cluster, in term {}", reign.term);
+                Membership::for_leader(now, self.catalog.version(), taken + TAKEOVER_GRACE);
+            tracing::info!("leads the cluster, in term {term}");
         }
     }
 
-    /// Leads no more: because somebody else does, or because it does not know what became of a
-    /// change.
+    /// Stops leading: another coordinator leads, or this one does not know whether a change of its
+    /// metadata was made.
     fn step_down(&mut self) {
-        let post = self.post.as_mut().expect("one that is alone loses nothing");
-        post.valid = Valid::default();
+        let candidacy = self.candidacy.as_mut().expect("one that is alone loses nothing");
+        candidacy.valid = LeaderLease::default();
         match self.catalog.lost() {
             Some(why) => {
                 tracing::warn!("leads no more: {why}");
-                post.office.resign(post.term);
+                candidacy.mailbox.resign(candidacy.term);
             }
-            None => tracing::warn!("leads no more: term {} is over", post.term),
+            None => tracing::warn!("leads no more: term {} is over", candidacy.term),
         }
         self.catalog = Catalog::absent();
-        self.members = Members::default();
-        self.turn_away();
+        self.members = Membership::default();
+        self.complete_all();
     }
 
-    /// Answers what waits: questions with that it does not lead, changes as what they are, made.
-    fn turn_away(&mut self) {
-        for question in std::mem::take(&mut self.questions) {
-            self.session = question.id.session();
+    /// Completes all pending requests when leadership is lost: polls fail with `NotLeading`;
+    /// changes, which are durable, succeed.
+    fn complete_all(&mut self) {
+        for poll in std::mem::take(&mut self.polls) {
+            self.session = poll.id.session();
             let outcome = self.not_leading();
-            self.ready.push_back((question.id, outcome));
+            self.ready.push_back((poll.id, outcome));
         }
         for change in std::mem::take(&mut self.changes) {
             self.session = change.id.session();
-            let outcome = self.changed(change.table, change.version);
+            let outcome = self.reply_changed(change.table, change.version);
             self.ready.push_back((change.id, outcome));
         }
     }
 
-    /// A change was made.
-    fn changed(&mut self, table: Option<TableRecord>, version: u64) -> Outcome<u32> {
+    /// Replies that a change was made.
+    fn reply_changed(&mut self, table: Option<TableRecord>, version: u64) -> Outcome<u32> {
         match table {
-            Some(table) => self.table(&table),
+            Some(table) => self.reply_table(&table),
             None => Outcome::Reply(answer(Status::Ok, false, 0, version, Repeat::Retain)),
         }
     }
 
-    /// What who asks may not do.
-    fn refused(&self, who: Who, request: &Request<'_>) -> Option<Outcome<u32>> {
+    /// Checks whether the sender's role and rights allow the request; returns the refusal if not.
+    fn check_access(&self, who: Requester, request: &Request<'_>) -> Option<Outcome<u32>> {
         let allowed = match request {
             Request::CreateTable { .. }
             | Request::DropTable { .. }
@@ -518,14 +544,15 @@ impl<M: Metadata> Coordinator<M> {
             | Request::Loads { .. }
             | Request::Backup(_) => who.serves(),
             Request::ListServers | Request::ServerStats => who.role() != Some(Role::Client),
-            // Anybody may ask; of tables each sees its own. The others are not for a coordinator.
+            // Anyone may send these, and sees only tables that it has rights to. The rest of the
+            // requests are not for a coordinator, which says so.
             _ => true,
         };
         (!allowed).then(denied)
     }
 
     fn dispatch(&mut self, now: Nanos, id: RequestId, request: Request<'_>) -> Outcome<u32> {
-        if let Some(refused) = self.refused(id.who(), &request) {
+        if let Some(refused) = self.check_access(id.requester(), &request) {
             return refused;
         }
         match request {
@@ -543,22 +570,23 @@ impl<M: Metadata> Coordinator<M> {
             Request::CreateTable { name, tablets } => self.create(now, id, name, tablets),
             Request::DropTable { name } => self.drop_table(now, id, name),
             Request::FindTable { name } => {
-                let known = self.catalog.find(name);
-                self.found(known)
+                let known = self.catalog.find_table(name);
+                self.reply_found(known)
             }
             Request::LocateTable { table } => {
-                // One that may not be seen is not there.
+                // A table without rights to it is reported as missing.
                 let known = self.catalog.tables().find(|record| record.id == table);
-                let known = known
-                    .filter(|known| self.guests.rights_by_name(id.who(), &known.name).is_some());
-                self.found(known)
+                let known = known.filter(|known| {
+                    self.guests.rights_by_name(id.requester(), &known.name).is_some()
+                });
+                self.reply_found(known)
             }
             Request::ListTables => {
                 let seen = |table: &TableRecord| {
-                    self.guests.rights_by_name(id.who(), &table.name).is_some()
+                    self.guests.rights_by_name(id.requester(), &table.name).is_some()
                 };
                 let tables: Vec<_> = self.catalog.tables().filter(seen).collect();
-                self.list(Status::Ok, self.catalog.version(), |out| {
+                self.reply(Status::Ok, self.catalog.version(), |out| {
                     tables.iter().for_each(|table| push_table(out, table))
                 })
             }
@@ -569,14 +597,14 @@ impl<M: Metadata> Coordinator<M> {
                         u32::try_from(silence.as_millis()).unwrap_or(u32::MAX)
                     })
                 };
-                let record = |(id, known): (u32, &super::Known)| ServerRecord {
+                let record = |(id, known): (u32, &super::ServerEntry)| ServerRecord {
                     id,
                     silent_ms: silent(id),
                     locator: known.locator.clone(),
                     rack: known.rack.clone(),
                 };
                 let servers: Vec<_> = self.catalog.servers().map(record).collect();
-                self.list(Status::Ok, 0, |out| {
+                self.reply(Status::Ok, 0, |out| {
                     servers.iter().for_each(|server| push_server(out, server))
                 })
             }
@@ -586,7 +614,7 @@ impl<M: Metadata> Coordinator<M> {
             Request::Assignments { server, known, seen } => {
                 match self.refuse_foreign(now, server, seen) {
                     Some(refused) => refused,
-                    None => self.question(now, id, server, known),
+                    None => self.poll_assignments(now, id, server, known),
                 }
             }
             Request::CopyCatalog { server, seen } => match self.refuse_foreign(now, server, seen) {
@@ -598,22 +626,22 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::Drain { server, drain } => self.drain(server, drain),
             Request::Void { server, segment } => self.void(server, segment),
-            Request::Recovered { server, what, failure } => {
-                self.recovered(now, server, what, failure)
+            Request::Recovered { server, part: report, failure } => {
+                self.recovered(now, server, report, failure)
             }
             Request::Loads { server, capacity, loads } => {
-                self.members.told(server, capacity, loads);
+                self.members.record_loads(server, capacity, loads);
                 Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Reexecute))
             }
             Request::ServerStats => {
                 let (tables, servers) =
-                    (self.catalog.count() as u64, self.catalog.servers().count() as u64);
-                let tablets = self.catalog.tablets() as u64;
+                    (self.catalog.table_count() as u64, self.catalog.servers().count() as u64);
+                let tablets = self.catalog.tablet_count() as u64;
                 let requests = self.requests;
                 let lost = self.members.failures().count() as u64;
                 let moves = self.catalog.moves().count() as u64;
                 let leads = self.leads(now).into();
-                self.list(Status::Ok, 0, |out| {
+                self.reply(Status::Ok, 0, |out| {
                     push_counter(out, "coordinator_tables", tables);
                     push_counter(out, "coordinator_tablets", tablets);
                     push_counter(out, "coordinator_servers", servers);
@@ -655,7 +683,7 @@ impl<M: Metadata> Handler for Coordinator<M> {
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
         self.guests.admit(who, certificate);
     }
 
@@ -674,7 +702,7 @@ impl<M: Metadata> Handler for Coordinator<M> {
 
 impl<M: Metadata> Service for Coordinator<M> {
     fn poll(&mut self, now: Nanos) -> bool {
-        self.hear(now);
+        self.take_leader_update(now);
         if self.leads(now) {
             if self.behind.is_none() {
                 self.members.poll(now, &mut self.catalog);
@@ -686,7 +714,7 @@ impl<M: Metadata> Service for Coordinator<M> {
         self.led = self.leads(now);
         match self.led {
             true => self.answer_due(now),
-            false => self.turn_away(),
+            false => self.complete_all(),
         }
         !self.ready.is_empty()
     }
@@ -697,32 +725,31 @@ impl<M: Metadata> Service for Coordinator<M> {
 
     fn next_deadline(&self) -> Option<Nanos> {
         if !self.led {
-            return None; // until its office has news
+            return None; // until its mailbox has an update
         }
         let version = self.catalog.version();
-        let due =
-            |question: &Question| if question.known == version { question.until } else { Nanos(0) };
-        let questions = self.questions.iter().map(due);
+        let due = |poll: &PendingPoll| if poll.known == version { poll.until } else { Nanos(0) };
+        let polls = self.polls.iter().map(due);
         let changes = self.changes.iter().map(|change| change.until);
-        let valid = self.post.iter().map(|post| post.valid.until());
+        let valid = self.candidacy.iter().map(|candidacy| candidacy.valid.until());
         let members =
             self.behind.is_none().then(|| self.members.next_deadline(&self.catalog)).flatten();
-        questions.chain(changes).chain(valid).chain(members).min()
+        polls.chain(changes).chain(valid).chain(members).min()
     }
 }
 
 impl<M: Metadata> Coordinator<M> {
-    /// Answers questions and changes whose time has come.
+    /// Replies to the polls and changes that are due.
     fn answer_due(&mut self, now: Nanos) {
         let version = self.catalog.version();
         let mut due = Vec::new();
-        self.questions.retain(|question| {
-            // One that came in this turn is answered in the next: the time that this turn began may
-            // be older than the question, if the process stood still since, and a lease
-            // that is counted from then would end before the server's.
-            let keep = question.came >= now || (question.known == version && now < question.until);
+        self.polls.retain(|poll| {
+            // A poll that arrived in this iteration of the loop is answered in the next: if the
+            // process was suspended in between, this iteration's `now` may be older than the poll,
+            // and a lease that is counted from it would end before the server's own.
+            let keep = poll.arrived >= now || (poll.known == version && now < poll.until);
             if !keep {
-                due.push((question.id, question.server, question.known));
+                due.push((poll.id, poll.server, poll.known));
             }
             keep
         });
@@ -744,7 +771,7 @@ impl<M: Metadata> Coordinator<M> {
         });
         for (id, table) in done {
             self.session = id.session();
-            let outcome = self.changed(table, version);
+            let outcome = self.reply_changed(table, version);
             self.ready.push_back((id, outcome));
         }
     }

@@ -1,52 +1,57 @@
-//! What a response of the master is gathered from.
+//! Where the bodies of a master's responses lie.
 
-use crate::bodies::Bodies;
+use crate::bodies::ResponseBuffers;
 use crate::shares::Shares;
 use sprat_log::{Log, Pin, Ref};
 
-/// Memory that a response is gathered from.
+/// The body of a master's response: a number by which the RPC layer gathers and releases it.
 #[derive(Clone, Copy, Debug)]
-pub enum Body {
+pub enum MasterBody {
     /// A value in the log, by the number of its pin.
     Value(u32),
-    /// A buffer made for it.
+    /// A buffer that was filled for the response.
     Made(u32),
 }
 
-impl From<u32> for Body {
+impl From<u32> for MasterBody {
     fn from(made: u32) -> Self {
         Self::Made(made)
     }
 }
 
-/// Values pinned at once that sessions have shares of, beside one each; each keeps a segment's
-/// memory from the cleaner.
+/// Pinned values that sessions share, beside one that each has to itself. Each pin keeps a
+/// segment's memory from the cleaner.
 pub const MAX_PINS: usize = 4096;
 
-/// Bodies handed out and not yet given back.
-pub(super) struct Held {
-    /// Values, and for which session each is held.
+/// The bodies that responses in flight use.
+pub(super) struct HeldBodies {
+    /// Pinned values, each with the session that it is charged to.
     pins: Vec<Option<(Pin, u32)>>,
     free: Vec<u32>,
     shares: Shares,
-    pub(super) made: Bodies,
+    pub(super) made: ResponseBuffers,
 }
 
-impl Default for Held {
+impl Default for HeldBodies {
     fn default() -> Self {
         Self {
             pins: Vec::new(),
             free: Vec::new(),
             shares: Shares::new(MAX_PINS),
-            made: Bodies::default(),
+            made: ResponseBuffers::default(),
         }
     }
 }
 
-impl Held {
-    /// Pins a value for a session; `None` when that has its share of them.
+impl HeldBodies {
+    /// Pins a value for a session; `None` when the session has used up its share.
     #[inline]
-    pub(super) fn pin(&mut self, session: u32, log: &mut Log, reference: Ref) -> Option<Body> {
+    pub(super) fn pin(
+        &mut self,
+        session: u32,
+        log: &mut Log,
+        reference: Ref,
+    ) -> Option<MasterBody> {
         if !self.shares.admits(session) {
             return None;
         }
@@ -56,34 +61,34 @@ impl Held {
             u32::try_from(self.pins.len() - 1).expect("few")
         });
         self.pins[index as usize] = Some((log.pin(reference), session));
-        Some(Body::Value(index))
+        Some(MasterBody::Value(index))
     }
 
     #[inline]
-    pub(super) fn bytes<'a>(&'a self, log: &'a Log, body: Body) -> &'a [u8] {
+    pub(super) fn bytes<'a>(&'a self, log: &'a Log, body: MasterBody) -> &'a [u8] {
         match body {
-            Body::Value(index) => {
+            MasterBody::Value(index) => {
                 let (pin, _) = self.pins[index as usize].as_ref().expect("pinned until released");
                 log.bytes(pin)
             }
-            Body::Made(index) => self.made.bytes(index),
+            MasterBody::Made(index) => self.made.bytes(index),
         }
     }
 
     #[inline]
-    pub(super) fn release(&mut self, log: &mut Log, body: Body) {
+    pub(super) fn release(&mut self, log: &mut Log, body: MasterBody) {
         match body {
-            Body::Value(index) => {
+            MasterBody::Value(index) => {
                 let (pin, session) = self.pins[index as usize].take().expect("released once");
                 log.unpin(pin);
                 self.shares.give(session);
                 self.free.push(index);
             }
-            Body::Made(index) => self.made.release(index),
+            MasterBody::Made(index) => self.made.release(index),
         }
     }
 
-    /// What sessions have of the values that may be pinned.
+    /// The sessions' shares of the values that may be pinned.
     pub(super) fn pinned(&self) -> &Shares {
         &self.shares
     }

@@ -1,4 +1,4 @@
-//! What makes a log durable: nothing, a disk of the node's own, or the backups of a cluster.
+//! Makes a master's log durable: not at all, on the node's own disk, or on the cluster's backups.
 
 use super::pace::Pace;
 use crate::backup::{AppendError, Backup, Failed};
@@ -9,24 +9,24 @@ use sprat_log::Log;
 use sprat_net::Nanos;
 use std::os::fd::BorrowedFd;
 
-/// See the module.
+/// Where the log is made durable.
 pub(super) enum Durable<D: Disk> {
-    /// What is in memory is as durable as it gets.
+    /// Nowhere: what is in memory is as durable as it gets.
     Nothing,
-    /// A disk, and the pace of its commits.
+    /// On a disk, with the pace of its commits.
     Disk(Box<Backup<D>>, Pace),
-    /// Other servers.
+    /// On other servers.
     Servers(Box<Replicator>),
 }
 
 impl<D: Disk> Durable<D> {
-    /// Whether what is written has to become durable at all.
+    /// Whether nothing has to become durable.
     #[inline]
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Self::Nothing)
     }
 
-    /// A write has come that waits.
+    /// Records that a write has arrived and waits.
     #[inline]
     pub(super) fn arrived(&mut self) {
         if let Self::Disk(_, pace) = self {
@@ -34,8 +34,8 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Whether the head's replicas can take an entry of `len` bytes: many small commits fill a
-    /// frame before 8 MB of log are in it.
+    /// Whether the head's replicas can take an entry of `len` bytes. Many small commits, each
+    /// padded to blocks, can fill a frame before the log has filled the segment.
     #[inline]
     pub(super) fn has_room(&self, log: &Log, len: usize) -> bool {
         match self {
@@ -48,11 +48,11 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Hands to the disk what it has not got yet, and takes note of what it has done; returns
-    /// whether there was anything.
+    /// Submits what is new to the disk, and marks in the log what the disk has completed; returns
+    /// whether anything became durable.
     ///
     /// # Errors
-    /// Why nothing more will become durable.
+    /// Says why nothing more will become durable.
     pub(super) fn poll(&mut self, now: Nanos, log: &mut Log) -> Result<bool, String> {
         match self {
             Self::Nothing => Ok(false),
@@ -61,13 +61,13 @@ impl<D: Disk> Durable<D> {
                 Err("this server was declared dead, and others recover what it had".to_owned())
             }
             Self::Servers(replicator) => {
-                replicator.look_out(now, log);
+                replicator.update_outlook(now, log);
                 Ok(false)
             }
         }
     }
 
-    /// Sends to backups what they have not got yet.
+    /// Sends to backups what they do not have yet.
     #[inline]
     pub(super) fn call(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         if let Self::Servers(replicator) = self {
@@ -75,7 +75,7 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// When [`poll`](Self::poll) has something to do although nothing has happened.
+    /// When [`poll`](Self::poll) has something to do although no event arrives.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let (backup, pace) = match self {
             Self::Disk(backup, pace) => (backup, pace),
@@ -91,7 +91,7 @@ impl<D: Disk> Durable<D> {
         backup.poll_fd()
     }
 
-    /// What is full when the disk is, in words.
+    /// Describes the disk and its limit, for a reply that the disk is full.
     pub(super) fn full_disk(&self) -> String {
         match self {
             Self::Disk(backup, _) => {
@@ -116,29 +116,29 @@ impl<D: Disk> Durable<D> {
             }
             Self::Servers(replicator) => {
                 let counts = replicator.counts();
-                let (needed, here, refusing) = replicator.servers();
+                let servers = replicator.servers();
                 vec![
-                    ("servers_needed", needed as u64),
-                    ("servers_here", here as u64),
-                    ("servers_refusing", refusing as u64),
+                    ("servers_needed", servers.needed as u64),
+                    ("servers_here", servers.present as u64),
+                    ("servers_refusing", servers.refusing as u64),
                     ("replica_writes_total", counts.writes),
                     ("replicas_replaced_total", counts.replaced),
-                    ("segments_short", replicator.short() as u64),
-                    ("segments_in_few_racks", replicator.in_few_racks() as u64),
-                    ("replicas_healed_total", counts.healed),
-                    ("replicas_healed_bytes_total", counts.healed_bytes),
+                    ("segments_short", replicator.under_replicated() as u64),
+                    ("segments_in_few_racks", replicator.in_too_few_racks() as u64),
+                    ("replicas_healed_total", counts.re_replicated),
+                    ("replicas_healed_bytes_total", counts.re_replicated_bytes),
                 ]
             }
         }
     }
 
-    /// Makes durable what is not yet, and closes the log in order, where that is the node's own to
-    /// do. Blocks.
+    /// Makes the rest of the log durable and closes it in order, if this node's disk keeps it.
+    /// Blocks.
     pub(super) fn close(self, now: Nanos, log: &mut Log) -> Result<(), Failed> {
         let Self::Disk(mut backup, _) = self else { return Ok(()) };
         match hand_over(&mut backup, log) {
             Err(AppendError::Failed(failed)) => return Err(failed),
-            // Of the rest nobody was told that it is durable.
+            // The rest was never acknowledged as durable.
             Ok(())
             | Err(AppendError::NoRoom { .. } | AppendError::NoFrame(_) | AppendError::Behind) => {}
         }
@@ -160,7 +160,8 @@ fn commit<D: Disk>(
     backup.poll(now, progress).map_err(|failed| failed.to_string())?;
     log.limit_disk(backup.segments_on_full_disk());
     match hand_over(backup, log) {
-        Ok(()) | Err(AppendError::NoFrame(_) | AppendError::Behind) => {} /* the rest when the disk has made room */
+        // The rest follows when the disk has made room.
+        Ok(()) | Err(AppendError::NoFrame(_) | AppendError::Behind) => {}
         Err(error) => return Err(error.to_string()),
     }
     for segment in log.take_reclaimable() {
@@ -175,7 +176,7 @@ fn commit<D: Disk>(
     Ok(progressed)
 }
 
-/// Hands over all that a backup takes.
+/// Appends to the backup everything pending that it takes.
 fn hand_over<D: Disk>(backup: &mut Backup<D>, log: &mut Log) -> Result<(), AppendError> {
     while let Some(pending) = log.next_pending() {
         let (segment, up_to, sealed) =

@@ -1,6 +1,6 @@
-//! What reaches a master from the control thread of its process.
+//! The channel between a master and the control thread of its process.
 
-use crate::replication::Member;
+use crate::replication::BackupServer;
 use sprat_host::lock;
 use sprat_net::{Figure, Nanos};
 use sprat_wire::op::{Load, MoveOrder, RecoveryOrder};
@@ -10,34 +10,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-/// Commands under way at once.
+/// Commands that may wait at once.
 const MAX_COMMANDS: usize = 64;
 
-/// What a coordinator has for a server, as version `version` of its map has it.
+/// An assignment of the coordinator to a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Assigned {
-    /// Version of the map.
+pub struct MasterAssignment {
+    /// Version of the coordinator's tablet map.
     pub version: u64,
-    /// The tablets it serves: exactly these; objects of others are dropped.
+    /// The tablets that the server serves: exactly these; objects of others are dropped.
     pub tablets: Vec<Tablet>,
-    /// Servers that keep replicas.
-    pub members: Vec<Member>,
-    /// Servers whose replicas are needed, of those with ids below `next_server`.
+    /// The servers that keep replicas.
+    pub members: Vec<BackupServer>,
+    /// Ids of the masters whose replicas are needed, of those below `next_server`.
     pub masters: Vec<u32>,
-    /// See `masters`.
+    /// Ids from this one on were not known when the assignment was made.
     pub next_server: u32,
-    /// What is to be brought back.
+    /// Recoveries that this server is to perform.
     pub orders: Vec<RecoveryOrder>,
-    /// What the tables are called, by id.
+    /// The names of the tables, by id.
     pub names: Vec<(u32, String)>,
-    /// Tablets that are to move away, and those that are to move here.
+    /// Tablets that move from this server to others.
     pub leaving: Vec<MoveOrder>,
-    /// See `leaving`.
+    /// Tablets that move to this server.
     pub arriving: Vec<MoveOrder>,
 }
 
-impl Assigned {
-    /// These tables, and nothing of a cluster.
+impl MasterAssignment {
+    /// An assignment of these whole tables alone, without a cluster.
     #[must_use]
     pub fn tables(version: u64, tables: Vec<u32>) -> Self {
         Self {
@@ -48,54 +48,54 @@ impl Assigned {
     }
 }
 
-/// A command of the control thread.
+/// A command from the control thread.
 #[derive(Debug)]
 pub enum Command {
-    /// Do as the coordinator has it.
-    Assign(Box<Assigned>),
-    /// The coordinator has noted that open replicas of heads below this segment are void.
+    /// Apply what the coordinator has assigned.
+    Assign(Box<MasterAssignment>),
+    /// The coordinator has recorded that open replicas of heads below this segment are void.
     Voided(u64),
-    /// Tell your counters, and the network's.
+    /// Send your counters, and the network's.
     Stats(Sender<Vec<Figure>>),
 }
 
-/// What has come of a recovery, or of a move to here, for the coordinator to know.
+/// The result of a recovery, or of a move to this server, to be reported to the coordinator.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Recovered {
-    /// Which order that was.
+pub struct RecoveryResult {
+    /// The coordinator's number of the order.
     pub order: u64,
-    /// The segment of the log here from which on entries of its tables count.
+    /// First segment of this log whose entries of these tablets count.
     pub since: u64,
-    /// Why it cannot be had for now; empty when all is here, and durable.
+    /// Why it failed for now; empty when everything is here and durable.
     pub failure: String,
 }
 
-/// What both ends see.
+/// State that both ends share.
 struct Shared {
     applied: AtomicU64,
     min_open: AtomicU64,
     /// Until when tables may be served, by the node's clock.
     lease: AtomicU64,
-    /// One of each order.
-    recovered: Mutex<VecDeque<Recovered>>,
-    /// Bytes of objects that the log takes, and what tablets are to it.
+    /// At most one for each order.
+    recovery_results: Mutex<VecDeque<RecoveryResult>>,
+    /// Capacity of the log in bytes of objects, and the load of each tablet.
     loads: Mutex<Option<(u64, Vec<Load>)>>,
 }
 
-/// The control thread's end.
+/// The control thread's end of the channel.
 #[derive(Clone)]
 pub struct Outbox {
     commands: SyncSender<Command>,
     shared: Arc<Shared>,
 }
 
-/// The master's end.
+/// The master's end of the channel.
 pub struct Inbox {
     commands: Receiver<Command>,
     shared: Arc<Shared>,
 }
 
-/// A pair of ends. Without anybody who sets a lease, tables may be served for ever.
+/// Creates the two ends. Until a lease is set, tables may be served without limit.
 #[must_use]
 pub fn inbox() -> (Outbox, Inbox) {
     let (sender, receiver) = sync_channel(MAX_COMMANDS);
@@ -103,53 +103,53 @@ pub fn inbox() -> (Outbox, Inbox) {
         applied: AtomicU64::new(0),
         min_open: AtomicU64::new(0),
         lease: AtomicU64::new(Nanos::NEVER.0),
-        recovered: Mutex::default(),
+        recovery_results: Mutex::default(),
         loads: Mutex::default(),
     });
     (Outbox { commands: sender, shared: Arc::clone(&shared) }, Inbox { commands: receiver, shared })
 }
 
 impl Outbox {
-    /// Leaves a command; ring the node's bell afterwards. False when the master is gone or has too
-    /// many.
+    /// Queues a command; the caller rings the node's bell afterwards. Returns false when the master
+    /// is gone or has too many commands waiting.
     pub fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
 
-    /// Version of the map that the master serves.
+    /// Version of the tablet map that the master serves.
     #[must_use]
     pub fn applied(&self) -> u64 {
         self.shared.applied.load(Ordering::Acquire)
     }
 
-    /// The least segment of which open replicas may count, as the master has it: the coordinator is
-    /// to note what it did not know before, and the master to be told by [`Command::Voided`].
+    /// The lowest segment whose open replicas may count, as the master wants it. When it has grown,
+    /// the control thread has the coordinator record it and confirms that with [`Command::Voided`].
     #[must_use]
     pub fn min_open(&self) -> u64 {
         self.shared.min_open.load(Ordering::Acquire)
     }
 
-    /// Tables may be served until then, by the node's clock.
+    /// Lets the master serve its tables until then, by the node's clock.
     pub fn set_lease(&self, until: Nanos) {
         self.shared.lease.store(until.0, Ordering::Release);
     }
 
-    /// What the tablets are to the master, and the bytes of objects that it takes, if that was told
-    /// since.
+    /// Takes the newest load report, if there is one since the last call: the log's capacity in
+    /// bytes of objects, and the load of each tablet.
     #[must_use]
     pub fn take_loads(&self) -> Option<(u64, Vec<Load>)> {
         lock(&self.shared.loads).take()
     }
 
-    /// What has come of a recovery that the coordinator was not told of yet.
+    /// Takes a result that was not yet reported to the coordinator.
     #[must_use]
-    pub fn take_recovered(&self) -> Option<Recovered> {
-        lock(&self.shared.recovered).pop_front()
+    pub fn take_recovery_result(&self) -> Option<RecoveryResult> {
+        lock(&self.shared.recovery_results).pop_front()
     }
 }
 
 impl Inbox {
-    pub(super) fn take(&mut self) -> Option<Command> {
+    pub(crate) fn take(&mut self) -> Option<Command> {
         self.commands.try_recv().ok()
     }
 
@@ -157,7 +157,7 @@ impl Inbox {
         self.shared.applied.store(version, Ordering::Release);
     }
 
-    pub(super) fn wants_min_open(&self, segment: u64) {
+    pub(crate) fn wants_min_open(&self, segment: u64) {
         self.shared.min_open.store(segment, Ordering::Release);
     }
 
@@ -171,11 +171,11 @@ impl Inbox {
         *lock(&self.shared.loads) = Some((capacity, loads));
     }
 
-    pub(crate) fn recovered(&self, what: Recovered) {
-        let mut waiting = lock(&self.shared.recovered);
-        // Of an order only the newest counts: so there are no more of them than orders, however
-        // long nobody takes them.
-        waiting.retain(|other| other.order != what.order);
-        waiting.push_back(what);
+    pub(crate) fn report_recovery(&self, result: RecoveryResult) {
+        let mut waiting = lock(&self.shared.recovery_results);
+        // Only the newest result of an order counts, so the queue never has more results than there
+        // are orders, however long nothing takes them.
+        waiting.retain(|other| other.order != result.order);
+        waiting.push_back(result);
     }
 }

@@ -1,4 +1,4 @@
-//! What the tablets of a master are to it, for the coordinator to know.
+//! The load of each tablet, as a master reports it to the coordinator.
 
 use sprat_log::Log;
 use sprat_net::Nanos;
@@ -7,34 +7,34 @@ use sprat_wire::tablet::Tablet;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often it is told.
+/// Interval between reports.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Of how many periods the last makes up one part of what is told.
+/// Smoothing: the newest period has one part in this many of a reported rate.
 const MEMORY: u64 = 8;
 
-/// Requests to a tablet, by the half of it that they are to.
+/// Requests to a tablet, counted by the half of its range that they go to.
 #[derive(Clone, Copy)]
-pub(super) struct Asks {
-    /// Where its second half begins.
+pub(super) struct RequestCounts {
+    /// First position of the second half.
     second: u64,
     halves: [u64; 2],
 }
 
-impl Asks {
-    pub(super) fn to(tablet: Tablet) -> Self {
+impl RequestCounts {
+    pub(super) fn of(tablet: Tablet) -> Self {
         let second = tablet.range.parts(2).get(1).map_or(u64::MAX, |range| range.first);
         Self { second, halves: [0; 2] }
     }
 
-    /// One more, to this position.
+    /// Counts a request to this position.
     #[inline]
     pub(super) fn count(&mut self, position: u64) {
         self.halves[usize::from(position >= self.second)] += 1;
     }
 }
 
-/// Requests a second to each tablet, by halves.
+/// Requests per second to each tablet, by halves.
 #[derive(Default)]
 pub(super) struct Loads {
     rates: BTreeMap<Tablet, [u64; 2]>,
@@ -42,21 +42,21 @@ pub(super) struct Loads {
 }
 
 impl Loads {
-    /// When they are to be told next.
+    /// When the next report is due.
     pub(super) fn due(&self) -> Nanos {
         self.since + PERIOD
     }
 
-    /// Tells what tablets, ascending, are: `asked` has the requests to each since this was last
-    /// called, and begins anew.
-    pub(super) fn tell(
+    /// Returns the load of each of `tablets`, which are ascending. `requests` has the requests to
+    /// each since the last call; they are reset.
+    pub(super) fn report(
         &mut self,
         now: Nanos,
         log: &Log,
         tablets: &[Tablet],
-        asked: &mut [Asks],
+        requests: &mut [RequestCounts],
     ) -> Vec<Load> {
-        assert_eq!(tablets.len(), asked.len());
+        assert_eq!(tablets.len(), requests.len());
         let elapsed = u64::try_from(now.since(self.since).as_millis()).unwrap_or(u64::MAX).max(1);
         self.since = now;
         let before = std::mem::take(&mut self.rates);
@@ -66,13 +66,13 @@ impl Loads {
             let bytes = u128::from(log.table_stats(table).bytes);
             let all: u128 = of_table.iter().map(width).sum();
             for tablet in of_table {
-                let asks = std::mem::take(&mut asked[self.rates.len()].halves);
-                let last = asks.map(|asks| asks.saturating_mul(1000) / elapsed);
+                let count = std::mem::take(&mut requests[self.rates.len()].halves);
+                let last = count.map(|count| count.saturating_mul(1000) / elapsed);
                 let before = before.get(tablet).copied().unwrap_or(last);
                 let rate = [0, 1].map(|half| (before[half] * (MEMORY - 1) + last[half]) / MEMORY);
                 self.rates.insert(*tablet, rate);
                 if loads.len() < MAX_LOADS {
-                    // Positions are hashes: what is in a part of a table is as its width.
+                    // Positions are hashes, so bytes are spread evenly over a table's range.
                     let bytes =
                         u64::try_from(bytes * width(tablet) / all).expect("a part of the whole");
                     let rate = [rate[0] + rate[1], rate[1]];
@@ -87,7 +87,7 @@ impl Loads {
     }
 }
 
-/// How many positions a tablet has, in units that leave room for all of them and bytes.
+/// How many positions a tablet covers, in units small enough that their product with bytes fits.
 fn width(tablet: &Tablet) -> u128 {
     u128::from((tablet.range.last - tablet.range.first) >> 8) + 1
 }

@@ -1,5 +1,5 @@
-//! The master: keeps objects in its log, answers for them, and makes every change durable before it
-//! is told.
+//! The master: the service that keeps tablets in its log, in DRAM, and answers requests for their
+//! objects. It replies to a change only once the change is durable.
 
 mod body;
 mod durable;
@@ -13,28 +13,28 @@ mod timing;
 mod waiting;
 mod watchers;
 
-pub use body::{Body, MAX_PINS};
-pub use inbox::{Assigned, Command, Inbox, Outbox, Recovered, inbox};
+pub use body::{MAX_PINS, MasterBody};
+pub use inbox::{Command, Inbox, MasterAssignment, Outbox, RecoveryResult, inbox};
 pub use waiting::MAX_WAITING;
 
 use crate::answers::answer_text;
 use crate::backup::{Backup, Failed};
-use crate::expected::Expected;
-use crate::guests::Guests;
-use crate::moving::{Arrivals, Leaving};
+use crate::expected::PrefetchQueue;
+use crate::guests::AccessRules;
+use crate::moving::{MigrationSources, MigrationTargets};
 use crate::node::{Caller, Service};
 use crate::replication::{Outlook, Replicator};
-use body::Held;
+use body::HeldBodies;
 use durable::Durable;
-use loads::{Asks, Loads};
+use loads::{Loads, RequestCounts};
 use pace::Pace;
 use recoveries::Recoveries;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
-use sprat_net::{Count, Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
+use sprat_net::{EventCounter, Figure, Nanos};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
-use sprat_wire::once::KEPT_FOR;
+use sprat_wire::once::COMPLETION_RETENTION;
 use sprat_wire::op::{Request, Status};
 use sprat_wire::tablet::{Range, Tablet};
 use stats::Counts;
@@ -44,23 +44,23 @@ use timing::{Mark, Timing};
 use waiting::Waiting;
 use watchers::Watchers;
 
-/// Slices of cleaning in one piece of idle work.
+/// Cleaner slices that one piece of idle work runs.
 const IDLE_SLICES: usize = 4;
 
-/// What a server's coordinator has told it.
+/// The tablets that the coordinator has assigned to this server.
 #[derive(Default)]
-struct Serves {
-    /// The tablets it serves, ascending; `None` until the coordinator has been heard.
+struct ServedTablets {
+    /// The tablets it serves, ascending; `None` until the first assignment.
     tablets: Option<Vec<Tablet>>,
-    /// Requests to each of them since that was last told.
-    asked: Vec<Asks>,
-    /// All tablets of which there may be objects in the log: those it serves, and those that it
-    /// brings back.
+    /// Requests to each tablet of `tablets` since the last load report.
+    requests: Vec<RequestCounts>,
+    /// All tablets that may have objects in the log: those that are served, and those that are
+    /// being recovered or are moving here. `None` until the first assignment.
     held: Option<Vec<Tablet>>,
     version: u64,
 }
 
-impl Serves {
+impl ServedTablets {
     /// Returns the index of the tablet that covers `position`, and that position. `position` is
     /// computed, from the first tablet of the table that is here, only when the table has more than
     /// one tablet; it is zero otherwise.
@@ -85,82 +85,96 @@ impl Serves {
     }
 }
 
-/// Servers whose replicas are needed.
+/// The masters whose replicas a backup must still keep. A backup may free those of any other master
+/// with an id below `below`.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Needed {
-    /// Their ids, ascending.
+pub struct NeededReplicas {
+    /// Ids of these masters, ascending.
     pub masters: Vec<u32>,
-    /// Of ids from here on nothing is known.
+    /// Nothing is known of masters with this id or a higher one: their replicas stay.
     pub below: u32,
 }
 
-/// Requests between the look at a key's line in the hash table and the look at its entry.
-const NEARER: usize = 4;
+/// How many requests later than the prefetch of a key's hash table line the entry itself is
+/// prefetched.
+const PREFETCH_DISTANCE: usize = 4;
 
-/// The master of the tables assigned to it.
+/// The master: serves the tablets that the coordinator assigns to it, from a [`Log`] in memory.
+///
+/// It is a [`Service`] without thread, clock or network of its own: a [`crate::node::Node`] calls
+/// it with the current time. Build it with [`new`](Self::new) (durable on a local disk, or not at
+/// all) or [`replicated`](Self::replicated) (durable on backups), then let a control thread send
+/// [`Command`]s through the [`Outbox`] whose [`Inbox`] it owns. Until the first [`Command::Assign`]
+/// it asks clients to retry.
+///
+/// A reply leaves when everything that it reveals is durable; until then it waits in a bounded
+/// queue, and each session has a share of that queue. A server with a lease stops answering when
+/// the lease ends. When nothing can become durable any more, the master refuses writes
+/// ([`stopped`](Self::stopped)) and goes on with reads of what is durable.
 pub struct Master<D: Disk> {
     log: Log,
     durable: Durable<D>,
-    serves: Serves,
+    served: ServedTablets,
     recoveries: Recoveries,
-    arrivals: Arrivals,
-    leaving: Leaving,
+    migration_targets: MigrationTargets,
+    migration_sources: MigrationSources,
     loads: Loads,
-    needed: Option<Needed>,
+    needed: Option<NeededReplicas>,
     inbox: Inbox,
     waiting: Waiting,
     watchers: Watchers,
-    held: Held,
-    expected: Expected<NEARER>,
-    guests: Guests,
-    /// Used again by each scan.
+    held: HeldBodies,
+    prefetch_queue: PrefetchQueue<PREFETCH_DISTANCE>,
+    access_rules: AccessRules,
+    /// References that a scan finds; reused by each scan.
     found: Vec<Ref>,
     counts: Counts,
-    /// When clients that are not heard of are forgotten next, with their completions.
+    /// When the log next forgets the completions of clients that have been silent.
     age_at: Nanos,
-    /// Log position behind the last removal: an object that is not found may have been removed up
-    /// to there.
+    /// Log position behind the last removal. A reply "not found" depends on the log up to there,
+    /// since the object may have been removed.
     removed_at: u64,
-    /// Why no more writes are taken.
+    /// Why the master takes no more writes; `None` while it takes them.
     stopped: Option<String>,
-    /// How long requests and rounds took, if that is to be known.
+    /// Times of requests and loop iterations, if they are measured.
     timing: Option<Timing>,
-    /// When the node's clock began; without, time is what the node's loop says.
+    /// When the node's clock began. `None` where time is what the node's loop passes in.
     clock: Option<Instant>,
-    /// How often this process was declared dead before.
+    /// How often the coordinator declared this process dead before.
     deaths: u64,
 }
 
 impl<D: Disk> Master<D> {
-    /// A master of what is in `log`, which `backup` makes durable; without one, nothing is.
-    /// It serves no table until [`Command::Assign`] comes through `inbox`.
+    /// Creates a master of the objects in `log`, which `backup` makes durable; without a backup,
+    /// nothing is durable. It serves no table until [`Command::Assign`] arrives through `inbox`.
     pub fn new(log: Log, backup: Option<Backup<D>>, inbox: Inbox) -> Self {
         let durable = backup
             .map_or(Durable::Nothing, |backup| Durable::Disk(Box::new(backup), Pace::default()));
-        Self::over(log, durable, inbox)
+        Self::with_durability(log, durable, inbox)
     }
 
-    /// A master of what is in `log`, which the backups of a cluster keep.
+    /// Creates a master of the objects in `log`, whose segments `replicator` keeps on the cluster's
+    /// backups.
     pub fn replicated(log: Log, replicator: Replicator, inbox: Inbox) -> Self {
-        Self::over(log, Durable::Servers(Box::new(replicator)), inbox)
+        Self::with_durability(log, Durable::Servers(Box::new(replicator)), inbox)
     }
 
-    fn over(log: Log, durable: Durable<D>, inbox: Inbox) -> Self {
+    fn with_durability(log: Log, durable: Durable<D>, inbox: Inbox) -> Self {
         Self {
             log,
             durable,
-            serves: Serves::default(),
+            served: ServedTablets::default(),
             recoveries: Recoveries::default(),
-            arrivals: Arrivals::default(),
-            leaving: Leaving::default(),
+            migration_targets: MigrationTargets::default(),
+            migration_sources: MigrationSources::default(),
             loads: Loads::default(),
             needed: None,
             inbox,
             waiting: Waiting::default(),
             watchers: Watchers::default(),
-            held: Held::default(),
-            expected: Expected::default(),
-            guests: Guests::default(),
+            held: HeldBodies::default(),
+            prefetch_queue: PrefetchQueue::default(),
+            access_rules: AccessRules::default(),
             found: Vec::new(),
             counts: Counts::default(),
             age_at: Nanos(0),
@@ -172,59 +186,60 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// The same; its requests and rounds are timed, and its counters tell (`request_p50_ns`,
-    /// `longest_round_ns`, of those since they were last asked for; `thread_..`, how its thread
-    /// fared). Takes 20 ms.
+    /// Measures requests and loop iterations. The counters then include `request_p50_ns` and
+    /// `longest_round_ns`, both since the counters were last read, and the thread's own
+    /// (`thread_..`). Takes 20 ms to calibrate the clock.
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timing: Some(Timing::new(None)), ..self }
     }
 
-    /// The same; leases are held against a clock that began then, as the node's did.
+    /// Compares leases with a clock that started at `begun`, the same as the node's.
     #[must_use]
     pub fn clocked(self, begun: Instant) -> Self {
         Self { clock: Some(begun), ..self }
     }
 
-    /// The same; the process was declared dead so often before it began anew.
+    /// Sets how often this process was declared dead before it started again, for the counters.
     #[must_use]
     pub fn after_deaths(self, deaths: u64) -> Self {
         Self { deaths, ..self }
     }
 
-    /// The same; its requests are counted, by the event that `count` counts on the calling thread,
-    /// which is to be the node's. Its counters then tell means in thousandths
-    /// (`request_events_milli`), the counting itself taken off, in place of times.
+    /// Counts an event (instructions, cycles) for each request with `count`, in place of time.
+    /// `count` counts on the calling thread, which must be the node's. The counters are then means
+    /// in thousandths (`request_events_milli`), without the cost of the counting itself.
     #[must_use]
-    pub fn counted(self, count: Count) -> Self {
+    pub fn counted(self, count: EventCounter) -> Self {
         Self { timing: Some(Timing::new(Some(count))), ..self }
     }
 
-    /// The log, for a look at it.
+    /// The log, to inspect.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// How it stands, in words for people.
+    /// Renders the master's state for people.
     #[must_use]
     pub fn describe(&self) -> String {
-        let Serves { tablets, version, .. } = &self.serves;
+        let ServedTablets { tablets, version, .. } = &self.served;
         let tablets: Vec<_> = tablets.iter().flatten().map(Tablet::to_string).collect();
         let (tablets, replicator) =
             (tablets.join(", "), self.replicator().map(Replicator::describe).unwrap_or_default());
-        let moves = [self.arrivals.describe(), self.leaving.describe()].join("; ");
+        let moves =
+            [self.migration_targets.describe(), self.migration_sources.describe()].join("; ");
         format!(
             "serves {tablets} of version {version}; {replicator}; {}; {moves}",
             self.recoveries.describe()
         )
     }
 
-    /// What keeps the log on other servers, if that is where it is kept.
+    /// The replicator, if the log is kept on other servers.
     pub fn replicator(&self) -> Option<&Replicator> {
         if let Durable::Servers(replicator) = &self.durable { Some(replicator) } else { None }
     }
 
-    /// Why no more writes are taken; `None` while they are.
+    /// Why the master takes no more writes; `None` while it takes them.
     pub fn stopped(&self) -> Option<&str> {
         self.stopped.as_deref()
     }
@@ -232,12 +247,13 @@ impl<D: Disk> Master<D> {
     /// Makes durable what is not yet, and closes the log in order. Blocks.
     ///
     /// # Errors
-    /// [`Failed`]: then the next start finds a log that was not closed in order, and replays it as after a crash.
+    /// [`Failed`]: the next start finds a log that was not closed in order, and replays it as after
+    /// a crash.
     pub fn close(mut self, now: Nanos) -> Result<(), Failed> {
         self.durable.close(now, &mut self.log)
     }
 
-    /// A request has come so far.
+    /// Records that the request at hand has reached a stage.
     #[inline]
     fn mark(&mut self, mark: Mark) {
         if let Some(timing) = &mut self.timing {
@@ -245,8 +261,9 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Whether tables may be served: not when others may do so already. The clock is read anew, for
-    /// `now` is from before the request came, and the thread may have stood still since.
+    /// Whether this server may still answer for its tables: after its lease ends, another server
+    /// may. Reads the clock again, since `now` was taken before the request arrived and the thread
+    /// may have been descheduled since.
     #[inline]
     fn is_leased(&self, now: Nanos) -> bool {
         let lease = self.inbox.lease();
@@ -259,18 +276,18 @@ impl<D: Disk> Master<D> {
         self.durable.is_nothing() || position <= self.log.durable_position()
     }
 
-    /// Whether what waits to become durable waits for servers that are not there, or that refuse.
+    /// Whether replies wait for backups that are missing or refuse replicas.
     #[inline]
     fn is_bleak(&self) -> bool {
         self.replicator().is_some_and(|replicator| replicator.outlook() == Outlook::Bleak)
     }
 
-    /// Seals the head when its replicas would not hold an entry of `len` bytes more. What `removes`
-    /// may go on where a full disk keeps others from doing so.
+    /// Seals the head when its replicas have no room for an entry of `len` bytes. If `removes`, the
+    /// entry frees space, so it may use the segments that are reserved for that on a full disk.
     ///
     /// # Errors
-    /// When no other head can be opened before the disk has made room: [`Full::Disk`] if it is
-    /// full, else [`Full::Replication`].
+    /// When no new head can be opened before the disk or the backups have made room: [`Full::Disk`]
+    /// if the disk is full, [`Full::Replication`] otherwise.
     #[inline]
     fn seal_if_short(&mut self, len: usize, removes: bool) -> Result<(), Full> {
         if self.durable.has_room(&self.log, len) {
@@ -283,19 +300,19 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// From here on no write is taken, and none that waits is acknowledged.
+    /// Stops taking writes, and fails those that wait for their acknowledgement.
     fn stop_writes(&mut self, reason: String) {
         tracing::error!("no more writes are taken: {reason}");
         self.stopped = Some(reason);
     }
 
-    fn writes_stopped(&mut self) -> Outcome<Body> {
+    fn writes_stopped(&mut self) -> Outcome<MasterBody> {
         let reason = self.stopped.clone().unwrap_or_default();
         answer_text(&mut self.held.made, Status::WritesStopped, &reason)
     }
 
-    fn assign(&mut self, assigned: Assigned) {
-        let Assigned {
+    fn assign(&mut self, assigned: MasterAssignment) {
+        let MasterAssignment {
             version,
             mut tablets,
             members,
@@ -306,18 +323,19 @@ impl<D: Disk> Master<D> {
             leaving,
             arriving,
         } = assigned;
-        self.guests.name_tables(names);
+        self.access_rules.set_table_names(names);
         tablets.sort_unstable();
         masters.sort_unstable();
-        let is_served = |table, position| Serves::find(&tablets, table, |_| position).is_some();
+        let is_served =
+            |table, position| ServedTablets::find(&tablets, table, |_| position).is_some();
         let mut ended = self.recoveries.assign(orders, &members, is_served);
-        self.leaving.assign(&leaving);
-        ended.extend(self.arrivals.assign(&arriving, &members));
+        self.migration_sources.assign(&leaving);
+        ended.extend(self.migration_targets.assign(&arriving, &members));
         let held: Vec<Tablet> = tablets
             .iter()
             .copied()
             .chain(self.recoveries.tablets())
-            .chain(self.arrivals.tablets())
+            .chain(self.migration_targets.tablets())
             .collect();
         let of = |tablets: &[Tablet], table: u32| -> Vec<Range> {
             tablets
@@ -327,20 +345,21 @@ impl<D: Disk> Master<D> {
                 .collect()
         };
         let held_before = self
-            .serves
+            .served
             .held
             .take()
             .unwrap_or_else(|| self.log.tables().map(Tablet::whole).collect());
-        let served_before = self.serves.tablets.take().unwrap_or_default();
+        let served_before = self.served.tablets.take().unwrap_or_default();
         let mut dropped = 0;
         let gone: Vec<u32> = self.log.tables().filter(|&id| of(&held, id).is_empty()).collect();
         for id in gone {
             dropped += 1;
             self.log.drop_table(id);
         }
-        // What is not here any more goes. So does what was served here, or did not come here after
-        // all, though it is to come here again: what is left of it has too much, and lies
-        // where it will not count.
+        // Drop what is not here any more. Drop also what was served here before, or whose recovery
+        // or move to this server was aborted, when it is ordered to come here again: what is left
+        // of it may hold objects that were removed since, and it lies in segments that will not
+        // count.
         let left =
             |before: Vec<Tablet>, now| before.into_iter().map(move |tablet: Tablet| (tablet, now));
         let left = left(held_before, &held)
@@ -358,24 +377,30 @@ impl<D: Disk> Master<D> {
             self.recoveries.dropped(self.log.head_pending().0);
         }
         if let Durable::Servers(replicator) = &mut self.durable {
-            replicator.set_members(&members);
+            replicator.set_backups(&members);
         }
         let before =
-            |tablet| served_before.binary_search(tablet).ok().map(|at| self.serves.asked[at]);
-        let asked =
-            tablets.iter().map(|tablet| before(tablet).unwrap_or_else(|| Asks::to(*tablet)));
-        self.serves =
-            Serves { asked: asked.collect(), tablets: Some(tablets), held: Some(held), version };
-        self.needed = Some(Needed { masters, below: next_server });
+            |tablet| served_before.binary_search(tablet).ok().map(|at| self.served.requests[at]);
+        let requests = tablets
+            .iter()
+            .map(|tablet| before(tablet).unwrap_or_else(|| RequestCounts::of(*tablet)));
+        self.served = ServedTablets {
+            requests: requests.collect(),
+            tablets: Some(tablets),
+            held: Some(held),
+            version,
+        };
+        self.needed = Some(NeededReplicas { masters, below: next_server });
         self.inbox.applied(version);
     }
 
-    /// Whose replicas are needed, if that has been told since this was last asked.
-    pub fn take_needed(&mut self) -> Option<Needed> {
+    /// Returns which masters' replicas are needed, if an assignment has changed that since the last
+    /// call.
+    pub fn take_needed_replicas(&mut self) -> Option<NeededReplicas> {
         self.needed.take()
     }
 
-    fn obey(&mut self, command: Command) {
+    fn apply(&mut self, command: Command) {
         match command {
             Command::Assign(assigned) => self.assign(*assigned),
             Command::Voided(segment) => {
@@ -383,16 +408,16 @@ impl<D: Disk> Master<D> {
                     replicator.confirm(segment, &mut self.log);
                 }
             }
-            Command::Stats(reply) => self.watchers.command(reply),
+            Command::Stats(reply) => self.watchers.add_command(reply),
         }
     }
 }
 
 impl<D: Disk> Handler for Master<D> {
-    type Body = Body;
+    type Body = MasterBody;
 
     #[inline]
-    fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Body> {
+    fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<MasterBody> {
         self.mark(Mark::Entered);
         let parsed = Request::parse_with_id(payload);
         self.mark(Mark::Parsed);
@@ -408,28 +433,28 @@ impl<D: Disk> Handler for Master<D> {
     }
 
     #[inline]
-    fn expect(&mut self, payload: &[u8]) {
+    fn prefetch(&mut self, payload: &[u8]) {
         if let Ok((request, operation)) = Request::parse_with_id(payload)
             && let Some((table, key)) = request.object()
         {
             if let Some(operation) = operation {
                 self.log.prefetch_completion(table, &operation);
             }
-            self.expected.expect(&self.log, table, key);
+            self.prefetch_queue.expect(&self.log, table, key);
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
-        self.guests.admit(who, certificate);
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
+        self.access_rules.admit(who, certificate);
     }
 
     #[inline]
-    fn gather(&self, body: Body) -> &[u8] {
+    fn gather(&self, body: MasterBody) -> &[u8] {
         self.held.bytes(&self.log, body)
     }
 
     #[inline]
-    fn release(&mut self, body: Body) {
+    fn release(&mut self, body: MasterBody) {
         self.held.release(&mut self.log, body);
     }
 
@@ -440,7 +465,7 @@ impl<D: Disk> Handler for Master<D> {
             Durable::Nothing | Durable::Disk(..) => false,
         };
         if !replicates && !self.recoveries.completed(call, answer) {
-            self.arrivals.completed(now, call, answer);
+            self.migration_targets.completed(now, call, answer);
         }
     }
 }
@@ -449,11 +474,11 @@ impl<D: Disk> Service for Master<D> {
     fn poll(&mut self, now: Nanos) -> bool {
         let mut worked = false;
         while let Some(command) = self.inbox.take() {
-            self.obey(command);
+            self.apply(command);
             worked = true;
         }
         if now >= self.age_at {
-            self.age_at = now + KEPT_FOR;
+            self.age_at = now + COMPLETION_RETENTION;
             self.log.age_clients();
         }
         if let Some(segment) = self.replicator().and_then(Replicator::min_open) {
@@ -465,20 +490,22 @@ impl<D: Disk> Service for Master<D> {
                 Err(reason) => self.stop_writes(reason),
             }
         }
-        // Nobody is told by one who has no coordinator, or none now.
+        // Loads are reported only to a coordinator, so not by a server that has none.
         if now >= self.loads.due() && self.inbox.lease() != Nanos::NEVER {
-            let Serves { tablets, asked, .. } = &mut self.serves;
+            let ServedTablets { tablets, requests, .. } = &mut self.served;
             let loads =
-                self.loads.tell(now, &self.log, tablets.as_deref().unwrap_or_default(), asked);
+                self.loads.report(now, &self.log, tablets.as_deref().unwrap_or_default(), requests);
             self.inbox.loads(self.log.capacity() as u64, loads);
         }
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
-        worked | (self.recoveries.has_forgotten() && self.arrivals.poll(&mut self.log, &self.inbox))
+        worked
+            | (self.recoveries.has_forgotten()
+                && self.migration_targets.poll(&mut self.log, &self.inbox))
     }
 
-    fn take_ready(&mut self) -> Option<(RequestId, Outcome<Body>)> {
-        if let Some(told) = self.watchers.take() {
-            return Some(told);
+    fn take_ready(&mut self) -> Option<(RequestId, Outcome<MasterBody>)> {
+        if let Some(answered) = self.watchers.take() {
+            return Some(answered);
         }
         if let Some(waiter) = self.waiting.pop(self.log.durable_position()) {
             return Some((waiter.id, Outcome::Reply(waiter.reply)));
@@ -495,7 +522,7 @@ impl<D: Disk> Service for Master<D> {
             if let Some(body) = waiter.reply.body() {
                 self.release(body);
             }
-            return Some((waiter.id, self.too_few(true)));
+            return Some((waiter.id, self.too_few_servers(true)));
         }
         None
     }
@@ -505,7 +532,7 @@ impl<D: Disk> Service for Master<D> {
         if self.stopped.is_none() {
             self.durable.call(now, &mut self.log, caller);
             self.recoveries.call(now, caller);
-            self.arrivals.call(now, caller);
+            self.migration_targets.call(now, caller);
         }
     }
 
@@ -514,7 +541,7 @@ impl<D: Disk> Service for Master<D> {
         let deadlines = [
             self.durable.deadline(),
             self.recoveries.next_deadline(),
-            self.arrivals.next_deadline(),
+            self.migration_targets.next_deadline(),
             loads,
         ];
         deadlines.into_iter().flatten().min()
@@ -529,29 +556,34 @@ impl<D: Disk> Service for Master<D> {
         self.timing.is_some()
     }
 
-    fn lap(&mut self, came: u64, left: u64) {
+    fn request_timed(&mut self, arrived: u64, departed: u64) {
         if let Some(timing) = &mut self.timing {
-            timing.request(came, left);
+            timing.request(arrived, departed);
         }
     }
 
-    fn went_round(&mut self, ticks: u64) {
+    fn loop_iteration(&mut self, ticks: u64) {
         if let Some(timing) = &mut self.timing {
-            timing.round(ticks);
+            timing.iteration(ticks);
         }
     }
 
     #[inline]
-    fn asks_for_network(&self) -> bool {
+    fn wants_network_figures(&self) -> bool {
         self.watchers.are_waiting()
     }
 
-    fn network(&mut self, network: Vec<Figure>) {
+    fn network_figures(&mut self, network: Vec<Figure>) {
         let mut figures: Vec<_> =
             self.counters().into_iter().map(|(name, value)| Figure::new(name, value)).collect();
         self.recoveries.figures(&mut figures);
         figures.extend(network);
-        self.watchers.tell(&figures, self.serves.version, &mut self.held, operations::BUSY_MICROS);
+        self.watchers.answer_all(
+            &figures,
+            self.served.version,
+            &mut self.held,
+            operations::BUSY_MICROS,
+        );
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

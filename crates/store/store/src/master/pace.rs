@@ -1,10 +1,10 @@
-//! When the next commit begins.
+//! Decides when the next commit begins.
 //!
-//! One that began with the first write to come would leave the others of its round to the next, and
-//! each would wait for almost two; and the more writes share a commit, the less it costs each. So
-//! after a commit the next one is held for those who have just been answered, as their next writes
-//! are likely on their way: until there are as many writes as there were under way, or half the
-//! time of a commit has passed. A single writer is never held up.
+//! A commit that began with the first write to arrive would leave the other writes of that moment
+//! to the next commit, and each would wait for almost two; and the more writes share a commit, the
+//! less it costs each. So after a commit the next one is held for the clients that have just been
+//! answered, whose next writes are probably on their way: until as many writes have arrived as were
+//! under way, or half the time of a commit has passed. A single writer is never held up.
 
 use sprat_net::Nanos;
 use std::time::Duration;
@@ -15,41 +15,41 @@ const HOLD_MOST: Duration = Duration::from_micros(50);
 /// The newest commit's weight in the average of how long one takes: one part in this many.
 const WEIGHT: u32 = 8;
 
-/// The pace of commits.
+/// When commits may begin.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Writes that came after the last commit began.
+    /// Writes that arrived after the last commit began.
     arrived: usize,
     /// Writes in the commit under way, and when it began.
     under_way: Option<(usize, Nanos)>,
     /// Writes that were under way when the last commit ended.
     expected: usize,
-    /// Until when to wait for as many.
+    /// When to stop waiting for that many.
     hold_until: Nanos,
     /// Whether a commit is being held.
     holding: bool,
-    /// How long a commit takes, about.
+    /// Moving average of a commit's duration.
     takes: Duration,
 }
 
 impl Pace {
-    /// A write has come that waits for its commit.
+    /// Records a write that waits for its commit.
     pub(super) fn arrived(&mut self) {
         self.arrived += 1;
     }
 
-    /// Whether a commit may begin, now that none is under way.
+    /// Whether a commit may begin now that none is under way.
     pub(super) fn may_begin(&mut self, now: Nanos) -> bool {
         self.holding = self.arrived > 0 && self.arrived < self.expected && now < self.hold_until;
         !self.holding
     }
 
-    /// A commit of everything that has arrived begins.
+    /// Records that a commit of everything that has arrived begins.
     pub(super) fn begun(&mut self, now: Nanos) {
         self.under_way = Some((std::mem::take(&mut self.arrived), now));
     }
 
-    /// No commit is under way, any more perhaps.
+    /// Records that no commit is under way. Does nothing if none was.
     pub(super) fn ended(&mut self, now: Nanos) {
         let Some((committed, begun)) = self.under_way.take() else { return };
         let took = now.since(begun);
@@ -58,7 +58,7 @@ impl Pace {
         self.hold_until = now + (self.takes / 2).min(HOLD_MOST);
     }
 
-    /// When a commit that is held begins at the latest.
+    /// When a held commit begins at the latest.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.holding.then_some(self.hold_until)
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lonely_writer_is_never_held() {
+    fn single_writers_are_never_held() {
         let mut pace = Pace::default();
         for round in 0..100 {
             pace.arrived();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_waits_for_those_just_answered_but_not_long() {
+    fn commits_wait_briefly_for_clients_just_answered() {
         let mut pace = Pace::default();
         for round in 0..50 {
             (0..2).for_each(|_| pace.arrived());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_not_held() {
+    fn commits_without_waiting_writers_are_not_held() {
         let mut pace = Pace::default();
         (0..9).for_each(|_| pace.arrived());
         commit(&mut pace, 0, 50);

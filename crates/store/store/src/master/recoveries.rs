@@ -1,9 +1,9 @@
-//! What a master brings back of servers that are gone.
+//! The tablets of crashed servers that this master recovers.
 
-use super::inbox::{Inbox, Recovered};
+use super::inbox::{Inbox, RecoveryResult};
 use crate::node::Caller;
-use crate::recovery::{Failure, Lost, Named, Recovery};
-use crate::replication::Member;
+use crate::recovery::{Lost, Recovery, RecoveryFailure, RecoveryProgress, WrittenCompletion};
+use crate::replication::BackupServer;
 use rustix::time::{ClockId, clock_gettime};
 use sprat_log::Log;
 use sprat_net::{Figure, Nanos};
@@ -13,24 +13,24 @@ use sprat_wire::op::RecoveryOrder;
 use sprat_wire::tablet::Tablet;
 use std::time::Duration;
 
-/// When to try again what could not be brought back.
+/// How long to wait before a failed recovery is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// One of them.
+/// One ordered recovery.
 struct Task {
     order: RecoveryOrder,
     /// `None` between two attempts.
     recovery: Option<Recovery>,
-    /// The segment of the log here from which on what it writes lies; zero before it has begun.
+    /// First segment of this log that holds recovered entries; zero before the recovery has begun.
     since: u64,
     /// When the attempt under way began.
     begun: Nanos,
     retry_at: Nanos,
     /// Why the last attempt failed.
-    failure: Option<Failure>,
-    /// It is done, and the coordinator was told.
-    told: bool,
-    /// It is in the totals.
+    failure: Option<RecoveryFailure>,
+    /// Whether its success was reported to the coordinator.
+    reported: bool,
+    /// Whether it is in the totals.
     counted: bool,
 }
 
@@ -44,7 +44,7 @@ impl Task {
             begun,
             retry_at,
             failure: None,
-            told: false,
+            reported: false,
             counted: false,
         }
     }
@@ -54,35 +54,35 @@ impl Task {
     }
 }
 
-/// All that are under way.
+/// All recoveries that are under way.
 #[derive(Default)]
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
-    members: Vec<Member>,
-    /// The head in which tablets were dropped last: what counts of one that is brought back begins
-    /// behind it.
+    members: Vec<BackupServer>,
+    /// The head when tablets were last dropped. Entries of a recovered tablet must lie in later
+    /// segments.
     dropped_in: u64,
-    /// Completions that attempts have written that came to nothing, to be forgotten before
-    /// anything else begins.
-    forget: Vec<Named>,
-    /// Sessions of attempts that are over, to be closed.
-    left: Vec<SessionId>,
+    /// Completions that failed attempts have written. They are forgotten before anything else
+    /// begins.
+    forget: Vec<WrittenCompletion>,
+    /// Sessions of attempts that are over, still to be closed.
+    abandoned_sessions: Vec<SessionId>,
     totals: Totals,
 }
 
-/// What came of those that are done.
+/// Totals of the recoveries that have succeeded.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     pub(super) recoveries: u64,
     pub(super) objects: u64,
     pub(super) bytes: u64,
-    /// From the order to the last object's being durable.
+    /// Microseconds from the order until the last object was durable.
     pub(super) micros: u64,
-    /// Of this thread's CPU, what checking and replaying took, attempts that failed included.
+    /// CPU time that this thread spent on checking and replaying, failed attempts included.
     pub(super) cpu: Duration,
 }
 
-/// Adds to `total` what `work` takes of this thread's CPU.
+/// Adds to `total` the CPU time that `work` takes on this thread.
 fn metered<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
     let begun = clock_gettime(ClockId::ThreadCPUTime);
     let result = work();
@@ -92,13 +92,13 @@ fn metered<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
 }
 
 impl Recoveries {
-    /// These are to be under way, with these backups. Returns the tablets of those that have ended:
-    /// of what is not served here now, what came has to go, as do completions of what
-    /// `is_served` says is not.
+    /// Takes over the coordinator's orders and the backups. Returns the tablets of recoveries that
+    /// have ended: the caller drops what was recovered of those that are not served here now.
+    /// Completions of positions for which `is_served` is false are forgotten.
     pub(super) fn assign(
         &mut self,
         orders: Vec<RecoveryOrder>,
-        members: &[Member],
+        members: &[BackupServer],
         is_served: impl Fn(u32, u64) -> bool,
     ) -> Vec<Tablet> {
         let before = std::mem::take(&mut self.tasks);
@@ -110,12 +110,13 @@ impl Recoveries {
             if let Some(same) =
                 self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order))
             {
-                // If it was told, that did not reach this coordinator, or one before it, which gave
-                // the order another number: it is told again. What has been written
-                // is there, for nothing else was ordered in between.
-                *same = Task { told: false, order: same.order.clone(), ..task };
+                // If the result was reported, the report did not reach this coordinator or its
+                // predecessor, which numbered the order differently, so it is reported again. What
+                // was written is still here, since nothing else was ordered in between.
+                *same = Task { reported: false, order: same.order.clone(), ..task };
             } else {
-                self.left.extend(task.recovery.iter_mut().flat_map(Recovery::take_sessions));
+                self.abandoned_sessions
+                    .extend(task.recovery.iter_mut().flat_map(Recovery::take_sessions));
                 let completed = task.recovery.iter_mut().flat_map(Recovery::take_completed);
                 self.forget.extend(
                     completed
@@ -128,22 +129,22 @@ impl Recoveries {
         ended
     }
 
-    /// Whether what is not here any more is forgotten.
+    /// Whether the completions of failed attempts are forgotten.
     pub(super) fn has_forgotten(&self) -> bool {
         self.forget.is_empty()
     }
 
-    /// Tablets were dropped when this segment was the head.
+    /// Records that tablets were dropped while this segment was the head.
     pub(super) fn dropped(&mut self, segment: u64) {
         self.dropped_in = segment;
     }
 
-    /// What came of those that are done.
+    /// Totals of the recoveries that have succeeded.
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// How they stand, in words.
+    /// Renders their state for people.
     pub(super) fn describe(&self) -> String {
         let task = |task: &Task| {
             let stands =
@@ -154,12 +155,13 @@ impl Recoveries {
         self.tasks.iter().map(task).collect::<Vec<_>>().join("; ")
     }
 
-    /// The same as figures, labelled with the server that is gone: there is one task for each.
+    /// The state as figures, labelled with the crashed server: there is one recovery for each.
     pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
         for task in &self.tasks {
             let server = task.order.master.to_string();
-            let (stage, read, left) =
-                task.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
+            let waiting = RecoveryProgress { stage: "waiting", done: 0, left: 0 };
+            let RecoveryProgress { stage, done: read, left } =
+                task.recovery.as_ref().map_or(waiting, Recovery::progress);
             let tablets = task.order.tablets.len() as u64;
             figures.push(Figure::labelled(
                 "recovery_tablets",
@@ -170,22 +172,22 @@ impl Recoveries {
             figures.push(Figure::labelled("recovery_segments_left", &[("server", &server)], left));
             let Some(failure) = &task.failure else { continue };
             let why = match failure {
-                Failure::Lost { .. } => "lost",
-                Failure::Full(_) => "full",
+                RecoveryFailure::Lost { .. } => "lost",
+                RecoveryFailure::Full(_) => "full",
             };
             figures.push(Figure::labelled(
                 "recovery_failed",
                 &[("server", &server), ("why", why)],
                 1,
             ));
-            if let Failure::Lost { silent, .. } = failure {
+            if let RecoveryFailure::Lost { silent, .. } = failure {
                 figures.push(Figure::labelled(
                     "recovery_backups_silent",
                     &[("server", &server)],
                     *silent as u64,
                 ));
             }
-            if let Failure::Lost { lost: Lost::Segment { segment, .. }, .. } = failure {
+            if let RecoveryFailure::Lost { lost: Lost::Segment { segment, .. }, .. } = failure {
                 figures.push(Figure::labelled(
                     "recovery_lost_segment",
                     &[("server", &server)],
@@ -195,16 +197,16 @@ impl Recoveries {
         }
     }
 
-    /// The tablets that are being brought back.
+    /// The tablets that are being recovered.
     pub(super) fn tablets(&self) -> impl Iterator<Item = Tablet> {
         self.tasks.iter().flat_map(Task::tablets)
     }
 
-    /// Goes on with what is under way; returns whether there was anything to do.
+    /// Does what is due; returns whether there was anything to do.
     pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
         let mut worked = false;
-        let Self { tasks, members, dropped_in, forget, left, totals } = self;
-        while let Some(Named { table, key, sequence, .. }) = forget.last() {
+        let Self { tasks, members, dropped_in, forget, abandoned_sessions, totals } = self;
+        while let Some(WrittenCompletion { table, key, sequence, .. }) = forget.last() {
             if log.forget_completion((*table, key, *sequence)).is_err() {
                 return false;
             }
@@ -213,11 +215,11 @@ impl Recoveries {
         }
         for task in tasks {
             let Some(recovery) = &mut task.recovery else {
-                // What was here of a tablet long ago has to be gone first.
+                // What an earlier assignment left of the tablet here must be gone first.
                 let is_free = task.tablets().all(|tablet| !log.is_dropping(tablet));
                 if is_free && task.retry_at <= now {
                     if task.since == 0 {
-                        // Nor may it count, whoever brings back this log.
+                        // Nor may it count if this log is recovered later: the head must be new.
                         if log.head_pending().0 <= *dropped_in && !log.roll_head() {
                             continue;
                         }
@@ -231,7 +233,7 @@ impl Recoveries {
                 continue;
             };
             worked |= metered(&mut totals.cpu, || recovery.work(log));
-            let Some(outcome) = recovery.outcome().filter(|_| !task.told) else { continue };
+            let Some(outcome) = recovery.outcome().filter(|_| !task.reported) else { continue };
             worked = true;
             let (gone, order, since) = (task.order.master, task.order.id, task.since);
             match outcome {
@@ -244,24 +246,25 @@ impl Recoveries {
                         totals.bytes += report.bytes;
                         totals.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                     }
-                    task.told = true;
-                    left.extend(recovery.take_sessions()); // the coordinator may take its time
-                    inbox.recovered(Recovered { order, since, failure: String::new() });
+                    task.reported = true;
+                    // Close the sessions without waiting for the coordinator.
+                    abandoned_sessions.extend(recovery.take_sessions());
+                    inbox.report_recovery(RecoveryResult { order, since, failure: String::new() });
                 }
                 Err(failure) => {
                     task.failure = Some(failure.clone());
-                    let failure = tell(failure);
-                    left.extend(recovery.take_sessions());
+                    let failure = failure_text(failure);
+                    abandoned_sessions.extend(recovery.take_sessions());
                     if recovery.has_written() {
-                        // The next one may read the end of that log from another replica, which has
-                        // less: nothing of this one may stay.
+                        // The next attempt may read the end of that log from another replica, which
+                        // has less of it: nothing of this attempt may stay.
                         forget.extend(recovery.take_completed());
                         task.tablets().for_each(|tablet| log.drop_tablet(tablet));
                         (*dropped_in, task.since) = (log.head_pending().0, 0);
                     }
                     task.recovery = None;
                     task.retry_at = now + RETRY;
-                    inbox.recovered(Recovered { order, since, failure });
+                    inbox.report_recovery(RecoveryResult { order, since, failure });
                 }
             }
         }
@@ -269,15 +272,15 @@ impl Recoveries {
     }
 
     pub(super) fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
-        self.left.drain(..).for_each(|session| caller.close(session));
+        self.abandoned_sessions.drain(..).for_each(|session| caller.close(session));
         self.tasks
             .iter_mut()
             .filter_map(|task| task.recovery.as_mut())
             .for_each(|recovery| recovery.call(now, caller));
     }
 
-    /// A call has ended; returns whether it was one of these. One of an attempt that was given up
-    /// is nobody's.
+    /// Handles the end of a call; returns whether a recovery made it. A call of an abandoned
+    /// attempt belongs to none.
     pub(super) fn completed(&mut self, call: CallId, result: Result<&[u8], CallFailure>) -> bool {
         let Self { tasks, totals, .. } = self;
         let mut recoveries = tasks.iter_mut().filter_map(|task| task.recovery.as_mut());
@@ -289,8 +292,8 @@ impl Recoveries {
     }
 }
 
-/// A failure in words that fit into a request.
-fn tell(failure: &Failure) -> String {
+/// Renders a failure, cut to fit into a request.
+fn failure_text(failure: &RecoveryFailure) -> String {
     let mut words = failure.to_string();
     words.truncate(sprat_wire::MAX_TABLE_NAME);
     words

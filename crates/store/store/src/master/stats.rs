@@ -1,4 +1,4 @@
-//! What a master counts.
+//! Counters of a master.
 
 use super::Master;
 use sprat_disk::Disk;
@@ -25,7 +25,7 @@ impl<D: Disk> Master<D> {
         let Counts { repeated, malformed, turned_away, memory_full, .. } = self.counts;
         let log = self.log.stats();
         let shares = [self.waiting.shares(), self.held.pinned(), self.held.made.shares()];
-        let (recovered, moved) = (self.recoveries.totals(), self.arrivals.totals());
+        let (recovered, moved) = (self.recoveries.totals(), self.migration_targets.totals());
         let mut counters = vec![
             ("reads_total", reads),
             ("writes_total", writes),
@@ -43,7 +43,7 @@ impl<D: Disk> Master<D> {
             ("answers_made", self.held.made.shares().taken() as u64),
             ("shares_refused_total", shares.iter().map(|shares| shares.refused()).sum()),
             ("shares_scarce", shares.iter().any(|shares| shares.are_scarce()).into()),
-            ("assignments_version", self.serves.version),
+            ("assignments_version", self.served.version),
             ("objects", log.objects),
             ("completions", log.completions),
             ("completion_clients", log.clients),

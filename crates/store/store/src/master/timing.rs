@@ -1,23 +1,23 @@
-//! A master that is timed: how long requests were its own, how long its rounds took, and how its
-//! thread fared.
+//! Timing of a master: how long requests took from arrival to departure, how long the node's loop
+//! iterations took, and how its thread was scheduled.
 
-use sprat_net::{Count, Laps, Scale, ThreadAccount, stamp};
+use sprat_net::{EventCounter, RecentSamples, Scale, ThreadAccount, stamp};
 
-/// How far a request has come.
+/// The stages of a request, as [`Timing::mark`] records them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
-    /// It has been handed to the master.
+    /// The RPC layer has handed it to the master.
     Entered,
-    /// It is known what it asks.
+    /// It is parsed.
     Parsed,
-    /// The object has been looked up, or appended.
+    /// Its object has been looked up, or appended.
     Found,
-    /// Its answer is ready for the RPC layer.
+    /// Its reply is ready for the RPC layer.
     Done,
 }
 
-/// Stages of a request and their counters: what RPC does before and behind the master, then the
-/// marks' distances.
+/// Counters of a request's stages: what the RPC layer does before and after the master, then the
+/// time between the marks.
 const STAGES: [&str; 4] = [
     "request_rpc_p50_ns",
     "request_parse_p50_ns",
@@ -25,7 +25,7 @@ const STAGES: [&str; 4] = [
     "request_answer_p50_ns",
 ];
 
-/// The same stages where events are counted, with the pairs of stamps that each holds.
+/// Counters of the stages where events are counted, with the number of stamp pairs within each.
 const EVENTS: [(&str, u64); 4] = [
     ("request_rpc_events_milli", 2),
     ("request_parse_events_milli", 1),
@@ -33,33 +33,34 @@ const EVENTS: [(&str, u64); 4] = [
     ("request_answer_events_milli", 1),
 ];
 
-/// What `--timed` keeps, and `--counted`.
+/// The measurements of `--timed` and `--counted`.
 #[derive(Debug)]
 pub(super) struct Timing {
-    requests: Laps,
-    /// Requests timed, whole and in stages.
+    requests: RecentSamples,
+    /// Requests timed, both whole and in stages.
     seen: u64,
-    /// Whether the frame at hand brought a request: of a long one its end, and no grant for a long
-    /// answer.
+    /// Whether the frame at hand brought a request: the last frame of a long one counts, a grant
+    /// for a long reply does not.
     entered: bool,
-    /// Every other request is stamped between its stages. It is left out of the whole, which would
-    /// hold the stamps too.
+    /// Whether the current request is stamped between its stages, as every other one is. Such a
+    /// request is left out of the totals, which would include the cost of the stamps.
     staged: bool,
     marks: [u64; STAGES.len()],
-    stages: [Laps; STAGES.len()],
+    stages: [RecentSamples; STAGES.len()],
     scale: Scale,
-    /// What stamps count instead of time.
-    count: Option<Count>,
+    /// Counts events instead of time, if there is one.
+    count: Option<EventCounter>,
     longest_round: u64,
-    /// The round that tells these counters is work that nobody else's request waits for.
-    told: bool,
+    /// Whether the counters were read in this iteration. That iteration is not timed, since only
+    /// the reader waits for it.
+    reported: bool,
 }
 
 impl Timing {
-    /// Stamps tell the time, or what `count` counts. Takes 20 ms.
-    pub(super) fn new(count: Option<Count>) -> Self {
+    /// Stamps are times, or events of `count`. Takes 20 ms to calibrate the clock.
+    pub(super) fn new(count: Option<EventCounter>) -> Self {
         Self {
-            requests: Laps::default(),
+            requests: RecentSamples::default(),
             seen: 0,
             entered: false,
             staged: false,
@@ -68,7 +69,7 @@ impl Timing {
             scale: Scale::measure(),
             count,
             longest_round: 0,
-            told: false,
+            reported: false,
         }
     }
 
@@ -80,20 +81,20 @@ impl Timing {
         }
     }
 
-    /// What came in a frame, and left then.
+    /// Records a frame that arrived and whose reply departed at these stamps.
     #[inline]
-    pub(super) fn request(&mut self, came: u64, left: u64) {
+    pub(super) fn request(&mut self, arrived: u64, departed: u64) {
         if !std::mem::take(&mut self.entered) {
             return;
         }
         self.seen += 1;
         if self.staged {
             let [entered, parsed, found, done] = std::mem::take(&mut self.marks);
-            // Requests that neither find nor append have no such mark; of a frame of many, these
-            // are the last one's.
-            if [came, entered, parsed, found, done, left].is_sorted() {
+            // Requests that neither find nor append lack that mark; in a frame of many requests,
+            // the marks are the last one's.
+            if [arrived, entered, parsed, found, done, departed].is_sorted() {
                 let times = [
-                    (entered - came) + (left - done),
+                    (entered - arrived) + (departed - done),
                     parsed - entered,
                     found - parsed,
                     done - found,
@@ -101,22 +102,22 @@ impl Timing {
                 self.stages.iter_mut().zip(times).for_each(|(stage, ticks)| stage.push(ticks));
             }
         } else {
-            self.requests.push(left.saturating_sub(came));
+            self.requests.push(departed.saturating_sub(arrived));
         }
         self.staged = !self.staged;
     }
 
     #[inline]
-    pub(super) fn round(&mut self, ticks: u64) {
-        self.entered = false; // whose answer waits for the disk is not timed
-        if std::mem::take(&mut self.told) {
+    pub(super) fn iteration(&mut self, ticks: u64) {
+        self.entered = false; // a request whose reply waits for the disk is not timed
+        if std::mem::take(&mut self.reported) {
             return;
         }
         self.longest_round = self.longest_round.max(ticks);
     }
 
-    /// Its counters, of the calling thread, which is the master's; the next who asks is told of the
-    /// requests and rounds since.
+    /// Returns the counters, those of the calling thread included, which must be the master's.
+    /// Resets the times, so that the next reader sees the requests and iterations since.
     pub(super) fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let account = ThreadAccount::read();
         let mut counters = vec![
@@ -135,16 +136,16 @@ impl Timing {
                 counters.extend(stages.map(|(&name, stage)| (name, self.nanos(stage.median()))));
             }
             Some(count) => {
-                let events = |laps: &Laps, pairs| events_milli(laps, pairs * count.cost());
+                let events = |laps: &RecentSamples, pairs| events_milli(laps, pairs * count.cost());
                 counters.push(("request_events_milli", events(&self.requests, 1)));
                 let stages = EVENTS.iter().zip(&self.stages);
                 counters.extend(stages.map(|(&(name, pairs), stage)| (name, events(stage, pairs))));
             }
         }
         self.requests.clear();
-        self.stages.iter_mut().for_each(Laps::clear);
+        self.stages.iter_mut().for_each(RecentSamples::clear);
         self.longest_round = 0;
-        self.told = true;
+        self.reported = true;
         counters
     }
 
@@ -158,14 +159,14 @@ impl Timing {
     }
 }
 
-/// The mean of what was counted without what the counting itself did, in thousandths; 0 where that
-/// was more.
+/// The mean of the events without the cost of the counting itself, in thousandths; 0 where the cost
+/// is more.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a mean of counts below 2^32"
 )]
-fn events_milli(laps: &Laps, cost: u64) -> u64 {
+fn events_milli(laps: &RecentSamples, cost: u64) -> u64 {
     ((laps.mean() - cost as f64) * 1000.0) as u64
 }
 
@@ -178,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn stages_are_told_beside_the_whole_and_not_in_it() {
+    fn stages_are_reported_separately_from_totals() {
         let mut timing = Timing::new(None);
         let at = |micros: u64| 1_000_000_000 + micros * 10_000; // ticks of any length
-        let pass = |timing: &mut Timing, marks, left| {
+        let pass = |timing: &mut Timing, marks, departed| {
             timing.request(at(0), at(900)); // a frame that brings no request
             timing.mark(Mark::Entered);
             timing.marks = marks;
-            timing.request(at(0), at(left));
+            timing.request(at(0), at(departed));
         };
         for _ in 0..5 {
             pass(&mut timing, [0; 4], 100); // a whole one
@@ -203,15 +204,15 @@ mod tests {
         ];
         let counters = timing.counters();
         for (name, wanted) in wanted {
-            let told = counters.iter().find(|counter| counter.0 == name).expect("a counter").1;
-            assert!((told as f64 - wanted).abs() <= 1.0, "{name}: {told}, not {wanted}");
+            let reported = counters.iter().find(|counter| counter.0 == name).expect("a counter").1;
+            assert!((reported as f64 - wanted).abs() <= 1.0, "{name}: {reported}, not {wanted}");
         }
         assert_eq!(counters[0], ("requests_timed_total", 20));
     }
 
     #[test]
-    fn counts_are_told_without_the_counting() {
-        let mut laps = Laps::default();
+    fn counts_exclude_the_cost_of_counting() {
+        let mut laps = RecentSamples::default();
         assert_eq!(events_milli(&laps, 0), 0);
         [12, 13].into_iter().for_each(|events| laps.push(events));
         assert_eq!(
@@ -221,15 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_round_is_told_once_and_without_the_telling() {
+    fn longest_iteration_is_reported_once_without_the_reading() {
         let mut timing = Timing::new(None);
         for ticks in [10_000_000, 90_000_000, 20_000_000] {
-            timing.round(ticks);
+            timing.iteration(ticks);
         }
         let longest = value(&mut timing, "longest_round_ns");
         assert!(longest >= timing.nanos(89_000_000) && longest <= timing.nanos(91_000_000));
-        timing.round(500_000_000); // in which the counters were told
-        timing.round(30_000_000);
+        timing.iteration(500_000_000); // the iteration that read the counters
+        timing.iteration(30_000_000);
         let longest = value(&mut timing, "longest_round_ns");
         assert!(longest <= timing.nanos(31_000_000), "{longest}");
     }

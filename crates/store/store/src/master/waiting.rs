@@ -1,27 +1,27 @@
-//! Answers that wait for the log to become durable.
+//! Replies that wait for the log to become durable.
 //!
-//! An answer tells of a state; it may leave only when that state would survive a crash. So every
-//! answer that depends on something not yet durable waits here for the log's position at that
-//! moment: writes, but also reads of what was just written. Positions only grow, so the queue is in
-//! order by itself.
+//! A reply reveals a state, so it may leave only when that state would survive a crash. Every reply
+//! that depends on something not yet durable waits here for the log's position at that moment:
+//! writes, but also reads of what was just written. Positions only grow, so the queue is in order
+//! by itself.
 
-use super::body::Body;
+use super::body::MasterBody;
 use crate::shares::Shares;
 use sprat_rpc::{Reply, RequestId};
 use std::collections::VecDeque;
 
-/// Answers that wait, of which sessions have shares beside one each. Beyond, requests are turned
-/// away until the disk has caught up.
+/// Waiting replies that sessions share, beside one that each has to itself. Beyond it the master
+/// asks clients to retry until the disk has caught up.
 pub const MAX_WAITING: usize = 65_536;
 
-/// An answer and the log position that it waits for.
+/// A reply and the log position that it waits for.
 pub(super) struct Waiter {
     position: u64,
     pub(super) id: RequestId,
-    pub(super) reply: Reply<Body>,
+    pub(super) reply: Reply<MasterBody>,
 }
 
-/// The queue.
+/// The queue of replies.
 pub(super) struct Waiting {
     queue: VecDeque<Waiter>,
     shares: Shares,
@@ -34,27 +34,27 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Whether an answer for this session may wait.
+    /// Whether a reply for this session may wait.
     #[inline]
     pub(super) fn admits(&mut self, session: u32) -> bool {
         self.shares.admits(session)
     }
 
-    /// What sessions have of the answers that may wait.
+    /// The sessions' shares of the queue.
     pub(super) fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// Has an answer wait until the log is durable up to `position`.
-    pub(super) fn push(&mut self, position: u64, id: RequestId, reply: Reply<Body>) {
+    /// Queues a reply until the log is durable up to `position`.
+    pub(super) fn push(&mut self, position: u64, id: RequestId, reply: Reply<MasterBody>) {
         self.shares.take(id.session());
-        // What waits for an earlier position may come later: it then waits a little longer than it
-        // must.
+        // A reply that waits for an earlier position may be queued later: it then waits a little
+        // longer than it must.
         let position = self.queue.back().map_or(position, |last| position.max(last.position));
         self.queue.push_back(Waiter { position, id, reply });
     }
 
-    /// The next answer that may leave now that the log is durable up to `durable`.
+    /// Takes the next reply that may leave when the log is durable up to `durable`.
     pub(super) fn pop(&mut self, durable: u64) -> Option<Waiter> {
         if self.queue.front()?.position > durable {
             return None;
@@ -62,7 +62,7 @@ impl Waiting {
         self.abandon()
     }
 
-    /// The next answer, whatever it waits for: when nothing will become durable any more.
+    /// Takes the next reply regardless of its position, when nothing will become durable any more.
     pub(super) fn abandon(&mut self) -> Option<Waiter> {
         let waiter = self.queue.pop_front()?;
         self.shares.give(waiter.id.session());

@@ -1,27 +1,27 @@
-//! Those who ask for a master's counters. They wait, for the rest of a turn, until the node tells
-//! what the network has counted: the master knows nothing of networks.
+//! Requests for a master's counters. They wait for the end of the node's loop iteration, when the
+//! node reports the network's counters: the master itself knows nothing of networks.
 
-use super::body::{Body, Held};
+use super::body::{HeldBodies, MasterBody};
 use crate::answers::answer;
 use sprat_net::Figure;
 use sprat_rpc::{Outcome, Repeat, RequestId};
 use sprat_wire::op::{Status, push_counter};
 use std::sync::mpsc::Sender;
 
-/// Requests that wait in a turn; more are turned away.
+/// Requests that wait in one iteration; the master asks others to retry.
 pub(super) const MAX_WATCHERS: usize = 64;
 
-/// See the [module](self).
+/// The waiting requests, and the replies that are ready.
 #[derive(Default)]
 pub(super) struct Watchers {
     requests: Vec<RequestId>,
     commands: Vec<Sender<Vec<Figure>>>,
-    answers: Vec<(RequestId, Outcome<Body>)>,
+    answers: Vec<(RequestId, Outcome<MasterBody>)>,
 }
 
 impl Watchers {
-    /// Has a request wait; false when there are too many.
-    pub(super) fn ask(&mut self, id: RequestId) -> bool {
+    /// Queues a request; returns false when there are too many.
+    pub(super) fn add_request(&mut self, id: RequestId) -> bool {
         let room = self.requests.len() < MAX_WATCHERS;
         if room {
             self.requests.push(id);
@@ -29,8 +29,8 @@ impl Watchers {
         room
     }
 
-    /// Has somebody in this process wait. There are no more of them than the inbox takes.
-    pub(super) fn command(&mut self, reply: Sender<Vec<Figure>>) {
+    /// Queues a reader in this process. The inbox bounds how many there are.
+    pub(super) fn add_command(&mut self, reply: Sender<Vec<Figure>>) {
         self.commands.push(reply);
     }
 
@@ -39,11 +39,17 @@ impl Watchers {
         !(self.requests.is_empty() && self.commands.is_empty())
     }
 
-    /// Answers all. `version` is the map's that the master serves; `retry` asks those to come later
-    /// for whom there is no room.
-    pub(super) fn tell(&mut self, figures: &[Figure], version: u64, held: &mut Held, retry: u32) {
+    /// Replies to all. `version` is the version of the tablet map that the master serves; `retry`
+    /// is the delay, in microseconds, for requests for which no buffer is left.
+    pub(super) fn answer_all(
+        &mut self,
+        figures: &[Figure],
+        version: u64,
+        held: &mut HeldBodies,
+        retry: u32,
+    ) {
         for reply in self.commands.drain(..) {
-            let _ = reply.send(figures.to_vec()); // who asked may have given up
+            let _ = reply.send(figures.to_vec()); // the reader may have given up
         }
         for id in self.requests.drain(..) {
             let fill = |out: &mut Vec<u8>| {
@@ -52,7 +58,7 @@ impl Watchers {
             let outcome = match held.made.make(id.session(), fill) {
                 Some(body) => {
                     let reply = answer(Status::Ok, false, 0, version, Repeat::Retain);
-                    Outcome::Reply(reply.with_body(Body::Made(body)))
+                    Outcome::Reply(reply.with_body(MasterBody::Made(body)))
                 }
                 None => Outcome::Retry(retry),
             };
@@ -60,9 +66,9 @@ impl Watchers {
         }
     }
 
-    /// An answer that may leave.
+    /// Returns a reply that is ready to leave.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<(RequestId, Outcome<Body>)> {
+    pub(super) fn take(&mut self) -> Option<(RequestId, Outcome<MasterBody>)> {
         self.answers.pop()
     }
 }

@@ -1,76 +1,77 @@
-//! Tablets that move here: asked for, let into the log, and reported when all of it is durable.
+//! The target of a migration: requests a tablet's entries, adopts them into the log, and reports
+//! when all of them are durable.
 
-use crate::master::{Inbox, Recovered};
+use crate::master::{Inbox, RecoveryResult};
 use crate::node::Caller;
-use crate::replication::Member;
+use crate::replication::BackupServer;
 use sprat_log::{Full, Log};
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, SessionId};
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion};
-use sprat_wire::op::{Answer, Collected, MoveOrder, Request, Stage, Status};
+use sprat_wire::op::{Answer, MoveCursor, MoveOrder, MoveStage, Request, Status};
 use sprat_wire::tablet::Tablet;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Entries let in between two turns of the node's loop.
+/// Entries that one loop iteration adopts.
 const SLICE_ENTRIES: usize = 16;
 
-/// So few changes are left that the tablet may stand still for them.
-const FEW: u64 = 64;
+/// The source freezes the tablet when at most this many changes are left.
+const FREEZE_BELOW: u64 = 64;
 
-/// Batches of changes after which it stands still however many are left.
+/// Batches of changes after which the source freezes the tablet however many are left.
 const MAX_BATCHES: u64 = 4096;
 
-/// Bytes that are asked for in a second at most: a tablet that moves is in no hurry, and those who
-/// read from either server are.
+/// Most bytes requested in a second: a migration is in no hurry, and clients that read from either
+/// server are.
 const BYTES_A_SECOND: u64 = 24 << 20;
 
-/// How long an answer may take.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// When to ask again what was not answered.
+/// Delay before an unanswered request is repeated.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// What a move is at.
+/// The step of a migration.
 enum Step {
-    /// What was here of the tablet before has to go.
+    /// The remains of the tablet in this log must be dropped first.
     Clearing,
-    /// Asking for it, and letting it in.
-    Asking,
-    /// All is in the log; then versions go on behind those of who had it.
+    /// Entries are requested and adopted.
+    Collecting,
+    /// Everything is in the log; new versions must now follow those of the source.
     Raising,
-    /// Until the log is durable up to this position.
+    /// The log must become durable up to this position.
     Settling(u64),
-    /// The coordinator was told, or is to be told again.
-    Ended { told: bool, failure: &'static str },
+    /// Done or failed; `reported` says whether the coordinator has the result.
+    Ended { reported: bool, failure: &'static str },
 }
 
-struct Arrival {
+struct MigrationTarget {
     order: MoveOrder,
-    from: Option<Member>,
+    source: Option<BackupServer>,
     session: Option<SessionId>,
     step: Step,
-    /// The segment of the log here from which on entries of the tablet count.
+    /// First segment of this log whose entries of the tablet count.
     since: u64,
-    /// What to ask for next.
-    stage: Stage,
+    /// The next request.
+    stage: MoveStage,
     after: u64,
     batch: u64,
     call: Option<CallId>,
-    /// When it was asked for last, and when it may be asked again.
-    asked_at: Nanos,
+    /// When the last request was made, and when the next may be.
+    requested_at: Nanos,
     retry_at: Nanos,
-    /// What came last, and how much of it is let in.
+    /// The entries received last, and how many of their bytes are adopted.
     bytes: Vec<u8>,
     at: usize,
-    /// That was the last of it.
+    /// Whether these are the last entries.
     is_all: bool,
-    /// New objects have this version at least where it came from.
+    /// Lowest version that the source would give to a new object.
     least_version: u64,
 }
 
-/// What came of those that have ended.
+/// Totals of the migrations that have ended.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) moves: u64,
@@ -80,29 +81,28 @@ pub(crate) struct Totals {
 
 /// All tablets that move here.
 #[derive(Default)]
-pub(crate) struct Arrivals {
-    arrivals: Vec<Arrival>,
-    /// Sessions that nobody needs any more, to be closed.
-    left: Vec<SessionId>,
+pub(crate) struct MigrationTargets {
+    targets: Vec<MigrationTarget>,
+    /// Sessions that are no longer needed, still to be closed.
+    abandoned_sessions: Vec<SessionId>,
     totals: Totals,
 }
 
-impl Arrivals {
-    /// These are to move here now; who has them is among `members`. Returns those that have ended:
-    /// of what is not served here now, what came has to go.
-    pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[Member]) -> Vec<Tablet> {
-        let ended = self.arrivals.extract_if(.., |arrival| !orders.contains(&arrival.order));
-        let ended = ended.map(|arrival| {
-            self.left.extend(arrival.session);
-            arrival.order.tablet
+impl MigrationTargets {
+    /// Takes over the coordinator's orders; the source of each is among `members`. Returns the
+    /// tablets of migrations that have ended: the caller drops what was adopted of those that are
+    /// not served here now.
+    pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[BackupServer]) -> Vec<Tablet> {
+        let ended = self.targets.extract_if(.., |target| !orders.contains(&target.order));
+        let ended = ended.map(|target| {
+            self.abandoned_sessions.extend(target.session);
+            target.order.tablet
         });
         let ended = ended.collect();
         for &order in orders {
-            match self.arrivals.iter_mut().find(|arrival| arrival.order == order) {
-                // If it was told, that may not have reached this coordinator.
-                Some(Arrival { step: Step::Ended { told, .. }, .. }) => *told = false,
-                Some(_) => {}
-                None => self.arrivals.push(Arrival::new(order, members)),
+            match self.targets.iter_mut().find(|target| target.order == order) {
+                Some(target) => target.assigned_again(members),
+                None => self.targets.push(MigrationTarget::new(order, members)),
             }
         }
         ended
@@ -110,30 +110,30 @@ impl Arrivals {
 
     /// The tablets that move here.
     pub(crate) fn tablets(&self) -> impl Iterator<Item = Tablet> {
-        self.arrivals.iter().map(|arrival| arrival.order.tablet)
+        self.targets.iter().map(|target| target.order.tablet)
     }
 
     pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// How they stand, in words.
+    /// Renders their state for people.
     pub(crate) fn describe(&self) -> String {
-        self.arrivals.iter().map(Arrival::describe).collect::<Vec<_>>().join("; ")
+        self.targets.iter().map(MigrationTarget::describe).collect::<Vec<_>>().join("; ")
     }
 
-    /// Goes on with what is under way; returns whether there was anything to do.
+    /// Does what is due; returns whether there was anything to do.
     pub(crate) fn poll(&mut self, log: &mut Log, inbox: &Inbox) -> bool {
         let mut worked = false;
-        for arrival in &mut self.arrivals {
-            worked |= arrival.go_on(log, &mut self.totals);
-            if let Step::Ended { told: told @ false, failure } = &mut arrival.step {
-                *told = true;
+        for target in &mut self.targets {
+            worked |= target.advance(log, &mut self.totals);
+            if let Step::Ended { reported: reported @ false, failure } = &mut target.step {
+                *reported = true;
                 worked = true;
                 let failure = (*failure).to_owned();
-                inbox.recovered(Recovered {
-                    order: arrival.order.id,
-                    since: arrival.since,
+                inbox.report_recovery(RecoveryResult {
+                    order: target.order.id,
+                    since: target.since,
                     failure,
                 });
             }
@@ -142,49 +142,52 @@ impl Arrivals {
     }
 
     pub(crate) fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
-        self.left.drain(..).for_each(|session| caller.close(session));
-        self.arrivals.iter_mut().for_each(|arrival| arrival.ask(now, caller));
+        self.abandoned_sessions.drain(..).for_each(|session| caller.close(session));
+        self.targets.iter_mut().for_each(|target| target.request_next(now, caller));
     }
 
-    /// A call has ended; returns whether it was one of these.
+    /// Handles the end of a call; returns whether a migration made it.
     pub(crate) fn completed(
         &mut self,
         now: Nanos,
         call: CallId,
         result: Result<&[u8], CallFailure>,
     ) -> bool {
-        let Some(arrival) = self.arrivals.iter_mut().find(|arrival| arrival.call == Some(call))
-        else {
+        let Some(target) = self.targets.iter_mut().find(|target| target.call == Some(call)) else {
             return false;
         };
-        arrival.call = None;
+        target.call = None;
         if result.is_err() {
-            self.left.extend(arrival.session.take());
+            self.abandoned_sessions.extend(target.session.take());
         }
-        if !arrival.take(result.ok().and_then(Answer::parse)) {
-            arrival.retry_at = now + RETRY;
+        if !target.take(result.ok().and_then(Answer::parse)) {
+            target.retry_at = now + RETRY;
         }
         true
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
-        self.arrivals.iter().filter(|arrival| arrival.asks()).map(|arrival| arrival.retry_at).min()
+        self.targets
+            .iter()
+            .filter(|target| target.wants_request())
+            .map(|target| target.retry_at)
+            .min()
     }
 }
 
-impl Arrival {
-    fn new(order: MoveOrder, members: &[Member]) -> Self {
+impl MigrationTarget {
+    fn new(order: MoveOrder, members: &[BackupServer]) -> Self {
         Self {
             order,
-            from: members.iter().find(|member| member.server == order.from).copied(),
+            source: source_of(&order, members),
             session: None,
             step: Step::Clearing,
             since: 0,
-            stage: Stage::Completions,
-            after: Collected::FROM_START,
+            stage: MoveStage::Completions,
+            after: MoveCursor::FROM_START,
             batch: 0,
             call: None,
-            asked_at: Nanos(0),
+            requested_at: Nanos(0),
             retry_at: Nanos(0),
             bytes: Vec::new(),
             at: 0,
@@ -193,44 +196,53 @@ impl Arrival {
         }
     }
 
+    fn assigned_again(&mut self, members: &[BackupServer]) {
+        // The source is not among the members while its locator does not resolve.
+        self.source = self.source.or_else(|| source_of(&self.order, members));
+        // If the result was reported, the report may not have reached this coordinator.
+        if let Step::Ended { reported, .. } = &mut self.step {
+            *reported = false;
+        }
+    }
+
     fn describe(&self) -> String {
         let step = match self.step {
             Step::Clearing => "clearing".to_owned(),
-            Step::Asking => format!("asking for {:?}, batch {}", self.stage, self.batch),
+            Step::Collecting => format!("asking for {:?}, batch {}", self.stage, self.batch),
             Step::Raising => "raising versions".to_owned(),
             Step::Settling(position) => format!("until position {position} is durable"),
-            Step::Ended { told, failure } => format!("ended, told {told}, {failure}"),
+            Step::Ended { reported, failure } => format!("ended, told {reported}, {failure}"),
         };
         format!("{} comes from server {}: {step}", self.order.tablet, self.order.from)
     }
 
-    /// Whether it is to ask for something as soon as it may.
-    fn asks(&self) -> bool {
-        matches!(self.step, Step::Asking)
+    /// Whether it has a request to make as soon as `retry_at` allows.
+    fn wants_request(&self) -> bool {
+        matches!(self.step, Step::Collecting)
             && self.call.is_none()
             && self.at == self.bytes.len()
             && !self.is_all
     }
 
-    fn go_on(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
+    fn advance(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
         match self.step {
             Step::Clearing => {
-                // In a segment of its own, so that nothing that was here before counts.
+                // It begins in a new segment, so that nothing that was here before counts.
                 if log.is_dropping(self.order.tablet) || !log.roll_head() {
                     return false;
                 }
                 self.since = log.head_pending().0;
-                self.step = Step::Asking;
+                self.step = Step::Collecting;
                 true
             }
-            Step::Asking if self.at < self.bytes.len() => self.let_in(log, totals),
-            Step::Asking if self.is_all => {
+            Step::Collecting if self.at < self.bytes.len() => self.adopt_slice(log, totals),
+            Step::Collecting if self.is_all => {
                 self.step = Step::Raising;
                 true
             }
             Step::Raising => {
-                // Of what was removed nothing is written here: that versions go on behind it, only
-                // a head can tell.
+                // Removals are not written to this log, so only a segment header can carry a
+                // version behind that of the last removal.
                 if !log.raise_version(self.least_version) && !log.roll_head() {
                     return false;
                 }
@@ -239,15 +251,15 @@ impl Arrival {
             }
             Step::Settling(position) if log.durable_position() >= position => {
                 totals.moves += 1;
-                self.step = Step::Ended { told: false, failure: "" };
+                self.step = Step::Ended { reported: false, failure: "" };
                 true
             }
-            Step::Asking | Step::Settling(_) | Step::Ended { .. } => false,
+            Step::Collecting | Step::Settling(_) | Step::Ended { .. } => false,
         }
     }
 
-    /// Lets some of what came into the log; returns whether it could.
-    fn let_in(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
+    /// Adopts the next received entries into the log; returns false if the log takes none.
+    fn adopt_slice(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
         for _ in 0..SLICE_ENTRIES {
             let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
                 break;
@@ -258,7 +270,7 @@ impl Arrival {
                 Err(Full::Replication) => return false,
                 Err(Full::Memory | Full::Disk) => {
                     self.step = Step::Ended {
-                        told: false,
+                        reported: false,
                         failure: "it does not fit into that server's memory",
                     };
                     return true;
@@ -271,16 +283,16 @@ impl Arrival {
         true
     }
 
-    fn ask(&mut self, now: Nanos, caller: &mut dyn Caller) {
-        if !self.asks() || now < self.retry_at {
+    fn request_next(&mut self, now: Nanos, caller: &mut dyn Caller) {
+        if !self.wants_request() || now < self.retry_at {
             return;
         }
-        (self.asked_at, self.retry_at) = (now, now + RETRY);
-        let Some(from) = self.from else { return };
+        (self.requested_at, self.retry_at) = (now, now + RETRY);
+        let Some(source) = self.source else { return };
         if self.session.is_none() {
-            self.session = caller.connect(from.address).ok();
+            self.session = caller.connect(source.address).ok();
         }
-        let collected = Collected { after: self.after.into(), batch: self.batch.into() };
+        let collected = MoveCursor { after: self.after.into(), batch: self.batch.into() };
         let request =
             Request::Collect { order: self.order.id, stage: self.stage, from: &collected };
         let (header, key, _) = request.parts();
@@ -289,7 +301,7 @@ impl Arrival {
             self.session.and_then(|session| caller.call(session, &parts, now + PATIENCE).ok());
     }
 
-    /// An answer has come; false when it is none to go on with, and the same has to be asked again.
+    /// Handles a reply; returns false when it cannot be used, so that the request must be repeated.
     fn take(&mut self, answer: Option<Answer<'_>>) -> bool {
         let Some(answer) = answer.filter(|answer| answer.status == Status::Ok) else {
             return false;
@@ -297,35 +309,35 @@ impl Arrival {
         let Some((least_version, entries)) = answer.body.split_first_chunk::<8>() else {
             return false;
         };
-        if !is_of(self.order.tablet.table, entries) {
+        if !belongs_to_table(self.order.tablet.table, entries) {
             return false;
         }
         self.least_version = self.least_version.max(u64::from_le_bytes(*least_version));
         self.bytes.clear();
         self.bytes.extend_from_slice(entries);
-        let paid = Duration::from_nanos(entries.len() as u64 * 1_000_000_000 / BYTES_A_SECOND);
-        (self.at, self.retry_at) = (0, self.asked_at + paid);
+        let pause = Duration::from_nanos(entries.len() as u64 * 1_000_000_000 / BYTES_A_SECOND);
+        (self.at, self.retry_at) = (0, self.requested_at + pause);
         match (self.stage, answer.more) {
-            (Stage::Completions | Stage::Objects, true) => self.after = answer.number,
-            (Stage::Completions, false) => {
-                (self.stage, self.after) = (Stage::Objects, Collected::FROM_START)
+            (MoveStage::Completions | MoveStage::Objects, true) => self.after = answer.number,
+            (MoveStage::Completions, false) => {
+                (self.stage, self.after) = (MoveStage::Objects, MoveCursor::FROM_START)
             }
-            (Stage::Objects, false) => (self.stage, self.batch) = (Stage::Changes, 1),
-            (Stage::Changes, _) => {
-                if answer.number <= FEW || self.batch >= MAX_BATCHES {
-                    self.stage = Stage::Rest;
+            (MoveStage::Objects, false) => (self.stage, self.batch) = (MoveStage::Changes, 1),
+            (MoveStage::Changes, _) => {
+                if answer.number <= FREEZE_BELOW || self.batch >= MAX_BATCHES {
+                    self.stage = MoveStage::Rest;
                 }
                 self.batch += 1;
             }
-            (Stage::Rest, true) => self.batch += 1,
-            (Stage::Rest, false) => self.is_all = true,
+            (MoveStage::Rest, true) => self.batch += 1,
+            (MoveStage::Rest, false) => self.is_all = true,
         }
         true
     }
 }
 
 /// Whether these bytes are whole entries of a table, or of its completions.
-fn is_of(table: u32, mut entries: &[u8]) -> bool {
+fn belongs_to_table(table: u32, mut entries: &[u8]) -> bool {
     while !entries.is_empty() {
         match Entry::parse_checked(entries) {
             Ok(entry) if entry.table & !COMPLETIONS == table && entry.kind != Kind::Segment => {
@@ -337,7 +349,7 @@ fn is_of(table: u32, mut entries: &[u8]) -> bool {
     true
 }
 
-/// Takes an entry into the log, unless it is there.
+/// Appends an entry to the log unless the log has it, or a newer one.
 fn adopt(log: &mut Log, entry: &Entry<'_>) -> Result<(), Full> {
     let Entry { table, key, value, value_type, version, .. } = *entry;
     match (Completion::of(entry), entry.kind) {
@@ -345,5 +357,28 @@ fn adopt(log: &mut Log, entry: &Entry<'_>) -> Result<(), Full> {
         (None, _) if table & COMPLETIONS != 0 => Ok(()),
         (None, Kind::Object) => log.adopt(table, key, (value_type, value), version).map(drop),
         (None, _) => log.remove(table, key).map(drop),
+    }
+}
+
+fn source_of(order: &MoveOrder, members: &[BackupServer]) -> Option<BackupServer> {
+    members.iter().find(|member| member.server == order.from).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sprat_wire::tablet::Range;
+
+    #[test]
+    fn a_source_whose_address_is_known_only_later_is_found() {
+        let tablet = Tablet { table: 1, range: Range::ALL };
+        let order = MoveOrder { id: 7, tablet, from: 2, to: 3 };
+        let source =
+            BackupServer { server: 2, address: "10.0.0.2:9".parse().expect("an address"), rack: 0 };
+        let mut targets = MigrationTargets::default();
+        targets.assign(&[order], &[]);
+        assert_eq!(targets.targets[0].source, None);
+        targets.assign(&[order], &[source]);
+        assert_eq!(targets.targets[0].source, Some(source));
     }
 }

@@ -1,103 +1,110 @@
-//! Tablets that move away: what is given of them, and what has changed since.
+//! The source of a migration: returns a tablet's entries on request, and tracks the changes since.
 
 use sprat_log::{Log, Ref};
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
-use sprat_wire::op::{Collected, MoveOrder, Request, Stage};
+use sprat_wire::op::{MoveCursor, MoveOrder, MoveStage, Request};
 use sprat_wire::tablet::Tablet;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
 
-/// Bytes of entries that are given at once, unless one alone is longer: some 30 us of either
+/// Bytes of entries in one reply, unless one entry alone is longer: about 30 us of work for either
 /// server.
-const GIVE_BYTES: usize = 8 << 10;
+const BATCH_BYTES: usize = 8 << 10;
 
-/// Entries that are given at once.
-const GIVE_ENTRIES: usize = 128;
+/// Entries in one reply.
+const BATCH_ENTRIES: usize = 128;
 
-/// Most changes of a tablet that wait to be given. Beyond, those who change it wait.
+/// Most changed keys of a tablet that wait to be sent. Beyond it, clients that change the tablet
+/// must retry.
 pub(crate) const MAX_CHANGED: usize = 1 << 18;
 
-/// A key of which something has changed: of a completion, or of an object.
-type Changed = (bool, Box<[u8]>);
+/// The key of a changed completion (`true`) or object (`false`).
+type ChangedKey = (bool, Box<[u8]>);
 
-struct Departure {
+struct MigrationSource {
     order: MoveOrder,
-    /// Keys changed since the order came and not given since.
-    changed: BTreeSet<Changed>,
-    /// The batch of changes given last.
+    /// Keys changed since the order arrived and not sent since.
+    changed: BTreeSet<ChangedKey>,
+    /// Number of the last batch of changes.
     batch: u64,
-    /// What was in it: it may not have arrived.
-    given: Vec<Changed>,
-    /// The tablet stands still: what is given now is the last of it.
+    /// The keys in that batch, which may not have arrived.
+    sent: Vec<ChangedKey>,
+    /// Whether the tablet is frozen, so that what is sent now is the last of it.
     frozen: bool,
 }
 
-/// What of an answer is not entries.
-pub(crate) struct Given {
-    /// The cursor to go on from, or changes left.
+/// The header fields of a reply with entries.
+pub(crate) struct CollectedBatch {
+    /// Where to continue the scan, or how many changes are left.
     pub(crate) number: u64,
     pub(crate) more: bool,
 }
 
 /// All tablets that move away from here.
 #[derive(Default)]
-pub(crate) struct Leaving {
-    departures: Vec<Departure>,
-    /// Used again by each answer.
+pub(crate) struct MigrationSources {
+    sources: Vec<MigrationSource>,
+    /// Reused by each reply.
     found: Vec<Ref>,
 }
 
-impl Leaving {
-    /// These are to move away now. One that is not among them any more stays, and goes on, or is
-    /// another's already.
+impl MigrationSources {
+    /// Takes over the coordinator's orders. A tablet without an order any more stays here and is
+    /// served again, or has its new owner already.
     pub(crate) fn assign(&mut self, orders: &[MoveOrder]) {
-        self.departures.retain(|departure| orders.contains(&departure.order));
+        self.sources.retain(|source| orders.contains(&source.order));
         for &order in orders {
-            if self.departures.iter().all(|departure| departure.order != order) {
-                let (changed, given) = (BTreeSet::new(), Vec::new());
-                self.departures.push(Departure { order, changed, batch: 0, given, frozen: false });
+            if self.sources.iter().all(|source| source.order != order) {
+                let (changed, sent) = (BTreeSet::new(), Vec::new());
+                self.sources.push(MigrationSource {
+                    order,
+                    changed,
+                    batch: 0,
+                    sent,
+                    frozen: false,
+                });
             }
         }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.departures.is_empty()
+        self.sources.is_empty()
     }
 
-    /// How they stand, in words.
+    /// Renders their state for people.
     pub(crate) fn describe(&self) -> String {
-        let departure = |Departure { order, changed, batch, frozen, .. }: &Departure| {
+        let source = |MigrationSource { order, changed, batch, frozen, .. }: &MigrationSource| {
             let (tablet, to) = (order.tablet, order.to);
             format!(
                 "{tablet} leaves for server {to}, batch {batch}, {} changes, frozen {frozen}",
                 changed.len()
             )
         };
-        self.departures.iter().map(departure).collect::<Vec<_>>().join("; ")
+        self.sources.iter().map(source).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether a request has to wait, whose object is at `position` of `tablet`: that stands still,
-    /// or changes faster than it can be told.
+    /// Whether a request must be retried later. `position` is where its object lies in `tablet`.
+    /// The tablet is frozen, or it changes faster than its changes can be sent.
     pub(crate) fn holds_back(&self, request: &Request<'_>, tablet: Tablet, position: u64) -> bool {
-        self.departures.iter().filter(|departure| departure.order.tablet.table == tablet.table).any(
-            |departure| {
-                let range = departure.order.tablet.range;
+        self.sources.iter().filter(|source| source.order.tablet.table == tablet.table).any(
+            |source| {
+                let range = source.order.tablet.range;
                 let concerns = match request {
                     Request::Scan { .. } => range.overlap(tablet.range).is_some(),
                     _ => range.contains(position),
                 };
-                let is_behind = request.changes_object() && departure.changed.len() >= MAX_CHANGED;
-                concerns && (departure.frozen || is_behind)
+                let is_behind = request.changes_object() && source.changed.len() >= MAX_CHANGED;
+                concerns && (source.frozen || is_behind)
             },
         )
     }
 
-    /// An object has changed, by an operation that may have an id.
+    /// Records that an object has changed, by an operation that may have an id.
     ///
     /// # Panics
-    /// When its tablet stands still.
+    /// When its tablet is frozen.
     pub(crate) fn note(
         &mut self,
         log: &Log,
@@ -106,63 +113,63 @@ impl Leaving {
         operation: Option<&OperationId>,
     ) {
         let position = log.hash(table, key).reverse_bits();
-        for departure in &mut self.departures {
-            let tablet = departure.order.tablet;
+        for source in &mut self.sources {
+            let tablet = source.order.tablet;
             if tablet.table == table && tablet.range.contains(position) {
-                assert!(!departure.frozen, "changed while it stood still");
-                departure.changed.insert((false, key.into()));
-                departure.changed.extend(operation.map(|id| (true, Box::from(&id.key()[..]))));
+                assert!(!source.frozen, "changed while it stood still");
+                source.changed.insert((false, key.into()));
+                source.changed.extend(operation.map(|id| (true, Box::from(&id.key()[..]))));
             }
         }
     }
 
-    /// Gives what is asked for: the least version of new objects, then entries. `None` when there
-    /// is no such move, or what is asked for is long past.
-    pub(crate) fn give(
+    /// Writes to `out` what the target requests: the lowest version of new objects, then entries.
+    /// Returns `None` when there is no such migration, or when the request is outdated.
+    pub(crate) fn collect(
         &mut self,
         log: &Log,
-        (order, stage, from): (u64, Stage, &Collected),
+        (order, stage, from): (u64, MoveStage, &MoveCursor),
         out: &mut Vec<u8>,
-    ) -> Option<Given> {
-        let Self { departures, found } = self;
-        let departure = departures.iter_mut().find(|departure| departure.order.id == order)?;
+    ) -> Option<CollectedBatch> {
+        let Self { sources, found } = self;
+        let source = sources.iter_mut().find(|source| source.order.id == order)?;
         out.extend_from_slice(&log.least_version().to_le_bytes());
         match stage {
-            Stage::Completions | Stage::Objects => {
-                Some(departure.copy(log, stage, from.after.get(), found, out))
+            MoveStage::Completions | MoveStage::Objects => {
+                Some(source.scan_batch(log, stage, from.after.get(), found, out))
             }
-            Stage::Changes | Stage::Rest => {
-                departure.frozen |= stage == Stage::Rest;
-                departure.tell(log, from.batch.get(), out)
+            MoveStage::Changes | MoveStage::Rest => {
+                source.frozen |= stage == MoveStage::Rest;
+                source.next_changes(log, from.batch.get(), out)
             }
         }
     }
 }
 
-impl Departure {
-    /// Objects or completions behind a position.
-    fn copy(
+impl MigrationSource {
+    /// Writes objects or completions behind a position.
+    fn scan_batch(
         &self,
         log: &Log,
-        stage: Stage,
+        stage: MoveStage,
         after: u64,
         found: &mut Vec<Ref>,
         out: &mut Vec<u8>,
-    ) -> Given {
+    ) -> CollectedBatch {
         let Tablet { table, range } = self.order.tablet;
         let (table, before, last) = match stage {
-            Stage::Completions => (table | COMPLETIONS, None, u64::MAX),
+            MoveStage::Completions => (table | COMPLETIONS, None, u64::MAX),
             _ => (table, range.first.checked_sub(1), range.last),
         };
-        let after = if after == Collected::FROM_START { before } else { Some(after) };
+        let after = if after == MoveCursor::FROM_START { before } else { Some(after) };
         found.clear();
-        let next = log.scan(table, (after, last), GIVE_BYTES, GIVE_ENTRIES, found);
+        let next = log.scan(table, (after, last), BATCH_BYTES, BATCH_ENTRIES, found);
         found.iter().for_each(|&found| self.push_known(log, found, out));
-        Given { number: next.unwrap_or(0), more: next.is_some() }
+        CollectedBatch { number: next.unwrap_or(0), more: next.is_some() }
     }
 
-    /// An object, or a completion: of one that may yet turn out not to count, if it is of another
-    /// tablet, no more than that it was begun.
+    /// Writes an object or a completion. A completion whose operation belongs to another tablet may
+    /// yet turn out not to count; of it only the fact is sent that the operation was begun.
     fn push_known(&self, log: &Log, found: Ref, out: &mut Vec<u8>) {
         let entry = log.entry(found);
         let position = Completion::of(&entry).and_then(|completion| completion.position);
@@ -174,26 +181,26 @@ impl Departure {
         push(out, &Entry { value: &value[..len], ..entry });
     }
 
-    /// The next changes, or those that may not have arrived again.
-    fn tell(&mut self, log: &Log, batch: u64, out: &mut Vec<u8>) -> Option<Given> {
+    /// Writes the next changes, or again those of the last batch, which may not have arrived.
+    fn next_changes(&mut self, log: &Log, batch: u64, out: &mut Vec<u8>) -> Option<CollectedBatch> {
         if batch == self.batch {
-            self.changed.extend(self.given.drain(..));
+            self.changed.extend(self.sent.drain(..));
         } else if batch == self.batch + 1 {
-            self.given.clear();
+            self.sent.clear();
             self.batch = batch;
         } else {
             return None;
         }
         let begin = out.len();
-        while out.len() - begin < GIVE_BYTES
-            && self.given.len() < GIVE_ENTRIES
+        while out.len() - begin < BATCH_BYTES
+            && self.sent.len() < BATCH_ENTRIES
             && let Some(changed) = self.changed.pop_first()
         {
             let (is_completion, key) = &changed;
             let table = self.order.tablet.table | if *is_completion { COMPLETIONS } else { 0 };
             match log.find(table, key) {
                 Some(found) => self.push_known(log, found, out),
-                // Of a completion that its log has forgotten nobody will ask any more.
+                // The log has forgotten the completion, so no client waits for it any more.
                 None if *is_completion => {}
                 None => {
                     let version = log.least_version() - 1;
@@ -212,9 +219,9 @@ impl Departure {
                     );
                 }
             }
-            self.given.push(changed);
+            self.sent.push(changed);
         }
-        Some(Given { number: self.changed.len() as u64, more: !self.changed.is_empty() })
+        Some(CollectedBatch { number: self.changed.len() as u64, more: !self.changed.is_empty() })
     }
 }
 

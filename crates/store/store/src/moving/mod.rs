@@ -1,12 +1,13 @@
-//! A tablet that moves to another server while it is served ([decision
+//! Moves a tablet to another server while it is served ([decision
 //! 22](../../../../../docs/decisions/0022-moving-tablets.md)).
 //!
-//! Who is to have it asks who has it for all of it, then for what has changed meanwhile, again and
-//! again, until that is little. For the last of it the tablet stands still; when everything is
-//! durable where it went, the coordinator is told, and hands it over.
+//! The target pulls: it asks the source for the whole tablet, then for the changes made meanwhile,
+//! again and again, until few are left. For the last of them the source freezes the tablet: it asks
+//! clients to retry. When everything is durable at the target, the target reports that to the
+//! coordinator, which makes it the tablet's owner.
 
 mod arriving;
 mod leaving;
 
-pub(crate) use arriving::Arrivals;
-pub(crate) use leaving::{Given, Leaving};
+pub(crate) use arriving::MigrationTargets;
+pub(crate) use leaving::{CollectedBatch, MigrationSources};

@@ -1,76 +1,82 @@
-//! Completions of a log that is brought back, held until all else of it is here: the last of each
-//! lane.
+//! Holds the completions of a recovered log, the last one of each request slot, until all of its
+//! objects are recovered.
 
 use sprat_log::{Full, Log};
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION};
 use std::collections::BTreeMap;
 
-/// Names one: table of completions, key, sequence number.
+/// Identifies a completion that a recovery has written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Named {
+pub struct WrittenCompletion {
     /// Table of completions.
     pub table: u32,
-    /// Client and lane.
+    /// Client and request slot.
     pub key: [u8; COMPLETION_KEY_BYTES],
-    /// Number of the operation in its lane.
+    /// Sequence number of the operation in its slot.
     pub sequence: u64,
-    /// Where its object is in its table.
+    /// Key position of its object within the table.
     pub position: u64,
 }
 
-/// As it stood in the log that is gone.
-struct Told {
+/// A completion as the dead master's log had it.
+struct Held {
     sequence: u64,
     value: [u8; MAX_COMPLETION],
     len: usize,
 }
 
-/// By table of completions and key.
+/// Completions to write, by table of completions and key.
 #[derive(Default)]
-pub(super) struct Completions(BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), Told>);
+pub(super) struct Completions(BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), Held>);
 
 impl Completions {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Keeps what is known of a lane's last operation, by table of completions, key and sequence
-    /// number.
+    /// Holds a completion, unless a later one of its slot is held. It is identified by its table,
+    /// key and sequence number.
     pub(super) fn hold(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
         completion: &Completion<'_>,
     ) {
         let key = key.try_into().expect("a completion's key");
-        let mut told = Told { sequence, value: [0; MAX_COMPLETION], len: 0 };
-        told.len = completion.encode(&mut told.value);
-        let is_last = |known: &Told| {
+        let mut held = Held { sequence, value: [0; MAX_COMPLETION], len: 0 };
+        held.len = completion.encode(&mut held.value);
+        let is_last = |known: &Held| {
             known.sequence < sequence || known.sequence == sequence && known.completion().is_begun()
         };
         if self.0.get(&(table, key)).is_none_or(is_last) {
-            self.0.insert((table, key), told);
+            self.0.insert((table, key), held);
         }
     }
 
-    /// Writes one of them into `log`, unless that knows as much; false when there are no more. One
-    /// that may turn out not to count is added to `completed`.
+    /// Writes one completion into `log`, unless the log has it or a later one. Returns false if
+    /// there are no more. A completion that must not stay if the recovery fails is added to
+    /// `completed`.
     pub(super) fn write_one(
         &mut self,
         log: &mut Log,
-        completed: &mut Vec<Named>,
+        completed: &mut Vec<WrittenCompletion>,
     ) -> Result<bool, Full> {
         let Some(next) = self.0.first_entry() else { return Ok(false) };
-        let (&(table, key), told) = (next.key(), next.get());
-        let (sequence, completion) = (told.sequence, told.completion());
+        let (&(table, key), held) = (next.key(), next.get());
+        let (sequence, completion) = (held.sequence, held.completion());
         let written = log.adopt_completion((table, &key, sequence), &completion)?;
         let position = completion.position.filter(|_| written);
-        completed.extend(position.map(|position| Named { table, key, sequence, position }));
+        completed.extend(position.map(|position| WrittenCompletion {
+            table,
+            key,
+            sequence,
+            position,
+        }));
         next.remove();
         Ok(true)
     }
 }
 
-impl Told {
+impl Held {
     fn completion(&self) -> Completion<'_> {
         Completion::parse(&self.value[..self.len]).expect("it was encoded")
     }

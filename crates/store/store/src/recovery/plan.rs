@@ -1,65 +1,68 @@
-//! Which replicas make up the log of a master that is gone, or what of it is lost: a pure function
-//! of what backups say.
+//! Decides which replicas make up the log of a dead master, or which part of it is lost: a pure
+//! function of the records that backups return.
 //!
 //! The rules are those of [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
-//! A log has always an open head: so the newest head that is found must be open, or a newer one is
-//! missing. An open replica counts if nothing can have been acknowledged without it: if its segment
-//! is a head, not below `min_open`, and either the newest, or the one before while the newest has
-//! nothing but its header.
+//! A log always has an open head: so the newest head that is found must be open, or a newer one is
+//! missing. An open replica counts if nothing can have been acknowledged without it: its segment
+//! must be a head, not below `min_open`, and either the newest one, or the one before while the
+//! newest has only its header.
 
 use sprat_wire::op::ReplicaRecord;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// A replica, and who keeps it.
+/// A replica and the backup that keeps it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Held {
+pub struct HeldReplica {
     /// The backup.
     pub server: u32,
-    /// What it has.
+    /// The backup's record of the replica.
     pub record: ReplicaRecord,
 }
 
-/// What all backups that answered have of one master.
+/// The replicas of one master's log on all backups that answered.
+///
+/// Call [`add`](Self::add) for each backup, read the header of the [newest
+/// head](Self::newest_head), and pass its digest to [`plan`](Self::plan).
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
-    segments: BTreeMap<u64, Vec<Held>>,
+    segments: BTreeMap<u64, Vec<HeldReplica>>,
 }
 
-/// Where to read a segment.
+/// A segment to read, and the backups to read it from.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Source {
+pub struct SegmentSource {
     /// The segment.
     pub segment: u64,
-    /// Bytes of its log.
+    /// Bytes of the segment.
     pub len: u32,
-    /// Who has all of them.
+    /// Backups that have all of these bytes.
     pub servers: Vec<u32>,
-    /// Who has the same told in another number of bytes, and that number: copies, made when
-    /// replicas were lost.
+    /// Backups with a replica of another length, and that length: copies with the segment's live
+    /// entries, made when replicas were lost.
     pub copies: Vec<(u32, u32)>,
 }
 
-/// A log that is all there.
+/// The segments of a complete log.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Plan {
-    /// Its segments, newest first; the first is the newest head.
-    pub sources: Vec<Source>,
-    /// Of these heads all that is left lost its backup's memory once: what was written in the last
-    /// second before that may be missing.
+pub struct RecoveryPlan {
+    /// Its segments, newest first. The first is the newest head.
+    pub sources: Vec<SegmentSource>,
+    /// Heads of which only replicas are left whose backups once lost their memory: bytes written in
+    /// the last second before that may be missing.
     pub unsure: Vec<u64>,
 }
 
-/// Why a log is not all there.
+/// Why a log is not complete.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum Lost {
-    /// No head was found, though there was one.
+    /// No head was found, although there was one.
     #[error("no replica of any head was found")]
     Everything,
-    /// The newest head that was found is closed, or void: a newer one is missing.
+    /// The newest head that was found is sealed, or void: a newer one is missing.
     #[error("the newest head found, segment {0}, is not the last: a newer one is missing")]
     Head(u64),
-    /// A segment that the newest head lists is nowhere whole.
+    /// There is no whole replica of a segment that the newest head lists.
     #[error("segment {segment}, which head {head} lists, is nowhere whole")]
     Segment {
         /// The segment.
@@ -70,28 +73,29 @@ pub enum Lost {
 }
 
 impl Inventory {
-    /// A backup has answered.
+    /// Adds the records that a backup returned.
     pub fn add(&mut self, server: u32, records: impl IntoIterator<Item = ReplicaRecord>) {
         for record in records {
-            self.segments.entry(record.segment).or_default().push(Held { server, record });
+            self.segments.entry(record.segment).or_default().push(HeldReplica { server, record });
         }
     }
 
-    /// The newest head and who has most of it: its first entry is the digest that
-    /// [`plan`](Self::plan) wants.
+    /// The newest head and the backups with most of it. Its first entry has the digest for
+    /// [`plan`](Self::plan).
     #[must_use]
-    pub fn newest_head(&self) -> Option<Source> {
+    pub fn newest_head(&self) -> Option<SegmentSource> {
         let heads = self.segments.iter().rev().filter(|(_, held)| held.iter().any(is_head));
         let (&segment, held) = heads.clone().next()?;
         Some(longest(segment, held.iter().filter(|held| is_head(held))).0)
     }
 
-    /// What makes up the log: `digest` are the segments that the newest head lists, itself among
-    /// them, and `header` the bytes of its first entry. Open heads below `min_open` are void.
+    /// Determines the segments that make up the log. `digest` are the segments that the newest head
+    /// lists, ascending, itself among them; `header` is the length of its first entry. Open heads
+    /// below `min_open` are void.
     ///
     /// # Errors
-    /// [`Lost`].
-    pub fn plan(&self, digest: &[u64], header: usize, min_open: u64) -> Result<Plan, Lost> {
+    /// [`Lost`] if the log is not complete.
+    pub fn plan(&self, digest: &[u64], header: usize, min_open: u64) -> Result<RecoveryPlan, Lost> {
         let newest = self.newest_head().ok_or(Lost::Everything)?;
         let head = newest.segment;
         let held = &self.segments[&head];
@@ -101,7 +105,7 @@ impl Inventory {
         {
             return Err(Lost::Head(head));
         }
-        let mut plan = Plan::default();
+        let mut plan = RecoveryPlan::default();
         plan.add(longest(head, held.iter().filter(|held| is_head(held))));
         let is_empty = newest.len as usize <= header;
         let before =
@@ -129,8 +133,8 @@ impl Inventory {
     }
 }
 
-impl Plan {
-    fn add(&mut self, (source, unsure): (Source, bool)) {
+impl RecoveryPlan {
+    fn add(&mut self, (source, unsure): (SegmentSource, bool)) {
         if unsure {
             self.unsure.push(source.segment);
         }
@@ -138,23 +142,26 @@ impl Plan {
     }
 }
 
-fn is_head(held: &Held) -> bool {
+fn is_head(held: &HeldReplica) -> bool {
     held.record.head && held.record.len > 0
 }
 
-/// The longest of some replicas and all that are as long; those whose backup lost its memory only
-/// if there are no others, and then that is said.
-fn longest<'a>(segment: u64, held: impl Iterator<Item = &'a Held> + Clone) -> (Source, bool) {
+/// Makes a source of the longest of some replicas. Unsure ones, whose backup lost its memory, are
+/// used only if there are no others; the second value says whether they were.
+fn longest<'a>(
+    segment: u64,
+    held: impl Iterator<Item = &'a HeldReplica> + Clone,
+) -> (SegmentSource, bool) {
     let unsure = held.clone().all(|held| held.record.unsure);
-    let counted = held.filter(|held| held.record.unsure == unsure);
-    let len = counted.clone().map(|held| held.record.len).max().unwrap_or(0);
+    let usable = held.filter(|held| held.record.unsure == unsure);
+    let len = usable.clone().map(|held| held.record.len).max().unwrap_or(0);
     let mut servers: Vec<u32> =
-        counted.filter(|held| held.record.len == len).map(|held| held.server).collect();
-    // All who recover ask the same one for a segment, which reads and sorts it once, and another
-    // for the next.
+        usable.filter(|held| held.record.len == len).map(|held| held.server).collect();
+    // All recovering servers read a segment from the same backup, which sorts it once, and the next
+    // segment from another.
     servers.sort_unstable();
     let first = usize::try_from(segment % servers.len().max(1) as u64)
         .expect("less than there are servers");
     servers.rotate_left(first);
-    (Source { segment, len, servers, copies: Vec::new() }, unsure)
+    (SegmentSource { segment, len, servers, copies: Vec::new() }, unsure)
 }

@@ -1,49 +1,49 @@
-//! What counts of a segment of a log that is gone, while it is read from a backup and replayed.
+//! A segment of a dead master's log while it is read from a backup and replayed.
 
-use super::plan::Source;
+use super::plan::SegmentSource;
 use sprat_wire::entry::{Entry, Kind, SegmentHeader};
 use thiserror::Error;
 
-/// Why what a backup sent is not the segment.
+/// Why the bytes that a backup sent are not the segment.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum BadReplica {
-    /// An entry's checksum is wrong, or it is none.
+    /// An entry is malformed, or its checksum is wrong.
     #[error("no valid entry at byte {0}")]
     Entry(usize),
     /// The first entry is not the segment's header.
     #[error("it does not begin with the segment's header")]
     Header,
-    /// More or less came than was told.
+    /// Their number differs from the length that the backup stated.
     #[error("{0} B came that were to be {1}")]
     Length(usize, u64),
 }
 
-/// A segment under way.
+/// A segment that is being read or replayed.
 pub(super) struct Loading {
-    pub(super) source: Source,
+    pub(super) source: SegmentSource,
     pub(super) bytes: Vec<u8>,
-    /// A call for its next bytes is under way.
-    pub(super) asked: bool,
-    /// All has come, and is what it should be.
+    /// Whether a call for its next bytes is under way.
+    pub(super) under_way: bool,
+    /// Whether all of it has arrived and is valid.
     whole: bool,
     /// Where the next entry to replay begins.
     pub(super) at: usize,
-    /// Up to where entries were looked at that come later.
+    /// Up to where entries were prefetched.
     ahead: usize,
 }
 
 impl Loading {
-    /// Begins; `bytes` is a buffer that may have served before.
-    pub(super) fn new(source: Source, mut bytes: Vec<u8>) -> Self {
+    /// Begins to load. `bytes` is a buffer to reuse.
+    pub(super) fn new(source: SegmentSource, mut bytes: Vec<u8>) -> Self {
         bytes.clear();
-        Self { source, bytes, asked: false, whole: false, at: 0, ahead: 0 }
+        Self { source, bytes, under_way: false, whole: false, at: 0, ahead: 0 }
     }
 
     pub(super) fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// The segment's header, if that has been read; entries to replay begin behind it.
+    /// Parses the segment's header from its first bytes. Entries to replay begin after it.
     pub(super) fn check_header(&mut self) -> Result<SegmentHeader, BadReplica> {
         let first = Entry::parse_checked(&self.bytes).map_err(|_| BadReplica::Entry(0))?;
         let header = Some(first).filter(|entry| entry.kind == Kind::Segment);
@@ -52,8 +52,8 @@ impl Loading {
         header.filter(|header| header.id == self.source.segment).ok_or(BadReplica::Header)
     }
 
-    /// All has come: whether it is the `total` bytes that were told of, and each entry what it
-    /// should be.
+    /// Checks the bytes once all have arrived: that they are `total` bytes, and that each entry is
+    /// valid.
     pub(super) fn check(&mut self, total: u64) -> Result<SegmentHeader, BadReplica> {
         if self.bytes.len() as u64 != total {
             return Err(BadReplica::Length(self.bytes.len(), total));
@@ -72,19 +72,19 @@ impl Loading {
         Ok(header)
     }
 
-    /// The next entry to replay; `None` when there are no more.
+    /// The next entry to replay; `None` at the end.
     pub(super) fn next(&self) -> Option<Entry<'_>> {
         let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
         Some(Entry::parse(rest).expect("checked when it came"))
     }
 
-    /// Whether entries were looked at ahead of time.
-    pub(super) fn is_begun(&self) -> bool {
+    /// Whether any entries were prefetched.
+    pub(super) fn has_prefetched(&self) -> bool {
         self.ahead > 0
     }
 
-    /// The next entry that was not looked at ahead of time yet.
-    pub(super) fn look_ahead(&mut self) -> Option<Entry<'_>> {
+    /// The next entry to prefetch.
+    pub(super) fn next_ahead(&mut self) -> Option<Entry<'_>> {
         let from = self.ahead.max(self.at);
         let rest = self.bytes.get(from..).filter(|rest| !rest.is_empty())?;
         let entry = Entry::parse(rest).expect("checked when it came");
@@ -92,11 +92,12 @@ impl Loading {
         Some(entry)
     }
 
-    /// What a backup has sent is thrown away, and another asked; false when there is none left.
-    pub(super) fn turn_to_another(&mut self) -> bool {
+    /// Drops the bytes that a backup has sent, to read from another. Returns false if there is none
+    /// left.
+    pub(super) fn try_next_backup(&mut self) -> bool {
         self.source.servers.remove(0);
         self.bytes.clear();
-        self.asked = false;
+        self.under_way = false;
         if self.source.servers.is_empty()
             && let Some((server, len)) = self.source.copies.pop()
         {

@@ -1,12 +1,12 @@
-//! Recovering what a server had, by one that lives: it fences the dead one's log at every backup,
-//! finds its segments, reads them, and writes what counts into its own log.
+//! A recovery, as a live server runs it: it fences the dead master at every backup, finds the
+//! segments of its log, reads them, and writes the live entries into its own log.
 
-use super::completions::{Completions, Named};
-use super::plan::{Inventory, Lost, Source};
+use super::completions::{Completions, WrittenCompletion};
+use super::plan::{Inventory, Lost, SegmentSource};
 use super::segment::{BadReplica, Loading};
-use crate::expected::Expected;
+use crate::expected::PrefetchQueue;
 use crate::node::Caller;
-use crate::replication::Member;
+use crate::replication::BackupServer;
 use sprat_log::{Full, Log};
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, SessionId};
@@ -22,42 +22,43 @@ use std::time::Duration;
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-/// Segments being read or replayed at once.
+/// Most segments read or replayed at once.
 const READ_AHEAD: usize = 4;
 
-/// Entries replayed between two turns of the node's loop.
+/// Entries replayed in one iteration of the node's loop.
 const SLICE_ENTRIES: usize = 1000;
 
-/// Entries between the first look at one and its replay.
+/// How many entries before its replay an entry is prefetched.
 const AHEAD: usize = 16;
 
-/// Entries between the look at a key's line in the hash table and the look at what that points to.
+/// Entries between the prefetch of a key's line in the hash table and of the entry that it points
+/// to.
 const NEARER: usize = 8;
 
-/// How long a backup may take for an answer.
+/// How long a backup may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why it cannot be recovered, for now.
+/// Why a recovery has failed. The coordinator has it repeated.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub enum Failure {
-    /// Not all of the log is there.
+pub enum RecoveryFailure {
+    /// A part of the log was not found.
     #[error("server {master}'s log is not all there: {lost}; {silent} backups do not answer")]
     Lost {
-        /// Whose log.
+        /// The master whose log it is.
         master: u32,
-        /// What is missing.
+        /// The part that is missing.
         lost: Lost,
-        /// Backups that did not answer.
+        /// The number of backups that did not answer the fence.
         silent: usize,
     },
-    /// It does not fit here.
+    /// This server has no memory left for the tablets of the master.
     #[error("what server {0} had does not fit into this server's memory")]
     Full(u32),
 }
 
-/// What came of it.
+/// The result of a recovery.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Report {
+pub struct RecoveryReport {
     /// Segments read.
     pub segments: u64,
     /// Bytes of log read.
@@ -66,11 +67,21 @@ pub struct Report {
     pub entries: u64,
     /// Objects written into the log here.
     pub objects: u64,
-    /// Replicas that were not what they should be, by backup, segment and what was wrong: others
-    /// were read instead.
+    /// Invalid replicas: backup, segment and fault of each. Other replicas were read instead.
     pub bad: Vec<(u32, u64, BadReplica)>,
-    /// Heads of which the last second may be missing: their backups lost their memory.
+    /// Heads whose last second may be missing, because their backups lost their memory.
     pub unsure: Vec<u64>,
+}
+
+/// How far a recovery has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RecoveryProgress {
+    /// Its stage, in a word.
+    pub stage: &'static str,
+    /// Segments that were read.
+    pub done: u64,
+    /// Segments to read or replay, as far as is known.
+    pub left: u64,
 }
 
 enum Purpose {
@@ -80,60 +91,72 @@ enum Purpose {
 }
 
 enum Stage {
-    /// Backups are being told, and asked what they have.
+    /// Fences are sent to backups, which reply with their replicas.
     Fencing,
-    /// The newest head's first bytes are being read.
-    Header(Source),
+    /// The header of the newest head is being read.
+    Header(SegmentSource),
     /// Segments are being read and replayed.
     Replaying,
-    /// All objects are here: now what was told of them.
+    /// All objects are written; now the completions are.
     Completing,
-    /// Everything is written; it has to become durable, up to this position.
+    /// Everything is written, and must become durable up to this position.
     Settling(u64),
     Ended,
 }
 
-/// A recovery under way.
+/// A recovery of some tablets of a dead master, which the coordinator has ordered.
+///
+/// The master of the live server drives it from the loop of its node. At each iteration it calls
+/// [`call`](Self::call), which begins calls to backups, [`completed`](Self::completed) for each
+/// reply, and [`work`](Self::work), which replays about a millisecond's worth of entries into the
+/// server's own log. It ends when [`outcome`](Self::outcome) says so: on success, everything is
+/// durable. Up to four segments are in memory at a time.
+///
+/// A recovery that has failed may have left objects in the log: [`has_written`](Self::has_written).
+/// The caller must drop those, and the completions that [`take_completed`](Self::take_completed)
+/// returns. It should close the sessions that [`take_sessions`](Self::take_sessions) returns.
 pub struct Recovery {
     order: RecoveryOrder,
-    /// What is wanted of each segment, encoded.
+    /// The encoded [`Selection`] of the tablets to recover.
     selection: Vec<u8>,
-    backups: BTreeMap<u32, (Member, Option<SessionId>)>,
+    backups: BTreeMap<u32, (BackupServer, Option<SessionId>)>,
     stage: Stage,
-    unasked: VecDeque<u32>,
+    /// Backups to which no fence was sent yet.
+    unfenced: VecDeque<u32>,
+    /// The number of backups that did not answer the fence.
     silent: usize,
     inventory: Inventory,
     /// The newest head.
     head: u64,
-    /// Objects written from now on are to have this version at least.
+    /// The lowest version for objects that are written after the recovery.
     safe_version: u64,
-    waiting: VecDeque<Source>,
+    waiting: VecDeque<SegmentSource>,
     loading: VecDeque<Loading>,
-    /// Buffers of segments that are done, for those to come.
+    /// Buffers of segments that are done, to be reused.
     spare: Vec<Vec<u8>>,
     calls: HashMap<CallId, Purpose>,
-    /// Entries to come, looked at ahead of time.
-    expected: Expected<NEARER>,
-    /// Versions up to which objects were removed, by table and key.
-    graves: HashMap<(u32, Box<[u8]>), u64>,
+    /// Prefetches of entries to replay.
+    expected: PrefetchQueue<NEARER>,
+    /// The version up to which an object was removed, by table and key.
+    tombstones: HashMap<(u32, Box<[u8]>), u64>,
     completions: Completions,
-    /// Those that were written.
-    completed: Vec<Named>,
-    report: Report,
-    failure: Option<Failure>,
+    /// Completions written so far.
+    completed: Vec<WrittenCompletion>,
+    report: RecoveryReport,
+    failure: Option<RecoveryFailure>,
 }
 
 impl Recovery {
-    /// Begins; `members` are the backups that there are, this node's own among them. Keys are
+    /// Begins a recovery. `servers` are all servers with a backup, including this one. Keys are
     /// hashed with `seed`.
     #[must_use]
-    pub fn new(order: RecoveryOrder, members: &[Member], seed: u64) -> Self {
+    pub fn new(order: RecoveryOrder, servers: &[BackupServer], seed: u64) -> Self {
         let selection =
             Selection::encode(seed, order.askers, order.tablets.iter().map(|&(tablet, _)| tablet));
         let backups: BTreeMap<_, _> =
-            members.iter().map(|&member| (member.server, (member, None))).collect();
+            servers.iter().map(|&server| (server.server, (server, None))).collect();
         Self {
-            unasked: backups.keys().copied().collect(),
+            unfenced: backups.keys().copied().collect(),
             order,
             selection,
             backups,
@@ -146,32 +169,31 @@ impl Recovery {
             loading: VecDeque::new(),
             spare: Vec::new(),
             calls: HashMap::new(),
-            expected: Expected::default(),
-            graves: HashMap::new(),
+            expected: PrefetchQueue::default(),
+            tombstones: HashMap::new(),
             completions: Completions::default(),
             completed: Vec::new(),
-            report: Report::default(),
+            report: RecoveryReport::default(),
             failure: None,
         }
     }
 
-    /// What came of it; `None` while it goes on.
+    /// Its result; `None` while it goes on.
     #[must_use]
-    pub fn outcome(&self) -> Option<Result<&Report, &Failure>> {
+    pub fn outcome(&self) -> Option<Result<&RecoveryReport, &RecoveryFailure>> {
         matches!(self.stage, Stage::Ended)
             .then(|| self.failure.as_ref().map_or(Ok(&self.report), Err))
     }
 
-    /// The sessions that it has with backups, to be closed when it has ended or is about to be
-    /// dropped.
+    /// Takes its sessions with backups. The caller closes them when the recovery has ended, or
+    /// before it drops it.
     pub fn take_sessions(&mut self) -> impl Iterator<Item = SessionId> {
         self.backups.values_mut().filter_map(|(_, session)| session.take())
     }
 
-    /// How far it is: a word for what it is at, the segments read and replayed, and those left as
-    /// far as is known.
+    /// How far it has come.
     #[must_use]
-    pub fn progress(&self) -> (&'static str, u64, u64) {
+    pub fn progress(&self) -> RecoveryProgress {
         let stage = match self.stage {
             Stage::Fencing => "fencing",
             Stage::Header(_) => "searching",
@@ -180,10 +202,11 @@ impl Recovery {
             Stage::Settling(_) => "settling",
             Stage::Ended => "ended",
         };
-        (stage, self.report.segments, (self.waiting.len() + self.loading.len()) as u64)
+        let left = (self.waiting.len() + self.loading.len()) as u64;
+        RecoveryProgress { stage, done: self.report.segments, left }
     }
 
-    /// How it stands, in words.
+    /// Describes its state, for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         let stage = match &self.stage {
@@ -204,30 +227,31 @@ impl Recovery {
         )
     }
 
-    fn fail(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: RecoveryFailure) {
         (self.stage, self.failure) = (Stage::Ended, Some(failure));
         self.loading.clear();
         self.spare.clear();
-        self.graves.clear();
+        self.tombstones.clear();
         self.completions = Completions::default();
     }
 
-    /// The completions that it has written of which none may stay if it is given up.
-    pub fn take_completed(&mut self) -> Vec<Named> {
+    /// Takes the completions that it has written and that must be removed if it is given up.
+    pub fn take_completed(&mut self) -> Vec<WrittenCompletion> {
         std::mem::take(&mut self.completed)
     }
 
-    /// Whether it has left something in the log here.
+    /// Whether it has written anything into this server's log.
     #[must_use]
     pub fn has_written(&self) -> bool {
         self.report.objects > 0 || !self.completed.is_empty()
     }
 
-    fn lose(&mut self, lost: Lost) {
-        self.fail(Failure::Lost { master: self.order.master, lost, silent: self.silent });
+    fn fail_lost(&mut self, lost: Lost) {
+        self.fail(RecoveryFailure::Lost { master: self.order.master, lost, silent: self.silent });
     }
 
-    /// Does some of what can be done without anybody else; returns whether there was anything.
+    /// Replays some entries, or notices that everything is durable. Returns whether there was
+    /// anything to do.
     pub fn work(&mut self, log: &mut Log) -> bool {
         match self.stage {
             Stage::Replaying => self.replay(log),
@@ -240,27 +264,22 @@ impl Recovery {
         }
     }
 
-    /// Begins the calls that there are to make.
+    /// Begins the calls to backups that are due.
     pub fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
         let master = self.order.master;
         match &self.stage {
             Stage::Fencing => {
-                while let Some(server) = self.unasked.pop_front() {
-                    self.ask(
-                        now,
-                        server,
-                        BackupRequest::Fence { master },
-                        Purpose::Fence { server },
-                        caller,
-                    );
+                while let Some(server) = self.unfenced.pop_front() {
+                    let request = BackupRequest::Fence { master };
+                    self.send(now, server, request, Purpose::Fence { server }, caller);
                 }
-                self.all_have_answered();
+                self.find_head();
             }
             Stage::Header(source) if self.calls.is_empty() => {
                 let (segment, server) = (source.segment, source.servers[0]);
                 let request =
                     BackupRequest::Read { replica: ReplicaId { master, segment }, offset: 0 };
-                self.ask(now, server, request, Purpose::Header { server }, caller);
+                self.send(now, server, request, Purpose::Header { server }, caller);
             }
             Stage::Replaying => {
                 while self.loading.len() < READ_AHEAD
@@ -271,17 +290,17 @@ impl Recovery {
                 }
                 for at in 0..self.loading.len() {
                     let loading = &mut self.loading[at];
-                    if loading.asked || loading.is_whole() {
+                    if loading.under_way || loading.is_whole() {
                         continue;
                     }
-                    loading.asked = true;
+                    loading.under_way = true;
                     let (segment, server) = (loading.source.segment, loading.source.servers[0]);
                     let offset = u32::try_from(loading.bytes.len()).expect("within a segment");
                     let selection = std::mem::take(&mut self.selection);
                     let parsed = Selection::parse(&selection).expect("made by encoding one");
                     let replica = ReplicaId { master, segment };
                     let request = BackupRequest::Select { replica, offset, selection: parsed };
-                    self.ask(now, server, request, Purpose::Read { segment, server }, caller);
+                    self.send(now, server, request, Purpose::Read { segment, server }, caller);
                     self.selection = selection;
                 }
             }
@@ -289,7 +308,7 @@ impl Recovery {
         }
     }
 
-    fn ask(
+    fn send(
         &mut self,
         now: Nanos,
         server: u32,
@@ -297,10 +316,10 @@ impl Recovery {
         purpose: Purpose,
         caller: &mut dyn Caller,
     ) {
-        let (member, session) =
+        let (backup, session) =
             self.backups.get_mut(&server).expect("one of those that were given");
         if session.is_none() {
-            *session = caller.connect(member.address).ok();
+            *session = caller.connect(backup.address).ok();
         }
         let (header, _, bytes) = Request::Backup(request).parts();
         let parts = [header.as_bytes(), bytes];
@@ -313,7 +332,7 @@ impl Recovery {
         }
     }
 
-    /// A call has ended; returns whether it was one of these.
+    /// Handles the end of a call. Returns whether the call was one of this recovery.
     pub fn completed(&mut self, call: CallId, result: Result<&[u8], CallFailure>) -> bool {
         let Some(purpose) = self.calls.remove(&call) else { return false };
         if !matches!(self.stage, Stage::Ended) {
@@ -325,7 +344,7 @@ impl Recovery {
         true
     }
 
-    /// A backup has answered, or has not.
+    /// Handles the reply of a backup; `None` if there is none.
     fn answered(&mut self, purpose: Purpose, answer: Option<Answer<'_>>) {
         match purpose {
             Purpose::Fence { server } => {
@@ -342,12 +361,13 @@ impl Recovery {
         }
     }
 
-    fn all_have_answered(&mut self) {
+    /// Finds the newest head, once all backups have answered the fence or failed to.
+    fn find_head(&mut self) {
         if !matches!(self.stage, Stage::Fencing) || !self.calls.is_empty() {
             return;
         }
         if self.order.min_open == 0 {
-            // It had never begun a log, and acknowledged nothing.
+            // The master never began a log, so it acknowledged nothing.
             self.stage = Stage::Settling(0);
             return;
         }
@@ -356,11 +376,11 @@ impl Recovery {
                 self.head = source.segment;
                 self.stage = Stage::Header(source);
             }
-            None => self.lose(Lost::Everything),
+            None => self.fail_lost(Lost::Everything),
         }
     }
 
-    /// The newest head's header has come: it says what belongs to the log.
+    /// Reads the digest from the newest head's header, and plans which segments to read.
     fn header(&mut self, server: u32, answer: Option<Answer<'_>>) {
         let Stage::Header(source) = &mut self.stage else { return };
         let segment = source.segment;
@@ -375,7 +395,7 @@ impl Recovery {
                 }
                 source.servers.retain(|&other| other != server);
                 if source.servers.is_empty() {
-                    self.lose(Lost::Head(segment));
+                    self.fail_lost(Lost::Head(segment));
                 }
                 return;
             }
@@ -386,18 +406,19 @@ impl Recovery {
                 self.waiting = plan.sources.into();
                 self.stage = Stage::Replaying;
             }
-            Err(lost) => self.lose(lost),
+            Err(lost) => self.fail_lost(lost),
         }
     }
 
-    /// A piece of a segment has come, or has not.
+    /// Adds a piece of a segment, and checks the segment once it is whole. Without a reply, or if
+    /// the segment is invalid, turns to the next backup.
     fn read(&mut self, segment: u64, server: u32, answer: Option<Answer<'_>>) {
         let Some(loading) =
             self.loading.iter_mut().find(|loading| loading.source.segment == segment)
         else {
             return;
         };
-        loading.asked = false;
+        loading.under_way = false;
         let piece = answer.map_or(&[][..], |answer| answer.body);
         let room = SEGMENT_BYTES - loading.bytes.len();
         loading.bytes.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -417,12 +438,12 @@ impl Recovery {
             }
         };
         self.report.bad.extend(bad.map(|bad| (server, segment, bad)));
-        if !loading.turn_to_another() {
-            self.lose(Lost::Segment { segment, head: self.head });
+        if !loading.try_next_backup() {
+            self.fail_lost(Lost::Segment { segment, head: self.head });
         }
     }
 
-    /// The tablets of a table that are brought back and of which entries in a segment count.
+    /// The tablets of a table that are recovered and for which entries in `segment` count.
     fn ours(&self, table: u32, segment: u64) -> impl Iterator<Item = Tablet> + Clone {
         let from = self.order.tablets.partition_point(|(tablet, _)| tablet.table < table);
         let ours =
@@ -430,7 +451,7 @@ impl Recovery {
         ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
     }
 
-    /// Whether an object, or its removal, is of one of the tablets that are brought back.
+    /// Whether an object, or its tombstone, is of one of the tablets that are recovered.
     fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
         let mut ours = self.ours(entry.table, segment);
         let Some(first) = ours.clone().next() else { return false };
@@ -438,8 +459,8 @@ impl Recovery {
         first.range.is_all() || ours.any(|tablet| tablet.range.contains(position()))
     }
 
-    /// What counts here of a completion in a segment: if it is of another tablet, or from before
-    /// this one was there, that it was begun.
+    /// The part of a completion that counts here. If its object is of another tablet, or from
+    /// before the tablet was with the master, that is only that the operation was begun.
     fn wanted<'a>(&self, entry: &Entry<'a>, segment: u64) -> Option<Completion<'a>> {
         let completion = Completion::of(entry)?;
         let mut ours = self.ours(entry.table & !COMPLETIONS, segment).peekable();
@@ -450,20 +471,21 @@ impl Recovery {
         Some(if is_ours { completion } else { Completion::BEGUN })
     }
 
-    /// Replays some entries of a segment that is whole: newest segments first, so that most
-    /// versions need not be written twice.
+    /// Replays some entries of a whole segment. Newer segments come first, so that few objects are
+    /// written more than once.
     fn replay(&mut self, log: &mut Log) -> bool {
-        let Some(at) = self.loading.iter().position(|loading| loading.is_whole() && !loading.asked)
+        let Some(at) =
+            self.loading.iter().position(|loading| loading.is_whole() && !loading.under_way)
         else {
             if self.loading.is_empty() && self.waiting.is_empty() {
-                (self.graves, self.spare) = (HashMap::new(), Vec::new());
+                (self.tombstones, self.spare) = (HashMap::new(), Vec::new());
                 self.stage = Stage::Completing;
                 return true;
             }
             return false;
         };
         for _ in 0..SLICE_ENTRIES {
-            look_ahead(&mut self.expected, log, &mut self.loading[at]);
+            prefetch(&mut self.expected, log, &mut self.loading[at]);
             let loading = &self.loading[at];
             let Some(entry) = loading.next() else {
                 self.spare.extend(self.loading.remove(at).map(|loading| loading.bytes));
@@ -476,11 +498,11 @@ impl Recovery {
                     self.completions.hold((entry.table, entry.key, entry.version), &completion);
                 }
             } else if self.wants(log, &entry, segment) {
-                match adopt(log, &mut self.graves, &entry) {
+                match adopt(log, &mut self.tombstones, &entry) {
                     Ok(written) => self.report.objects += u64::from(written),
                     Err(Full::Replication) => return false,
                     Err(Full::Memory | Full::Disk) => {
-                        self.fail(Failure::Full(self.order.master));
+                        self.fail(RecoveryFailure::Full(self.order.master));
                         return true;
                     }
                 }
@@ -494,16 +516,16 @@ impl Recovery {
         true
     }
 
-    /// Writes some of the completions. They come last: were they here when an attempt fails, and
-    /// the next one read the end of the log from another replica, which has less, they would
-    /// tell of what is not here.
+    /// Writes some of the completions. They come last: if an attempt fails after it has written
+    /// one, and the next attempt reads the end of the log from another replica, which is shorter,
+    /// the completion would be of an operation that the log does not have.
     fn complete(&mut self, log: &mut Log) -> bool {
         for _ in 0..SLICE_ENTRIES {
             match self.completions.write_one(log, &mut self.completed) {
                 Ok(true) => {}
                 Ok(false) => {
-                    // Of what was removed nothing is written here: that versions go on behind it,
-                    // only a head can tell.
+                    // Tombstones are not written here. Only a head's header keeps the versions of
+                    // removed objects from being used again.
                     if !log.raise_version(self.safe_version) && !log.roll_head() {
                         return false;
                     }
@@ -512,7 +534,7 @@ impl Recovery {
                 }
                 Err(Full::Replication) => return false,
                 Err(Full::Memory | Full::Disk) => {
-                    self.fail(Failure::Full(self.order.master));
+                    self.fail(RecoveryFailure::Full(self.order.master));
                     return true;
                 }
             }
@@ -521,28 +543,30 @@ impl Recovery {
     }
 }
 
-/// Looks at one entry more of a segment, [`AHEAD`] before it is replayed: at the beginning at that
-/// many.
-fn look_ahead(expected: &mut Expected<NEARER>, log: &Log, loading: &mut Loading) {
-    let entries = if loading.is_begun() { 1 } else { AHEAD };
+/// Prefetches the entry of a segment that is replayed [`AHEAD`] entries later; at the beginning,
+/// all entries up to that one.
+fn prefetch(expected: &mut PrefetchQueue<NEARER>, log: &Log, loading: &mut Loading) {
+    let entries = if loading.has_prefetched() { 1 } else { AHEAD };
     for _ in 0..entries {
-        let Some(entry) = loading.look_ahead() else { return };
+        let Some(entry) = loading.next_ahead() else { return };
         expected.expect(log, entry.table, entry.key);
     }
 }
 
-/// Takes an entry into `log`, unless it is of the past; returns whether an object was written.
+/// Writes an entry into `log`, unless the log has a later one. Returns whether an object was
+/// written.
 fn adopt(
     log: &mut Log,
-    graves: &mut HashMap<(u32, Box<[u8]>), u64>,
+    tombstones: &mut HashMap<(u32, Box<[u8]>), u64>,
     entry: &Entry<'_>,
 ) -> Result<bool, Full> {
     let Entry { table, key, value, value_type, version, .. } = *entry;
     if entry.kind == Kind::Object {
-        // Most logs have few removals, and a key is copied to be looked for.
-        let last = if graves.is_empty() { None } else { graves.get(&(table, Box::from(key))) };
-        let buried = last.is_some_and(|&last| last >= version);
-        return if buried {
+        // Most logs have few removals, and the lookup copies the key.
+        let last =
+            if tombstones.is_empty() { None } else { tombstones.get(&(table, Box::from(key))) };
+        let is_removed = last.is_some_and(|&last| last >= version);
+        return if is_removed {
             Ok(false)
         } else {
             log.adopt(table, key, (value_type, value), version)
@@ -552,7 +576,7 @@ fn adopt(
     if known.is_some_and(|known| known <= version) {
         log.remove(table, key)?;
     }
-    let last = graves.entry((table, Box::from(key))).or_default();
+    let last = tombstones.entry((table, Box::from(key))).or_default();
     *last = version.max(*last);
     Ok(false)
 }

@@ -1,6 +1,6 @@
-//! Masters that nothing is taken from any more.
+//! Fences: masters that are being recovered, whose writes are refused.
 
-use super::{BUSY_MICROS, FENCE, Kept, Replicas};
+use super::{BUSY_MICROS, FENCE, Replica, Replicas};
 use crate::answers::answer;
 use crate::backup::AppendError;
 use sprat_disk::Disk;
@@ -10,27 +10,27 @@ use sprat_wire::MAX_SEGMENT_ID;
 use sprat_wire::op::{ReplicaId, ReplicaRecord, Status, push_replica};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames that replicas leave to fences: so many masters can be fenced when replicas have taken all
-/// others. Further fences would be kept in memory alone.
+/// Frames reserved for fences: this many masters can be fenced when replicas have taken all other
+/// frames. Further fences are kept in memory only.
 pub const FENCE_FRAMES: u32 = 2;
 
-/// Most fenced masters remembered. Ids are never used again, so beyond that those are forgotten
-/// that have nothing here.
+/// Most fenced masters remembered. Beyond that, fences of masters without replicas here are
+/// forgotten: ids are never used again.
 const MAX_FENCES: usize = 65_536;
 
-/// Most fences that wait for the disk at a time.
+/// Most fence requests that wait for the disk at a time.
 const MAX_WAITING: usize = 1024;
 
-/// Where a fence is.
+/// How durable a fence is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fence {
-    /// In memory; it is to be written down as soon as that can be.
+    /// In memory, to be written as soon as possible.
     Unwritten,
-    /// On its way to the disk.
+    /// Handed to the backup, not durable yet.
     Written,
     /// On disk.
     Durable,
-    /// In memory: there is nothing to guard, or no way to write it down.
+    /// In memory only: there is nothing to guard, or it cannot be written.
     Memory,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Fences {
     masters: BTreeMap<u32, Fence>,
     /// Requests that wait for their fence to be durable.
     waiting: VecDeque<(RequestId, u32)>,
-    /// How many are [`Fence::Unwritten`].
+    /// The number of fences that are [`Fence::Unwritten`].
     unwritten: usize,
 }
 
@@ -53,12 +53,12 @@ impl Fences {
         self.masters.keys().copied()
     }
 
-    /// One was on disk.
+    /// Adds a fence that was found on disk.
     pub(super) fn found(&mut self, master: u32) {
         self.masters.insert(master, Fence::Durable);
     }
 
-    /// The disk has one.
+    /// Notes that a fence is on disk.
     pub(super) fn written(&mut self, master: u32) {
         if let Some(fence) = self.masters.get_mut(&master) {
             *fence = Fence::Durable;
@@ -71,33 +71,35 @@ fn word(master: u32) -> u64 {
 }
 
 impl<D: Disk> Replicas<D> {
-    /// Replicas of a master, damaged ones too.
-    pub(super) fn of_master(&self, master: u32) -> impl Iterator<Item = (u64, &Kept)> {
+    /// The replicas of a master by segment, including damaged ones.
+    pub(super) fn of_master(&self, master: u32) -> impl Iterator<Item = (u64, &Replica)> {
         let last = ReplicaId { master, segment: MAX_SEGMENT_ID }.word();
         self.kept
             .range(word(master)..=last)
             .map(|(word, kept)| (ReplicaId::of_word(*word).segment, kept))
     }
 
-    /// What there is of a master, in words.
+    /// Describes the replicas of a master, for messages.
     pub fn describe(&self, master: u32) -> String {
         let kept =
             self.of_master(master).map(|(segment, kept)| format!("{segment}: {}", kept.describe()));
         kept.collect::<Vec<_>>().join("; ")
     }
 
-    /// What there is of a master, as it would be told.
+    /// The records of a master's replicas, as in the reply to a fence.
     pub fn records(&self, master: u32) -> Vec<ReplicaRecord> {
         self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect()
     }
 
+    /// Fences a master. The reply, which lists the master's replicas, waits until the fence is
+    /// durable, if that is needed.
     pub(super) fn fence(&mut self, now: Nanos, id: RequestId, master: u32) -> Outcome<u32> {
         if self.fences.waiting.len() >= MAX_WAITING {
             self.counts.turned_away += 1;
             return Outcome::Retry(BUSY_MICROS);
         }
         if !self.fences.contains(master) {
-            self.forget_a_fence();
+            self.make_room_for_fence();
             if self.fences.masters.len() >= MAX_FENCES {
                 return self.refuse("too many masters are being recovered at once");
             }
@@ -112,11 +114,11 @@ impl<D: Disk> Replicas<D> {
             self.write_fences(now);
             return Outcome::Pending;
         }
-        self.tell(id.session(), master)
+        self.list_replicas(id.session(), master)
     }
 
-    /// All that is here of a master, as an answer.
-    fn tell(&mut self, session: u32, master: u32) -> Outcome<u32> {
+    /// Replies with the records of all replicas of a master.
+    fn list_replicas(&mut self, session: u32, master: u32) -> Outcome<u32> {
         let records = self.records(master);
         let count = u32::try_from(records.len()).expect("fewer than MAX_FRAMES");
         let body = self
@@ -130,7 +132,7 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// Hands fences to the disk that are not there yet.
+    /// Hands fences that are not written yet to the backup.
     pub(super) fn write_fences(&mut self, now: Nanos) {
         if self.fences.unwritten == 0 {
             return;
@@ -141,7 +143,7 @@ impl<D: Disk> Replicas<D> {
             }
             *fence = match self.backup.append(word(master), 0, [], true) {
                 Ok(()) => Fence::Written,
-                Err(AppendError::Behind) => continue, // until something that is open has ended
+                Err(AppendError::Behind) => continue, // again after an open replica has ended
                 Err(error) => {
                     tracing::warn!("the fence of server {master} is kept in memory only: {error}");
                     Fence::Memory
@@ -152,7 +154,8 @@ impl<D: Disk> Replicas<D> {
         self.flush_by(now);
     }
 
-    /// Answers those whose fence is as durable as it will be; returns whether there were any.
+    /// Replies to the requests whose fence is as durable as it will be. Returns whether there were
+    /// any.
     pub(super) fn answer_fences(&mut self) -> bool {
         if self.fences.waiting.is_empty() {
             return false;
@@ -164,14 +167,14 @@ impl<D: Disk> Replicas<D> {
             if matches!(fence, Fence::Unwritten | Fence::Written) && !failed {
                 self.fences.waiting.push_back((id, master));
             } else {
-                let told = self.tell(id.session(), master);
-                self.ready.push_back((id, told));
+                let outcome = self.list_replicas(id.session(), master);
+                self.ready.push_back((id, outcome));
             }
         }
         self.fences.waiting.len() < before
     }
 
-    /// The last replica of a master is gone: its fence need not survive a restart any more.
+    /// Keeps a fence in memory only from now on: the last replica of its master was freed.
     pub(super) fn end_fence(&mut self, master: u32) {
         let Some(fence) = self.fences.masters.get_mut(&master) else { return };
         self.fences.unwritten -= usize::from(*fence == Fence::Unwritten);
@@ -179,7 +182,7 @@ impl<D: Disk> Replicas<D> {
         self.backup.free(word(master));
     }
 
-    /// Forgets fences that were on disk for masters of whom nothing is here.
+    /// Removes fences that were found on disk for masters without replicas here.
     pub(super) fn drop_idle_fences(&mut self) {
         let idle: Vec<u32> = self
             .fences
@@ -192,8 +195,8 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// Makes room for another fence when there are too many.
-    fn forget_a_fence(&mut self) {
+    /// Forgets a fence that guards nothing, if [`MAX_FENCES`] are remembered.
+    fn make_room_for_fence(&mut self) {
         if self.fences.masters.len() < MAX_FENCES {
             return;
         }

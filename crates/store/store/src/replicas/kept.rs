@@ -1,35 +1,37 @@
-//! What is known of one replica.
+//! The state of one replica.
 
 use crate::backup::{Damage, Progress, Stored};
 use sprat_wire::op::{ReplicaId, ReplicaRecord};
 
-/// What may become of a replica.
+/// Whether a replica can be read and appended to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum State {
-    /// Begun in this life.
+    /// Begun since this process started: it can be appended to.
     Present,
-    /// Begun in an earlier one: nothing is appended any more.
+    /// Begun before this process started: it cannot be appended to.
     Earlier,
-    /// Not what was written; why.
+    /// Its bytes are not those that were written, with a description of the damage.
     Damaged(String),
 }
 
-/// A replica.
+/// A replica of a segment of another master's log.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct Replica {
     state: State,
-    /// Whether it is a head (else a survivor).
+    /// Whether its segment is a head, and not a survivor.
     pub(super) head: bool,
-    /// Whether it counts as one: not while it is being made anew.
+    /// Whether it counts as a head in recovery: not while it is being re-replicated, when it lacks
+    /// bytes that are durable elsewhere.
     pub(super) counts: bool,
-    /// Which telling of the segment it is, as far as known in this life.
+    /// The edition of the segment; zero for a replica from before the start of this process.
     pub(super) edition: u8,
-    /// Bytes of log taken.
+    /// Bytes of log received.
     pub(super) len: u32,
-    /// Whether they are all there will be.
+    /// Whether no more will follow.
     pub(super) sealed: bool,
-    /// Bytes of log, and the seal, that the disk has.
+    /// Bytes of log on disk.
     pub(super) written: u32,
+    /// Whether the seal is on disk.
     pub(super) seal_written: bool,
     /// Whether acknowledged bytes may be missing.
     unsure: bool,
@@ -37,9 +39,9 @@ pub(super) struct Kept {
     incarnation: u32,
 }
 
-impl Kept {
-    /// One that begins.
-    pub(super) fn begun(head: bool, edition: u8) -> Self {
+impl Replica {
+    /// A new replica, still empty.
+    pub(super) fn new(head: bool, edition: u8) -> Self {
         Self {
             state: State::Present,
             head,
@@ -55,7 +57,7 @@ impl Kept {
         }
     }
 
-    /// One that was found on disk.
+    /// A replica that was found on disk.
     pub(super) fn found(stored: &Stored) -> Self {
         let Stored { len, head, sealed, unsure, framed, incarnation, .. } = *stored;
         Self {
@@ -73,17 +75,17 @@ impl Kept {
         }
     }
 
-    /// One that was found damaged.
+    /// A replica that was found damaged.
     pub(super) fn damaged(damage: &Damage) -> Self {
-        Self { state: State::Damaged(damage.to_string()), ..Self::begun(false, 0) }
+        Self { state: State::Damaged(damage.to_string()), ..Self::new(false, 0) }
     }
 
-    /// Whether it was begun in this life: then it may be appended to unless it is sealed.
+    /// Whether it was begun since this process started. It can be appended to unless it is sealed.
     pub(super) fn is_present(&self) -> bool {
         self.state == State::Present
     }
 
-    /// What is wrong with it.
+    /// The description of its damage, if it is damaged.
     pub(super) fn damage(&self) -> Option<&str> {
         match &self.state {
             State::Damaged(why) => Some(why),
@@ -91,24 +93,24 @@ impl Kept {
         }
     }
 
-    /// It has turned out to be damaged.
-    pub(super) fn spoil(&mut self, damage: &str) {
+    /// Marks it as damaged.
+    pub(super) fn mark_damaged(&mut self, damage: &str) {
         self.state = State::Damaged(damage.to_owned());
     }
 
-    /// The disk has got so far.
+    /// Notes how much of it is on disk.
     pub(super) fn progress(&mut self, progress: &Progress) {
         (self.written, self.framed, self.incarnation) =
             (progress.up_to, progress.framed, progress.incarnation);
         self.seal_written |= progress.sealed;
     }
 
-    /// Whether the disk has all that was taken.
+    /// Whether everything that was received is on disk.
     pub(super) fn is_written(&self) -> bool {
         self.written == self.len && self.seal_written == self.sealed
     }
 
-    /// Whether it is all of its segment, on disk, and counts.
+    /// Whether all of its segment is on disk, and it counts in recovery.
     pub(super) fn is_whole(&self) -> bool {
         self.damage().is_none()
             && self.seal_written
@@ -117,19 +119,19 @@ impl Kept {
             && (self.counts || !self.head)
     }
 
-    /// Bytes that it takes of its frame.
+    /// Bytes of its frame that it occupies.
     pub(super) fn framed(&self) -> u64 {
         self.framed.into()
     }
 
-    /// How it lies on disk.
+    /// Describes how it lies on disk, for the backup to read it.
     pub(super) fn stored(&self, replica: ReplicaId) -> Stored {
         let Self { incarnation, framed, sealed, unsure, .. } = *self;
         let head = self.head && self.counts;
         Stored { replica, incarnation, len: self.written, head, framed, sealed, unsure }
     }
 
-    /// How it stands, in words.
+    /// Describes its state, for messages.
     pub(super) fn describe(&self) -> String {
         let Self { len, written, edition, .. } = self;
         let sealed = if self.sealed { ", sealed" } else { "" };
@@ -139,7 +141,7 @@ impl Kept {
         format!("{written} B of {len} written, edition {edition}{sealed}{unsure}{anew}{damage}")
     }
 
-    /// What is told of it; `None` when it is damaged.
+    /// Makes its record for a server that recovers its master; `None` if it is damaged.
     pub(super) fn record(&self, segment: u64) -> Option<ReplicaRecord> {
         let Self { len, sealed, unsure, .. } = *self;
         let head = self.head && self.counts;

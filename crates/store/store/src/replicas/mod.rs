@@ -1,33 +1,33 @@
-//! Keeps replicas of other masters' segments on one disk, and gives them to those who recover a
+//! Keeps replicas of other masters' segments on one disk, and serves them to servers that recover a
 //! master.
 //!
 //! [`Replicas`] answers [`BackupRequest`]s over a [`Backup`] of replicas.
 //!
-//! # When a write is answered
-//! Under [`Sync`](Durability::Sync) when the disk has it. Under [`Buffered`](Durability::Buffered)
-//! at once: a commit hands it to the kernel within [`FLUSH`], and a sync follows within
-//! [`SYNC_INTERVAL`](crate::backup::SYNC_INTERVAL). What was acknowledged can be read as long as
-//! the disk can be: a read waits for the commit that it needs.
+//! # When a write is acknowledged
+//! Under [`Sync`](Durability::Sync) when it is on the disk. Under
+//! [`Buffered`](Durability::Buffered) at once: a commit hands it to the kernel within [`FLUSH`],
+//! and a sync follows within [`SYNC_INTERVAL`](crate::backup::SYNC_INTERVAL). Acknowledged bytes
+//! can be read as long as the disk can be: a read waits for the commit that it needs.
 //!
-//! A disk that refuses ends writing for good, as the backup says. Reads go on, of what the disk
-//! has.
+//! A failed write or sync ends writing for good, as for every backup. Bytes that are on the disk
+//! can still be read.
 //!
-//! # What a restart leaves
-//! Replicas of an earlier life can be read and freed. None can be appended to: the backup may have
-//! lost bytes that it had acknowledged, and the master, which hears [`NotFound`](Status::NotFound),
-//! makes another replica. Under `Buffered` one that is not sealed is *unsure*, unless the file was
-//! closed in order.
+//! # After a restart
+//! Replicas from before the restart can be read and freed, but not appended to: the backup may have
+//! lost bytes that it had acknowledged. The master gets [`NotFound`](Status::NotFound) and makes
+//! another replica. Under `Buffered` a replica that is not sealed is *unsure* then, unless the file
+//! was closed in order.
 //!
 //! # Why a fence is on disk
-//! Who recovers a master [fences](BackupRequest::Fence) it first: its writes are refused from then
-//! on. Were that forgotten in a restart, the master, if it lives after all, could still acknowledge
-//! nothing: its open replicas here are of an earlier life, and without them it must have a roll
-//! confirmed by the coordinator, which knows that it is dead ([decision
-//! 15](../../../../../docs/decisions/0015-replicas-and-leases.md)). But it could *begin* the same
-//! segment again, and thereby have the replica freed that somebody is about to recover from. So a
-//! fence is written down before it is answered: as a sealed replica of the master's segment
-//! [`FENCE`], which no log has, in a frame of its own. It goes when the last replica of that master
-//! is freed, for there is nothing left to guard then; the process goes on refusing.
+//! A server that recovers a master [fences](BackupRequest::Fence) it first: from then on its writes
+//! are refused. If a restart forgot the fence while the master is still alive, the master could
+//! still not get a write acknowledged: its open replicas here are from before the restart, and
+//! without them it needs a new head confirmed by the coordinator, which knows that it is dead
+//! ([decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md)). But it could *begin*
+//! the same segment again, which would free the replica that is about to be recovered from. So a
+//! fence is made durable before it is acknowledged: as a sealed replica of the master's segment
+//! [`FENCE`], which no log has, in a frame of its own. It is freed with the last replica of that
+//! master, because nothing is left to guard then; the running process goes on refusing.
 
 mod fence;
 mod kept;
@@ -44,12 +44,12 @@ pub use write::{MAX_STAGED, MAX_WAITING};
 
 use crate::answers::{answer, answer_text};
 use crate::backup::{Backup, Failed, Progress};
-use crate::bodies::Bodies;
-use crate::master::Needed;
-use crate::member::Keeper;
+use crate::bodies::ResponseBuffers;
+use crate::master::NeededReplicas;
+use crate::member::ReplicaStore;
 use crate::node::Service;
 use fence::Fences;
-use kept::Kept;
+use kept::Replica;
 use read::Reads;
 use report::Counts;
 use sprat_disk::Disk;
@@ -60,52 +60,58 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use write::{Piece, Waiting};
+use write::{PendingWrites, Piece};
 
-/// Longest time that [`Durability::Buffered`] leaves bytes to this process alone, while the disk
-/// keeps up.
+/// Longest time that bytes stay in this process's memory only under [`Durability::Buffered`], while
+/// the disk keeps up.
 pub const FLUSH: Duration = Duration::from_millis(50);
 
-/// Bytes that are handed to the disk sooner than [`FLUSH`] says: they are worth a write.
+/// Staged bytes that begin a commit before [`FLUSH`] is over.
 const BULK_BYTES: usize = 1 << 20;
 
-/// The segment by which a fence is written down. Those of logs are numbered from 1.
+/// The segment number of a fence's record. Segments of logs are numbered from 1.
 pub const FENCE: u64 = 0;
 
-/// Most frames of a file of replicas: all replicas of one master can be told in one answer. 4.7 TB.
+/// Most frames in a file of replicas, 4.7 TB: the records of all of them fit into one reply.
 pub const MAX_FRAMES: u32 = 500_000;
 const _: () = assert!(MAX_FRAMES as usize * 16 + 16 <= sprat_wire::MAX_MESSAGE);
 
-/// What to ask of those who come when a limit is reached, microseconds.
+/// Retry delay in replies while a limit is reached, microseconds.
 const BUSY_MICROS: u32 = 1_000;
 
-/// The replicas that a node keeps.
+/// The replicas that a node keeps for other masters: the service that answers [`BackupRequest`]s.
+///
+/// The node's loop drives it, as part of a [`member`](crate::member): requests come in through
+/// [`Handler::request`], [`poll`](Service::poll) writes, reads and completes pending requests, and
+/// the loop sleeps until [`next_deadline`](Service::next_deadline) or an event on
+/// [`poll_fd`](Service::poll_fd). It never blocks, except in [`open`](Self::open) and
+/// [`close`](Self::close). Its memory is bounded: staged writes by [`MAX_STAGED`], replicas that
+/// are read by [`MAX_CACHED`], replies by [`MAX_ANSWERS`]; requests beyond that are told to retry.
 pub struct Replicas<D: Disk> {
     backup: Backup<D>,
     durability: Durability,
-    /// By their words, so that those of a master lie together. At most as many as there are
-    /// frames.
-    kept: BTreeMap<u64, Kept>,
+    /// By [`ReplicaId::word`], so that those of one master are adjacent. At most one for each
+    /// frame.
+    kept: BTreeMap<u64, Replica>,
     fences: Fences,
-    waiting: Waiting,
+    waiting: PendingWrites,
     reads: Reads,
-    /// Answers that were pending. Each belongs to a request that was counted among those that
-    /// wait.
+    /// Replies to requests that were pending.
     ready: VecDeque<(RequestId, Outcome<u32>)>,
-    bodies: Bodies,
-    /// When what was taken goes to the disk at the latest.
+    bodies: ResponseBuffers,
+    /// When a commit of the staged bytes begins at the latest.
     flush_at: Option<Nanos>,
-    /// Something was left over by the last commit.
+    /// The last commit could not take all staged bytes.
     left_over: bool,
-    /// What has become durable in this turn; empty between turns.
+    /// What has become durable in this call of `poll`; empty between calls.
     progressed: Vec<Progress>,
     counts: Counts,
 }
 
 impl<D: Disk> Replicas<D> {
-    /// Opens the file of replicas on `disk`, or makes it: see [`Backup::open_replicas`]. At most
-    /// [`MAX_FRAMES`] of [`Options::max_frames`] are used, of which [`FENCE_FRAMES`] are left
-    /// to fences. Blocks: what is there is read once, a second for each GB or so.
+    /// Opens the file of replicas on `disk`, or creates it: see [`Backup::open_replicas`]. At most
+    /// [`MAX_FRAMES`] of [`Options::max_frames`] are used, of which [`FENCE_FRAMES`] are reserved
+    /// for fences. Blocks while it reads the whole file once, for about a second per GB.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -120,29 +126,30 @@ impl<D: Disk> Replicas<D> {
             durability: options.durability,
             kept: BTreeMap::new(),
             fences: Fences::default(),
-            waiting: Waiting::default(),
+            waiting: PendingWrites::default(),
             reads: Reads::default(),
             ready: VecDeque::new(),
-            bodies: Bodies::default(),
+            bodies: ResponseBuffers::default(),
             flush_at: None,
             left_over: false,
             progressed: Vec::new(),
             counts: Counts::default(),
         };
         for stored in &found.stored {
-            replicas.put_back(stored.replica, Kept::found(stored));
+            replicas.add_found(stored.replica, Replica::found(stored));
         }
         for damage in &found.damaged {
             tracing::error!("{damage}");
             replicas.counts.damaged += 1;
             if let Some(replica) = damage.replica {
-                replicas.put_back(replica, Kept::damaged(damage));
+                replicas.add_found(replica, Replica::damaged(damage));
             }
         }
         if let Some(first) = found.torn.first() {
             let count = found.torn.len();
             tracing::warn!(
-                "{count} replicas end, or never began, where a write was not finished; the first: {first}"
+                "{count} replicas end, or never began, where a write was not finished; the first: \
+                 {first}"
             );
         }
         replicas.drop_idle_fences();
@@ -150,8 +157,8 @@ impl<D: Disk> Replicas<D> {
         Ok((replicas, report))
     }
 
-    /// Takes up again what was on disk.
-    fn put_back(&mut self, replica: ReplicaId, kept: Kept) {
+    /// Adds a replica or fence that was found on disk.
+    fn add_found(&mut self, replica: ReplicaId, kept: Replica) {
         if replica.segment == FENCE {
             self.fences.found(replica.master);
         } else {
@@ -159,22 +166,22 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// Hands everything to the disk, and notes in the file that it was closed in order: what is
-    /// open in it is not unsure then. Blocks.
+    /// Writes everything to the disk and marks the file as closed in order, so that its open
+    /// replicas are not unsure at the next start. Blocks.
     ///
     /// # Errors
-    /// [`Failed`]: then the next start finds a file that was not closed in order.
+    /// [`Failed`]; the file is not marked then.
     pub fn close(self, now: Nanos) -> Result<(), Failed> {
         self.backup.close(now, |_| {})
     }
 
-    /// Why no more writes are taken; `None` while they are.
+    /// The failure that ended writing; `None` while writes are accepted.
     #[must_use]
     pub fn failure(&self) -> Option<&Failed> {
         self.backup.failure()
     }
 
-    /// The replicas that are whole on disk, and where in the file the bytes of each lie.
+    /// The replicas that are whole on disk, and the range of the file in which each lies.
     pub fn whole(&self) -> impl Iterator<Item = (ReplicaId, Range<u64>)> + '_ {
         let whole = self.kept.iter().filter(|(_, kept)| kept.is_whole());
         whole.filter_map(|(&word, kept)| {
@@ -183,8 +190,8 @@ impl<D: Disk> Replicas<D> {
         })
     }
 
-    /// Does what a request says.
-    fn ask(&mut self, now: Nanos, id: RequestId, request: &BackupRequest<'_>) -> Outcome<u32> {
+    /// Carries out a request.
+    fn dispatch(&mut self, now: Nanos, id: RequestId, request: &BackupRequest<'_>) -> Outcome<u32> {
         match *request {
             BackupRequest::Write { replica, .. }
             | BackupRequest::Free { replica }
@@ -194,7 +201,7 @@ impl<D: Disk> Replicas<D> {
             {
                 self.malformed(&format!("there is no {replica}: both are numbered from 1"))
             }
-            BackupRequest::Write { replica, offset, sealed, anew, edition, bytes } => {
+            BackupRequest::Write { replica, offset, sealed, replacement: anew, edition, bytes } => {
                 self.write(now, id, &Piece { replica, offset, sealed, anew, edition, bytes })
             }
             BackupRequest::Free { replica } => self.free(replica),
@@ -217,12 +224,12 @@ impl<D: Disk> Replicas<D> {
         answer_text(&mut self.bodies, Status::Refused, why)
     }
 
-    /// What is staged goes to the disk at this time, if not before.
+    /// Has staged bytes committed at `at`, if not before.
     fn flush_by(&mut self, at: Nanos) {
         self.flush_at = Some(self.flush_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Begins a commit, if one is due and none under way.
+    /// Begins a commit if one is due and none is under way.
     fn commit(&mut self, now: Nanos) -> Result<(), Failed> {
         let due = self.left_over
             || self.flush_at.is_some_and(|at| at <= now)
@@ -230,13 +237,13 @@ impl<D: Disk> Replicas<D> {
         if due && !self.backup.is_committing() {
             self.backup.submit(now)?;
             self.flush_at = None;
-            // What found no frame follows when the file has grown.
+            // Segments that got no frame yet follow when the file has grown.
             self.left_over = self.backup.has_staged();
         }
         Ok(())
     }
 
-    /// Takes note of what the disk has done, and gives it more to do.
+    /// Handles what the disk has completed, and begins the next commit.
     fn work(&mut self, now: Nanos) -> Result<bool, Failed> {
         let Self { backup, progressed, .. } = self;
         let polled = backup.poll(now, |progress| progressed.push(progress));
@@ -250,7 +257,7 @@ impl<D: Disk> Replicas<D> {
         Ok(worked)
     }
 
-    /// A replica, or a fence, has got so far on disk.
+    /// Notes that more of a replica, or a fence, is on disk.
     fn progress(&mut self, progress: Progress) {
         let replica = ReplicaId::of_word(progress.segment);
         if replica.segment == FENCE {
@@ -269,7 +276,7 @@ impl<D: Disk> Handler for Replicas<D> {
 
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<u32> {
         match Request::parse(payload) {
-            Ok(Request::Backup(request)) => self.ask(now, id, &request),
+            Ok(Request::Backup(request)) => self.dispatch(now, id, &request),
             Ok(_) => Outcome::Reply(answer(Status::WrongRole, false, 0, 0, Repeat::Reexecute)),
             Err(malformed) => self.malformed(&malformed.to_string()),
         }
@@ -306,7 +313,7 @@ impl<D: Disk> Service for Replicas<D> {
 
     fn next_deadline(&self) -> Option<Nanos> {
         let mut next = self.backup.next_deadline();
-        // While a commit is under way its end is what is waited for.
+        // A commit that is under way wakes the node when it ends.
         if let Some(flush) = self.flush_at
             && !self.backup.is_committing()
             && self.failure().is_none()
@@ -321,8 +328,8 @@ impl<D: Disk> Service for Replicas<D> {
     }
 }
 
-impl<D: Disk> Keeper for Replicas<D> {
-    fn keep(&mut self, needed: &Needed) {
+impl<D: Disk> ReplicaStore for Replicas<D> {
+    fn free_unneeded(&mut self, needed: &NeededReplicas) {
         let is_needed =
             |master: u32| master >= needed.below || needed.masters.binary_search(&master).is_ok();
         let mut gone: Vec<ReplicaId> =
@@ -333,7 +340,7 @@ impl<D: Disk> Keeper for Replicas<D> {
         }
     }
 
-    fn counted(&self) -> Vec<Figure> {
+    fn report_figures(&self) -> Vec<Figure> {
         self.figures()
     }
 }

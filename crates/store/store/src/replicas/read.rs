@@ -1,8 +1,8 @@
-//! Giving replicas to those who recover their master.
+//! Serves replicas to servers that recover their master.
 //!
-//! Who recovers a segment asks for it in pieces of [`REPLICA_BYTES`]. The first to ask has it read
-//! from disk as a whole; it stays in memory until all of it was asked for, or nobody has asked for
-//! a while.
+//! A recovering server requests a segment in pieces of [`REPLICA_BYTES`]. The first request has the
+//! whole segment read from disk. It stays in memory until all servers that recover it have its last
+//! byte, or until its place is needed and it was not requested for [`HOLD`].
 
 use super::sorted::Sorted;
 use super::{BUSY_MICROS, Replicas};
@@ -16,55 +16,55 @@ use sprat_wire::op::{REPLICA_BYTES, ReplicaId, Selection, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Most replicas in memory at a time, each up to 9 MB.
+/// Most replicas in memory at a time, each of up to 9 MB.
 pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
-/// Most reads that wait. Beyond, they are turned away.
+/// Most reads that wait. Further reads are told to retry.
 pub const MAX_READERS: usize = 256;
 
-/// Most answers to reads, each up to [`REPLICA_BYTES`], that are on their way.
+/// Most replies to reads on their way at a time, each of up to [`REPLICA_BYTES`].
 pub const MAX_ANSWERS: usize = 32;
 
-/// How long a replica stays in memory that is not read on, when others want its place.
+/// How long a replica that is not requested further stays in memory when its place is needed.
 pub const HOLD: Duration = Duration::from_millis(200);
 
-/// Answers made in one turn of the node: about a millisecond of its time each.
-const ANSWERS_A_TURN: usize = 1;
+/// Replies made in one iteration of the node's loop: each takes about a millisecond.
+const REPLIES_PER_ITERATION: usize = 1;
 
 /// A read that waits.
 struct Reader {
     id: RequestId,
     replica: ReplicaId,
     offset: u32,
-    /// Bytes of the [`Selection`], if not everything is wanted.
+    /// The encoded [`Selection`], unless all of the segment is wanted.
     selection: Option<Box<[u8]>>,
 }
 
-/// A replica in memory, or on its way there.
+/// A replica in memory, or being read from disk.
 struct Cached {
     word: u64,
     incarnation: u32,
-    /// `None` while the disk is at it.
+    /// `None` while it is being read from disk.
     contents: Option<Contents>,
-    /// The same sorted, since somebody wanted a part.
+    /// Its entries sorted, once a selection was requested.
     sorted: Option<Box<Sorted>>,
     used: Nanos,
-    /// Its last byte was asked for, by all who were to ask.
+    /// Its last byte was requested.
     finished: bool,
 }
 
-/// Reads that wait, and what they are answered from.
+/// Reads that wait, and the replicas in memory.
 pub(super) struct Reads {
     waiting: VecDeque<Reader>,
     cached: Vec<Cached>,
-    /// Bodies of answers on their way, and whose they are.
+    /// Bodies of replies on their way, with the session of each.
     answers: BTreeMap<u32, u32>,
-    /// What each session has of them.
+    /// The number of these that each session has.
     shares: Shares,
-    /// Somebody waits for a place in memory.
+    /// A read waits for a place in memory.
     crowded: bool,
-    /// Memory for what will be sorted next, at most [`MAX_CACHED`].
+    /// Buffers to sort further replicas in, at most [`MAX_CACHED`].
     spare: Vec<Vec<u8>>,
 }
 
@@ -77,27 +77,27 @@ impl Default for Reads {
 }
 
 impl Reads {
-    /// An answer is on its way.
+    /// Notes that a reply is on its way.
     fn answered(&mut self, body: u32, session: u32) {
         self.shares.take(session);
         self.answers.insert(body, session);
     }
 
-    /// The body of an answer is needed no longer.
+    /// Notes that the body of a reply is released.
     pub(super) fn released(&mut self, body: u32) {
         if let Some(session) = self.answers.remove(&body) {
             self.shares.give(session);
         }
     }
 
-    /// Whether a read by this session may wait: it may have as many as are free, so that one server
-    /// that reads much keeps none from reading.
+    /// Whether another read of a session may wait. A session may have as many reads as there is
+    /// room left, so that a server that reads much does not keep others from reading.
     fn admits(&self, session: u32) -> bool {
         let own = self.waiting.iter().filter(|reader| reader.id.session() == session).count();
         own == 0 || own < MAX_READERS.saturating_sub(self.waiting.len())
     }
 
-    /// Forgets a replica that is in memory. One that is being read is forgotten when it comes.
+    /// Removes a replica from memory. One that is being read from disk is dropped when it arrives.
     pub(super) fn forget(&mut self, word: u64) -> Option<Contents> {
         let at = self.cached.iter().position(|cached| cached.word == word)?;
         self.remove(at)
@@ -118,7 +118,7 @@ impl Reads {
         self.waiting.is_empty() && self.cached.is_empty()
     }
 
-    /// When a place in memory may be taken from the replica that has it.
+    /// When a replica may be evicted for a read that waits for its place.
     pub(super) fn next_deadline(&self) -> Nanos {
         let ends = self
             .cached
@@ -128,16 +128,17 @@ impl Reads {
         if self.crowded { ends.min().unwrap_or(Nanos::NEVER) } else { Nanos::NEVER }
     }
 
-    /// The place of a replica in memory.
+    /// The index of a replica in memory.
     fn find(&self, word: u64, incarnation: u32) -> Option<usize> {
         self.cached
             .iter()
             .position(|cached| cached.word == word && cached.incarnation == incarnation)
     }
 
-    /// Makes a place in memory, if there is one: what has been read to its end goes first, then
-    /// what was not asked for longest, if that is long enough ago.
-    fn make_place(&mut self, now: Nanos) -> Result<Option<Contents>, ()> {
+    /// Makes room for another replica in memory, and returns the contents that it evicts, if any:
+    /// first a replica that was read to its end, then the one that was not requested for the
+    /// longest time, if that is longer than [`HOLD`]. Fails if there is none.
+    fn make_room(&mut self, now: Nanos) -> Result<Option<Contents>, ()> {
         if self.cached.len() < MAX_CACHED {
             return Ok(None);
         }
@@ -153,17 +154,18 @@ impl Reads {
     }
 }
 
-/// What becomes of a read that waits.
-enum Fate {
-    /// It is answered.
-    Answer(Outcome<u32>),
-    /// Some of the work for it was done.
-    GoOn,
-    /// It waits on.
+/// The result of working on a read that waits.
+enum Step {
+    /// It is complete.
+    Complete(Outcome<u32>),
+    /// Some of its work was done, and more can be done at once.
+    Continue,
+    /// It waits for the disk, memory or room for a reply.
     Wait,
 }
 
 impl<D: Disk> Replicas<D> {
+    /// Checks a read of a replica, or of a selection of its entries, and has it wait.
     pub(super) fn read(
         &mut self,
         now: Nanos,
@@ -200,25 +202,28 @@ impl<D: Disk> Replicas<D> {
         Outcome::Pending
     }
 
-    /// Answers reads as far as that can be, in bounded work; returns whether there was any.
+    /// Works on the reads that wait, for a bounded time. Returns whether anything was done.
     pub(super) fn serve(&mut self, now: Nanos) -> bool {
         let mut worked = self.take_reads(now);
         self.reads.crowded = false;
         let mut answered = 0;
         for _ in 0..self.reads.waiting.len() {
             let Some(reader) = self.reads.waiting.pop_front() else { break };
-            let fate =
-                if answered == ANSWERS_A_TURN { Fate::Wait } else { self.decide(now, &reader) };
-            match fate {
-                Fate::Answer(outcome) => {
+            let step = if answered == REPLIES_PER_ITERATION {
+                Step::Wait
+            } else {
+                self.step(now, &reader)
+            };
+            match step {
+                Step::Complete(outcome) => {
                     answered += 1;
                     self.ready.push_back((reader.id, outcome));
                 }
-                Fate::GoOn => {
+                Step::Continue => {
                     answered += 1;
                     self.reads.waiting.push_front(reader);
                 }
-                Fate::Wait => self.reads.waiting.push_back(reader),
+                Step::Wait => self.reads.waiting.push_back(reader),
             }
         }
         worked |= answered > 0;
@@ -229,7 +234,7 @@ impl<D: Disk> Replicas<D> {
         worked
     }
 
-    /// Takes what the disk has read.
+    /// Takes the replicas that the disk has read.
     fn take_reads(&mut self, now: Nanos) -> bool {
         let mut worked = false;
         while let Some(read) = self.backup.take_read() {
@@ -240,7 +245,7 @@ impl<D: Disk> Replicas<D> {
                     let cached = &mut self.reads.cached[at];
                     (cached.contents, cached.used) = (Some(contents), now);
                 }
-                // Freed meanwhile.
+                // The replica was freed meanwhile.
                 (None, Ok(contents)) => self.backup.give_back(contents),
                 (at, Err(error)) => {
                     if let Some(at) = at {
@@ -257,7 +262,7 @@ impl<D: Disk> Replicas<D> {
         worked
     }
 
-    /// Refuses all who wait for a replica.
+    /// Refuses all reads that wait for a replica.
     fn refuse_readers(&mut self, replica: ReplicaId, why: &str) {
         for reader in std::mem::take(&mut self.reads.waiting) {
             if reader.replica == replica {
@@ -269,8 +274,8 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// What is to become of a read now.
-    fn decide(&mut self, now: Nanos, reader: &Reader) -> Fate {
+    /// Works on a read.
+    fn step(&mut self, now: Nanos, reader: &Reader) -> Step {
         let Reader { replica, offset, .. } = *reader;
         let selection = reader
             .selection
@@ -278,7 +283,7 @@ impl<D: Disk> Replicas<D> {
             .map(|bytes| Selection::parse(bytes).expect("checked when it came"));
         let word = replica.word();
         let Some(kept) = self.kept.get(&word) else {
-            return Fate::Answer(Outcome::Reply(answer(
+            return Step::Complete(Outcome::Reply(answer(
                 Status::NotFound,
                 false,
                 0,
@@ -288,13 +293,13 @@ impl<D: Disk> Replicas<D> {
         };
         if let Some(why) = kept.damage() {
             let why = why.to_owned();
-            return Fate::Answer(self.refuse(&why));
+            return Step::Complete(self.refuse(&why));
         }
         let piece = u32::try_from(REPLICA_BYTES).expect("less than a segment");
         let end =
             if selection.is_some() { kept.len } else { kept.len.min(offset.saturating_add(piece)) };
         if offset >= kept.len {
-            return Fate::Answer(Outcome::Reply(answer(
+            return Step::Complete(Outcome::Reply(answer(
                 Status::Ok,
                 false,
                 0,
@@ -302,24 +307,24 @@ impl<D: Disk> Replicas<D> {
                 Repeat::Reexecute,
             )));
         }
-        let (len, written, settled) = (kept.len, kept.written, kept.is_written());
+        let (len, written, is_written) = (kept.len, kept.written, kept.is_written());
         let stored = kept.stored(replica);
-        if !settled {
-            // While it is being written it is not read; and when it cannot be, what the disk has of
-            // it is.
-            let Some(failed) = self.failure() else { return Fate::Wait };
+        if !is_written {
+            // The read waits until everything received is on disk. If writing has failed, the bytes
+            // that are on disk can be read.
+            let Some(failed) = self.failure() else { return Step::Wait };
             if end > written {
                 let why = format!("{written} B of {len} are on disk: {failed}");
-                return Fate::Answer(self.refuse(&why));
+                return Step::Complete(self.refuse(&why));
             }
         }
         if !self.reads.shares.admits(reader.id.session()) {
-            return Fate::Wait;
+            return Step::Wait;
         }
         let Some(at) = self.reads.find(word, stored.incarnation) else {
-            let Ok(evicted) = self.reads.make_place(now) else {
+            let Ok(evicted) = self.reads.make_room(now) else {
                 self.reads.crowded = true;
-                return Fate::Wait;
+                return Step::Wait;
             };
             if let Some(contents) = evicted {
                 self.backup.give_back(contents);
@@ -336,20 +341,20 @@ impl<D: Disk> Replicas<D> {
                 };
                 self.reads.cached.push(cached);
             }
-            return Fate::Wait;
+            return Step::Wait;
         };
         if self.reads.cached[at].contents.is_none() {
-            return Fate::Wait;
+            return Step::Wait;
         }
         match selection {
-            None => Fate::Answer(self.give(
+            None => Step::Complete(self.reply_piece(
                 now,
                 at,
                 (reader.id.session(), replica),
                 offset as usize,
                 len,
             )),
-            Some(selection) => self.give_selected(
+            Some(selection) => self.reply_selected(
                 now,
                 at,
                 (reader.id.session(), replica),
@@ -359,15 +364,15 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// Answers with a part, when all is sorted; sorts some of it before.
-    fn give_selected(
+    /// Replies with a piece of a selection. Before that it sorts the segment, one slice a call.
+    fn reply_selected(
         &mut self,
         now: Nanos,
         at: usize,
         (session, replica): (u32, ReplicaId),
         offset: usize,
         selection: Selection<'_>,
-    ) -> Fate {
+    ) -> Step {
         let cached = &mut self.reads.cached[at];
         cached.used = now;
         let contents = cached.contents.as_mut().expect("it is in memory");
@@ -377,21 +382,24 @@ impl<D: Disk> Replicas<D> {
         }
         let sorted = cached.sorted.as_mut().expect("just made");
         if !sorted.is_done() {
-            return match sorted.go_on(contents) {
-                Ok(()) => Fate::GoOn,
-                Err(unsorted) => Fate::Answer(self.found_damaged(replica, &unsorted.to_string())),
+            return match sorted.sort_slice(contents) {
+                Ok(()) => Step::Continue,
+                Err(unsorted) => {
+                    Step::Complete(self.refuse_damaged(replica, &unsorted.to_string()))
+                }
             };
         }
         let mut total = 0;
         let body = self
             .bodies
             .make_long(session, |out| total = sorted.copy(selection, offset, REPLICA_BYTES, out));
-        let Some(body) = body else { return Fate::Answer(Outcome::Retry(BUSY_MICROS)) };
+        let Some(body) = body else { return Step::Complete(Outcome::Retry(BUSY_MICROS)) };
         let len = self.bodies.bytes(body).len();
         let more = offset + len < total;
         if !more {
             sorted.ended += 1;
-            // Whoever asks again, as it was cut off, has it read and sorted again.
+            // All servers that recover from it have it. One that lost its connection and requests
+            // it again has it read and sorted again.
             if sorted.ended >= selection.askers()
                 && let Some(contents) = self.reads.remove(at)
             {
@@ -400,16 +408,16 @@ impl<D: Disk> Replicas<D> {
         }
         self.reads.answered(body, session);
         self.counts.read_bytes += len as u64;
-        let told = answer(Status::Ok, more, 0, total as u64, Repeat::Reexecute);
-        Fate::Answer(Outcome::Reply(told.with_body(body)))
+        let reply = answer(Status::Ok, more, 0, total as u64, Repeat::Reexecute);
+        Step::Complete(Outcome::Reply(reply.with_body(body)))
     }
 
-    /// A replica is not what was written. Returns the answer to whoever asked.
-    fn found_damaged(&mut self, replica: ReplicaId, damage: &str) -> Outcome<u32> {
+    /// Marks a replica as damaged, and refuses the read that has found that.
+    fn refuse_damaged(&mut self, replica: ReplicaId, damage: &str) -> Outcome<u32> {
         tracing::error!("{replica}: {damage}");
         self.counts.damaged += 1;
         if let Some(kept) = self.kept.get_mut(&replica.word()) {
-            kept.spoil(damage);
+            kept.mark_damaged(damage);
         }
         if let Some(contents) = self.reads.forget(replica.word()) {
             self.backup.give_back(contents);
@@ -417,8 +425,8 @@ impl<D: Disk> Replicas<D> {
         self.refuse(damage)
     }
 
-    /// Answers from memory.
-    fn give(
+    /// Replies with a piece of a replica in memory.
+    fn reply_piece(
         &mut self,
         now: Nanos,
         at: usize,
@@ -445,7 +453,7 @@ impl<D: Disk> Replicas<D> {
             }
             Err(damage) => {
                 bodies.release(body);
-                self.found_damaged(replica, &damage.to_string())
+                self.refuse_damaged(replica, &damage.to_string())
             }
         }
     }

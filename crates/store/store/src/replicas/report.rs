@@ -1,4 +1,4 @@
-//! What is told of a file of replicas: on opening it, and while it is used.
+//! Reports on a file of replicas: what was found on opening it, and counters.
 
 use super::fence::FENCE_FRAMES;
 use super::{Damage, Replicas, Torn};
@@ -7,24 +7,24 @@ use sprat_disk::Disk;
 use sprat_net::Figure;
 use std::time::Duration;
 
-/// What was found on opening a file of replicas. Everything that was left out is in it.
+/// What was found on opening a file of replicas, including everything that had to be left out.
 #[derive(Clone, Debug, Default)]
 pub struct OpenReport {
     /// Replicas that can be read.
     pub replicas: u64,
     /// Bytes of log in them.
     pub bytes: u64,
-    /// Those of them that are not sealed and may lack acknowledged bytes.
+    /// The number of them that are not sealed and may lack acknowledged bytes.
     pub unsure: u64,
-    /// Replicas that are not what was written.
+    /// Replicas whose bytes are not those that were written.
     pub damaged: Vec<Damage>,
-    /// Writes that a crash left unfinished: ends that were cut, and beginnings that were dropped.
+    /// Writes that a crash interrupted: ends that were cut off, and beginnings that were dropped.
     pub torn: Vec<Torn>,
     /// Masters that are fenced.
     pub fenced: Vec<u32>,
-    /// Replicas of which a later one was found, and which were given up.
+    /// Replicas that were freed because a later one of the same segment was found.
     pub outdated: u64,
-    /// One of the two copies of the file header was damaged; it has been written anew.
+    /// One of the two copies of the file header was damaged, and has been rewritten.
     pub header_repaired: bool,
     /// Whether the file was closed in order.
     pub clean: bool,
@@ -50,7 +50,7 @@ impl OpenReport {
     }
 }
 
-/// What has happened since the start.
+/// Events since the start.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) writes: u64,
@@ -64,12 +64,12 @@ pub(super) struct Counts {
     pub(super) refused: u64,
     pub(super) malformed: u64,
     pub(super) turned_away: u64,
-    /// The disk has refused something.
+    /// A failed write or sync has ended writing.
     pub(super) stopped: bool,
 }
 
 impl<D: Disk> Replicas<D> {
-    /// Its counters.
+    /// Its counters and gauges, for metrics.
     #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         let frames = self.backup.frame_count();

@@ -1,7 +1,7 @@
-//! A segment's entries sorted by where their keys stand, so that whoever recovers a part of the log
-//! is given that and no more.
+//! Sorts the entries of a segment by key position, so that a server that recovers some tablets of a
+//! log gets the entries of these only.
 //!
-//! Sorted once, however many recover parts, in slices of a millisecond or so.
+//! A segment is sorted once for all servers that recover from it, in slices of about a millisecond.
 
 use crate::backup::{Contents, Damage};
 use sprat_wire::entry::{Entry, Kind, Malformed, Role, SegmentHeader};
@@ -13,11 +13,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use thiserror::Error;
 
-/// Bytes of the segment taken at a time.
+/// Bytes of the segment sorted at a time.
 const SLICE_BYTES: usize = 1 << 20;
 
-/// Bits of a position by which entries are told apart; the rest is looked at when they are given.
-/// As many servers can recover a log without anybody's looking at entries of many others.
+/// Bits of a position that determine an entry's bucket. A reply compares the full positions of the
+/// entries in the buckets that it needs: with up to 256 servers that recover a log, few entries are
+/// compared in vain.
 const BUCKET_BITS: u32 = 8;
 
 /// Why a segment cannot be sorted.
@@ -25,33 +26,34 @@ const BUCKET_BITS: u32 = 8;
 pub(super) enum Unsorted {
     #[error("{0}")]
     Damage(#[from] Damage),
-    /// What was written is not a log: it was wrong when it came.
+    /// The master did not write a valid log: the bytes were already wrong when they arrived.
     #[error("byte {at} of the segment: {why}")]
     Entry { at: usize, why: Malformed },
     #[error("the segment does not begin with its header")]
     Header,
 }
 
-/// An entry.
+/// An entry in the segment.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct EntryRef {
     at: u32,
     len: u32,
     table: u32,
     position: u64,
 }
 
-/// The last completion of a lane.
+/// The last completion of a client's request slot.
 #[derive(Clone)]
-struct Last {
+struct LastCompletion {
     sequence: u64,
-    place: Place,
-    /// Where its object is, or would have been, if what is here may not be in other replicas, or
-    /// not count: see [`Sorted::told`].
+    entry: EntryRef,
+    /// Position of its object, if the completion counts only together with that: see
+    /// [`Sorted::completion_for`].
     owner: Option<u64>,
-    /// Entries in `Sorted::made`: that it was begun, and, if it says so only by what stands behind
-    /// it, the same with its object's position.
+    /// Range in `Sorted::made` of an entry that says only that the operation was begun.
     begun: Range<usize>,
+    /// Range in `Sorted::made` of an entry that states the object's position, if the original does
+    /// so only by the object that follows it in the log. Empty otherwise.
     placed: Range<usize>,
 }
 
@@ -59,23 +61,24 @@ struct Last {
 pub(super) struct Sorted {
     seed: u64,
     bytes: Vec<u8>,
-    /// Up to where entries were looked at.
+    /// Up to where entries were sorted.
     at: usize,
     header: Option<(usize, SegmentHeader)>,
-    /// The entry looked at last, if it is a completion: when nothing follows, it may not count.
-    last: Option<Place>,
-    /// The last completion of each lane, by table and key: older ones do not count, and each write
-    /// has left one.
-    completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), Last>,
+    /// The entry before `at`, if it is a completion: if no entry follows, it may not count.
+    last: Option<EntryRef>,
+    /// The last completion of each request slot, by table and key. There is one of each write, and
+    /// older ones do not count.
+    completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), LastCompletion>,
+    /// Entries that are served in place of completions: see [`LastCompletion`].
     made: Vec<u8>,
-    buckets: Vec<Vec<Place>>,
+    buckets: Vec<Vec<EntryRef>>,
     is_done: bool,
-    /// Selections that were given to their ends.
+    /// Number of selections that were served to their end.
     pub(super) ended: u32,
 }
 
 impl Sorted {
-    /// Begins; keys are hashed with `seed`, `bytes` is a buffer that may have served before.
+    /// Begins to sort. Keys are hashed with `seed`; `bytes` is a buffer to reuse.
     pub(super) fn new(seed: u64, contents: &Contents, mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         bytes.reserve(contents.len());
@@ -107,8 +110,8 @@ impl Sorted {
         self.seed
     }
 
-    /// Takes in the next slice.
-    pub(super) fn go_on(&mut self, contents: &mut Contents) -> Result<(), Unsorted> {
+    /// Sorts the next slice.
+    pub(super) fn sort_slice(&mut self, contents: &mut Contents) -> Result<(), Unsorted> {
         let more = contents.copy(self.bytes.len(), SLICE_BYTES, &mut self.bytes)?;
         while self.at < self.bytes.len() {
             let at = self.at;
@@ -130,64 +133,64 @@ impl Sorted {
             let Entry { table, key, .. } = entry;
             let is_completion = table & COMPLETIONS != 0;
             let position = if is_completion { 0 } else { position(self.seed, table, key) };
-            let place =
-                Place { at: index(at), len: index(len), table: table & !COMPLETIONS, position };
+            let table = table & !COMPLETIONS;
+            let entry = EntryRef { at: index(at), len: index(len), table, position };
             if let Some(before) = self.last.take() {
-                self.complete(before, Some(position));
+                self.add_completion(before, Some(position));
             }
             match is_completion {
-                true => self.last = Some(place),
-                false => self.buckets[bucket(position)].push(place),
+                true => self.last = Some(entry),
+                false => self.buckets[bucket(position)].push(entry),
             }
         }
         if !more {
             if let Some(last) = self.last.take().filter(|&last| !self.is_cut(last)) {
-                self.complete(last, None);
+                self.add_completion(last, None);
             }
-            self.make();
+            self.make_replacements();
             self.is_done = true;
         }
         Ok(())
     }
 
-    fn entry(&self, place: Place) -> Entry<'_> {
-        Entry::parse(&self.bytes[place.at as usize..]).expect("checked")
+    fn entry(&self, entry: EntryRef) -> Entry<'_> {
+        Entry::parse(&self.bytes[entry.at as usize..]).expect("checked")
     }
 
-    /// Like what the cleaner writes, a copy has only what counts.
+    /// The role of the segment. A copy has live entries only, like a survivor of the cleaner.
     fn role(&self) -> Role {
         let header = self.header.as_ref().map(|(_, header)| header).expect("it comes first");
         if header.is_copy() { Role::Survivor } else { header.role }
     }
 
-    fn is_cut(&self, last: Place) -> bool {
+    fn is_cut(&self, last: EntryRef) -> bool {
         Completion::is_cut(&self.entry(last), self.role())
     }
 
-    /// Takes a completion in; `behind` is where the entry behind it belongs.
-    fn complete(&mut self, place: Place, behind: Option<u64>) {
-        let entry = self.entry(place);
+    /// Adds a completion; `next` is the position of the entry that follows it.
+    fn add_completion(&mut self, at: EntryRef, next: Option<u64>) {
+        let entry = self.entry(at);
         let (Ok(key), sequence) = (entry.key.try_into(), entry.version) else { return };
         let completion = Completion::of(&entry);
         let owner = match (self.role(), completion) {
-            (Role::Head, Some(completion)) if completion.joined => behind,
+            (Role::Head, Some(completion)) if completion.joined => next,
             (_, completion) => completion.and_then(|completion| completion.position),
         };
-        let is_begun = |place| {
-            Completion::of(&self.entry(place)).is_some_and(|completion| completion.is_begun())
+        let is_begun = |entry| {
+            Completion::of(&self.entry(entry)).is_some_and(|completion| completion.is_begun())
         };
-        let known = self.completions.get(&(place.table, key));
+        let known = self.completions.get(&(at.table, key));
         let is_last = known.is_none_or(|known| {
-            known.sequence < sequence || known.sequence == sequence && is_begun(known.place)
+            known.sequence < sequence || known.sequence == sequence && is_begun(known.entry)
         });
         if is_last {
-            let last = Last { sequence, place, owner, begun: 0..0, placed: 0..0 };
-            self.completions.insert((place.table, key), last);
+            let last = LastCompletion { sequence, entry: at, owner, begun: 0..0, placed: 0..0 };
+            self.completions.insert((at.table, key), last);
         }
     }
 
-    /// Makes what is given in place of those that have an owner.
-    fn make(&mut self) {
+    /// Makes the entries that are served in place of completions with an owner.
+    fn make_replacements(&mut self) {
         let Self { completions, bytes, made, .. } = self;
         for ((table, key), last) in completions {
             let mut make = |completion: Completion<'_>| {
@@ -206,18 +209,19 @@ impl Sorted {
                 continue;
             }
             last.begun = make(Completion::BEGUN);
-            let entry = Entry::parse(&bytes[last.place.at as usize..]).expect("checked");
+            let entry = Entry::parse(&bytes[last.entry.at as usize..]).expect("checked");
             if let Some(joined) = Completion::of(&entry).filter(|completion| completion.joined) {
                 last.placed = make(Completion { joined: false, position: last.owner, ..joined });
             }
         }
     }
 
-    /// What is told of a completion to whoever is given a selection. The end of a log may be in
-    /// some replicas and not in others, and what is brought back later comes from others: only
-    /// with its object does a completion say what was done.
-    fn told(&self, selection: Selection<'_>, last: &Last) -> &[u8] {
-        let Place { at, len, table, .. } = last.place;
+    /// Returns the entry to serve for a completion in a selection. The end of a log may be in some
+    /// replicas and not in others, and a later attempt may recover from those others: so the
+    /// outcome of an operation is served only together with its object, and otherwise only that the
+    /// operation was begun.
+    fn completion_for(&self, selection: Selection<'_>, last: &LastCompletion) -> &[u8] {
+        let EntryRef { at, len, table, .. } = last.entry;
         match last.owner {
             Some(position) if !selection.wants(table, position) => &self.made[last.begun.clone()],
             Some(_) if !last.placed.is_empty() => &self.made[last.placed.clone()],
@@ -225,7 +229,7 @@ impl Sorted {
         }
     }
 
-    /// What a selection is given, the segment's header first.
+    /// The entries of a selection: first the segment's header, then completions, then objects.
     fn selected<'a>(&'a self, selection: Selection<'a>) -> impl Iterator<Item = &'a [u8]> + 'a {
         let header = self.header.as_ref().map_or(0, |(len, _)| *len);
         let tablets = selection.tablets();
@@ -236,16 +240,16 @@ impl Sorted {
             tablets.clone().any(|tablet| reach(tablet).contains(&number))
         });
         let objects = buckets.flat_map(|number| &self.buckets[number]);
-        let objects = objects.filter(move |place| selection.wants(place.table, place.position));
-        let objects = objects.map(|place| &self.bytes[place.at as usize..][..place.len as usize]);
+        let objects = objects.filter(move |entry| selection.wants(entry.table, entry.position));
+        let objects = objects.map(|entry| &self.bytes[entry.at as usize..][..entry.len as usize]);
         let completions =
-            self.completions.values().filter(move |last| selection.wants_of(last.place.table));
-        let completions = completions.map(move |last| self.told(selection, last));
+            self.completions.values().filter(move |last| selection.wants_of(last.entry.table));
+        let completions = completions.map(move |last| self.completion_for(selection, last));
         std::iter::once(&self.bytes[..header]).chain(completions).chain(objects)
     }
 
-    /// Appends what is selected from byte `offset` of it on, `most` bytes at most; returns how many
-    /// there are in all.
+    /// Appends the bytes of a selection from `offset` on, at most `most` of them. Returns the total
+    /// number of bytes in the selection.
     pub(super) fn copy(
         &self,
         selection: Selection<'_>,

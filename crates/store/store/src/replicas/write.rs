@@ -1,7 +1,7 @@
-//! Taking bytes, and giving replicas up.
+//! Writes to replicas, and frees them.
 
 use super::fence::FENCE_FRAMES;
-use super::kept::Kept;
+use super::kept::Replica;
 use super::{BUSY_MICROS, FLUSH, Replicas};
 use crate::answers::answer;
 use crate::backup::{AppendError, Durability, Failed, MAX_OPEN_REPLICAS};
@@ -11,14 +11,13 @@ use sprat_rpc::{Outcome, Repeat, RequestId};
 use sprat_wire::op::{ReplicaId, Status};
 use std::collections::BTreeMap;
 
-/// Most writes that wait for the disk. Beyond, they are turned away until it has caught up.
+/// Most writes that wait for the disk. Further writes are told to retry.
 pub const MAX_WAITING: usize = 4096;
 
-/// Most bytes that wait for the disk, as far as they have no write under way. Beyond, writes are
-/// turned away.
+/// Most bytes that wait for the next commit. Further writes are told to retry.
 pub const MAX_STAGED: usize = 64 << 20;
 
-/// What a master writes: see [`BackupRequest::Write`](sprat_wire::op::BackupRequest).
+/// A write of a master: see [`BackupRequest::Write`](sprat_wire::op::BackupRequest).
 pub(super) struct Piece<'a> {
     pub(super) replica: ReplicaId,
     pub(super) offset: u32,
@@ -28,35 +27,35 @@ pub(super) struct Piece<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// A write to be answered when the disk has it.
-struct Waiter {
+/// A write that is acknowledged once it is on disk.
+struct PendingWrite {
     id: RequestId,
     up_to: u32,
     sealed: bool,
 }
 
-/// Writes that wait for the disk, by the words of their replicas.
+/// Writes that wait for the disk, by [`ReplicaId::word`].
 #[derive(Default)]
-pub(super) struct Waiting {
-    by_replica: BTreeMap<u64, Vec<Waiter>>,
+pub(super) struct PendingWrites {
+    by_replica: BTreeMap<u64, Vec<PendingWrite>>,
     count: usize,
 }
 
-impl Waiting {
-    fn push(&mut self, word: u64, waiter: Waiter) {
+impl PendingWrites {
+    fn push(&mut self, word: u64, write: PendingWrite) {
         self.count += 1;
-        self.by_replica.entry(word).or_default().push(waiter);
+        self.by_replica.entry(word).or_default().push(write);
     }
 
-    /// Takes those of a replica that `is_due`.
-    fn take(&mut self, word: u64, is_due: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
-        let Some(waiters) = self.by_replica.get_mut(&word) else { return Vec::new() };
-        let (due, rest): (Vec<_>, Vec<_>) = std::mem::take(waiters).into_iter().partition(is_due);
+    /// Takes the writes to a replica for which `is_due` holds.
+    fn take(&mut self, word: u64, is_due: impl Fn(&PendingWrite) -> bool) -> Vec<PendingWrite> {
+        let Some(writes) = self.by_replica.get_mut(&word) else { return Vec::new() };
+        let (due, rest): (Vec<_>, Vec<_>) = std::mem::take(writes).into_iter().partition(is_due);
         self.count -= due.len();
         if rest.is_empty() {
             self.by_replica.remove(&word);
         } else {
-            *waiters = rest;
+            *writes = rest;
         }
         due
     }
@@ -67,6 +66,8 @@ impl Waiting {
 }
 
 impl<D: Disk> Replicas<D> {
+    /// Appends to a replica, or begins one. The reply has the bytes that the replica can still
+    /// take; under [`Durability::Sync`] it waits until the disk has the write.
     pub(super) fn write(&mut self, now: Nanos, id: RequestId, piece: &Piece<'_>) -> Outcome<u32> {
         let Piece { replica, offset, sealed, anew, edition, bytes } = *piece;
         if self.fences.contains(replica.master) {
@@ -86,20 +87,20 @@ impl<D: Disk> Replicas<D> {
         }
         let word = replica.word();
         if self.kept.get(&word).is_some_and(|kept| kept.edition < edition && kept.is_whole()) {
-            // Of a life before, of which the master knows nothing. To give it up for what may never
-            // be whole could lose the last one.
+            // A whole replica from before a restart, which the master does not know of. Freeing it
+            // for a copy that may never be completed could lose the last whole replica.
             return Outcome::Reply(answer(Status::Ok, true, 0, 0, Repeat::Retain));
         }
         let there = self.kept.get(&word).filter(|kept| kept.is_present());
         if there.is_some_and(|kept| edition < kept.edition) {
-            // Late: bytes of one telling do not fit into another.
+            // A delayed write: bytes of an older edition do not belong into this one.
             return self.not_found();
         }
         let there = there.filter(|kept| edition == kept.edition);
-        let (len, ended) = there.map_or((0, false), |kept| (kept.len, kept.sealed));
+        let (len, is_sealed) = there.map_or((0, false), |kept| (kept.len, kept.sealed));
         let begins = there.is_none();
         let end = offset + u32::try_from(bytes.len()).expect("no more than a replica has");
-        if begins && offset > 0 || offset > len || ended && end > len {
+        if begins && offset > 0 || offset > len || is_sealed && end > len {
             return self.not_found();
         }
         if sealed && end < len {
@@ -107,62 +108,65 @@ impl<D: Disk> Replicas<D> {
                 .refuse(&format!("{replica} cannot end at byte {end}: {len} B of it are here"));
         }
         let fresh = bytes.get((len - offset) as usize..).unwrap_or(&[]);
-        if !fresh.is_empty() || sealed && !ended {
-            if begins && let Some(why) = self.make_way(word, sealed) {
+        if !fresh.is_empty() || sealed && !is_sealed {
+            if begins && let Err(why) = self.prepare_new(word, sealed) {
                 return self.refuse(&why);
             }
             if let Err(error) = self.backup.append(word, len, [fresh], sealed) {
-                return self.not_taken(replica, error);
+                return self.refuse_append(replica, error);
             }
             let kept = self
                 .kept
                 .entry(word)
-                .or_insert_with(|| Kept::begun(crate::backup::is_head(fresh), edition));
+                .or_insert_with(|| Replica::new(crate::backup::is_head(fresh), edition));
             if kept.head && kept.counts == anew {
                 kept.counts = !anew;
                 self.backup.claim(word, kept.counts);
             }
             (kept.len, kept.sealed) = (len.max(end), sealed);
             self.counts.written_bytes += fresh.len() as u64;
-            let patience =
+            let delay =
                 if self.durability == Durability::Sync { std::time::Duration::ZERO } else { FLUSH };
-            self.flush_by(now + patience);
+            self.flush_by(now + delay);
         }
         let kept = &self.kept[&word];
         let on_disk = kept.written >= end && (!sealed || kept.seal_written);
         if self.durability == Durability::Sync && !on_disk {
-            self.waiting.push(word, Waiter { id, up_to: end, sealed });
+            self.waiting.push(word, PendingWrite { id, up_to: end, sealed });
             return Outcome::Pending;
         }
-        self.taken(word)
+        self.acknowledge_one(word)
     }
 
-    /// Sees to it that a replica can begin: what there is of it is freed. Else says why it cannot.
-    fn make_way(&mut self, word: u64, sealed: bool) -> Option<String> {
+    /// Makes sure that a replica can begin, and frees the one that it replaces, if any.
+    ///
+    /// # Errors
+    /// Why it cannot begin.
+    fn prepare_new(&mut self, word: u64, sealed: bool) -> Result<(), String> {
         let outdated = self.kept.contains_key(&word);
         let count = self.backup.frame_count();
         let most = count.max.saturating_sub(FENCE_FRAMES);
         if count.live - u32::from(outdated) >= most {
             let most = format!("all {most} frames for replicas are in use");
-            return Some(match self.backup.disk_is_full() {
+            return Err(match self.backup.disk_is_full() {
                 true => format!("its disk is full, and {most}: make space on it, or add servers"),
                 false => format!("{most}: give this server more --disk, or add servers"),
             });
         }
         if !sealed && self.backup.unsealed() >= MAX_OPEN_REPLICAS {
-            return Some(format!(
+            return Err(format!(
                 "{MAX_OPEN_REPLICAS} replicas are open here: choose another backup"
             ));
         }
         if outdated {
-            self.give_up(word);
+            self.remove(word);
         }
-        None
+        Ok(())
     }
 
-    fn not_taken(&mut self, replica: ReplicaId, error: AppendError) -> Outcome<u32> {
+    fn refuse_append(&mut self, replica: ReplicaId, error: AppendError) -> Outcome<u32> {
         match error {
-            // Those that are sealed are about to leave.
+            // Sealed replicas are about to be completed, which makes room.
             AppendError::Behind => {
                 self.counts.turned_away += 1;
                 Outcome::Retry(BUSY_MICROS)
@@ -181,35 +185,34 @@ impl<D: Disk> Replicas<D> {
         Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Retain))
     }
 
-    /// The answer to a write that was taken.
-    fn taken(&mut self, word: u64) -> Outcome<u32> {
+    /// The reply to a write that was made.
+    fn acknowledge_one(&mut self, word: u64) -> Outcome<u32> {
         self.counts.writes += 1;
         let sealed = self.kept.get(&word).is_none_or(|kept| kept.sealed);
         let room = if sealed { 0 } else { self.backup.room(word) as u64 };
         Outcome::Reply(answer(Status::Ok, false, 0, room, Repeat::Retain))
     }
 
-    /// Answers the writes of a replica that the disk has by now.
+    /// Acknowledges the writes to a replica that are on disk by now.
     pub(super) fn acknowledge(&mut self, word: u64) {
         let Some(kept) = self.kept.get(&word) else { return };
         let (written, seal_written) = (kept.written, kept.seal_written);
-        for waiter in self
-            .waiting
-            .take(word, |waiter| waiter.up_to <= written && (!waiter.sealed || seal_written))
-        {
-            let taken = self.taken(word);
-            self.ready.push_back((waiter.id, taken));
+        let is_due =
+            |write: &PendingWrite| write.up_to <= written && (!write.sealed || seal_written);
+        for write in self.waiting.take(word, is_due) {
+            let outcome = self.acknowledge_one(word);
+            self.ready.push_back((write.id, outcome));
         }
     }
 
-    /// Answers the writes that will never be on disk; returns whether there were any.
+    /// Refuses all pending writes after the disk has failed. Returns whether there were any.
     pub(super) fn abandon(&mut self, failed: &Failed) -> bool {
         let why = failed.to_string();
         let words: Vec<u64> = self.waiting.by_replica.keys().copied().collect();
         for &word in &words {
-            for waiter in self.waiting.take(word, |_| true) {
+            for write in self.waiting.take(word, |_| true) {
                 let refused = self.refuse(&why);
-                self.ready.push_back((waiter.id, refused));
+                self.ready.push_back((write.id, refused));
             }
         }
         if !std::mem::replace(&mut self.counts.stopped, true) {
@@ -218,10 +221,10 @@ impl<D: Disk> Replicas<D> {
         !words.is_empty()
     }
 
-    /// A replica is not needed any more.
+    /// Frees a replica that its master no longer needs.
     pub(super) fn free(&mut self, replica: ReplicaId) -> Outcome<u32> {
         if self.kept.contains_key(&replica.word()) {
-            self.give_up(replica.word());
+            self.remove(replica.word());
             self.counts.freed += 1;
             if self.of_master(replica.master).next().is_none() {
                 self.end_fence(replica.master);
@@ -230,16 +233,16 @@ impl<D: Disk> Replicas<D> {
         Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Retain))
     }
 
-    /// Forgets a replica, and takes its frame back.
-    fn give_up(&mut self, word: u64) {
+    /// Removes a replica and frees its frame.
+    fn remove(&mut self, word: u64) {
         self.kept.remove(&word);
         self.backup.free(word);
         if let Some(contents) = self.reads.forget(word) {
             self.backup.give_back(contents);
         }
-        for waiter in self.waiting.take(word, |_| true) {
+        for write in self.waiting.take(word, |_| true) {
             let gone = self.not_found();
-            self.ready.push_back((waiter.id, gone));
+            self.ready.push_back((write.id, gone));
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Replicas of sealed segments that are lost with the server that kept them: made anew on others,
-//! from the log's memory, while what is open goes first.
+//! Re-replicates sealed segments whose replicas were lost with the servers that kept them: on other
+//! servers, from the log in memory. Replicas of open segments go first.
 //!
-//! What a replica made anew holds is a *copy* ([`sprat_log::SegmentCopy`]): what counted of the
-//! segment when the copy began. It is another edition of the segment for the backup, which does not
-//! take its bytes for those of the one before; it counts when it is sealed, and it is sealed when
-//! the log is durable up to where it was when the copy began: see [decision 15](../../../../../
+//! The new replica holds a *copy* ([`sprat_log::SegmentCopy`]): the entries of the segment that
+//! were live when the copy began. It has another edition than earlier replicas of the segment, so
+//! that a backup does not mix their bytes. It counts once it is sealed, and it is sealed once the
+//! log is durable up to its position when the copy began: see [decision 15](../../../../../
 //! docs/decisions/0015-replicas-and-leases.md).
 
-use super::{Purpose, Replicator, begin, draw};
+use super::{Purpose, Replicator, begin, draw_index};
 use crate::node::Caller;
 use sprat_log::{Log, SegmentCopy};
 use sprat_net::Nanos;
@@ -16,156 +16,172 @@ use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
-/// Bytes of copies that leave a master in a second at most.
-pub const HEAL_BYTES_A_SECOND: u64 = 64 << 20;
+/// Most bytes of copies that a master sends in a second.
+pub const RE_REPLICATION_BYTES_PER_SECOND: u64 = 64 << 20;
 
-/// Copies under way at once: each keeps a segment from the cleaner.
-pub const MAX_HEALING: usize = 2;
+/// Most copies under way at once: each keeps a segment from the cleaner.
+pub const MAX_RE_REPLICATIONS: usize = 2;
 
-/// Bytes of a copy in one request, at least: about a millisecond's worth. The last entry comes on
-/// top.
+/// Bytes of a copy in one request: about a millisecond's worth. The entry that reaches this limit
+/// is sent whole.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// When to look again after nothing could be begun.
+/// Delay before another search after no copy could be begun.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// When to look again after something else went first.
+/// Delay before another attempt after open segments went first.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Segments that are looked at to begin one.
+/// Most segments tried in one search for a copy to begin.
 const LOOKS: usize = 64;
 
-/// Where the replicas of a segment are that is sealed and durable.
-pub(super) struct Closed {
-    /// Who has a whole one.
+/// The replicas of a segment that is sealed and durable.
+pub(super) struct SealedSegment {
+    /// The servers with a whole replica.
     pub(super) servers: Vec<u32>,
-    /// Who may have a part of one, for nothing.
+    /// Servers that may have a part of a replica, which does not count.
     pub(super) given_up: Vec<u32>,
-    /// The latest edition of it that was begun.
+    /// The latest edition that was begun.
     pub(super) edition: u8,
+}
+
+/// Identifies a copy under way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct JobId {
+    segment: u64,
+    /// The backup that receives it.
+    server: u32,
+    edition: u8,
 }
 
 /// A copy on its way to a backup.
 struct Job {
-    segment: u64,
-    server: u32,
-    edition: u8,
+    id: JobId,
     copy: SegmentCopy,
-    /// What is to be sent next, and whether it is the last.
+    /// The bytes to send next.
     piece: Vec<u8>,
+    /// Whether `piece` ends the copy.
     at_end: bool,
     sent: usize,
     under_way: bool,
 }
 
-/// What is to be made anew, and what is under way.
+/// The segments to re-replicate, and the copies under way.
 #[derive(Default)]
-pub(super) struct Healer {
+pub(super) struct ReReplicator {
     /// Closed segments with fewer replicas than there should be.
     short: BTreeSet<u64>,
     jobs: Vec<Job>,
-    /// When the next piece may leave, and when the next copy may begin.
+    /// When the next piece may be sent.
     send_at: Nanos,
+    /// When the next copy may begin.
     begin_at: Nanos,
-    /// The segment that was looked at last.
+    /// The segment at which the last search ended.
     looked: u64,
 }
 
-impl Healer {
-    /// How many segments have fewer replicas than they should.
-    pub(super) fn short(&self) -> usize {
+impl ReReplicator {
+    /// The number of sealed segments with fewer replicas than they should have.
+    pub(super) fn under_replicated(&self) -> usize {
         self.short.len()
     }
 
-    /// A segment has fewer replicas than it should.
-    pub(super) fn is_short(&mut self, segment: u64) {
+    /// Adds a sealed segment with fewer replicas than it should have.
+    pub(super) fn add(&mut self, segment: u64) {
         self.short.insert(segment);
     }
 
-    /// A segment is gone.
+    /// Removes a segment that the log no longer needs.
     pub(super) fn forget(&mut self, segment: u64) {
         self.short.remove(&segment);
-        debug_assert!(self.jobs.iter().all(|job| job.segment != segment), "what is copied stays");
+        debug_assert!(
+            self.jobs.iter().all(|job| job.id.segment != segment),
+            "what is copied stays"
+        );
     }
 
     fn may_begin(&self) -> bool {
-        self.jobs.len() < MAX_HEALING && self.short.len() > self.jobs.len()
+        self.jobs.len() < MAX_RE_REPLICATIONS && self.short.len() > self.jobs.len()
     }
 
-    /// When there is something to do although nothing arrives.
+    /// When there is something to do even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let sends = self.jobs.iter().any(|job| !job.under_way).then_some(self.send_at);
         let begins = self.may_begin().then_some(self.begin_at);
         [sends, begins].into_iter().flatten().min()
     }
 
-    fn take(&mut self, (segment, server, edition): (u64, u32, u8)) -> Option<Job> {
-        let is = |job: &Job| (job.segment, job.server, job.edition) == (segment, server, edition);
-        let at = self.jobs.iter().position(is)?;
+    fn take(&mut self, id: JobId) -> Option<Job> {
+        let at = self.jobs.iter().position(|job| job.id == id)?;
         Some(self.jobs.swap_remove(at))
     }
 }
 
 impl Replicator {
-    /// Closed segments and who has a whole replica of each.
-    pub fn closed(&self) -> impl Iterator<Item = (u64, &[u32])> {
-        self.closed.iter().map(|(&segment, closed)| (segment, &closed.servers[..]))
+    /// The sealed segments, with the servers that have a whole replica of each.
+    pub fn sealed_segments(&self) -> impl Iterator<Item = (u64, &[u32])> {
+        self.sealed_segments.iter().map(|(&segment, sealed)| (segment, &sealed.servers[..]))
     }
 
-    /// Takes note of the replicas that went with servers that are gone.
-    pub(super) fn miss(&mut self) {
-        let Self { closed, peers, healer, copies, .. } = self;
-        for (&segment, closed) in closed {
-            closed.given_up.retain(|&server| peers.contains(server));
-            closed.servers.retain(|&server| peers.contains(server));
-            if closed.servers.len() < *copies {
-                healer.is_short(segment);
+    /// Drops the replicas on servers that have left, and has their segments re-replicated.
+    pub(super) fn note_lost_replicas(&mut self) {
+        let Self { sealed_segments, peers, re_replicator, copies, .. } = self;
+        for (&segment, sealed) in sealed_segments {
+            sealed.given_up.retain(|&server| peers.contains(server));
+            sealed.servers.retain(|&server| peers.contains(server));
+            if sealed.servers.len() < *copies {
+                re_replicator.add(segment);
             }
         }
     }
 
-    /// Goes on with copies, and begins some, unless something that is open lacks a replica.
-    pub(super) fn heal(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
-        if self.healer.next_deadline().is_none_or(|at| at > now) {
+    /// Continues copies, and begins one if it may, unless an open segment lacks a replica.
+    pub(super) fn re_replicate(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
+        if self.re_replicator.next_deadline().is_none_or(|at| at > now) {
             return;
         }
         if self.open.values().any(|open| open.tainted || open.replicas.len() < self.copies) {
-            (self.healer.send_at, self.healer.begin_at) = (now + PAUSE, now + PAUSE);
+            (self.re_replicator.send_at, self.re_replicator.begin_at) = (now + PAUSE, now + PAUSE);
             return;
         }
-        let gone = self.healer.jobs.iter().filter(|job| !self.peers.contains(job.server));
-        let gone: Vec<_> = gone.map(|job| (job.segment, job.server, job.edition)).collect();
-        for job in gone.into_iter().filter_map(|job| self.healer.take(job)) {
+        let jobs = self.re_replicator.jobs.iter().map(|job| job.id);
+        let gone: Vec<JobId> = jobs.filter(|id| !self.peers.contains(id.server)).collect();
+        for job in gone.into_iter().filter_map(|id| self.re_replicator.take(id)) {
             log.end_copy(job.copy);
         }
-        if self.healer.may_begin() && self.healer.begin_at <= now && !self.begin_copy(now, log) {
-            self.healer.begin_at = now + RETRY;
+        if self.re_replicator.may_begin()
+            && self.re_replicator.begin_at <= now
+            && !self.begin_copy(now, log)
+        {
+            self.re_replicator.begin_at = now + RETRY;
         }
-        if self.healer.send_at <= now {
+        if self.re_replicator.send_at <= now {
             self.send_copies(now, log, caller);
         }
     }
 
-    /// Begins to copy a segment that is short of replicas, if one can be copied and there is
-    /// somebody to take it.
+    /// Begins a copy of a segment with too few replicas, if one can be copied and a backup can take
+    /// it. Returns whether another search is worthwhile at once.
     fn begin_copy(&mut self, now: Nanos, log: &mut Log) -> bool {
-        let Self { healer, closed, peers, chance, .. } = self;
-        let short = &healer.short;
-        let row =
-            short.range((Excluded(healer.looked), Unbounded)).chain(short.range(..=healer.looked));
+        let Self { re_replicator, sealed_segments, peers, chance, .. } = self;
+        let short = &re_replicator.short;
+        let row = short
+            .range((Excluded(re_replicator.looked), Unbounded))
+            .chain(short.range(..=re_replicator.looked));
         let row: Vec<u64> = row.take(LOOKS).copied().collect();
         let mut leaving = false;
         for segment in row {
-            healer.looked = segment;
-            if healer.jobs.iter().any(|job| job.segment == segment) {
+            re_replicator.looked = segment;
+            if re_replicator.jobs.iter().any(|job| job.id.segment == segment) {
                 continue;
             }
-            let closed = closed.get_mut(&segment).expect("what is short is closed");
-            let mut not = closed.servers.clone();
-            if closed.edition == MAX_EDITION {
-                not.extend(&closed.given_up);
+            let sealed = sealed_segments.get_mut(&segment).expect("what is short is closed");
+            let mut exclude = sealed.servers.clone();
+            if sealed.edition == MAX_EDITION {
+                exclude.extend(&sealed.given_up);
             }
-            let Some(server) = peers.choose_willing(now, &not, |choices| draw(chance, choices))
+            let Some(server) =
+                peers.choose_healthy(now, &exclude, |choices| draw_index(chance, choices))
             else {
                 continue;
             };
@@ -174,45 +190,36 @@ impl Replicator {
                 leaving = true;
                 continue;
             };
-            let again = closed.given_up.contains(&server);
-            closed.edition = if again { closed.edition + 1 } else { closed.edition.max(1) };
-            let edition = closed.edition;
+            let again = sealed.given_up.contains(&server);
+            sealed.edition = if again { sealed.edition + 1 } else { sealed.edition.max(1) };
+            let id = JobId { segment, server, edition: sealed.edition };
             let (piece, at_end, sent, under_way) = (Vec::new(), false, 0, false);
-            healer.jobs.push(Job {
-                segment,
-                server,
-                edition,
-                copy,
-                piece,
-                at_end,
-                sent,
-                under_way,
-            });
+            re_replicator.jobs.push(Job { id, copy, piece, at_end, sent, under_way });
             return true;
         }
-        // What cannot be copied is about to go, if only the next head comes.
-        leaving && log.let_go()
+        // A segment that cannot be copied is about to be freed, which takes another head.
+        leaving && log.release_combined()
     }
 
     /// Sends the next piece of a copy.
     fn send_copies(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
-        let Self { healer, peers, calls, counts, master, .. } = self;
-        let Healer { jobs, send_at, .. } = healer;
-        // In turns: whoever was sent goes to the end.
+        let Self { re_replicator, peers, calls, counts, master, .. } = self;
+        let ReReplicator { jobs, send_at, .. } = re_replicator;
+        // Round robin: the job goes to the end of the list below.
         let Some(at) = jobs.iter().position(|job| !job.under_way) else { return };
         let mut job = jobs.remove(at);
         if job.piece.is_empty() && !job.at_end {
-            job.at_end = !log.go_on_copying(&mut job.copy, PIECE_BYTES, &mut job.piece);
+            job.at_end = !log.continue_copy(&mut job.copy, PIECE_BYTES, &mut job.piece);
         }
         let sealed = job.piece.is_empty();
         let is_due = !sealed || log.durable_position() >= job.copy.position();
-        let session = peers.session(job.server, caller).filter(|_| is_due);
+        let session = peers.session(job.id.server, caller).filter(|_| is_due);
         let request = BackupRequest::Write {
-            replica: ReplicaId { master: *master, segment: job.segment },
+            replica: ReplicaId { master: *master, segment: job.id.segment },
             offset: u32::try_from(job.sent).expect("within a segment"),
             sealed,
-            anew: !sealed,
-            edition: job.edition,
+            replacement: !sealed,
+            edition: job.id.edition,
             bytes: &[],
         };
         let bytes = [&job.piece[..]];
@@ -220,12 +227,11 @@ impl Replicator {
         let call = session.and_then(|session| begin(caller, session, request, slices, now));
         match call {
             Some(call) => {
-                let Job { segment, server, edition, .. } = job;
-                calls.insert(call, Purpose::Heal { job: (segment, server, edition), sealed });
+                calls.insert(call, Purpose::ReReplicate { job: job.id, sealed });
                 let len = job.piece.len() as u64;
-                counts.healed_bytes += len;
+                counts.re_replicated_bytes += len;
                 *send_at = (*send_at).max(now)
-                    + Duration::from_nanos(len * 1_000_000_000 / HEAL_BYTES_A_SECOND);
+                    + Duration::from_nanos(len * 1_000_000_000 / RE_REPLICATION_BYTES_PER_SECOND);
                 job.sent += job.piece.len();
                 job.piece.clear();
                 job.under_way = true;
@@ -235,47 +241,45 @@ impl Replicator {
         jobs.push(job);
     }
 
-    /// A backup has taken a piece of a copy, or has not; with this one it is `whole`.
-    pub(super) fn copied(
+    /// Handles the reply to a piece of a copy. `whole` says whether the backup has a whole replica
+    /// once it has accepted this piece.
+    pub(super) fn copy_progressed(
         &mut self,
         now: Nanos,
-        job: (u64, u32, u8),
+        id: JobId,
         whole: bool,
-        taken: Result<(), &str>,
+        accepted: Result<(), &str>,
         log: &mut Log,
     ) {
-        let (segment, server, _) = job;
-        match taken {
-            Ok(()) => self.peers.trust(server),
-            Err(why) => self.peers.shun(server, now, why),
+        let JobId { segment, server, .. } = id;
+        match accepted {
+            Ok(()) => self.peers.mark_healthy(server),
+            Err(why) => self.peers.back_off(server, now, why),
         }
-        let taken = taken.is_ok();
-        if taken && !whole {
-            let jobs = &mut self.healer.jobs;
-            if let Some(found) =
-                jobs.iter_mut().find(|found| (found.segment, found.server, found.edition) == job)
-            {
-                found.under_way = false;
+        let accepted = accepted.is_ok();
+        if accepted && !whole {
+            if let Some(job) = self.re_replicator.jobs.iter_mut().find(|job| job.id == id) {
+                job.under_way = false;
             }
             return;
         }
-        // Of one that was given up meanwhile nobody waits for anything.
-        let Some(ended) = self.healer.take(job) else { return };
+        // The job is gone if it was given up meanwhile.
+        let Some(ended) = self.re_replicator.take(id) else { return };
         log.end_copy(ended.copy);
         self.peers.release(server);
-        let closed = self.closed.get_mut(&segment).expect("what is copied stays");
-        // Who answered may have been declared dead since, and what it has counts for nobody.
-        let is_member = self.peers.contains(server);
-        if taken && is_member {
-            self.counts.healed += 1;
-            closed.given_up.retain(|&other| other != server);
-            closed.servers.push(server);
-            if closed.servers.len() >= self.copies {
-                self.healer.short.remove(&segment);
+        let sealed = self.sealed_segments.get_mut(&segment).expect("what is copied stays");
+        // The backup may have been declared dead since: then its replica does not count.
+        let is_peer = self.peers.contains(server);
+        if accepted && is_peer {
+            self.counts.re_replicated += 1;
+            sealed.given_up.retain(|&other| other != server);
+            sealed.servers.push(server);
+            if sealed.servers.len() >= self.copies {
+                self.re_replicator.short.remove(&segment);
             }
-        } else if is_member && !closed.given_up.contains(&server) {
-            closed.given_up.push(server);
+        } else if is_peer && !sealed.given_up.contains(&server) {
+            sealed.given_up.push(server);
         }
-        self.healer.begin_at = now;
+        self.re_replicator.begin_at = now;
     }
 }

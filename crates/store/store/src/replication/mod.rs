@@ -1,24 +1,24 @@
-//! Keeps a master's log on the disks, or in the memory, of other servers: see
+//! Keeps replicas of a master's log on other servers, on their disks or in their memory: see
 //! [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
 //!
-//! The master turns it: [`Replicator::call`] sends what the log has and a backup has not; each call
-//! that ends comes to [`Replicator::completed`], which tells the log what is durable. One call a
-//! replica is under way at a time: what is appended meanwhile makes up the next.
+//! The master drives it: [`Replicator::call`] sends backups the bytes of the log that they lack,
+//! and [`Replicator::completed`] handles each reply and reports to the log what is durable. Each
+//! replica has at most one write under way; what is appended meanwhile makes up the next.
 
 mod heal;
 mod outlook;
 mod peers;
 mod segment;
 
-pub use heal::{HEAL_BYTES_A_SECOND, MAX_HEALING};
-pub use outlook::{FEW_FOR, Outlook, STUCK_FOR};
-pub use peers::Member;
+pub use heal::{MAX_RE_REPLICATIONS, RE_REPLICATION_BYTES_PER_SECOND};
+pub use outlook::{FEW_FOR, Outlook, STUCK_FOR, ServerCounts};
+pub use peers::BackupServer;
 
 use crate::node::Caller;
-use heal::{Closed, Healer};
-use outlook::Lookout;
+use heal::{JobId, ReReplicator, SealedSegment};
+use outlook::OutlookState;
 use peers::Peers;
-use segment::{Open, Replica, Sendable, sendable};
+use segment::{OpenReplicas, Replica, Reported, Sendable, sendable};
 use sprat_chance::xorshift;
 use sprat_log::{Log, OpenSegment, Role};
 use sprat_net::Nanos;
@@ -31,16 +31,17 @@ use zerocopy::IntoBytes;
 /// Most replicas of a segment.
 pub const MAX_COPIES: usize = 7;
 
-/// How long a backup may take for a write before another takes its place.
+/// How long a backup may take for a write before it is replaced by another.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Replicas that wait to be freed; what is beyond, backups find out by themselves.
+/// Most replicas that wait to be freed. Backups find out by themselves that they need not keep
+/// further ones.
 pub const MAX_FREES: usize = 4096;
 
-/// Requests to free replicas that are under way.
+/// Most requests to free replicas under way at once.
 const FREES_UNDER_WAY: usize = 8;
 
-/// What a call was for.
+/// The purpose of a call under way.
 enum Purpose {
     Write {
         segment: u64,
@@ -48,55 +49,68 @@ enum Purpose {
         up_to: usize,
         sealed: bool,
     },
-    /// A piece of a copy: of which segment, for whom, which edition.
-    Heal {
-        job: (u64, u32, u8),
+    /// A piece of a copy.
+    ReReplicate {
+        job: JobId,
         sealed: bool,
     },
     Free,
 }
 
-/// Keeps a log's replicas.
+/// Keeps the replicas of a master's log.
+///
+/// The master owns it beside the log and calls it from the loop of its node: it has no thread or
+/// clock of its own, and never blocks. At each iteration the master calls [`call`](Self::call),
+/// which places and sends replicas of open segments and re-replicates sealed ones, and
+/// [`completed`](Self::completed) for each reply. [`set_backups`](Self::set_backups) tells it which
+/// servers there are; they may change at any time.
+///
+/// A byte of the log is reported durable once all replicas of its segment have it. If a replica of
+/// an open head is given up, the head is closed, and its successor must be
+/// [confirmed](Self::confirm) by the coordinator before anything more is durable: so recovery never
+/// takes the replica that was given up for the end of the log. [`min_open`](Self::min_open) says
+/// what there is to confirm.
 pub struct Replicator {
     /// Server id of the master.
     master: u32,
     copies: usize,
-    /// Bytes that a fresh replica can take.
+    /// Bytes of log that a new replica can take.
     fresh_room: usize,
     peers: Peers,
-    open: BTreeMap<u64, Open>,
-    closed: BTreeMap<u64, Closed>,
-    healer: Healer,
+    open: BTreeMap<u64, OpenReplicas>,
+    sealed_segments: BTreeMap<u64, SealedSegment>,
+    re_replicator: ReReplicator,
     calls: HashMap<CallId, Purpose>,
     frees: VecDeque<(u32, ReplicaId)>,
     freeing: usize,
-    /// Open heads below this id are to be void, and known to be. That of the first head says that
-    /// there is a log.
+    /// Open heads below this segment are void. The first head's id shows that there is a log.
     min_open: u64,
+    /// The value of `min_open` that the coordinator has confirmed.
     confirmed: u64,
     /// A backup has said that this master is being recovered.
     fenced: bool,
-    lookout: Lookout,
+    outlook_state: OutlookState,
     chance: u64,
     counts: Counts,
 }
 
-/// What has happened.
+/// Counters of events since the start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Writes sent to backups.
     pub writes: u64,
-    /// Replicas that were given up and made elsewhere.
+    /// Replicas of open segments that were given up and begun elsewhere.
     pub replaced: u64,
-    /// Replicas of sealed segments that were lost with their servers and made anew.
-    pub healed: u64,
-    /// Bytes sent for that.
-    pub healed_bytes: u64,
+    /// Replicas of sealed segments that were lost with their servers and re-replicated.
+    pub re_replicated: u64,
+    /// Bytes sent to re-replicate.
+    pub re_replicated_bytes: u64,
 }
 
 impl Replicator {
-    /// Replicas of the log of server `master`, `copies` of each segment. `fresh_room`: bytes of log
-    /// that a fresh replica can take.
+    /// Makes the replicator of the log of server `master`, with `copies` replicas of each segment.
+    /// `fresh_room` is the number of bytes of log that a new replica can take. `seed` determines
+    /// the choice of backups.
     ///
     /// # Panics
     /// When `copies` is not within 1 and [`MAX_COPIES`].
@@ -109,90 +123,95 @@ impl Replicator {
             fresh_room,
             peers: Peers::default(),
             open: BTreeMap::new(),
-            closed: BTreeMap::new(),
-            healer: Healer::default(),
+            sealed_segments: BTreeMap::new(),
+            re_replicator: ReReplicator::default(),
             calls: HashMap::new(),
             frees: VecDeque::new(),
             freeing: 0,
             min_open: 0,
             confirmed: 0,
             fenced: false,
-            lookout: Lookout::default(),
+            outlook_state: OutlookState::default(),
             chance: seed | 1,
             counts: Counts::default(),
         }
     }
 
-    /// These are the servers from now on; the master's own gets no replicas, and others are chosen
-    /// by where it is.
-    pub fn set_members(&mut self, members: &[Member]) {
+    /// Replaces the list of servers. The master's own server may be among them: it gets no
+    /// replicas, and its rack and host guide the choice of others.
+    pub fn set_backups(&mut self, servers: &[BackupServer]) {
         let before = self.peers.racks();
-        self.peers.set(members, self.master);
+        self.peers.set(servers, self.master);
         let (racks, copies) = (self.peers.racks(), self.copies);
         if racks != before && (2..=copies).contains(&racks) {
             tracing::warn!(
                 "{racks} racks for a log and its {copies} replicas: some of them are in one"
             );
         }
-        self.miss();
+        self.note_lost_replicas();
     }
 
-    /// Segments whose replicas, with the log itself, are in fewer racks than they could be. None
-    /// where all is one rack.
+    /// The number of segments whose replicas, together with the master, are in fewer racks than
+    /// they could be. Zero if there is only one rack.
     #[must_use]
-    pub fn in_few_racks(&self) -> usize {
+    pub fn in_too_few_racks(&self) -> usize {
         let racks = self.peers.racks();
         if racks < 2 {
             return 0;
         }
         let open = self.open.values().filter(|open| {
-            self.peers.are_in_few_racks(open.replicas.iter().map(|replica| replica.server), racks)
+            self.peers
+                .are_in_too_few_racks(open.replicas.iter().map(|replica| replica.server), racks)
         });
-        let few =
-            |closed: &&Closed| self.peers.are_in_few_racks(closed.servers.iter().copied(), racks);
-        open.count() + self.closed.values().filter(few).count()
+        let few = |sealed: &&SealedSegment| {
+            self.peers.are_in_too_few_racks(sealed.servers.iter().copied(), racks)
+        };
+        open.count() + self.sealed_segments.values().filter(few).count()
     }
 
-    /// The least id of a head whose open replicas count, if the coordinator is to be told: nothing
-    /// that waits for it is durable before [`confirm`](Self::confirm).
+    /// The lowest head whose open replicas count, if the coordinator has yet to note it. Bytes that
+    /// depend on it are not durable before [`confirm`](Self::confirm).
     #[must_use]
     pub fn min_open(&self) -> Option<u64> {
         (self.min_open > self.confirmed).then_some(self.min_open)
     }
 
-    /// The coordinator has noted that open heads below `segment` are void.
+    /// Notes that the coordinator has made it durable that open heads below `segment` are void, and
+    /// reports to the log what has become durable with that.
     pub fn confirm(&mut self, segment: u64, log: &mut Log) {
         self.confirmed = self.confirmed.max(segment);
-        self.tell(log);
+        self.report_durable(log);
     }
 
-    /// Whether a backup has said that this master is being recovered: it must take no more writes.
+    /// Whether a backup has refused a write because this master is being recovered. The master must
+    /// accept no more writes then.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.fenced
     }
 
-    /// What has happened so far.
+    /// Counters of events since the start.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Segments with fewer replicas than there should be.
+    /// The number of segments with fewer replicas than they should have.
     #[must_use]
-    pub fn short(&self) -> usize {
-        let is_short = |open: &&Open| open.tainted || open.acked(self.copies) < open.told.1;
-        self.open.values().filter(is_short).count() + self.healer.short()
+    pub fn under_replicated(&self) -> usize {
+        let lacks_some =
+            |open: &&OpenReplicas| open.tainted || open.acked(self.copies) < open.reported.durable;
+        self.open.values().filter(lacks_some).count() + self.re_replicator.under_replicated()
     }
 
-    /// When there is something to do although nothing arrives.
+    /// When [`call`](Self::call) has something to do even if nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        let next = [self.healer.next_deadline(), self.lookout.next_deadline()];
+        let next = [self.re_replicator.next_deadline(), self.outlook_state.next_deadline()];
         next.into_iter().flatten().min().filter(|_| !self.fenced)
     }
 
-    /// Bytes that the head can still take.
+    /// Bytes that the head can still take on all its backups.
     #[must_use]
     pub fn room(&self, log: &Log) -> usize {
         let Some(head) = log.open_segments().filter(|open| open.role == Role::Head).last() else {
@@ -202,7 +221,8 @@ impl Replicator {
         room.unwrap_or_else(|| self.fresh_room.saturating_sub(head.appended))
     }
 
-    /// Sends what there is to send, and sees to it that each open segment has its replicas.
+    /// Places the replicas of open segments, sends them the bytes that they lack, frees replicas
+    /// that are no longer needed, and re-replicates sealed segments.
     pub fn call(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         if self.fenced {
             return;
@@ -210,13 +230,13 @@ impl Replicator {
         self.place(now, log);
         self.send(now, log, caller);
         self.free(now, log, caller);
-        self.heal(now, log, caller);
+        self.re_replicate(now, log, caller);
     }
 
-    /// Gives every open segment as many replicas as it is to have, if there are as many backups.
+    /// Chooses backups for the replicas that open segments lack.
     fn place(&mut self, now: Nanos, log: &mut Log) {
         if self.open.get(&log.head_pending().0).is_some_and(|open| open.tainted) {
-            // Tried again until there is room for another head.
+            // This is repeated until there is memory for another head.
             log.roll_head();
         }
         for segment in log.open_segments() {
@@ -230,11 +250,9 @@ impl Replicator {
                 let servers: Vec<u32> =
                     open.replicas.iter().map(|replica| replica.server).collect();
                 let chance = &mut self.chance;
-                let Some(server) =
-                    self.peers.choose(now, &servers, |choices| draw(chance, choices))
-                else {
-                    break;
-                };
+                let chosen =
+                    self.peers.choose(now, &servers, |choices| draw_index(chance, choices));
+                let Some(server) = chosen else { break };
                 open.given_up.retain(|&other| other != server);
                 open.replicas.push(Replica::new(server, self.fresh_room));
             }
@@ -264,8 +282,8 @@ impl Replicator {
         caller: &mut dyn Caller,
     ) {
         let Some(open) = self.open.get_mut(&segment) else { return };
-        let (handed, durable, _) = open.told;
-        let (mut most, mut seals) = (handed, false);
+        let Reported { submitted, durable, .. } = open.reported;
+        let (mut most, mut seals) = (submitted, false);
         for at in 0..open.replicas.len() {
             let Some((range, seal)) = open.next(at, may) else { continue };
             let server = open.replicas[at].server;
@@ -275,10 +293,16 @@ impl Replicator {
             let sealed = seal && up_to == may.up_to;
             let replica = ReplicaId { master: self.master, segment };
             let offset = u32::try_from(bytes.offset).expect("within a segment");
-            // Made in place of another, and still without something that was told to be durable.
-            let anew = up_to < open.told.1;
-            let request =
-                BackupRequest::Write { replica, offset, sealed, anew, edition: 0, bytes: &[] };
+            // The replica replaces another, and still lacks bytes that were reported durable.
+            let replacement = up_to < open.reported.durable;
+            let request = BackupRequest::Write {
+                replica,
+                offset,
+                sealed,
+                replacement,
+                edition: 0,
+                bytes: &[],
+            };
             if let Some(call) = begin(caller, session, request, bytes.slices(), now) {
                 open.replicas[at].under_way = Some((up_to, sealed));
                 self.calls.insert(call, Purpose::Write { segment, server, up_to, sealed });
@@ -287,25 +311,25 @@ impl Replicator {
                 seals |= sealed;
             }
         }
-        if most > handed || seals {
-            open.told.0 = most;
+        if most > submitted || seals {
+            open.reported.submitted = most;
             log.mark_submitted(segment, most, seals);
         }
         debug_assert!(durable <= most);
     }
 
-    /// Has backups free what the log does without.
+    /// Has backups free the replicas of segments that the log no longer needs.
     fn free(&mut self, now: Nanos, log: &mut Log, caller: &mut dyn Caller) {
         for segment in log.take_reclaimable() {
-            self.healer.forget(segment);
+            self.re_replicator.forget(segment);
             let mut servers = Vec::new();
             if let Some(open) = self.open.remove(&segment) {
                 servers.extend(
                     open.replicas.iter().map(|replica| replica.server).chain(open.given_up),
                 );
             }
-            if let Some(closed) = self.closed.remove(&segment) {
-                servers.extend(closed.servers.into_iter().chain(closed.given_up));
+            if let Some(sealed) = self.sealed_segments.remove(&segment) {
+                servers.extend(sealed.servers.into_iter().chain(sealed.given_up));
             }
             servers.into_iter().for_each(|server| self.discard(server, segment));
         }
@@ -326,8 +350,8 @@ impl Replicator {
         }
     }
 
-    /// A call has ended; returns whether it was one of ours. The log is told what has become
-    /// durable.
+    /// Handles the end of a call, and reports to the log what has become durable. Returns whether
+    /// the call was one of this replicator.
     pub fn completed(
         &mut self,
         now: Nanos,
@@ -338,32 +362,34 @@ impl Replicator {
         let Some(purpose) = self.calls.remove(&call) else { return false };
         match purpose {
             Purpose::Free => self.freeing -= 1,
-            Purpose::Heal { job, sealed } => {
-                let answer = taken(result);
+            Purpose::ReReplicate { job, sealed } => {
+                let answer = parse_reply(result);
                 self.fenced |= matches!(answer, Ok(Answer { status: Status::Fenced, .. }));
-                // It may have a whole one, of a life before.
+                // The backup may have a whole replica from before it restarted.
                 let whole =
                     sealed || matches!(answer, Ok(Answer { status: Status::Ok, more: true, .. }));
-                let answer = answer.and_then(|answer| refusal(&answer));
-                self.copied(now, job, whole, answer.as_ref().copied().map_err(String::as_str), log);
+                let answer = answer.and_then(|answer| check_accepted(&answer));
+                self.copy_progressed(
+                    now,
+                    job,
+                    whole,
+                    answer.as_ref().copied().map_err(String::as_str),
+                    log,
+                );
             }
-            Purpose::Write { segment, server, up_to, sealed } => match taken(result) {
+            Purpose::Write { segment, server, up_to, sealed } => match parse_reply(result) {
                 Ok(Answer { status: Status::Ok, number, .. }) => {
-                    self.peers.trust(server);
-                    self.written(
-                        segment,
-                        server,
-                        (up_to, sealed),
-                        usize::try_from(number).unwrap_or(0),
-                    );
-                    self.tell(log);
+                    self.peers.mark_healthy(server);
+                    let room = usize::try_from(number).unwrap_or(0);
+                    self.acknowledged(segment, server, (up_to, sealed), room);
+                    self.report_durable(log);
                 }
                 Ok(Answer { status: Status::Fenced, .. }) => self.fenced = true,
                 Ok(other) => self.give_up(
                     now,
                     segment,
                     server,
-                    &refusal(&other).err().unwrap_or_default(),
+                    &check_accepted(&other).err().unwrap_or_default(),
                     log,
                 ),
                 Err(why) => self.give_up(now, segment, server, &why, log),
@@ -372,8 +398,14 @@ impl Replicator {
         true
     }
 
-    /// A backup has what it was sent.
-    fn written(&mut self, segment: u64, server: u32, (up_to, sealed): (usize, bool), room: usize) {
+    /// Notes that a backup has acknowledged a write.
+    fn acknowledged(
+        &mut self,
+        segment: u64,
+        server: u32,
+        (up_to, sealed): (usize, bool),
+        room: usize,
+    ) {
         let Some(open) = self.open.get_mut(&segment) else { return };
         let Some(replica) = open.replicas.iter_mut().find(|replica| replica.server == server)
         else {
@@ -385,9 +417,10 @@ impl Replicator {
         }
     }
 
-    /// A backup has failed to take a write: its replica is given up, and another takes its place.
+    /// Gives up a replica whose backup has failed to take a write. [`place`](Self::place) chooses
+    /// another.
     fn give_up(&mut self, now: Nanos, segment: u64, server: u32, why: &str, log: &Log) {
-        self.peers.shun(server, now, why);
+        self.peers.back_off(server, now, why);
         let Some(open) = self.open.get_mut(&segment) else { return };
         let before = open.replicas.len();
         open.replicas.retain(|replica| replica.server != server);
@@ -397,20 +430,21 @@ impl Replicator {
         self.peers.release(server);
         self.counts.replaced += 1;
         open.given_up.push(server);
-        // A survivor counts only when it is sealed, and so does what is left of it there.
+        // The part of a survivor that is left on the backup never counts: it is not sealed.
         let role = log.open_segments().find(|open| open.segment == segment).map(|open| open.role);
         open.tainted |= role == Some(Role::Head);
     }
 
-    /// Tells the log what is durable, and takes note of segments that are done.
-    fn tell(&mut self, log: &mut Log) {
+    /// Reports to the log what has become durable, and moves segments that are complete to the
+    /// sealed ones.
+    fn report_durable(&mut self, log: &mut Log) {
         let segments: Vec<OpenSegment> = log.open_segments().collect();
         for (at, segment) in segments.iter().enumerate() {
             let Some(open) = self.open.get_mut(&segment.segment) else { continue };
             let (acked, sealed) = (open.acked(self.copies), open.is_sealed(self.copies));
             if self.min_open == 0 && acked >= segment.header && acked > 0 {
-                // The first head of all: before anything is acknowledged it is known that there is
-                // a log.
+                // The first head: before anything is acknowledged, the coordinator must know that
+                // there is a log.
                 self.min_open = segment.segment;
             }
             if self.confirmed == 0 {
@@ -420,7 +454,7 @@ impl Replicator {
                 if !sealed {
                     continue;
                 }
-                // The head behind it is open on its backups, or this one could not be sealed.
+                // The next head is open on its backups, or this one would not have been sealed.
                 let next = segments.get(at + 1).filter(|next| next.role == Role::Head);
                 let next = next.expect("a head is sealed when there is another").segment;
                 self.min_open = self.min_open.max(next);
@@ -428,11 +462,11 @@ impl Replicator {
                     continue;
                 }
             }
-            let (_, durable, told_sealed) = open.told;
-            if acked <= durable && sealed == told_sealed {
+            let Reported { durable, sealed: was_sealed, .. } = open.reported;
+            if acked <= durable && sealed == was_sealed {
                 continue;
             }
-            (open.told.1, open.told.2) = (acked.max(durable), sealed);
+            (open.reported.durable, open.reported.sealed) = (acked.max(durable), sealed);
             log.mark_durable(segment.segment, acked.max(durable), sealed);
             if sealed {
                 let open = self.open.remove(&segment.segment).expect("just seen");
@@ -441,17 +475,17 @@ impl Replicator {
                 servers.iter().for_each(|&server| self.peers.release(server));
                 servers.retain(|&server| self.peers.contains(server));
                 if servers.len() < self.copies {
-                    self.healer.is_short(segment.segment);
+                    self.re_replicator.add(segment.segment);
                 }
-                self.closed.insert(
+                self.sealed_segments.insert(
                     segment.segment,
-                    Closed { servers, given_up: open.given_up, edition: 0 },
+                    SealedSegment { servers, given_up: open.given_up, edition: 0 },
                 );
             }
         }
     }
 
-    /// How it stands, in words.
+    /// Describes its state, for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         let open = self.open.iter().map(|(segment, open)| {
@@ -468,21 +502,21 @@ impl Replicator {
         });
         let open: Vec<_> = open.collect();
         let (min_open, confirmed) = (self.min_open, self.confirmed);
-        let (short, fenced, open) = (self.short(), self.fenced, open.join("; "));
+        let (short, fenced, open) = (self.under_replicated(), self.fenced, open.join("; "));
         format!(
             "min open {min_open}, {confirmed} confirmed, {short} short, fenced {fenced}, {open}"
         )
     }
 }
 
-/// What a backup has answered; without an answer, why there is none.
-fn taken(result: Result<&[u8], CallFailure>) -> Result<Answer<'_>, String> {
+/// Parses the reply of a backup; without a reply, returns the reason as text.
+fn parse_reply(result: Result<&[u8], CallFailure>) -> Result<Answer<'_>, String> {
     let answer = result.map_err(|failure| failure.to_string())?;
     Answer::parse(answer).ok_or_else(|| "its answer makes no sense".to_owned())
 }
 
-/// Why a backup has not taken what it was sent, if it has not.
-fn refusal(answer: &Answer<'_>) -> Result<(), String> {
+/// Fails with the reason if a backup has refused a request.
+fn check_accepted(answer: &Answer<'_>) -> Result<(), String> {
     match answer.status {
         Status::Ok => Ok(()),
         status if answer.body.is_empty() => Err(status.to_string()),
@@ -506,6 +540,6 @@ fn begin(
 }
 
 /// Draws a number below `choices`.
-fn draw(state: &mut u64, choices: usize) -> usize {
+fn draw_index(state: &mut u64, choices: usize) -> usize {
     usize::try_from(xorshift(state) % choices as u64).expect("64-bit")
 }

@@ -1,47 +1,49 @@
-//! Whether what is written now can be acknowledged, and why not.
+//! Predicts whether a write can be acknowledged, and explains why not.
 //!
 //! A log with N replicas needs N + 1 servers. With fewer, nothing becomes durable however long a
-//! client waits, so a master that has lacked servers for [`FEW_FOR`] says so instead of letting its
-//! clients run into their timeouts. Neither does anything become durable while the servers that
-//! there are take no replicas: their disks are full, or have failed. A backup's refusal is known
-//! only by trying, so that counts when something has waited for [`STUCK_FOR`] without progress.
+//! client waits, so a master that has lacked servers for [`FEW_FOR`] refuses changes instead of
+//! letting its clients run into their timeouts. Nothing becomes durable either while too many of
+//! the servers take no replicas because their disks are full or have failed. A backup's refusal
+//! shows only when it is sent something, so that counts once a write has waited for [`STUCK_FOR`]
+//! without progress.
 
 use super::Replicator;
 use sprat_log::Log;
 use sprat_net::Nanos;
 use std::time::Duration;
 
-/// How long servers may be too few before changes are refused for it. Shorter absences are waited
-/// for: a server that restarts, or one of several that start together.
+/// How long there may be too few servers before changes are refused. Shorter absences are waited
+/// for: a server restarts, or several start together.
 pub const FEW_FOR: Duration = Duration::from_secs(2);
 
-/// How long what was written may wait for servers that refuse it before that is reported.
+/// How long a write may wait for servers that refuse it before changes are refused.
 pub const STUCK_FOR: Duration = Duration::from_secs(5);
 
-/// Whether what is written now will be acknowledged.
+/// Whether a write can be acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Outlook {
-    /// As far as is known it will.
+    /// It can, as far as is known.
     #[default]
     Good,
-    /// Not now, but perhaps in a moment: ask again.
+    /// Not now, but perhaps in a moment: the client should retry.
     Waiting,
-    /// Not before somebody does something: add servers, or give those that there are room.
+    /// Not before an operator adds servers, or makes room on the existing ones.
     Bleak,
 }
 
-/// Since when something is amiss.
+/// Since when writes cannot be acknowledged.
 #[derive(Default)]
-pub(super) struct Lookout {
-    /// Since when there are fewer servers than are needed.
+pub(super) struct OutlookState {
+    /// Since when there are too few servers.
     few: Option<Nanos>,
-    /// Up to where the log was durable when something began to wait, and when that was.
+    /// The durable position of the log when writes began to wait for servers that refuse them, and
+    /// the time of that.
     stuck: Option<(u64, Nanos)>,
     outlook: Outlook,
 }
 
-impl Lookout {
-    /// When the outlook becomes bleak if nothing changes.
+impl OutlookState {
+    /// When the outlook becomes bleak unless something changes.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let few = self.few.map(|since| since + FEW_FOR);
         let stuck = self.stuck.map(|(_, since)| since + STUCK_FOR);
@@ -49,13 +51,24 @@ impl Lookout {
     }
 }
 
+/// Servers that a log needs and has, its own included.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerCounts {
+    /// Servers that the log needs: one more than its replicas.
+    pub needed: usize,
+    /// Servers that there are.
+    pub present: usize,
+    /// Servers among these that refused the last replica that was sent to them.
+    pub refusing: usize,
+}
+
 impl Replicator {
-    /// Takes note of how the log stands.
-    pub fn look_out(&mut self, now: Nanos, log: &Log) {
+    /// Updates the outlook for the present state of the log and of the servers.
+    pub fn update_outlook(&mut self, now: Nanos, log: &Log) {
         let is_few = self.peers.len() < self.copies;
         let durable = log.durable_position();
-        let is_stuck = durable < log.position() && self.lacks_willing();
-        let Lookout { few, stuck, outlook } = &mut self.lookout;
+        let is_stuck = durable < log.position() && self.lacks_backups();
+        let OutlookState { few, stuck, outlook } = &mut self.outlook_state;
         *few = is_few.then(|| few.unwrap_or(now));
         *stuck = is_stuck
             .then(|| stuck.filter(|&(before, _)| before == durable).unwrap_or((durable, now)));
@@ -68,30 +81,33 @@ impl Replicator {
         };
     }
 
-    /// Whether what is written now will be acknowledged, as of the last
-    /// [`look_out`](Self::look_out).
+    /// Whether a write can be acknowledged, as of the last
+    /// [`update_outlook`](Self::update_outlook).
     #[must_use]
     pub fn outlook(&self) -> Outlook {
-        self.lookout.outlook
+        self.outlook_state.outlook
     }
 
-    /// Servers that the log needs, its own included; those that there are; and of these, those that
-    /// took no replica when last asked.
+    /// Counts the servers that the log needs and has.
     #[must_use]
-    pub fn servers(&self) -> (usize, usize, usize) {
-        (self.copies + 1, self.peers.len() + 1, self.peers.refuse())
+    pub fn servers(&self) -> ServerCounts {
+        ServerCounts {
+            needed: self.copies + 1,
+            present: self.peers.len() + 1,
+            refusing: self.peers.refusing_count(),
+        }
     }
 
-    fn lacks_willing(&self) -> bool {
-        let (needed, here, refusing) = self.servers();
-        here - refusing < needed
+    fn lacks_backups(&self) -> bool {
+        let ServerCounts { needed, present, refusing } = self.servers();
+        present - refusing < needed
     }
 
-    /// Why nothing can be acknowledged, for people: how many servers are needed, how many there
-    /// are, and which take no replicas.
+    /// Describes for an operator why nothing can be acknowledged: how many servers are needed, how
+    /// many there are, and which take no replicas.
     #[must_use]
     pub fn shortage(&self) -> String {
-        let (needed, here, refusing) = self.servers();
+        let ServerCounts { needed, present: here, refusing } = self.servers();
         let servers = format!("{needed} servers needed (-r {}), {here} here", self.copies);
         let mut names =
             self.peers.refusing().map(|(server, why)| format!("server {server}: {why}"));

@@ -1,4 +1,4 @@
-//! The backups that there are, and the sessions to them.
+//! The servers that can keep replicas, the sessions to them, and the choice among them.
 
 use crate::node::Caller;
 use sprat_net::Nanos;
@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// A server that keeps replicas for others.
+/// A server that keeps replicas for other servers' logs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Member {
+pub struct BackupServer {
     /// Its id.
     pub server: u32,
-    /// Where its node is reached.
+    /// The address of its node.
     pub address: SocketAddr,
-    /// Which rack it is in: those of one number are together. It means nothing beyond one list of
-    /// members.
+    /// The number of its rack. Servers in one rack have the same number within one list of servers;
+    /// numbers of different lists must not be compared.
     pub rack: u32,
 }
 
-/// Where a server is, as far as it may go together with others.
+/// The rack and host of a server: servers that share one can fail together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Site {
     rack: u32,
@@ -31,60 +31,60 @@ impl Site {
         Self { rack, host: address.ip() }
     }
 
-    /// How much it shares with another: the more, the worse.
+    /// How much it shares with another: 0 nothing, 1 the host, 2 the rack, 3 both. The less, the
+    /// better.
     fn nearness(self, other: Self) -> u8 {
         2 * u8::from(self.rack == other.rack) + u8::from(self.host == other.host)
     }
 }
 
-/// How long a backup that has failed is passed over; longer when it fails again.
-const SHUN: Duration = Duration::from_secs(2);
+/// How long a backup that has failed is avoided; longer if it fails again.
+const BACKOFF: Duration = Duration::from_secs(2);
 
-/// So often the time for which a member is shunned is doubled: up to 16 s.
+/// Most doublings of [`BACKOFF`]: it is 16 s at most.
 const MAX_DOUBLINGS: u32 = 3;
 
-/// What is known of a member.
+/// A server that can keep replicas.
 struct Peer {
     address: SocketAddr,
     rack: u32,
     session: Option<SessionId>,
-    /// Until when nothing new is given to it: it has failed.
-    shunned_until: Nanos,
-    /// How often it was shunned since it last took something.
+    /// Until when it is chosen only if no other server is left, because it has failed.
+    backoff_until: Nanos,
+    /// Failures since its last success.
     failures: u32,
-    /// Why it took nothing the last time.
+    /// Why it failed the last time.
     refusal: String,
-    /// Open replicas that it was chosen for.
+    /// Replicas under way for which it was chosen.
     load: usize,
 }
 
-/// All members but the master's own server.
+/// All servers that can keep replicas, except the master's own.
 #[derive(Default)]
 pub(super) struct Peers {
     peers: BTreeMap<u32, Peer>,
-    /// How many of them took nothing the last time.
+    /// The number of peers that failed the last time.
     refusing: usize,
-    /// Where the master itself is, once it is known.
+    /// Where the master itself is, once that is known.
     here: Option<Site>,
-    /// Sessions to servers that are no members any more.
+    /// Sessions to servers that have left, to be closed.
     gone: Vec<SessionId>,
 }
 
 impl Peers {
-    /// These are the members from now on; of them `own` is the master's server.
-    pub(super) fn set(&mut self, members: &[Member], own: u32) {
+    /// Replaces the list of servers, which may contain the master's `own`.
+    pub(super) fn set(&mut self, servers: &[BackupServer], own: u32) {
         let Self { peers, refusing, here, gone } = self;
-        peers.retain(|server, peer| {
-            let stays = members
-                .iter()
-                .any(|member| member.server == *server && member.address == peer.address);
+        peers.retain(|id, peer| {
+            let stays =
+                servers.iter().any(|entry| entry.server == *id && entry.address == peer.address);
             if !stays {
                 gone.extend(peer.session);
             }
             stays
         });
         *here = None;
-        for &Member { server, address, rack } in members {
+        for &BackupServer { server, address, rack } in servers {
             if server == own {
                 *here = Some(Site::of(address, rack));
                 continue;
@@ -93,7 +93,7 @@ impl Peers {
                 address,
                 rack,
                 session: None,
-                shunned_until: Nanos(0),
+                backoff_until: Nanos(0),
                 failures: 0,
                 refusal: String::new(),
                 load: 0,
@@ -103,13 +103,14 @@ impl Peers {
         *refusing = peers.values().filter(|peer| peer.failures > 0).count();
     }
 
-    /// How many racks there are.
+    /// The number of racks.
     pub(super) fn racks(&self) -> usize {
         count(self.peers.values().map(|peer| peer.rack).chain(self.here.map(|here| here.rack)))
     }
 
-    /// Whether these servers, and the master's, are in fewer racks than so many could be.
-    pub(super) fn are_in_few_racks(
+    /// Whether these servers, together with the master's, are in fewer racks than they could be if
+    /// there are `racks` of them.
+    pub(super) fn are_in_too_few_racks(
         &self,
         servers: impl Iterator<Item = u32>,
         racks: usize,
@@ -120,17 +121,17 @@ impl Peers {
         count(servers.into_iter().chain(self.here.map(|here| here.rack))) < most
     }
 
-    /// How many others keep replicas, whether they take any now or not.
+    /// The number of peers, including those that fail.
     pub(super) fn len(&self) -> usize {
         self.peers.len()
     }
 
-    /// How many of them took nothing the last time.
-    pub(super) fn refuse(&self) -> usize {
+    /// The number of peers that failed the last time.
+    pub(super) fn refusing_count(&self) -> usize {
         self.refusing
     }
 
-    /// Those that took nothing the last time, and why.
+    /// The peers that failed the last time, and why.
     pub(super) fn refusing(&self) -> impl Iterator<Item = (u32, &str)> {
         let failed = self.peers.iter().filter(|(_, peer)| peer.failures > 0);
         failed.map(|(&server, peer)| (server, peer.refusal.as_str()))
@@ -140,7 +141,8 @@ impl Peers {
         self.peers.contains_key(&server)
     }
 
-    /// The session to a member; `None` when it is none any more, or there are too many sessions.
+    /// The session to a peer, which is opened if need be. `None` if the peer has left, or there are
+    /// too many sessions.
     pub(super) fn session(&mut self, server: u32, caller: &mut dyn Caller) -> Option<SessionId> {
         self.gone.drain(..).for_each(|session| caller.close(session));
         let peer = self.peers.get_mut(&server)?;
@@ -150,67 +152,70 @@ impl Peers {
         peer.session
     }
 
-    /// A member has failed: for a while it is chosen only if there is nobody else. Each time that
-    /// it fails again before it has taken anything this is twice as long: one whose disk does
-    /// not answer any more would hold up everybody every few seconds.
-    pub(super) fn shun(&mut self, server: u32, now: Nanos, why: &str) {
+    /// Notes that a peer has failed: for a while it is chosen only if no other is left. That time
+    /// doubles with each failure in a row, or a server with a dead disk would hold up all logs
+    /// every few seconds.
+    pub(super) fn back_off(&mut self, server: u32, now: Nanos, why: &str) {
         if let Some(peer) = self.peers.get_mut(&server)
-            && peer.shunned_until <= now
+            && peer.backoff_until <= now
         {
             why.clone_into(&mut peer.refusal);
             self.refusing += usize::from(peer.failures == 0);
-            peer.shunned_until = now + SHUN * (1 << peer.failures.min(MAX_DOUBLINGS));
+            peer.backoff_until = now + BACKOFF * (1 << peer.failures.min(MAX_DOUBLINGS));
             peer.failures += 1;
         }
     }
 
-    /// A member has taken something.
-    pub(super) fn trust(&mut self, server: u32) {
+    /// Notes that a peer has succeeded.
+    pub(super) fn mark_healthy(&mut self, server: u32) {
         if let Some(peer) = self.peers.get_mut(&server) {
             self.refusing -= usize::from(peer.failures > 0);
             peer.failures = 0;
         }
     }
 
-    /// Chooses a backup that is none of `not`, one that is shunned only if there are no others.
+    /// Chooses a backup that is not in `exclude`: one that has failed lately only if there are no
+    /// others.
     pub(super) fn choose(
         &mut self,
         now: Nanos,
-        not: &[u32],
+        exclude: &[u32],
         mut chance: impl FnMut(usize) -> usize,
     ) -> Option<u32> {
-        self.choose_willing(now, not, &mut chance).or_else(|| self.draw(not, |_| true, &mut chance))
+        self.choose_healthy(now, exclude, &mut chance)
+            .or_else(|| self.pick(exclude, |_| true, &mut chance))
     }
 
-    /// The same, and never one that is shunned.
-    pub(super) fn choose_willing(
+    /// Chooses a backup that is not in `exclude` and has not failed lately.
+    pub(super) fn choose_healthy(
         &mut self,
         now: Nanos,
-        not: &[u32],
+        exclude: &[u32],
         mut chance: impl FnMut(usize) -> usize,
     ) -> Option<u32> {
-        self.draw(not, |peer| peer.shunned_until <= now, &mut chance)
+        self.pick(exclude, |peer| peer.backoff_until <= now, &mut chance)
     }
 
-    /// Of those that share least with the master and with `not`, a rack being worse to share than a
-    /// host: of two drawn by `chance` the one with less to do, Mitzenmacher's power of two
-    /// choices.
-    fn draw(
+    /// Chooses among the peers that `fits` accepts. It takes those that share least with the master
+    /// and with `exclude`, where a shared rack is worse than a shared host, draws two of them by
+    /// `chance`, and returns the one with less load (Mitzenmacher's power of two choices).
+    fn pick(
         &mut self,
-        not: &[u32],
+        exclude: &[u32],
         fits: impl Fn(&Peer) -> bool,
         chance: &mut impl FnMut(usize) -> usize,
     ) -> Option<u32> {
-        let beside = not
+        let taken = exclude
             .iter()
             .filter_map(|server| self.peers.get(server))
             .map(|peer| Site::of(peer.address, peer.rack));
-        let beside: Vec<Site> = beside.chain(self.here).collect();
+        let taken: Vec<Site> = taken.chain(self.here).collect();
         let nearness = |peer: &Peer| {
             let site = Site::of(peer.address, peer.rack);
-            beside.iter().map(|other| other.nearness(site)).max().unwrap_or(0)
+            taken.iter().map(|other| other.nearness(site)).max().unwrap_or(0)
         };
-        let fit = self.peers.iter().filter(|(server, peer)| !not.contains(server) && fits(peer));
+        let fit =
+            self.peers.iter().filter(|(server, peer)| !exclude.contains(server) && fits(peer));
         let mut candidates: Vec<_> =
             fit.map(|(&server, peer)| (nearness(peer), peer.load, server)).collect();
         let least = candidates.iter().map(|&(nearness, ..)| nearness).min()?;
@@ -221,7 +226,7 @@ impl Peers {
         Some(server)
     }
 
-    /// A replica that a member was chosen for is whole, or given up.
+    /// Notes that a replica for which a peer was chosen is complete, or given up.
     pub(super) fn release(&mut self, server: u32) {
         if let Some(peer) = self.peers.get_mut(&server) {
             peer.load = peer.load.saturating_sub(1);
@@ -229,14 +234,14 @@ impl Peers {
     }
 }
 
-/// How many different numbers there are.
+/// The number of distinct racks.
 fn count(racks: impl Iterator<Item = u32>) -> usize {
     racks.collect::<BTreeSet<_>>().len()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Member, Peers, SHUN, count};
+    use super::{BACKOFF, BackupServer, Peers, count};
     use proptest::prelude::*;
     use sprat_net::Nanos;
     use std::collections::BTreeSet;
@@ -245,36 +250,39 @@ mod tests {
     const COPIES: usize = 3;
 
     #[test]
-    fn who_fails_again_and_again_is_shunned_for_longer() {
-        let members =
-            [1, 2, 3].map(|server| Member { server, address: ([10, 0, 0, 1], 1).into(), rack: 0 });
+    fn backoff_doubles_with_repeated_failures() {
+        let members = [1, 2, 3].map(|server| BackupServer {
+            server,
+            address: ([10, 0, 0, 1], 1).into(),
+            rack: 0,
+        });
         let mut peers = Peers::default();
         peers.set(&members, 1);
         let mut now = Nanos(1);
-        let mut shunned_for = |peers: &mut Peers| {
+        let mut backed_off_for = |peers: &mut Peers| {
             let begun = now;
-            peers.shun(2, now, "");
-            peers.shun(2, now, ""); // of another replica there, which fails with the first
-            while peers.choose_willing(now, &[3], |_| 0).is_none() {
+            peers.back_off(2, now, "");
+            peers.back_off(2, now, ""); // for another replica, whose write fails with the first
+            while peers.choose_healthy(now, &[3], |_| 0).is_none() {
                 assert_eq!(peers.choose(now, &[3], |_| 0), Some(2), "where there is nobody else");
-                now = now + SHUN;
+                now = now + BACKOFF;
             }
             now.since(begun).as_secs()
         };
-        let times: Vec<u64> = (0..6).map(|_| shunned_for(&mut peers)).collect();
+        let times: Vec<u64> = (0..6).map(|_| backed_off_for(&mut peers)).collect();
         assert_eq!(times, [2, 4, 8, 16, 16, 16]);
-        peers.trust(2);
-        assert_eq!(shunned_for(&mut peers), 2);
+        peers.mark_healthy(2);
+        assert_eq!(backed_off_for(&mut peers), 2);
     }
 
-    /// Members by rack and host; the first is the master's own. Its replicas, as they are chosen
-    /// one after another.
-    fn chosen(sites: &[(u32, u8)], mut seed: usize) -> (Peers, Vec<Member>, Vec<u32>) {
+    /// Servers by rack and host, the first of which is the master's own, and the backups chosen one
+    /// after another for its replicas.
+    fn chosen(sites: &[(u32, u8)], mut seed: usize) -> (Peers, Vec<BackupServer>, Vec<u32>) {
         let member = |(server, &(rack, host)): (u32, &(u32, u8))| {
             let port = 100 + u16::try_from(server).expect("few");
-            Member { server, address: SocketAddr::from(([10, 0, 0, host], port)), rack }
+            BackupServer { server, address: SocketAddr::from(([10, 0, 0, host], port)), rack }
         };
-        let members: Vec<Member> = (1..).zip(sites).map(member).collect();
+        let members: Vec<BackupServer> = (1..).zip(sites).map(member).collect();
         let mut peers = Peers::default();
         peers.set(&members, 1);
         let mut servers = Vec::new();
@@ -295,31 +303,46 @@ mod tests {
         ) {
             let (peers, members, servers) = chosen(&sites, seed);
             prop_assert_eq!(servers.len(), COPIES.min(sites.len() - 1));
-            prop_assert_eq!(servers.iter().collect::<BTreeSet<_>>().len(), servers.len(), "each is another");
+            prop_assert_eq!(
+                servers.iter().collect::<BTreeSet<_>>().len(),
+                servers.len(),
+                "each is another"
+            );
             prop_assert!(!servers.contains(&1), "and none the master's");
             let rack = |server: &u32| members[*server as usize - 1].rack;
             let all = count(members.iter().map(|member| member.rack));
             let used = count(servers.iter().chain([&1]).map(rack));
             prop_assert_eq!(used, all.min(servers.len() + 1));
             prop_assert_eq!(peers.racks(), all);
-            prop_assert!(!peers.are_in_few_racks(servers.iter().copied(), all));
-            // Two in the master's rack, where there is another: that is told.
-            let same: Vec<u32> = (2..).zip(&members[1..]).filter(|(_, one)| one.rack == members[0].rack).map(|(at, _)| at).collect();
+            prop_assert!(!peers.are_in_too_few_racks(servers.iter().copied(), all));
+            // Replicas in the master's rack only, although there is another: that is reported.
+            let same: Vec<u32> = (2..)
+                .zip(&members[1..])
+                .filter(|(_, one)| one.rack == members[0].rack)
+                .map(|(at, _)| at)
+                .collect();
             if all > 1 && !same.is_empty() {
-                prop_assert!(peers.are_in_few_racks(same.into_iter(), all));
+                prop_assert!(peers.are_in_too_few_racks(same.into_iter(), all));
             }
         }
 
         #[test]
-        fn and_on_as_many_hosts_where_racks_are_one(hosts in proptest::collection::vec(0_u8..4, 1..12), seed: usize) {
+        fn replicas_are_on_as_many_hosts_as_can_be_within_a_rack(
+            hosts in proptest::collection::vec(0_u8..4, 1..12), seed: usize,
+        ) {
             let sites: Vec<(u32, u8)> = hosts.iter().map(|&host| (0, host)).collect();
             let (_, members, servers) = chosen(&sites, seed);
-            let host = |server: &u32| u32::from(match members[*server as usize - 1].address.ip() {
-                std::net::IpAddr::V4(host) => host,
-                std::net::IpAddr::V6(_) => unreachable!("they are made above"),
-            });
+            let host = |server: &u32| {
+                u32::from(match members[*server as usize - 1].address.ip() {
+                    std::net::IpAddr::V4(host) => host,
+                    std::net::IpAddr::V6(_) => unreachable!("they are made above"),
+                })
+            };
             let all = hosts.iter().collect::<BTreeSet<_>>().len();
-            prop_assert_eq!(count(servers.iter().chain([&1]).map(host)), all.min(servers.len() + 1));
+            prop_assert_eq!(
+                count(servers.iter().chain([&1]).map(host)),
+                all.min(servers.len() + 1)
+            );
         }
     }
 }

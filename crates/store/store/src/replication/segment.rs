@@ -1,4 +1,4 @@
-//! One segment that is open, and how far each of its replicas has come.
+//! An open segment, and the progress of each of its replicas.
 
 use sprat_log::OpenSegment;
 use std::ops::Range;
@@ -6,15 +6,15 @@ use std::ops::Range;
 /// A replica of an open segment.
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
-    /// Who keeps it.
+    /// The backup that keeps it.
     pub(super) server: u32,
-    /// Bytes that are there.
+    /// Bytes that the backup has acknowledged.
     pub(super) acked: usize,
-    /// The seal is there.
+    /// Whether the backup has acknowledged the seal.
     pub(super) sealed: bool,
-    /// Where it will be when the call under way has ended well.
+    /// The bytes and the seal that it will have once the write under way succeeds.
     pub(super) under_way: Option<(usize, bool)>,
-    /// Bytes that the backup can take behind `acked`.
+    /// Bytes that the backup can take after `acked`.
     pub(super) room: usize,
 }
 
@@ -24,31 +24,42 @@ impl Replica {
     }
 }
 
-/// What may leave of a segment now.
+/// The part of a segment that may be sent to backups now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Sendable {
     /// Bytes from its beginning.
     pub(super) up_to: usize,
-    /// And then its seal.
+    /// Whether its seal may follow them.
     pub(super) seal: bool,
 }
 
-/// An open segment.
-#[derive(Default)]
-pub(super) struct Open {
-    /// At most as many as there are to be.
-    pub(super) replicas: Vec<Replica>,
-    /// Who may have a part of one, for nothing.
-    pub(super) given_up: Vec<u32>,
-    /// A head of which a replica was given up: what has come of it is told only when it is sealed,
-    /// and open replicas of it are void.
-    pub(super) tainted: bool,
-    /// What the log was told: bytes handed out, bytes durable, seal.
-    pub(super) told: (usize, usize, bool),
+/// The progress of a segment that has been reported to the log.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Reported {
+    /// Bytes sent to at least one backup.
+    pub(super) submitted: usize,
+    /// Bytes that are durable.
+    pub(super) durable: usize,
+    /// Whether the seal is durable.
+    pub(super) sealed: bool,
 }
 
-impl Open {
-    /// Bytes that all of `copies` replicas have.
+/// The replicas of an open segment.
+#[derive(Default)]
+pub(super) struct OpenReplicas {
+    /// At most as many as the segment is to have.
+    pub(super) replicas: Vec<Replica>,
+    /// Backups that may have a part of a replica, which does not count.
+    pub(super) given_up: Vec<u32>,
+    /// A head of which a replica was given up. Open replicas of it are void, so its bytes count as
+    /// durable only once it is sealed and the coordinator has confirmed that.
+    pub(super) tainted: bool,
+    /// The progress that has been reported to the log.
+    pub(super) reported: Reported,
+}
+
+impl OpenReplicas {
+    /// Bytes that all of `copies` replicas have acknowledged; zero if there are fewer replicas.
     pub(super) fn acked(&self, copies: usize) -> usize {
         if self.replicas.len() < copies {
             return 0;
@@ -61,7 +72,7 @@ impl Open {
         self.replicas.len() == copies && self.replicas.iter().all(|replica| replica.sealed)
     }
 
-    /// Bytes that every replica can still take behind `appended`.
+    /// Bytes that every replica can still take after `appended`; `None` if there is no replica.
     pub(super) fn room(&self, appended: usize) -> Option<usize> {
         self.replicas
             .iter()
@@ -69,8 +80,8 @@ impl Open {
             .min()
     }
 
-    /// What a replica is to be sent next, if anything: a range of bytes, and whether the seal goes
-    /// with its end.
+    /// The next range of bytes to send to a replica, if any, and whether the seal goes with its
+    /// end.
     pub(super) fn next(&self, at: usize, may: Sendable) -> Option<(Range<usize>, bool)> {
         let replica = &self.replicas[at];
         if replica.under_way.is_some() {
@@ -81,12 +92,13 @@ impl Open {
     }
 }
 
-/// What may leave of each open segment: heads, oldest first, then survivors. `header_everywhere`
-/// says whether the second head's header is on all its backups.
+/// Returns the part of an open segment that may be sent. `head` is its index among the open heads,
+/// oldest first; `None` for a survivor. `header_everywhere` says whether the header of the second
+/// head is on all its backups.
 ///
-/// The oldest head's bytes may leave at any time, and of the next its header; the oldest one's seal
-/// only when that header is everywhere, so that a log always has an open head; and other bytes of
-/// the next only when the oldest is done with.
+/// The bytes of the oldest head may be sent at any time, and of the next one only its header. The
+/// oldest is sealed only once that header is everywhere, so that the log always has an open head.
+/// Other bytes of the next follow once the oldest is durable and sealed.
 pub(super) fn sendable(
     open: &OpenSegment,
     head: Option<usize>,

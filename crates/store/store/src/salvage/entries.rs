@@ -1,12 +1,13 @@
-//! Entries in bytes of which some may be damaged, and the objects that they come to.
+//! Finds the entries in bytes of which some may be damaged, and the newest version of each object.
 
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
 use sprat_wire::once::COMPLETIONS;
 use std::collections::HashMap;
 
-/// Hands every whole entry in `bytes`, which begin with one, to `take`. Returns where the first
-/// that is not whole begins, and what is wrong with it. Behind such a one the next is looked for:
-/// where its header says that it ends, or else byte by byte, by tables below `next_table`.
+/// Passes every whole entry in `bytes`, which begin with one, to `take`. Returns where the first
+/// damaged entry begins, and what is wrong with it. After a damaged entry the search continues
+/// where its header says that it ends, or otherwise byte by byte, for entries of tables below
+/// `next_table`.
 pub(super) fn walk(
     bytes: &[u8],
     next_table: u32,
@@ -42,22 +43,22 @@ fn next_entry(bytes: &[u8], from: usize, next_table: u32) -> Option<usize> {
         .find(|&at| begins_at(bytes, at, next_table))
 }
 
-/// Whether a whole entry begins there. Its table is looked at first: to check the sums of what
+/// Whether a whole entry begins there. Checks the table first: checking the checksums of what
 /// begins at every byte would take hours.
 fn begins_at(bytes: &[u8], at: usize, next_table: u32) -> bool {
     let Ok(entry) = Entry::parse(&bytes[at..]) else { return false };
     entry.table & !COMPLETIONS < next_table && Entry::parse_checked(&bytes[at..]).is_ok()
 }
 
-/// The newest version of each object, as far as entries tell.
+/// The newest version of each object, as far as the entries show.
 #[derive(Default)]
 pub struct Objects {
-    /// By table and key: the newest version, and whether that is gone.
+    /// By table and key: the newest version, and whether the object was removed.
     newest: HashMap<(u32, Vec<u8>), (u64, bool)>,
 }
 
 impl Objects {
-    /// Takes an entry in.
+    /// Adds an entry.
     pub fn add(&mut self, entry: &Entry<'_>) {
         let gone = match entry.kind {
             Kind::Object if entry.table & COMPLETIONS == 0 => false,
@@ -66,13 +67,14 @@ impl Objects {
         };
         let known =
             self.newest.entry((entry.table, entry.key.to_vec())).or_insert((entry.version, gone));
-        // A tombstone has the version of the object that it buries.
+        // A tombstone has the version of the object that it removes.
         if entry.version > known.0 || (entry.version == known.0 && gone) {
             *known = (entry.version, gone);
         }
     }
 
-    /// Whether an entry is an object that is there. Each is so once: it is forgotten then.
+    /// Whether an entry is the newest version of an object. Returns true once for each object,
+    /// which is forgotten then.
     pub fn take(&mut self, entry: &Entry<'_>) -> bool {
         let key = (entry.table, entry.key.to_vec());
         let is_there =
@@ -80,7 +82,7 @@ impl Objects {
         is_there && self.newest.remove(&key).is_some()
     }
 
-    /// How many objects each table has.
+    /// Counts the objects of each table.
     pub fn counts(&self) -> std::collections::BTreeMap<u32, u64> {
         let mut counts = std::collections::BTreeMap::new();
         for ((table, _), _) in self.newest.iter().filter(|(_, (_, gone))| !gone) {

@@ -1,20 +1,20 @@
-//! What is whole in a log, or a file of replicas, that no server will open: each chunk and each
-//! entry for itself.
+//! Salvages what is whole in a log, or a file of replicas, that no server can open: each chunk and
+//! each entry by itself.
 //!
 //! [`survey`] finds every chunk of the file, wherever it lies, by its checksummed header; it needs
 //! neither the file's header nor its frames. [`Salvage::read`] then reads the segments that count
-//! and hands out their entries. A chunk of which a byte is damaged still gives its other entries,
-//! for each entry has a checksum of its own; and what lies where a damaged chunk header was is read
-//! too, if the chunks around it say how long it is. Everything that is not whole is a [`Fault`],
-//! with its place.
+//! and returns their entries. A damaged chunk still yields its undamaged entries, since each entry
+//! has its own checksum; and the bytes behind a damaged chunk header are read too, if the chunks
+//! around them show how long they are. Everything that is not whole is a [`SalvageFault`], with its
+//! position.
 //!
-//! A log counts by its newest head, which lists the segments that belong to it. If that list is
-//! damaged, all segments count, and objects that were removed long ago may be among what comes out;
-//! that is a fault too.
+//! The newest head of a log lists the segments that belong to it. If that list is damaged, all
+//! segments count, and the result may include objects that were removed long ago; that is a fault
+//! too.
 //!
-//! If the header of a segment's last chunk is damaged, no later chunk shows that the last one is
-//! missing. Three things do: the length with which the log was closed, a segment that no chunk
-//! ends, and bytes that are no chunk where zeroes should be.
+//! If the header of a segment's last chunk is damaged, no later chunk shows that it is missing.
+//! Three things do: the length that was recorded when the log was closed, a segment without a
+//! sealing chunk, and bytes that are not a chunk where zeroes should be.
 
 mod entries;
 mod pieces;
@@ -32,79 +32,85 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Faults that are kept, with their places; more are counted.
+/// Most faults that are kept, with their positions; others are only counted.
 pub const MAX_FAULTS: usize = 1000;
 
 /// Something that is not whole.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Fault {
+pub struct SalvageFault {
     /// The file.
     pub file: PathBuf,
-    /// Where, bytes from its beginning.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SalvageFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at offset {}: {}", self.file.display(), self.offset, self.what)
     }
 }
 
-/// Faults in the order in which they were found.
+/// The faults found, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Faults {
+pub struct SalvageFaults {
     /// The first [`MAX_FAULTS`].
-    pub kept: Vec<Fault>,
-    /// How many there are.
+    pub kept: Vec<SalvageFault>,
+    /// The number of all faults.
     pub count: u64,
 }
 
-impl Faults {
+impl SalvageFaults {
     fn add(&mut self, file: &Path, offset: u64, what: impl Into<String>) {
         self.count += 1;
         if self.kept.len() < MAX_FAULTS {
-            self.kept.push(Fault { file: file.to_owned(), offset, what: what.into() });
+            self.kept.push(SalvageFault { file: file.to_owned(), offset, what: what.into() });
         }
     }
 }
 
 /// A file's segments, found and not yet read.
+///
+/// [`survey`] creates it. [`read`](Salvage::read) may be called several times, and finds the same
+/// each time; the first call usually fills an [`Objects`] with the newest version of each object,
+/// and the second takes the objects themselves, so that memory holds only their keys and versions.
+/// Nothing is written to the file.
 pub struct Salvage {
     path: PathBuf,
     file: File,
-    /// By segment, as its chunks name it.
+    /// Segments by id, as their chunks name them.
     segments: BTreeMap<u64, Segment>,
-    /// What was found wrong so far.
-    pub faults: Faults,
-    /// Ids that tables may have: other entries are not taken for such.
+    /// The faults found so far.
+    pub faults: SalvageFaults,
+    /// Tables have ids below this one: entries of others are not recognized.
     next_table: u32,
-    /// Whether the file was closed in order; else its last write may be unfinished, which is no
-    /// fault.
+    /// Whether the file was closed in order. Otherwise its last write may be unfinished, which is
+    /// not a fault.
     clean: bool,
-    /// The head of a log that was closed in order, and the bytes of log that it had.
+    /// The head of a log that was closed in order, and its bytes of log.
     closed: Option<(u64, u32)>,
-    /// Whether it is a log, of which only the newest head is not ended; a replica need not be.
+    /// Whether the file is a log, in which every segment but the newest head must be sealed; a
+    /// replica need not be.
     is_log: bool,
     /// The newest head of a log.
     head: Option<u64>,
 }
 
-/// Looks over the file at `path`. `whose` is the cluster and server of the data directory, for a
-/// file whose own headers are damaged; `next_table` is the id from which on no table has one.
+/// Finds the chunks of the file at `path`. `fallback` has the cluster and server of the data
+/// directory, for a file whose own headers are damaged; tables have ids below `next_table`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn survey(path: &Path, whose: FileHeader, next_table: u32) -> io::Result<Salvage> {
+pub fn survey(path: &Path, fallback: FileHeader, next_table: u32) -> io::Result<Salvage> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    let mut faults = Faults::default();
+    let mut faults = SalvageFaults::default();
     let header = newest_header(path, &file, size, &mut faults)?;
-    let is_log = header.unwrap_or(whose).server & sprat_wire::frame::REPLICA_FILE == 0;
+    let is_log = header.unwrap_or(fallback).server & sprat_wire::frame::REPLICA_FILE == 0;
     let closed = header.and_then(|header| header.clean);
     let clean = closed.is_some();
-    let seed: Seed = header.unwrap_or(whose).seed();
+    let seed: Seed = header.unwrap_or(fallback).seed();
     let mut pieces = Pieces::default();
     pieces.find(&file, size, seed)?;
     if let Some(header) = header {
@@ -143,7 +149,7 @@ fn newest_header(
     path: &Path,
     file: &File,
     size: u64,
-    faults: &mut Faults,
+    faults: &mut SalvageFaults,
 ) -> io::Result<Option<FileHeader>> {
     let mut newest: Option<FileHeader> = None;
     for copy in 0..FILE_HEADERS as u64 {
@@ -163,9 +169,9 @@ fn newest_header(
     Ok(newest)
 }
 
-/// What was read of a file.
+/// Totals of what was read of a file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Totals {
+pub struct SalvageTotals {
     /// Segments that count.
     pub segments: u64,
     /// Whole entries in them.
@@ -175,7 +181,7 @@ pub struct Totals {
 }
 
 impl Salvage {
-    /// Leaves the segments that the newest head lists.
+    /// Keeps only the segments that the newest head lists.
     fn keep_listed(&mut self) -> io::Result<()> {
         let is_head = |segment: &Segment| segment.pieces.iter().any(|piece| piece.head);
         let found =
@@ -186,7 +192,8 @@ impl Salvage {
             let offset =
                 self.segments.get(&newest).map_or(0, |segment| segment.pieces[0].file_offset);
             let what = format!(
-                "segment {newest}, the newest head, does not say which segments count: all of them are taken, and \
+                "segment {newest}, the newest head, does not say which segments count: all of them \
+                 are taken, and \
                  objects that were removed may be among them"
             );
             self.faults.add(&self.path, offset, what);
@@ -216,14 +223,18 @@ impl Salvage {
             .map(|header| header.digest))
     }
 
-    /// Reads every segment that counts, in ascending order, and hands its whole entries to `take`.
-    /// What is not whole is added to [`faults`](Self::faults) if `report` says so: a second
-    /// reading finds the same.
+    /// Reads every segment that counts, in ascending order, and passes its whole entries to `take`.
+    /// Adds what is not whole to [`faults`](Self::faults) if `report` is set: a second reading
+    /// finds the same faults.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn read(&mut self, report: bool, mut take: impl FnMut(&Entry<'_>)) -> io::Result<Totals> {
-        let mut totals = Totals::default();
+    pub fn read(
+        &mut self,
+        report: bool,
+        mut take: impl FnMut(&Entry<'_>),
+    ) -> io::Result<SalvageTotals> {
+        let mut totals = SalvageTotals::default();
         let last = self.segments.keys().next_back().copied();
         for (&segment, of) in &self.segments {
             let pieces = &of.pieces;
@@ -282,8 +293,8 @@ impl Salvage {
         Ok(totals)
     }
 
-    /// Checks whether a segment had more behind the last chunk that was found, which ends at byte
-    /// `log_end` of its log. Returns where in the file, and what shows it.
+    /// Checks whether a segment had more after the last chunk that was found, which ends at byte
+    /// `log_end` of its log. Returns the position in the file, and what shows it.
     fn missing_end(
         &self,
         segment: u64,
@@ -308,7 +319,7 @@ impl Salvage {
                 format!("no chunk ends {name}: bytes behind {log_end} may be missing"),
             )));
         }
-        // Writes are of whole blocks: behind the last chunk there are zeroes up to the block's end.
+        // Writes are of whole blocks: after the last chunk there are zeroes up to the block's end.
         let block_end = end.next_multiple_of(BLOCK_BYTES as u64).min(self.file.metadata()?.len());
         let mut rest = vec![0; usize::try_from(block_end - end).expect("less than a block")];
         self.file.read_exact_at(&mut rest, end)?;
@@ -317,7 +328,7 @@ impl Salvage {
     }
 }
 
-/// Where in the file a byte of some pieces lies that follow one another in the log.
+/// The file offset of a byte in pieces that follow one another in the log.
 fn file_offset(run: &[Piece], place: usize) -> u64 {
     let mut left = place as u64;
     for piece in run {
@@ -329,7 +340,7 @@ fn file_offset(run: &[Piece], place: usize) -> u64 {
     run.last().map_or(0, |last| last.file_offset + last.len)
 }
 
-/// A segment as people know it: of this server's log, or of another's.
+/// Describes a segment: of this server's log, or of another's.
 fn name(segment: u64) -> String {
     let replica = ReplicaId::of_word(segment);
     match replica.master {

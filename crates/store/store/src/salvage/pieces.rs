@@ -1,4 +1,4 @@
-//! The chunks of a file, found by their headers.
+//! Finds the chunks of a file by their headers.
 
 use sprat_wire::frame::{CHUNK_HEADER_BYTES, Chunk, FRAMES_OFFSET, FREED, Seal, Seed, find_chunks};
 use std::collections::BTreeMap;
@@ -6,21 +6,21 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-/// Bytes of the file that are looked through at once.
+/// Bytes of the file that are searched at once.
 const WINDOW: usize = 16 << 20;
 
 /// Bytes of a segment's log that lie together in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     incarnation: u32,
-    /// Where in the segment's log they belong.
+    /// Their position in the segment's log.
     pub(super) log_offset: u64,
     pub(super) len: u64,
-    /// Where in the file they lie.
+    /// Their offset in the file.
     pub(super) file_offset: u64,
-    /// Whether the segment was written by writers, not by the cleaner.
+    /// Whether the segment is a head, not a survivor of the cleaner.
     pub(super) head: bool,
-    /// What they must check to; `None` of bytes whose chunk header is damaged.
+    /// The chunk whose checksum they must match; `None` if its header is damaged.
     chunk: Option<Chunk>,
 }
 
@@ -37,29 +37,29 @@ impl Piece {
     }
 }
 
-/// What was found of a segment.
+/// The pieces found of a segment.
 #[derive(Debug, Default)]
 pub(super) struct Segment {
-    /// In the order of its log. At least one.
+    /// At least one, in the order of the log.
     pub(super) pieces: Vec<Piece>,
-    /// Bytes of log that it had at least, as its chunks say of one another.
+    /// Bytes of log that it had at least, as the chunks' headers say of earlier ones.
     pub(super) least: u64,
     /// Whether a chunk says that the segment ends there.
     pub(super) ended: bool,
 }
 
-/// Every chunk that was found, by segment and incarnation.
+/// All chunks that were found, by segment and incarnation.
 #[derive(Default)]
 pub(super) struct Pieces {
     found: BTreeMap<(u64, u32), Segment>,
-    /// Where the logs of segments were cut by an earlier start.
+    /// Where an earlier start cut the logs of segments.
     cuts: BTreeMap<(u64, u32), u64>,
 }
 
 impl Pieces {
-    /// Looks through the file.
+    /// Searches the file.
     pub(super) fn find(&mut self, file: &File, size: u64, seed: Seed) -> io::Result<()> {
-        // A window's last header may be cut by its end: the next begins so much before that.
+        // The end of a window may cut its last header, so the next window begins that much earlier.
         let overlap = CHUNK_HEADER_BYTES as u64 - 1;
         let mut buffer = vec![0; WINDOW];
         let mut begin = FRAMES_OFFSET;
@@ -101,8 +101,8 @@ impl Pieces {
         segment.ended |= header.seal != Seal::Open;
     }
 
-    /// The pieces of each segment in the order of its log, of its latest incarnation that has a
-    /// beginning, or else any.
+    /// The pieces of each segment in the order of its log. If a segment has several incarnations,
+    /// the latest one counts.
     pub(super) fn by_segment(self) -> BTreeMap<u64, Segment> {
         let mut segments = BTreeMap::new();
         for (id, mut segment) in self.found {
@@ -119,8 +119,8 @@ impl Pieces {
     }
 }
 
-/// Adds what lies between two chunks of which the second follows in the file just as far behind as
-/// in the log: the header between is damaged, and its bytes may be whole.
+/// Adds the bytes between two chunks whose distance in the file is as in the log with one header
+/// between: the header between them is damaged, and its bytes may be whole.
 fn with_lost_headers(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len());
     for next in pieces {

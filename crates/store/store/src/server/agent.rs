@@ -1,13 +1,13 @@
-//! The control thread of a server: enlists with the coordinator, and keeps the master's assignments
-//! current.
+//! The control thread of a node: it drives the node's [`CoordinatorSession`], so that the node
+//! enlists, keeps its lease, and has the current assignments.
 
-use super::run::{Stop, pause};
-use super::{End, ServerError};
-use crate::agent::{Agent, CatalogCopy, Enlisted, Gone};
+use super::run::{NodeHandle, pause};
+use super::{ServerError, ThreadResult};
+use crate::agent::{CatalogCopy, CoordinatorSession, Enlisted, SessionEnd};
 use crate::coordinator::{Catalog, MetadataMemory};
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
-use sprat_client::{Client, Error, Identity as Member, Options};
+use sprat_client::{Client, Error, Identity as ClusterIdentity, Options};
 use sprat_host::wait_until;
 use sprat_net::{Locators, Mode, Nanos};
 use sprat_wire::op::{Assignment, Request, Status};
@@ -17,108 +17,113 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long a question to the coordinator may take; it answers within half a second when it runs.
+/// Timeout of a request to the coordinator, which answers within half a second when it runs.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a server that starts looks for its coordinator.
 const ENLIST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Wait between two attempts to reach the coordinator, and between two of several coordinators.
-const RETRY: Duration = Duration::from_millis(100);
-const NEXT: Duration = Duration::from_millis(5);
+/// Delay before the coordinator is tried again, and before another of several is tried.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+const NEXT_COORDINATOR_DELAY: Duration = Duration::from_millis(5);
 
-/// How often a server reports that the coordinator is not its own.
-const FOREIGN_PAUSE: Duration = Duration::from_secs(5);
+/// How often a server reports that the coordinator belongs to another cluster.
+const WRONG_CLUSTER_WARN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Copies of the catalog that wait to be written; a newer one is asked for again when there is no
-/// room.
-const COPIES_WAITING: usize = 4;
+/// Copies of the catalog that may wait to be written. When there is no room, a newer one is fetched
+/// later.
+const MAX_WAITING_COPIES: usize = 4;
 
-/// How long a server that starts looks for a coordinator among several whose metadata are its
-/// cluster's.
-const FOREIGN_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a server that starts looks, among several coordinators, for one with its cluster's
+/// metadata.
+const WRONG_CLUSTER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Silence of all coordinators after which that is told, and again each time that it has lasted so
-/// long.
-const TELL: Duration = Duration::from_secs(1);
+/// Silence of all coordinators after which a warning is logged, and logged again each time that it
+/// has lasted as long.
+const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The agent and its way to the coordinator, before its thread runs.
+/// A connection to the coordinator, and the session that uses it, before the control thread runs.
 pub(super) struct Link {
     client: Client,
     /// How many coordinators there are.
     coordinators: usize,
-    agent: Agent,
-    /// Who the server is to its coordinator.
-    member: Option<Arc<Member>>,
+    session: CoordinatorSession,
+    /// The server's identity in the cluster, if clusters have them.
+    cluster_identity: Option<Arc<ClusterIdentity>>,
 }
 
-/// The agent's thread.
+/// A running control thread.
 pub(super) struct Handle {
     thread: JoinHandle<()>,
-    /// What writes copies of the catalog; it ends when the agent has.
-    keeper: Option<JoinHandle<()>>,
+    /// The thread that writes copies of the catalog; it ends after the control thread.
+    catalog_writer: Option<JoinHandle<()>>,
 }
 
 impl Handle {
-    /// Waits for the thread to end, which it does, once told, within the coordinator's longest
-    /// silence.
+    /// Waits until the thread ends. Once `ended` is set, that takes no longer than a request's
+    /// timeout.
     pub(super) fn join(self) {
-        // A thread that panicked has said so on standard error.
+        // A thread that panicked has reported that on standard error.
         let _ = self.thread.join();
-        if let Some(keeper) = self.keeper {
-            let _ = keeper.join(); // as above
+        if let Some(catalog_writer) = self.catalog_writer {
+            let _ = catalog_writer.join(); // as above
         }
     }
 }
 
 impl Link {
-    /// The node keeps copies of the catalog; it has one of version `copied`, or, with zero, none.
+    /// Fetches copies of the catalog. The node has one of version `copied`, or none if that is
+    /// zero.
     pub(super) fn keeping_copies(mut self, copied: u64) -> Self {
-        self.agent = self.agent.keeping_copies(copied);
+        self.session = self.session.keeping_copies(copied);
         self
     }
 
-    /// Of a server that was `identity`, whose node others reach at `locator`, and that keeps so
-    /// many copies of its log elsewhere than in its rack.
+    /// Connects to the coordinator. `identity` is the data directory's, `locator` is where others
+    /// reach the node, and its log has so many copies, on servers outside `rack` where possible.
     pub(super) fn connect(
         coordinator: &Locators,
-        identity: Option<Identity>,
+        known: Option<Identity>,
         (copies, rack): (u8, &str),
         locator: String,
-        member: Option<Arc<Member>>,
+        cluster_identity: Option<Arc<ClusterIdentity>>,
     ) -> Result<Self, ServerError> {
-        let enlisted = identity.map_or_else(Enlisted::default, |identity| Enlisted {
+        let enlisted = known.map_or_else(Enlisted::default, |identity| Enlisted {
             server: identity.server,
             cluster: identity.cluster,
         });
-        Self::over(coordinator, Agent::new(enlisted, copies, locator).in_rack(rack), member)
+        Self::with_session(
+            coordinator,
+            CoordinatorSession::new(enlisted, copies, locator).in_rack(rack),
+            cluster_identity,
+        )
     }
 
-    /// A way to the coordinator for an agent: each thread has its own.
-    fn over(
+    /// Connects a session to the coordinator: each thread needs its own connection.
+    fn with_session(
         coordinator: &Locators,
-        agent: Agent,
-        member: Option<Arc<Member>>,
+        session: CoordinatorSession,
+        cluster_identity: Option<Arc<ClusterIdentity>>,
     ) -> Result<Self, ServerError> {
         let options = Options {
             coordinator: coordinator.to_string(),
             timeout: TIMEOUT,
             patient: true,
             waiting: Mode::Sleep,
-            identity: member.clone(),
+            identity: cluster_identity.clone(),
             ..Options::default()
         };
         let client = Client::connect(&options).map_err(ServerError::Enlist)?;
-        Ok(Self { client, coordinators: coordinator.len(), agent, member })
+        Ok(Self { client, coordinators: coordinator.len(), session, cluster_identity })
     }
 
-    /// Tells the coordinator where clients reach this server; waits for one that is not there yet.
+    /// Enlists the server, and waits for a coordinator that is not there yet.
     pub(super) fn enlist(&mut self) -> Result<Enlisted, ServerError> {
         let until = Instant::now() + ENLIST_PATIENCE;
         let (unused, _inbox) = crate::master::inbox();
         loop {
-            match self.turn(Nanos(0), &unused) {
-                Ok(_) => return Ok(self.agent.enlisted()),
+            match self.request_once(Nanos(0), &unused) {
+                Ok(_) => return Ok(self.session.enlisted()),
                 Err(ServerError::Enlist(
                     error @ (Error::Timeout { .. } | Error::Indeterminate { .. }),
                 )) if Instant::now() < until => {
@@ -129,50 +134,50 @@ impl Link {
         }
     }
 
-    /// The catalog as the coordinator has it now: from then on nothing older is taken.
+    /// Fetches the coordinator's current catalog: from then on the session takes nothing older.
     pub(super) fn catalog(
         &mut self,
     ) -> Result<(CatalogCopy, Catalog<MetadataMemory>), ServerError> {
-        let until = Instant::now() + FOREIGN_PATIENCE;
+        let until = Instant::now() + WRONG_CLUSTER_PATIENCE;
         loop {
             let request = Request::CopyCatalog {
-                server: self.agent.enlisted().server,
-                seen: &self.agent.seen(),
+                server: self.session.enlisted().server,
+                seen: &self.session.seen(),
             };
             let ticket = self.client.submit(&request).map_err(ServerError::Enlist)?;
-            let answered = self.client.wait_whatever(ticket, |answer| {
+            let answered = self.client.wait_any_status(ticket, |answer| {
                 let copy = CatalogCopy { bytes: answer.body.to_vec() };
                 (answer.status, copy)
             });
             let (status, copy) = answered.map_err(ServerError::Enlist)?;
             match status {
                 Status::Ok => {
-                    let catalog = Catalog::<MetadataMemory>::of_copy(&copy.bytes);
+                    let catalog = Catalog::<MetadataMemory>::from_copy(&copy.bytes);
                     let catalog = catalog.map_err(|what| {
                         ServerError::Catalog(format!("the coordinator's catalog: {what}"))
                     })?;
                     return Ok((copy, catalog));
                 }
-                // Of several, one that does not lead any more may have answered.
+                // One of several coordinators may have answered that leads no more.
                 _ if self.coordinators > 1 && Instant::now() < until => {
-                    self.client.core_mut().move_on("");
-                    pause(NEXT);
+                    self.client.core_mut().switch_coordinator("");
+                    pause(NEXT_COORDINATOR_DELAY);
                 }
                 status => {
                     let words = String::from_utf8_lossy(&copy.bytes).into_owned();
                     let reason = if words.is_empty() { status.to_string() } else { words };
-                    return Err(ServerError::Gone(Gone::Refused(reason)));
+                    return Err(ServerError::Gone(SessionEnd::Refused(reason)));
                 }
             }
         }
     }
 
-    /// Ids of the tables this server is to serve, as the coordinator has it now.
+    /// Ids of the tables that this server is to serve, as the coordinator has them now.
     pub(super) fn tables(&mut self) -> Result<Vec<u32>, ServerError> {
         let request = Request::Assignments {
-            server: self.agent.enlisted().server,
+            server: self.session.enlisted().server,
             known: 0,
-            seen: &self.agent.seen(),
+            seen: &self.session.seen(),
         };
         let ticket = self.client.submit(&request);
         let wait = |ticket| self.client.wait(ticket, |answer| Assignment::parse(answer.body));
@@ -188,97 +193,98 @@ impl Link {
         })
     }
 
-    /// Asks once, and leaves with the master what there is for it; returns whether there was
-    /// anything.
-    fn turn(&mut self, now: Nanos, outbox: &Outbox) -> Result<bool, ServerError> {
-        let Self { client, agent, coordinators, .. } = self;
-        // What is next decides how long it may take.
-        let _ = agent.next(now, outbox);
-        client.set_timeout(agent.patience(*coordinators));
-        let ticket = client.submit(&agent.next(now, outbox)).map_err(ServerError::Enlist)?;
-        let answered = client.wait_whatever(ticket, |answer| agent.answered(Some(answer), outbox));
-        if agent.take_strayed() {
-            client.core_mut().move_on("");
-            pause(NEXT);
+    /// Sends one request and handles its answer; returns whether a command was left for the master.
+    fn request_once(&mut self, now: Nanos, outbox: &Outbox) -> Result<bool, ServerError> {
+        let Self { client, session, coordinators, .. } = self;
+        // The kind of the next request decides its timeout.
+        let _ = session.next_request(now, outbox);
+        client.set_timeout(session.patience(*coordinators));
+        let ticket =
+            client.submit(&session.next_request(now, outbox)).map_err(ServerError::Enlist)?;
+        let answered =
+            client.wait_any_status(ticket, |answer| session.answered(Some(answer), outbox));
+        if session.take_deposed() {
+            client.core_mut().switch_coordinator("");
+            pause(NEXT_COORDINATOR_DELAY);
         }
         answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)
     }
 
-    /// Runs until told to end; says so once the master serves its tables. Ends the server when the
-    /// coordinator has given it up.
+    /// Runs until `ended` is set, or until the coordinator declares the server dead, which ends the
+    /// server. Signals `ready` once the master serves its tables.
     fn run(
         mut self,
-        place: &Place,
+        node: &ControlledNode,
         copies: Option<&SyncSender<CatalogCopy>>,
         ended: &AtomicBool,
         ready: &Sender<()>,
     ) {
-        let Place { outbox, data, end, .. } = place;
+        let ControlledNode { outbox, handle, end, .. } = node;
         let mut ready = Some(ready);
         let mut heard = Instant::now();
         let mut warned: Option<Instant> = None;
         while !ended.load(Ordering::Acquire) {
-            let now = data.now();
-            let turned = self.turn(now, outbox);
-            if let (Some(copy), Some(copies)) = (self.agent.take_copy(), copies) {
-                // When there is no room the disk is slow, and the next change brings another.
+            let now = handle.now();
+            let worked = self.request_once(now, outbox);
+            if let (Some(copy), Some(copies)) = (self.session.take_copy(), copies) {
+                // When there is no room, the disk is slow, and the next change brings another copy.
                 let _ = copies.try_send(copy);
             }
-            if let Some(reason) = self.agent.take_foreign() {
-                if warned.is_none_or(|at| at.elapsed() > FOREIGN_PAUSE) {
+            if let Some(reason) = self.session.take_wrong_cluster() {
+                if warned.is_none_or(|at| at.elapsed() > WRONG_CLUSTER_WARN_INTERVAL) {
                     tracing::error!("the coordinator is not this server's: {reason}");
                     warned = Some(Instant::now());
                 }
-                pause(RETRY);
+                pause(RETRY_DELAY);
             }
-            match turned {
+            match worked {
                 Ok(true) => {
                     heard = Instant::now();
-                    data.ring();
-                    wait_applied(outbox, self.agent.given());
+                    handle.ring();
+                    wait_applied(outbox, self.session.assigned_version());
                 }
                 Ok(false) => heard = Instant::now(),
                 Err(gone @ ServerError::Gone(_)) => {
-                    let _ = end.send(Err(gone)); // nobody listens when the process is ending
+                    let _ = end.send(Err(gone)); // without a receiver, the process is ending
                     return;
                 }
                 Err(_) if ended.load(Ordering::Acquire) => {}
                 Err(error) => {
                     let several = self.coordinators > 1;
-                    // One of several may be silent: that is what the others are for.
-                    if !several || heard.elapsed() > TELL {
+                    // One of several coordinators may be silent: the others take over.
+                    if !several || heard.elapsed() > WARN_INTERVAL {
                         tracing::warn!(
                             "cannot reach the coordinator: {error}; objects are still served"
                         );
                         heard = Instant::now();
                     }
-                    pause(if several { NEXT } else { RETRY });
+                    pause(if several { NEXT_COORDINATOR_DELAY } else { RETRY_DELAY });
                 }
             }
             if outbox.applied() > 0
                 && let Some(ready) = ready.take()
             {
-                let _ = ready.send(()); // whoever started us may have given up
+                let _ = ready.send(()); // the starting thread may have given up
             }
         }
     }
 }
 
-/// What the agent's thread speaks for.
-pub(super) struct Place {
+/// The node that a control thread drives.
+pub(super) struct ControlledNode {
     /// Where clients reach the master.
     pub(super) locator: String,
     pub(super) outbox: Outbox,
-    pub(super) data: Stop,
-    /// What ends the server.
-    pub(super) end: Sender<End>,
-    /// Where copies of the catalog are kept, if they are, and the first.
-    pub(super) kept: Option<(DataDir, CatalogCopy)>,
+    pub(super) handle: NodeHandle,
+    /// Ends the server.
+    pub(super) end: Sender<ThreadResult>,
+    /// The directory that keeps copies of the catalog, if there is one, and the first copy.
+    pub(super) catalog: Option<(DataDir, CatalogCopy)>,
 }
 
-/// Notes how old the files are that have been opened, and writes copies of the catalog, the newest
-/// of those that wait, until there are no more to come. A thread of its own: a disk that is busy
-/// must not keep the agent from its lease.
+/// Records the ages of the files that have been opened, then writes copies of the catalog until
+/// there are no more to come; of those that wait, the newest. It has its own thread, since a busy
+/// disk must not delay the renewal of the lease.
 fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogCopy>) {
     dir.note_ages();
     let mut fails = false;
@@ -298,36 +304,37 @@ fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogC
     }
 }
 
-/// Starts the agent's thread, which ends when `ended` says so; returns once the master serves its
+/// Starts the control thread, which runs until `ended` is set; returns once the master serves its
 /// tables.
 pub(super) fn start(
     coordinator: &Locators,
     link: Link,
-    place: Place,
+    node: ControlledNode,
     ended: &Arc<AtomicBool>,
 ) -> Result<Handle, ServerError> {
     let (flag, coordinator) = (Arc::clone(ended), coordinator.clone());
     let (ready, waiting) = channel();
-    let Link { mut agent, member, .. } = link;
+    let Link { mut session, cluster_identity, .. } = link;
     // The locator that it enlisted with may lack the port that the driver got.
-    agent.moved(&place.locator);
-    let mut keeper = None;
-    let copies = match place.kept.clone() {
+    session.set_locator(&node.locator);
+    let mut catalog_writer = None;
+    let copies = match node.catalog.clone() {
         Some((mut dir, first)) => {
-            let (copies, waiting) = sync_channel(COPIES_WAITING);
+            let (copies, waiting) = sync_channel(MAX_WAITING_COPIES);
             let keep = move || keep_copies(&mut dir, first, &waiting);
             let thread = thread::Builder::new().name("sprat-catalog".into()).spawn(keep);
-            keeper = Some(thread.map_err(ServerError::system("start a thread"))?);
+            catalog_writer = Some(thread.map_err(ServerError::system("start a thread"))?);
             Some(copies)
         }
         None => None,
     };
-    let run = move || match Link::over(&coordinator, agent, member) {
-        Ok(link) => link.run(&place, copies.as_ref(), &flag, &ready),
+    let run = move || match Link::with_session(&coordinator, session, cluster_identity) {
+        Ok(link) => link.run(&node, copies.as_ref(), &flag, &ready),
         Err(error) => tracing::error!("{error}"),
     };
     let thread = thread::Builder::new().name("sprat-control".into()).spawn(run);
-    let handle = Handle { thread: thread.map_err(ServerError::system("start a thread"))?, keeper };
+    let handle =
+        Handle { thread: thread.map_err(ServerError::system("start a thread"))?, catalog_writer };
     match waiting.recv_timeout(FIRST_TABLES) {
         Ok(()) => Ok(handle),
         Err(_) => {
@@ -338,11 +345,10 @@ pub(super) fn start(
     }
 }
 
-/// How long the first assignments may take.
+/// How long the first assignment may take.
 const FIRST_TABLES: Duration = Duration::from_secs(10);
 
-/// Gives the master a moment to take what was left for it, so that the coordinator hears of it at
-/// once.
+/// Gives the master a moment to apply an assignment, so that the coordinator learns of it at once.
 fn wait_applied(outbox: &Outbox, version: u64) {
     wait_until(Duration::from_millis(100), Duration::from_micros(50), || {
         outbox.applied() >= version

@@ -1,11 +1,11 @@
-//! The thread by which a coordinator finds out whether it leads: it does what its [`Election`]
-//! says, with etcd and the leader of the moment, and tells the coordinator on its node.
+//! The election thread of a coordinator: it does what its [`Election`] requires with etcd and the
+//! current leader, and informs the coordinator's node.
 
 use super::ServerError;
-use super::run::{Stop, pause};
-use crate::coordinator::election::{Duty, Election, Pong, SILENCE};
+use super::run::{NodeHandle, pause};
+use crate::coordinator::election::{Election, ElectionAction, PingReply, SILENCE};
 use crate::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MetadataEtcd};
-use crate::coordinator::{Catalog, Envoy, Office};
+use crate::coordinator::{Catalog, ElectionBridge, LeaderMailbox};
 use sprat_client::{Client, Identity, Options};
 use sprat_host::retry;
 use sprat_net::{Mode, Nanos};
@@ -14,45 +14,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the thread sleeps at most before it looks whether the coordinator has given up, or the
-/// process is to end.
-const LOOK_AROUND: Duration = Duration::from_millis(25);
+/// Longest sleep before the thread checks whether the coordinator has given up, or the process
+/// ends.
+const MAX_SLEEP: Duration = Duration::from_millis(25);
 
-/// For how long a coordinator that starts waits for an etcd that is not there yet: with the power
-/// both come back, and the members of etcd have a leader of their own to choose first.
+/// How long a coordinator that starts waits for an etcd that is not there yet: after a power
+/// failure both start together, and the members of etcd must first choose a leader of their own.
 const ETCD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it looks meanwhile, and says so.
+/// How often it checks and logs meanwhile.
 const ETCD_RETRY: Duration = Duration::from_secs(1);
 
-/// Silence of etcd after which that is told, and again each time that it has lasted so long.
-const TELL: Duration = Duration::from_secs(1);
+/// Silence of etcd after which a warning is logged, and logged again each time that it has lasted
+/// as long.
+const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the thread speaks for.
-pub(super) struct Seat {
+/// Everything that the thread needs to stand for election.
+pub(super) struct ElectionSettings {
     /// Where others reach the coordinator.
     pub(super) locator: String,
-    pub(super) office: Office<MetadataEtcd>,
-    pub(super) node: Stop,
+    pub(super) mailbox: LeaderMailbox<MetadataEtcd>,
+    pub(super) node: NodeHandle,
     pub(super) place: EtcdPlace,
     pub(super) etcd: Etcd,
     pub(super) identity: Option<Arc<Identity>>,
 }
 
 struct Thread {
-    seat: Seat,
+    settings: ElectionSettings,
     election: Election,
-    envoy: Envoy<MetadataEtcd>,
-    /// A way to a leader.
+    bridge: ElectionBridge<MetadataEtcd>,
+    /// The leader's locator and a connection to it.
     leader: Option<(String, Client)>,
-    /// When etcd last answered, or that it does not was told.
+    /// When etcd last answered, or when its silence was last logged.
     heard: Instant,
 }
 
 /// Waits until etcd answers.
 ///
 /// # Errors
-/// [`EtcdError`], when it does not within [`ETCD_PATIENCE`], or refuses.
+/// [`EtcdError`], when etcd refuses, or does not answer within [`ETCD_PATIENCE`].
 pub(super) fn wait_for(etcd: &Etcd) -> Result<(), EtcdError> {
     let passes = |error: &EtcdError| {
         let passes = matches!(error, EtcdError::Unreachable(_) | EtcdError::Unknown { .. });
@@ -61,16 +62,19 @@ pub(super) fn wait_for(etcd: &Etcd) -> Result<(), EtcdError> {
         }
         passes
     };
-    retry(ETCD_PATIENCE, ETCD_RETRY, passes, || etcd.holder()).map(drop)
+    retry(ETCD_PATIENCE, ETCD_RETRY, passes, || etcd.leader()).map(drop)
 }
 
-/// Starts the thread, which ends when `ended` says so.
-pub(super) fn start(seat: Seat, ended: &Arc<AtomicBool>) -> Result<JoinHandle<()>, ServerError> {
+/// Starts the thread, which runs until `ended` is set.
+pub(super) fn start(
+    settings: ElectionSettings,
+    ended: &Arc<AtomicBool>,
+) -> Result<JoinHandle<()>, ServerError> {
     let ended = Arc::clone(ended);
     let run = move || {
-        let election = Election::new(super::random(), seat.locator.clone());
-        let envoy = Envoy::new(seat.office.clone());
-        let mut thread = Thread { seat, election, envoy, leader: None, heard: Instant::now() };
+        let election = Election::new(super::random(), settings.locator.clone());
+        let bridge = ElectionBridge::new(settings.mailbox.clone());
+        let mut thread = Thread { settings, election, bridge, leader: None, heard: Instant::now() };
         while !ended.load(Ordering::Acquire) {
             thread.step();
         }
@@ -83,48 +87,48 @@ pub(super) fn start(seat: Seat, ended: &Arc<AtomicBool>) -> Result<JoinHandle<()
 
 impl Thread {
     fn now(&self) -> Nanos {
-        self.seat.node.now()
+        self.settings.node.now()
     }
 
-    /// Does what is next, and tells the coordinator what came of it.
+    /// Does the election's next duty, and informs the coordinator of the outcome.
     fn step(&mut self) {
-        self.envoy.hear(self.now(), &mut self.election);
+        self.bridge.relay_resignation(self.now(), &mut self.election);
         let sent = self.now();
         match self.election.next(sent) {
-            Duty::Read => {
-                let found = self.seat.etcd.holder();
-                let found = self.note(found);
+            ElectionAction::Read => {
+                let found = self.settings.etcd.leader();
+                let found = self.note_answer(found);
                 self.election.read(sent, self.now(), found);
             }
-            Duty::Claim { over } => {
+            ElectionAction::Claim { over } => {
                 let (life, locator) = self.election.identity();
-                let claimed = self.seat.etcd.claim(over, life, locator);
-                let claimed = self.note(claimed);
+                let claimed = self.settings.etcd.claim(over, life, locator);
+                let claimed = self.note_answer(claimed);
                 self.election.claimed(sent, self.now(), claimed);
             }
-            Duty::Ping { locator } => {
+            ElectionAction::Ping { locator } => {
                 let pong = self.ping(locator);
                 self.election.pinged(self.now(), pong);
             }
-            Duty::Rest(until) => pause(until.since(sent).min(LOOK_AROUND)),
+            ElectionAction::WaitUntil(until) => pause(until.since(sent).min(MAX_SLEEP)),
         }
-        // Whatever it was, it took time: what is told is told as of now.
+        // The duty took time, so the coordinator is informed as of now.
         let now = self.now();
-        let Self { seat: Seat { place, node, .. }, election, envoy, .. } = self;
-        if envoy.tell(now, election, |term| open(place, term)) {
+        let Self { settings: ElectionSettings { place, node, .. }, election, bridge, .. } = self;
+        if bridge.publish(now, election, |term| open(place, term)) {
             node.ring();
         }
     }
 
-    /// Notes whether etcd answers.
-    fn note<T>(&mut self, answer: Result<T, EtcdError>) -> Option<T> {
+    /// Records whether etcd answers, and logs long silences.
+    fn note_answer<T>(&mut self, answer: Result<T, EtcdError>) -> Option<T> {
         match answer {
             Ok(answer) => {
                 self.heard = Instant::now();
                 Some(answer)
             }
             Err(error) => {
-                if self.heard.elapsed() > TELL {
+                if self.heard.elapsed() > WARN_INTERVAL {
                     tracing::warn!("{error}");
                     self.heard = Instant::now();
                 }
@@ -133,10 +137,10 @@ impl Thread {
         }
     }
 
-    /// Asks a leader whether it is there.
-    fn ping(&mut self, locator: String) -> Option<Pong> {
+    /// Asks a leader whether it still leads.
+    fn ping(&mut self, locator: String) -> Option<PingReply> {
         if self.leader.as_ref().is_none_or(|(known, _)| *known != locator) {
-            let identity = self.seat.identity.clone();
+            let identity = self.settings.identity.clone();
             let coordinator = locator.clone();
             let options = Options {
                 coordinator,
@@ -149,11 +153,11 @@ impl Thread {
             self.leader = Some((locator, Client::connect(&options).ok()?));
         }
         let (_, client) = self.leader.as_mut()?;
-        client.ask_leads().ok().map(|(leads, term)| Pong { leads, term })
+        client.coordinator_leads().ok().map(|(leads, term)| PingReply { leads, term })
     }
 }
 
-/// The metadata as they are in a term that has begun.
+/// Opens the metadata in a term that has begun.
 fn open(place: &EtcdPlace, term: u64) -> Result<Catalog<MetadataEtcd>, String> {
     let etcd = place.open().map_err(|error| error.to_string())?;
     Catalog::open(MetadataEtcd::new(etcd, term), super::random())

@@ -1,6 +1,6 @@
 //! Why a server could not start, or had to end.
 
-use crate::agent::Gone;
+use crate::agent::SessionEnd;
 use crate::coordinator::MetadataError;
 use crate::coordinator::etcd::EtcdError;
 use crate::data_dir::DataDirError;
@@ -12,13 +12,13 @@ use thiserror::Error;
 /// Why a server could not start, or had to end.
 #[derive(Debug, Error)]
 pub enum ServerError {
-    /// A locator that is none.
+    /// A locator cannot be parsed.
     #[error(transparent)]
     Locator(#[from] LocatorError),
-    /// An endpoint that cannot be opened.
+    /// A network endpoint cannot be opened.
     #[error(transparent)]
     Endpoint(#[from] OpenError),
-    /// A data directory that cannot be used.
+    /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
     /// The coordinator's metadata cannot be used.
@@ -27,33 +27,34 @@ pub enum ServerError {
     /// The coordinators' etcd cannot be used.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
-    /// The coordinator's metadata makes no sense.
+    /// The coordinator's metadata is inconsistent.
     #[error("{0}")]
     Catalog(String),
     /// The coordinator cannot be reached, or refuses.
     #[error("cannot enlist with the coordinator: {0}")]
     Enlist(ClientError),
-    /// Strangers could come in.
+    /// The server would be open to other machines.
     #[error(
-        "{0} can be reached from other machines: give --identity FILE (`sprat key init`, `sprat key issue --role server`), \
+        "{0} can be reached from other machines: give --identity FILE (`sprat key init`, `sprat \
+         key issue --role server`), \
          or --insecure to let anybody read and write everything"
     )]
     Exposed(String),
-    /// Who it is to be cannot be used.
+    /// The identity file cannot be used.
     #[error(transparent)]
     Identity(ClientError),
-    /// The coordinator has given this server up.
+    /// The coordinator has declared this server dead, or refuses it.
     #[error(transparent)]
-    Gone(Gone),
+    Gone(SessionEnd),
     /// The log cannot be opened or replayed.
     #[error("{0}")]
     Log(String),
     /// The operating system refuses.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was being done.
+        /// The action that failed.
         what: String,
-        /// Its answer.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -65,5 +66,5 @@ impl ServerError {
     }
 }
 
-/// What a thread of the server came to.
-pub(super) type End = Result<(), ServerError>;
+/// How a thread of the server ended.
+pub(super) type ThreadResult = Result<(), ServerError>;

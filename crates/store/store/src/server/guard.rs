@@ -1,4 +1,5 @@
-//! Who is let in: by an identity, or, where only this machine can come, anybody.
+//! Access to a process: with an identity of the cluster, or without one where only this machine can
+//! connect.
 
 use super::ServerError;
 use sprat_client::Identity;
@@ -10,17 +11,18 @@ use std::sync::Arc;
 const LOCAL_DEVICES: &[&str] =
     &["net_memif", "net_virtio_user", "net_vhost", "net_ring", "net_null"];
 
-/// Whom a process lets in, and who it is to others.
+/// Which peers a process accepts, and its own identity.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// Who it is: it speaks only to members of the same cluster.
+    /// The process's identity: with one, it speaks only to members of the same cluster.
     pub identity: Option<Arc<Identity>>,
-    /// Whether anybody is let in from other machines, without an identity.
+    /// Whether peers on other machines are accepted without an identity.
     pub insecure: bool,
 }
 
 impl Guard {
-    /// Refuses to listen where strangers come, unless there is an identity, or they are meant to.
+    /// Refuses to listen where other machines can connect, unless there is an identity or
+    /// `insecure` allows it.
     ///
     /// # Errors
     /// [`ServerError::Exposed`].
@@ -37,7 +39,7 @@ impl Guard {
         }
     }
 
-    /// What a node is given whose clock begins now.
+    /// The credentials of a node whose clock begins now.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, ServerError> {
         self.identity
             .as_ref()
@@ -47,14 +49,14 @@ impl Guard {
     }
 }
 
-/// Whether other machines can come there.
+/// Whether other machines can connect to this locator.
 #[must_use]
 pub fn is_exposed(locator: &Locator) -> bool {
     if let Transport::FastDpdk(bypass) = &locator.transport {
         let local = |device: &String| LOCAL_DEVICES.iter().any(|kind| device.starts_with(kind));
         return bypass.devices.is_empty() || !bypass.devices.iter().all(local);
     }
-    // One whose name nobody knows cannot be opened either.
+    // A locator whose name cannot be resolved cannot be opened either.
     !locator
         .resolve()
         .is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()))

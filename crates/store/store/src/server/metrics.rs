@@ -1,7 +1,7 @@
-//! Metrics over HTTP, for Prometheus, on a thread of their own.
+//! Serves metrics over HTTP, for Prometheus, on a thread of their own.
 
 use super::ServerError;
-use super::run::Stop;
+use super::run::NodeHandle;
 use crate::master::{Command, Outbox};
 use axum::Router;
 use axum::http::StatusCode;
@@ -14,33 +14,34 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long the data thread may take to answer.
+/// How long a data thread may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The thread that serves them.
 pub(super) struct Handle {
-    /// Where they are served.
+    /// The address at which they are served.
     pub(super) bound: SocketAddr,
     end: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Handle {
-    /// Ends it; the address is free on return.
+    /// Stops serving; the address is free on return.
     pub(super) fn end(self) {
         let _ = self.end.send(()); // it may have ended
-        let _ = self.thread.join(); // a thread that panicked has said so
+        let _ = self.thread.join(); // a thread that panicked has reported that
     }
 }
 
 /// Serves `/metrics` of the nodes at `address`.
 pub(super) fn serve(
     address: SocketAddr,
-    nodes: Vec<(Outbox, Stop)>,
+    nodes: Vec<(Outbox, NodeHandle)>,
 ) -> Result<Handle, ServerError> {
     let what = || {
         format!(
-            "serve metrics at {address} (choose another address with --metrics, or `--metrics none`)"
+            "serve metrics at {address} (choose another address with --metrics, or `--metrics \
+             none`)"
         )
     };
     let listener = std::net::TcpListener::bind(address).map_err(ServerError::system(what()))?;
@@ -76,29 +77,30 @@ pub(super) fn serve(
     Ok(Handle { bound, end, thread: thread.map_err(ServerError::system("start a thread"))? })
 }
 
-/// The counters in Prometheus' text format. Those of several nodes say whose they are.
-fn collect(nodes: &[(Outbox, Stop)]) -> Option<String> {
-    let ask = |(outbox, data): &(Outbox, Stop)| {
+/// Collects the counters in Prometheus' text format. If there are several nodes, each counter has
+/// the node's number as a label.
+fn collect(nodes: &[(Outbox, NodeHandle)]) -> Option<String> {
+    let request = |(outbox, data): &(Outbox, NodeHandle)| {
         let (sender, receiver) = channel();
-        let asked = outbox.send(Command::Stats(sender));
+        let requested = outbox.send(Command::Stats(sender));
         data.ring();
-        asked.then_some(receiver)
+        requested.then_some(receiver)
     };
-    let asked: Vec<_> = nodes.iter().map(ask).collect::<Option<_>>()?;
+    let requested: Vec<_> = nodes.iter().map(request).collect::<Option<_>>()?;
     let mut all = Vec::new();
-    for (number, receiver) in (1..).zip(asked) {
+    for (number, receiver) in (1..).zip(requested) {
         let figures = receiver.recv_timeout(PATIENCE).ok()?;
         all.extend(
-            figures
-                .into_iter()
-                .map(|figure| if nodes.len() > 1 { of_node(figure, number) } else { figure }),
+            figures.into_iter().map(|figure| {
+                if nodes.len() > 1 { with_node_label(figure, number) } else { figure }
+            }),
         );
     }
-    Some(text_of(all))
+    Some(render_figures(all))
 }
 
-/// The figure with a label that says whose it is.
-fn of_node(figure: Figure, number: u32) -> Figure {
+/// Adds the node's number to a figure's labels.
+fn with_node_label(figure: Figure, number: u32) -> Figure {
     let name = match figure.name.split_once('{') {
         Some((name, labels)) => format!("{name}{{node=\"{number}\",{labels}"),
         None => format!("{}{{node=\"{number}\"}}", figure.name),
@@ -106,8 +108,9 @@ fn of_node(figure: Figure, number: u32) -> Figure {
     Figure { name: name.into(), value: figure.value }
 }
 
-/// Figures as text: those of one name, which differ in their labels, stand together below its type.
-fn text_of(figures: Vec<Figure>) -> String {
+/// Renders figures as text: those with the same name, which differ in their labels, stand together
+/// below its type.
+fn render_figures(figures: Vec<Figure>) -> String {
     let mut named: Vec<(String, Vec<Figure>)> = Vec::new();
     for figure in figures {
         let name = figure.name.split('{').next().unwrap_or_default();
@@ -129,23 +132,24 @@ fn text_of(figures: Vec<Figure>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, of_node, text_of};
+    use super::{Figure, render_figures, with_node_label};
 
     #[test]
     fn figures_of_one_name_stand_below_one_type() {
         let up = |device, value| Figure::labelled("device_up", &[("device", device)], value);
         let figures =
             vec![Figure::new("reads_total", 7), up("a", 1), Figure::new("objects", 3), up("b", 0)];
-        let want = "# TYPE sprat_reads_total counter\nsprat_reads_total 7\n# TYPE sprat_device_up gauge\n\
+        let want = "# TYPE sprat_reads_total counter\nsprat_reads_total 7\n# TYPE sprat_device_up \
+                    gauge\n\
                     sprat_device_up{device=\"a\"} 1\nsprat_device_up{device=\"b\"} 0\n\
                     # TYPE sprat_objects gauge\nsprat_objects 3\n";
-        assert_eq!(text_of(figures), want);
+        assert_eq!(render_figures(figures), want);
     }
 
     #[test]
-    fn nodes_are_told_apart() {
+    fn counters_of_several_nodes_are_labelled() {
         let up = Figure::labelled("device_up", &[("device", "a")], 1);
-        assert_eq!(of_node(up, 2).name, "device_up{node=\"2\",device=\"a\"}");
-        assert_eq!(of_node(Figure::new("objects", 3), 1).name, "objects{node=\"1\"}");
+        assert_eq!(with_node_label(up, 2).name, "device_up{node=\"2\",device=\"a\"}");
+        assert_eq!(with_node_label(Figure::new("objects", 3), 1).name, "objects{node=\"1\"}");
     }
 }

@@ -1,10 +1,11 @@
-//! A server process: which threads there are, how they start, and how they end.
+//! A server process: its threads, how they start, and how they end.
 //!
 //! ```text
-//! coordinator thread   a node: the coordinator, if this process brings its own
+//! coordinator thread   a node: the coordinator, if this process has its own
 //! election thread      finds out which of several coordinators leads, if this process is one
-//! data thread          a node: a master with its backup; as many as there are to be
-//! control thread       enlists, asks for assignments, leaves them in the master's inbox; one a data thread
+//! data threads         nodes: a master with its backup, or with replicas of others
+//! control threads      one for each data thread: enlists, and passes assignments to the master
+//! catalog threads      one for each data thread with a directory: writes copies of the catalog
 //! metrics thread       answers HTTP
 //! ```
 
@@ -23,14 +24,16 @@ pub use guard::{Guard, is_exposed};
 pub use open::{Durability, Restored, ServerOptions};
 
 use crate::coordinator::etcd::EtcdPlace;
-use crate::coordinator::{Catalog, Coordinator, MetadataFile, MetadataMemory, Office, REMEDY};
+use crate::coordinator::{
+    Catalog, Coordinator, LeaderMailbox, MetadataFile, MetadataMemory, REMEDY,
+};
 use crate::data_dir::{DataDir, Identity};
 use crate::node::{Node, Service};
-use error::End;
-use run::{Runner, Stop};
+use error::ThreadResult;
+use run::{NodeHandle, Runner};
 use seed::random;
-use sprat_net::bypass::Share;
-use sprat_net::{AnyDriver, Host, Locator, Locators, Policy, Role};
+use sprat_net::bypass::DeviceShare;
+use sprat_net::{AnyDriver, DriverRole, Host, Locator, Locators, Policy};
 use sprat_rpc::Config;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,10 +43,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Most nodes of one process.
+/// Most nodes in one process.
 pub const MAX_NODES: usize = 64;
 
-/// Refuses what a server of a cluster cannot be.
+/// Refuses options that a server with replicas cannot have.
 fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), ServerError> {
     if options.copies == 0 {
         return Ok(());
@@ -66,8 +69,8 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
     }
 }
 
-/// Whether nobody can be told to go there. A name would have to be looked up by everybody, again
-/// and again, and a node cannot wait for that.
+/// Whether others cannot be directed to this locator. A name counts as unreachable: every peer
+/// would have to look it up again and again, and a node cannot wait for that.
 fn is_unreachable(locator: &Locator) -> bool {
     if matches!(locator.host, Host::Name(_)) {
         return true;
@@ -77,11 +80,11 @@ fn is_unreachable(locator: &Locator) -> bool {
         || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
 }
 
-/// Opens the coordinator's metadata in a directory, or begins a cluster there, and notes whose they
-/// are: from then on a directory without them has lost them.
+/// Opens the coordinator's metadata in a directory, or creates a cluster there. Records the cluster
+/// in the directory's identity: from then on a directory without the metadata has lost them.
 fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError> {
     let path = dir.coordinator();
-    let catalog = Catalog::open_alone(MetadataFile::open(&path)?, random(), random())
+    let catalog = Catalog::open_standalone(MetadataFile::open(&path)?, random(), random())
         .map_err(ServerError::Catalog)?;
     let (cluster, known) = (catalog.cluster(), dir.identity().coordinator);
     if known != 0 && known != cluster {
@@ -97,68 +100,73 @@ fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError>
     Ok(catalog)
 }
 
-/// Where a node runs.
-struct Seat {
-    /// Of its thread.
+/// Where and how a node runs.
+struct NodeSettings {
+    /// The name of its thread.
     name: String,
     /// Where it listens.
     locator: Locator,
     policy: Policy,
-    /// Core that its thread is pinned to.
+    /// The core that its thread is pinned to.
     core: Option<usize>,
     /// Its part of a device that several nodes share.
-    share: Option<Share>,
+    share: Option<DeviceShare>,
 }
 
-/// A node of a running server.
+/// A data node of a running server.
 #[derive(Clone, Debug)]
 pub struct DataNode {
     /// Where clients reach its objects.
     pub listen: Locator,
-    /// What was found in its log.
+    /// The contents that its log had at the start.
     pub restored: Restored,
 }
 
-/// A running server, or coordinator.
+/// A running server or coordinator.
+///
+/// [`start`](Self::start) and its siblings return once it serves. It runs on threads of its own
+/// until [`stop`](Self::stop), until another thread uses a [`Stopper`], or until a part of it
+/// fails; [`wait`](Self::wait) returns how it ended. Dropping it does not stop it.
 pub struct Server {
-    /// Nodes, in the order in which they must stop.
-    stops: Vec<Stop>,
-    agents: Vec<agent::Handle>,
-    /// The election's thread, of one of several coordinators.
+    /// Handles of its nodes, in the order in which they must stop.
+    node_handles: Vec<NodeHandle>,
+    control_threads: Vec<agent::Handle>,
+    /// The election thread, if this is one of several coordinators.
     election: Option<JoinHandle<()>>,
-    /// Whom it lets in, and who it is.
+    /// Which peers it accepts, and its own identity.
     guard: Guard,
-    /// What ends the agents.
+    /// Ends the control threads and the election thread.
     ended: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    ends: Receiver<End>,
+    ends: Receiver<ThreadResult>,
     /// Where clients find the coordinator, or the coordinators.
     pub coordinator: Locators,
-    /// The nodes that have the objects; none of a coordinator alone.
+    /// The nodes that hold objects; none if this is only a coordinator.
     pub nodes: Vec<DataNode>,
-    /// Where metrics are served, and by what.
+    /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
-    serving: Option<metrics::Handle>,
+    metrics_server: Option<metrics::Handle>,
 }
 
-/// A handle by which another thread, or a signal, stops a server.
+/// Stops a server from another thread, such as one that waits for signals.
 #[derive(Clone)]
 pub struct Stopper {
-    /// Told first, so that nobody looks for a coordinator that is about to go.
+    /// Set first, so that no control thread looks for a coordinator that is about to end.
     ended: Arc<AtomicBool>,
-    stops: Vec<Stop>,
+    node_handles: Vec<NodeHandle>,
 }
 
 impl Stopper {
-    /// Begins to stop: no new requests; those under way end; the log is closed in order.
+    /// Begins to stop the server: it takes no new requests, finishes those under way, and closes
+    /// the log in order. Returns at once.
     pub fn stop(&self) {
         self.ended.store(true, Ordering::Release);
-        self.stops.iter().for_each(Stop::stop);
+        self.node_handles.iter().for_each(NodeHandle::stop);
     }
 }
 
 impl Server {
-    /// Starts a coordinator by itself.
+    /// Starts a process that is only a coordinator.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -180,8 +188,8 @@ impl Server {
     }
 
     /// Starts one of several coordinators, whose metadata are in etcd. Others reach it at
-    /// `locator`, which so names an address and a port. Returns when it has found etcd, for
-    /// which it waits half a minute, whether it leads or stands by.
+    /// `locator`, which must name an address and a port. Returns when etcd has answered, for which
+    /// it waits half a minute, whether this coordinator leads or stands by.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -194,7 +202,8 @@ impl Server {
         guard.check([&locator])?;
         if is_unreachable(&locator) {
             let reason = format!(
-                "-C {locator}: clients and servers are to reach it there: name an address and a port"
+                "-C {locator}: clients and servers are to reach it there: name an address and a \
+                 port"
             );
             return Err(ServerError::Log(reason));
         }
@@ -202,18 +211,18 @@ impl Server {
         election::wait_for(&etcd)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(locator.clone().into(), ends, guard);
-        let office = Office::default();
-        let coordinator = Coordinator::standby(office.clone(), locator.to_string());
+        let mailbox = LeaderMailbox::default();
+        let coordinator = Coordinator::standby(mailbox.clone(), locator.to_string());
         let (_, node) = server.spawn_coordinator(&locator, coordinator, None, &ended)?;
-        let seat = election::Seat {
+        let settings = election::ElectionSettings {
             locator: locator.to_string(),
-            office,
+            mailbox,
             node,
             place: place.clone(),
             etcd,
             identity: guard.identity.clone(),
         };
-        match election::start(seat, &server.ended) {
+        match election::start(settings, &server.ended) {
             Ok(thread) => server.election = Some(thread),
             Err(error) => {
                 server.stopper().stop();
@@ -224,8 +233,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server: alone with its own coordinator, or with one elsewhere. Returns when objects
-    /// can be read and written: the log has been replayed and the tables are known.
+    /// Starts a server, with its own coordinator or with one elsewhere. Returns when objects can be
+    /// read and written: the log has been replayed and the tables are known.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -270,7 +279,7 @@ impl Server {
                 }
                 None => {
                     let catalog =
-                        Catalog::open_alone(MetadataMemory::default(), random(), random())
+                        Catalog::open_standalone(MetadataMemory::default(), random(), random())
                             .map_err(ServerError::Catalog)?;
                     server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }
@@ -285,10 +294,10 @@ impl Server {
         Ok(server)
     }
 
-    fn empty(coordinator: Locators, ends: Receiver<End>, guard: &Guard) -> Self {
+    fn empty(coordinator: Locators, ends: Receiver<ThreadResult>, guard: &Guard) -> Self {
         Self {
-            stops: Vec::new(),
-            agents: Vec::new(),
+            node_handles: Vec::new(),
+            control_threads: Vec::new(),
             election: None,
             guard: guard.clone(),
             ended: Arc::default(),
@@ -297,17 +306,17 @@ impl Server {
             coordinator,
             nodes: Vec::new(),
             metrics: None,
-            serving: None,
+            metrics_server: None,
         }
     }
 
-    /// By which the server is stopped.
+    /// A handle that stops the server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper { ended: Arc::clone(&self.ended), stops: self.stops.clone() }
+        Stopper { ended: Arc::clone(&self.ended), node_handles: self.node_handles.clone() }
     }
 
-    /// Waits until the server has stopped: because it was told to, or because a part of it failed.
+    /// Waits until the server has stopped, on request or because a part of it failed.
     ///
     /// # Errors
     /// The failure of the part that ended first.
@@ -315,13 +324,12 @@ impl Server {
         let result = self.ends.recv().unwrap_or(Ok(()));
         self.stopper().stop();
         self.join();
-        // Others end because the first did; what they say then is noise, unless the first said
-        // nothing.
+        // The other parts end because the first did: their errors count only if the first had none.
         let rest = self.ends.try_iter().find(Result::is_err);
         result.and(rest.unwrap_or(Ok(())))
     }
 
-    /// Stops the server and waits.
+    /// Stops the server and waits for its end.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -332,15 +340,16 @@ impl Server {
 
     fn join(&mut self) {
         self.ended.store(true, Ordering::Release);
-        self.agents.drain(..).for_each(agent::Handle::join);
+        self.control_threads.drain(..).for_each(agent::Handle::join);
         if let Some(election) = self.election.take() {
             let _ = election.join(); // as below
         }
-        if let Some(serving) = self.serving.take() {
-            serving.end();
+        if let Some(metrics_server) = self.metrics_server.take() {
+            metrics_server.end();
         }
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so on standard error, and `ends` lacks its message.
+            // A thread that panicked has reported that on standard error, and `ends` lacks its
+            // message.
             let _ = thread.join();
         }
     }
@@ -350,11 +359,11 @@ impl Server {
         locator: &Locator,
         coordinator: Coordinator<M>,
         dir: Option<DataDir>,
-        ended: &Sender<End>,
-    ) -> Result<(Locator, Stop), ServerError> {
-        // Tables are made seldom: its thread sleeps rather than spins.
+        ended: &Sender<ThreadResult>,
+    ) -> Result<(Locator, NodeHandle), ServerError> {
+        // Tables are seldom created: the coordinator's thread sleeps rather than spins.
         let policy = Policy::of(sprat_net::Mode::Sleep);
-        let seat = Seat {
+        let settings = NodeSettings {
             name: "coordinator".into(),
             locator: locator.clone(),
             policy,
@@ -365,21 +374,21 @@ impl Server {
             drop(dir);
             Ok(())
         };
-        let bound = self.spawn_node(seat, ended, move |_| Ok(coordinator), close)?;
-        Ok((bound, self.stops.last().expect("just started").clone()))
+        let bound = self.spawn_node(settings, ended, move |_| Ok(coordinator), close)?;
+        Ok((bound, self.node_handles.last().expect("just started").clone()))
     }
 
-    /// Starts a thread that opens the driver, makes the service and runs the node of both; returns
-    /// once it runs. The service is made on its own thread, for it need not be one that can
-    /// change threads; `make` is told when the node's clock began.
+    /// Starts a thread that opens the driver, makes the service with `make` and runs a node of
+    /// both; returns once the node runs. The service is made on its own thread, since it need not
+    /// be [`Send`]; `make` is given the time at which the node's clock began.
     fn spawn_node<S: Service>(
         &mut self,
-        seat: Seat,
-        ended: &Sender<End>,
+        settings: NodeSettings,
+        ended: &Sender<ThreadResult>,
         make: impl FnOnce(Instant) -> Result<S, ServerError> + Send + 'static,
         close: impl FnOnce(S, sprat_net::Nanos) -> Result<(), ServerError> + Send + 'static,
     ) -> Result<Locator, ServerError> {
-        let Seat { name, locator, policy, core, share } = seat;
+        let NodeSettings { name, locator, policy, core, share } = settings;
         let guard = self.guard.clone();
         let [on_panic, on_end] = [name.clone(), name.clone()];
         let thread_name = format!("sprat-{name}");
@@ -395,10 +404,10 @@ impl Server {
                 )))?;
             }
             let credentials = guard.credentials()?; // of a clock that has just begun
-            let service = make(runner.begun())?;
+            let service = make(runner.clock_start())?;
             let driver = match share {
                 Some(share) => AnyDriver::open_share(&locator, share)?,
-                None => AnyDriver::open(&locator, Role::Listen)?,
+                None => AnyDriver::open(&locator, DriverRole::Listen)?,
             };
             let bound = driver.advertised(&locator);
             let mut node = Node::new(driver, service, &Config::default(), random());
@@ -406,7 +415,7 @@ impl Server {
                 node = node.secured(&Config::default(), credentials);
             }
             runs_by_body.store(true, Ordering::Release);
-            let _ = started.send(Ok((bound, runner.stop()))); // the starter waits for it
+            let _ = started.send(Ok((bound, runner.handle()))); // the starter waits for it
             let (service, now) =
                 runner.run(node).map_err(ServerError::system("receive from the network"))?;
             close(service, now)
@@ -419,8 +428,8 @@ impl Server {
                 )))
             };
             let result = caught.unwrap_or_else(|_| panicked());
-            // Before the node runs the starter waits for an error; afterwards it is the thread's
-            // end. Nobody listens to that when the process is ending.
+            // Before the node runs, the starter waits for an error; afterwards the error is the
+            // thread's end, which has no receiver when the process is ending.
             match result {
                 Err(error) if !runs.load(Ordering::Acquire) => drop(failed.send(Err(error))),
                 end => drop(ended.send(end)),
@@ -430,7 +439,7 @@ impl Server {
         self.threads.push(spawned.map_err(ServerError::system("start a thread"))?);
         match starting.recv() {
             Ok(Ok((bound, stop))) => {
-                self.stops.push(stop);
+                self.node_handles.push(stop);
                 Ok(bound)
             }
             Ok(Err(error)) => Err(error),

@@ -1,28 +1,30 @@
-//! The data nodes of a server. Each is a server of its own to the coordinator, with its own log,
-//! memory, port and thread: they share a process, and nothing else.
+//! The data nodes of a server. To the coordinator each is a server of its own, with its own log,
+//! memory, port and thread; they share only the process.
 
 use super::agent::{self, Link};
-use super::run::Stop;
-use super::{DataNode, End, Seat, Server, ServerError, ServerOptions, metrics, open};
+use super::run::NodeHandle;
+use super::{
+    DataNode, NodeSettings, Server, ServerError, ServerOptions, ThreadResult, metrics, open,
+};
 use crate::agent::Enlisted;
 use crate::backup::Failed;
 use crate::coordinator::{Catalog, MetadataMemory};
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
-use crate::restart::Tables;
-use sprat_net::bypass::{Share, shares};
+use crate::restart::LogTables;
+use sprat_net::bypass::{DeviceShare, shares};
 use sprat_net::{Locator, Nanos, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
 
 impl Server {
-    /// Starts a node at each locator, with its directory if it has one: one after the other, as
-    /// each has its threads read its log.
+    /// Starts a node at each locator, with its directory if it has one: one after the other, since
+    /// each reads its log with several threads.
     pub(super) fn start_nodes(
         &mut self,
         options: &ServerOptions,
         listen: &[Locator],
         dirs: &mut [Option<DataDir>],
-        ended: &Sender<End>,
+        ended: &Sender<ThreadResult>,
     ) -> Result<(), ServerError> {
         let mut shares = match share_a_device(listen) {
             true => {
@@ -31,27 +33,33 @@ impl Server {
             false => Vec::new(),
         }
         .into_iter();
-        let mut told = Vec::new();
+        let mut metric_sources = Vec::new();
         for (at, (listen, dir)) in listen.iter().zip(dirs).enumerate() {
-            told.push(self.start_node(options, at, (listen, shares.next()), dir.take(), ended)?);
+            metric_sources.push(self.start_node(
+                options,
+                at,
+                (listen, shares.next()),
+                dir.take(),
+                ended,
+            )?);
         }
         if let Some(address) = options.metrics {
-            let serving = metrics::serve(address, told)?;
-            self.metrics = Some(serving.bound);
-            self.serving = Some(serving);
+            let server = metrics::serve(address, metric_sources)?;
+            self.metrics = Some(server.bound);
+            self.metrics_server = Some(server);
         }
         Ok(())
     }
 
-    /// Starts node `at`; returns by what its counters are asked for.
+    /// Starts node `at`; returns the handles for its counters.
     fn start_node(
         &mut self,
         options: &ServerOptions,
         at: usize,
-        (listen, share): (&Locator, Option<Share>),
+        (listen, share): (&Locator, Option<DeviceShare>),
         mut dir: Option<DataDir>,
-        ended: &Sender<End>,
-    ) -> Result<(Outbox, Stop), ServerError> {
+        ended: &Sender<ThreadResult>,
+    ) -> Result<(Outbox, NodeHandle), ServerError> {
         let identity = dir.as_ref().map(DataDir::identity);
         let mut link = Link::connect(
             &self.coordinator,
@@ -67,7 +75,7 @@ impl Server {
         let (copy, catalog) = link.catalog()?;
         let tables = match options.copies {
             0 => tables_of(&catalog, link.tables()?),
-            _ => Tables::default(),
+            _ => LogTables::default(),
         };
         if let Some(dir) = &mut dir {
             let Enlisted { server, cluster } = enlisted;
@@ -76,32 +84,38 @@ impl Server {
                 dir.set_identity(identity)?;
             }
         }
-        let kept = dir.clone().map(|dir| (dir, copy));
+        let catalog_copy = dir.clone().map(|dir| (dir, copy));
         let (outbox, inbox) = crate::master::inbox();
         let name = if at == 0 { "data".to_owned() } else { format!("data-{}", at + 1) };
         let core = options.cores.get(at).copied();
-        let seat =
-            Seat { name, locator: listen.clone(), policy: Policy::of(options.idle), core, share };
+        let settings = NodeSettings {
+            name,
+            locator: listen.clone(),
+            policy: Policy::of(options.idle),
+            core,
+            share,
+        };
         let (report, restored) = channel();
         let opening = options.clone();
         let bound = match dir {
             Some(dir) if options.copies > 0 => {
                 drop(report); // its log begins empty
-                outbox.set_lease(Nanos(0)); // nothing is served before it is told, nor for longer
+                outbox.set_lease(Nanos(0)); // it serves only while it has a lease
                 let path = dir.replicas();
-                let make = move |begun| open::open_member(&opening, &path, enlisted, inbox, begun);
-                let close = move |member: open::FileMember, now| {
-                    let closed = member.into_parts().1.close(now);
-                    // The directory is ours until its files are closed.
+                let make =
+                    move |begun| open::open_cluster_node(&opening, &path, enlisted, inbox, begun);
+                let close = move |node: open::FileNode, now| {
+                    let closed = node.into_parts().1.close(now);
+                    // The directory stays locked until its files are closed.
                     end_use(dir, closed)
                 };
-                self.spawn_node(seat, ended, make, close)?
+                self.spawn_node(settings, ended, make, close)?
             }
             dir => {
                 let place = dir.as_ref().map(|dir| (dir.log(), dir.identity()));
                 let make = move |_| {
                     let (master, restored) = open::open(&opening, place, &tables, inbox)?;
-                    // Whoever starts the server waits for this.
+                    // The thread that starts the server waits for this.
                     let _ = report.send(restored);
                     Ok(master)
                 };
@@ -112,42 +126,41 @@ impl Server {
                         None => closed.map_err(|failed| ServerError::Log(failed.to_string())),
                     }
                 };
-                self.spawn_node(seat, ended, make, close)?
+                self.spawn_node(settings, ended, make, close)?
             }
         };
-        let data = self.stops.last().expect("just started").clone();
-        // Other servers reach it where it enlisted; clients alone may be told of a port that the
+        let handle = self.node_handles.last().expect("just started").clone();
+        // Other servers reach it where it enlisted; only clients may be directed to a port that the
         // kernel chose.
         let locator = if options.copies > 0 { listen.to_string() } else { bound.to_string() };
-        let place = agent::Place {
+        let node = agent::ControlledNode {
             locator,
             outbox: outbox.clone(),
-            data: data.clone(),
+            handle: handle.clone(),
             end: ended.clone(),
-            kept,
+            catalog: catalog_copy,
         };
-        self.agents.push(agent::start(&self.coordinator, link, place, &self.ended)?);
+        self.control_threads.push(agent::start(&self.coordinator, link, node, &self.ended)?);
         self.nodes.push(DataNode { listen: bound, restored: restored.recv().unwrap_or_default() });
-        Ok((outbox, data))
+        Ok((outbox, handle))
     }
 }
 
-/// What a catalog says of tables to a server that serves those in `served`.
-fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> Tables {
+/// The catalog's tables, for a server that serves those in `served`.
+fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> LogTables {
     let others = catalog.tables().filter(|table| !served.contains(&table.id));
     let elsewhere = others.map(|table| (table.id, table.name)).collect();
-    Tables { served, next: Some(catalog.next_table()), elsewhere }
+    LogTables { served, next: Some(catalog.next_table()), elsewhere }
 }
 
-/// Ends the use of a directory whose files have been closed.
+/// Records the ages of a directory's files once they have been closed.
 fn end_use(mut dir: DataDir, closed: Result<(), Failed>) -> Result<(), ServerError> {
     closed.map_err(|failed| ServerError::Log(failed.to_string()))?;
     dir.note_ages();
     Ok(())
 }
 
-/// Whether the nodes are to be reached at ports that follow one another, past the kernel, over one
-/// device.
+/// Whether the nodes listen at consecutive ports, past the kernel, on one device.
 fn share_a_device(listen: &[Locator]) -> bool {
     let [first, others @ ..] = listen else { return false };
     let follows = |(number, locator): (u16, &Locator)| {

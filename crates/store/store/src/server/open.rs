@@ -1,48 +1,63 @@
-//! Opening the master of a server: its log, replayed from its disk.
+//! Opens the master of a node, with its log replayed from its disk.
 
 use super::{Guard, ServerError};
 use crate::agent::Enlisted;
 use crate::backup::{self, ReplayReport};
 use crate::data_dir::Identity;
 use crate::master::{Inbox, Master};
-use crate::member::Member;
+use crate::member::ClusterNode;
 use crate::replicas::{self, Replicas};
 use crate::replication::Replicator;
-use crate::restart::{self, Tables};
+use crate::restart::{self, LogTables, OpenedLog};
 use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
-use sprat_net::{Count, Event, Mode};
+use sprat_net::{EventCounter, Mode, PerfEvent};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the writes of a server that was killed may take to end.
+/// How long the kernel may take to finish the writes of a server that was killed.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Segments of a recovered server's new log that are not full: heads, and survivors of the cleaner.
 const NEW_HEADS: usize = 16;
 
-/// Fewest frames of a file of replicas.
+/// Fewest frames in a file of replicas.
 const LEAST_FRAMES: u32 = 16;
 
-/// What a write has survived when it is acknowledged.
+/// The failure that an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
     /// It is on disk.
     #[default]
     Sync,
-    /// The kernel has it: it survives the process, and a power cut after at most a second.
+    /// The kernel has it: it survives the end of the process, but the last second may be lost in a
+    /// power failure.
     Buffered,
-    /// It is in memory.
+    /// It is only in memory.
     None,
 }
 
-/// How to run a server.
+/// How to run a server: the arguments of [`Server::start`](super::Server::start).
+///
+/// One process may have several nodes, one for each locator in [`listen`](Self::listen); they share
+/// [`memory`](Self::memory) and [`disk`](Self::disk) in equal parts. With [`copies`](Self::copies)
+/// a node's log is kept on other servers, and its disk has replicas for them; without, the log is
+/// on its own disk. Start from [`alone`](Self::alone) and change what differs:
+///
+/// ```no_run
+/// use sprat_store::server::{Server, ServerOptions};
+///
+/// let options = ServerOptions { memory: 1 << 30, ..ServerOptions::alone("data".as_ref()) };
+/// let server = Server::start(&options)?;
+/// server.wait()?;
+/// # Ok::<(), sprat_store::server::ServerError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Locator of the coordinator.
+    /// Locator of the coordinator, or of several.
     pub coordinator: String,
-    /// Whether this process brings it.
+    /// Whether this process includes the coordinator.
     pub embedded: bool,
     /// Where clients reach the objects: a locator for each node, 1 to
     /// [`MAX_NODES`](super::MAX_NODES).
@@ -53,45 +68,45 @@ pub struct ServerOptions {
     pub disk: u64,
     /// Data directory.
     pub data: PathBuf,
-    /// What a write has survived when it is acknowledged.
+    /// The failure that an acknowledged write survives.
     pub durability: Durability,
-    /// Replicas of the log on other servers, and then it keeps some for them; zero: the log is on
-    /// a disk of its own.
+    /// Number of replicas of the log on other servers, in exchange for which the server keeps
+    /// replicas for them. Zero: the log is on the server's own disk.
     pub copies: u8,
-    /// The rack that it is in, which replicas of its log avoid; empty if nobody has said.
+    /// The server's rack, which replicas of its log avoid; empty if it is not known.
     pub rack: String,
-    /// What the data threads do when idle.
+    /// The data threads' behaviour when idle.
     pub idle: Mode,
-    /// Cores that the data threads are pinned to: of each node its own, or none at all.
+    /// Cores that the data threads are pinned to: one for each node, or none at all.
     pub cores: Vec<usize>,
-    /// Where metrics are served.
+    /// Where metrics are served; `None` if they are not.
     pub metrics: Option<SocketAddr>,
     /// Whether requests are timed on their way through the server.
     pub timed: bool,
-    /// What is counted of requests, instead of the time.
-    pub counted: Option<Event>,
-    /// Whom it lets in, and who it is to others.
+    /// The event that is counted for each request, instead of its time.
+    pub counted: Option<PerfEvent>,
+    /// Which peers it accepts, and its own identity.
     pub guard: Guard,
-    /// How often this process was declared dead before, and began anew.
+    /// How often the coordinator declared this process dead, so that it started again.
     pub deaths: u64,
 }
 
-/// What was found in the log.
+/// The contents of a log at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
-    /// What replay tells.
+    /// The report of the replay.
     pub report: ReplayReport,
     /// Live objects.
     pub objects: u64,
-    /// From the first byte read to the last object found again.
+    /// From the first byte read to the last object restored.
     pub elapsed: Duration,
-    /// How the disk is accessed; empty without one.
+    /// How the disk is accessed; empty without a disk.
     pub access: String,
 }
 
 impl ServerOptions {
     /// A small server that is a cluster by itself: 64 MiB of memory and 256 MiB of disk, every
-    /// write durable, at ports of the loopback that the kernel chooses.
+    /// write durable, on loopback ports that the kernel chooses.
     #[must_use]
     pub fn alone(data: &Path) -> Self {
         Self {
@@ -121,12 +136,11 @@ impl ServerOptions {
     /// choose from.
     ///
     /// With replicas the server keeps those of `copies` logs on average. Each log needs room for
-    /// its longest, and once more for as much as its memory holds: a cluster that lost power as
-    /// a whole writes new logs while the old ones are still there. With two and a half times
-    /// the memory such a cluster was never recovered, and a cluster with little memory refused
-    /// writes.
+    /// its longest, and once more for as much as its memory holds: a cluster that lost power as a
+    /// whole writes new logs while the old ones are still there. With two and a half times the
+    /// memory such a cluster was never recovered, and a cluster with little memory refused writes.
     #[must_use]
-    pub fn usual_disk(memory: u64, nodes: u64, copies: u8) -> u64 {
+    pub fn default_disk_bytes(memory: u64, nodes: u64, copies: u8) -> u64 {
         if copies == 0 {
             return (memory / 2).saturating_mul(5).saturating_add(256 << 20);
         }
@@ -139,14 +153,14 @@ impl ServerOptions {
             .saturating_mul(nodes)
     }
 
-    /// The part of memory and disk that is each node's.
+    /// Each node's part of the memory and the disk.
     fn divided(&self) -> (u64, u64) {
         let nodes = self.listen.len() as u64;
         (self.memory / nodes, self.disk / nodes)
     }
 
-    /// Says of sizes in `reason` that they are those of one node, if there are several.
-    fn of_each(&self, reason: String) -> String {
+    /// Adds to `reason` that sizes in it are those of one node, if there are several.
+    fn per_node(&self, reason: String) -> String {
         match self.listen.len() {
             1 => reason,
             nodes => {
@@ -156,11 +170,11 @@ impl ServerOptions {
     }
 }
 
-/// Opens the log of a node and replays it; `tables` are those the coordinator has assigned.
+/// Opens a node's log and replays it; `tables` are those that the coordinator has assigned.
 pub(super) fn open(
     options: &ServerOptions,
     dir: Option<(PathBuf, Identity)>,
-    tables: &Tables,
+    tables: &LogTables,
     inbox: Inbox,
 ) -> Result<(Master<FileDisk>, Restored), ServerError> {
     let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());
@@ -179,22 +193,23 @@ pub(super) fn open(
         Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
     };
     let config =
-        configured(&path, memory).map_err(|reason| ServerError::Log(options.of_each(reason)))?;
+        configured(&path, memory).map_err(|reason| ServerError::Log(options.per_node(reason)))?;
     let config = Config { seed: identity.seed, ..config };
     let (config, setup) =
-        restart::set_up(config, disk, (identity.cluster, identity.server), durability)
-            .map_err(|reason| ServerError::Log(options.of_each(reason)))?;
+        restart::configure(config, disk, (identity.cluster, identity.server), durability)
+            .map_err(|reason| ServerError::Log(options.per_node(reason)))?;
     let disk = open_disk(&path, access).map_err(|error| failed(&error))?;
     let access = disk.describe().to_owned();
     let started = Instant::now();
-    let (log, backup, report) =
+    let OpenedLog { log, backup, report } =
         restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
     let restored =
         Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
     Ok((finish(options, Master::new(log, Some(backup), inbox))?, restored))
 }
 
-/// A log of so much memory: new, or with the segments that the one at `path` was made with.
+/// The configuration of a log with so much memory: a new one, or one with the segments of the log
+/// at `path`.
 fn configured(path: &Path, memory: usize) -> Result<Config, String> {
     let durability = sprat_log::Durability::Tracked;
     let Some(segment_bytes) = restart::segment_bytes_of(path) else {
@@ -205,7 +220,8 @@ fn configured(path: &Path, memory: usize) -> Result<Config, String> {
         return Ok(Config::with_segments(memory, segment_bytes, durability));
     }
     Err(format!(
-        "{} was begun with another --memory, and can have {} to {} MiB, not {}: to go beyond, start a server with a new --data \
+        "{} was begun with another --memory, and can have {} to {} MiB, not {}: to go beyond, \
+         start a server with a new --data \
          and that --memory beside it, and copy each table by `sprat export` and `sprat import`",
         path.display(),
         fits.start() >> 20,
@@ -214,21 +230,23 @@ fn configured(path: &Path, memory: usize) -> Result<Config, String> {
     ))
 }
 
-/// A node of a cluster, as files have it.
-pub(super) type FileMember = Member<FileDisk, Replicas<FileDisk>>;
+/// A cluster's node whose replicas are in a file.
+pub(super) type FileNode = ClusterNode<FileDisk, Replicas<FileDisk>>;
 
-/// Opens a node whose log others keep: an empty log, and what it keeps for others.
-pub(super) fn open_member(
+/// Opens a node whose log other servers keep: with an empty log, and the replicas that it keeps for
+/// them.
+pub(super) fn open_cluster_node(
     options: &ServerOptions,
     path: &Path,
     enlisted: Enlisted,
     inbox: Inbox,
     begun: Instant,
-) -> Result<FileMember, ServerError> {
+) -> Result<FileNode, ServerError> {
     let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());
     let (memory, disk) = options.divided();
     let Enlisted { server, cluster } = enlisted;
-    // One hash for all, so that a scan goes on where it was when another has the table.
+    // All servers use the same hash, so that a scan can continue after another server has taken the
+    // table over.
     let memory = usize::try_from(memory).expect("64-bit");
     let config = Config { seed: cluster, ..Config::new(memory, sprat_log::Durability::Tracked) };
     let copies = usize::from(options.copies);
@@ -238,10 +256,10 @@ pub(super) fn open_member(
         Durability::Sync => (Access::Direct, backup::Durability::Sync),
         Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
     };
-    let mut whose = [0; 16];
-    whose[..8].copy_from_slice(&cluster.to_le_bytes());
-    // The file is the data directory's, whatever id its server has in this life.
-    let mut setup = replicas::Options::new(whose, 0, 0);
+    let mut cluster_id = [0; 16];
+    cluster_id[..8].copy_from_slice(&cluster.to_le_bytes());
+    // The file belongs to the data directory, whatever id its server has now.
+    let mut setup = replicas::Options::new(cluster_id, 0, 0);
     setup.durability = durability;
     setup.max_frames = u32::try_from(disk / u64::from(setup.frame_bytes)).unwrap_or(u32::MAX);
     if setup.max_frames < LEAST_FRAMES {
@@ -251,7 +269,7 @@ pub(super) fn open_member(
             disk >> 20,
             needed >> 20
         );
-        return Err(ServerError::Log(options.of_each(reason)));
+        return Err(ServerError::Log(options.per_node(reason)));
     }
     let disk = open_disk(path, access).map_err(|error| failed(&error))?;
     let (replicas, report) = Replicas::open(disk, &setup).map_err(|error| failed(&error))?;
@@ -268,7 +286,7 @@ pub(super) fn open_member(
     );
     let master =
         Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
-    Ok(Member::new(finish(options, master)?, replicas))
+    Ok(ClusterNode::new(finish(options, master)?, replicas))
 }
 
 fn finish(
@@ -276,23 +294,24 @@ fn finish(
     master: Master<FileDisk>,
 ) -> Result<Master<FileDisk>, ServerError> {
     Ok(match options.counted {
-        Some(event) => master
-            .counted(Count::start(event).map_err(ServerError::system("count what requests do"))?),
+        Some(event) => master.counted(
+            EventCounter::start(event).map_err(ServerError::system("count what requests do"))?,
+        ),
         None if options.timed => master.timed(),
         None => master,
     })
 }
 
-/// Opens the log file. The data directory is ours, so whoever still has the file locked is a server
-/// that was killed: the kernel holds it until the writes that were under way have ended. To read
-/// the log before would be to miss them.
+/// Opens the log file. This process has locked the data directory, so the file is locked only if a
+/// server was killed: the kernel holds the lock until the writes under way have ended. Reading the
+/// log earlier would miss them.
 fn open_disk(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
-    let mut told = false;
+    let mut logged = false;
     let passes = |error: &OpenError| {
         let passes = matches!(error, OpenError::Locked(_));
-        if passes && !told {
+        if passes && !logged {
             tracing::info!("waiting until the kernel has ended what the last server was writing");
-            told = true;
+            logged = true;
         }
         passes
     };

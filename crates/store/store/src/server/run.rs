@@ -1,27 +1,27 @@
-//! The loop of a real node: the clock, the waiting, the end.
+//! The loop of a real node: reads the clock, waits for events, and stops.
 
 use crate::node::{Node, Service};
-use sprat_net::{AnyDriver, Driver as _, Idle, Nanos, Policy, Sources, Step, Waker, ticks};
+use sprat_net::{AnyDriver, Driver as _, Idle, IdleStep, Nanos, Policy, Sources, Waker, ticks};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest sleep: a bound on how late a clock or a lost wake-up can be noticed.
-const LOOK_AROUND: Duration = Duration::from_millis(500);
+/// Longest sleep: bounds how late a clock change or a lost wake-up is noticed.
+const MAX_SLEEP: Duration = Duration::from_millis(500);
 
-/// How long requests under way may take to end when a node stops.
+/// How long requests under way may take to finish when a node stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Tells a running node to end.
+/// A handle of a running node for other threads: stops it, wakes it, and reads its clock.
 #[derive(Clone)]
-pub(super) struct Stop {
+pub(super) struct NodeHandle {
     flag: Arc<AtomicBool>,
     bell: Waker,
     start: Instant,
 }
 
-impl Stop {
+impl NodeHandle {
     pub(super) fn stop(&self) {
         self.flag.store(true, Ordering::Release);
         self.bell.ring();
@@ -32,7 +32,7 @@ impl Stop {
         Nanos(0) + self.start.elapsed()
     }
 
-    /// Has the node look at its inbox.
+    /// Wakes the node, so that it looks at its inbox.
     pub(super) fn ring(&self) {
         self.bell.ring();
     }
@@ -47,12 +47,13 @@ pub(super) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// A node about to run on this thread.
+/// Runs a node on this thread.
 pub(super) struct Runner {
     idle: Idle,
-    stop: Stop,
+    handle: NodeHandle,
     start: Instant,
-    /// When the last round began, [`ticks`], while they are timed; 0 if the node has slept since.
+    /// When the last iteration began, in [`ticks`], while iterations are timed; 0 if the node has
+    /// slept since.
     began: u64,
 }
 
@@ -60,16 +61,17 @@ impl Runner {
     pub(super) fn new(policy: Policy) -> io::Result<Self> {
         let idle = Idle::new(policy, Nanos(0))?;
         let start = Instant::now();
-        let stop = Stop { flag: Arc::new(AtomicBool::new(false)), bell: idle.waker(), start };
-        Ok(Self { idle, stop, start, began: 0 })
+        let handle =
+            NodeHandle { flag: Arc::new(AtomicBool::new(false)), bell: idle.waker(), start };
+        Ok(Self { idle, handle, start, began: 0 })
     }
 
-    pub(super) fn stop(&self) -> Stop {
-        self.stop.clone()
+    pub(super) fn handle(&self) -> NodeHandle {
+        self.handle.clone()
     }
 
     /// When the node's clock began.
-    pub(super) fn begun(&self) -> Instant {
+    pub(super) fn clock_start(&self) -> Instant {
         self.start
     }
 
@@ -77,30 +79,34 @@ impl Runner {
         Nanos(0) + self.start.elapsed()
     }
 
-    /// Runs a node until it is told to stop; lets requests under way end, and gives its service
-    /// back with the time by its clock.
+    /// Runs a node until it is stopped. Then lets the requests under way finish, and returns the
+    /// node's service with the time by its clock.
     pub(super) fn run<S: Service>(
         mut self,
         mut node: Node<AnyDriver, S>,
     ) -> io::Result<(S, Nanos)> {
-        while !self.stop.flag.load(Ordering::Acquire) {
-            self.round(&mut node, Nanos::NEVER)?;
+        while !self.handle.flag.load(Ordering::Acquire) {
+            self.iterate(&mut node, Nanos::NEVER)?;
         }
         node.drain();
         let until = self.now() + DRAIN;
         while !node.is_idle() && self.now() < until {
-            self.round(&mut node, until)?;
+            self.iterate(&mut node, until)?;
         }
         node.close_clients(self.now());
         let now = self.now();
         Ok((node.into_service(), now))
     }
 
-    fn round<S: Service>(&mut self, node: &mut Node<AnyDriver, S>, until: Nanos) -> io::Result<()> {
+    fn iterate<S: Service>(
+        &mut self,
+        node: &mut Node<AnyDriver, S>,
+        until: Nanos,
+    ) -> io::Result<()> {
         if node.service().is_timed() {
             let began = ticks();
             if self.began != 0 {
-                node.service_mut().went_round(began.saturating_sub(self.began));
+                node.service_mut().loop_iteration(began.saturating_sub(self.began));
             }
             self.began = began;
         }
@@ -118,9 +124,9 @@ impl Runner {
             let mut sources = Sources::default();
             sources.extend(node.service().poll_fd());
             node.driver().sources(&mut sources);
-            (node.next_deadline().min(now + LOOK_AROUND).min(until), sources)
+            (node.next_deadline().min(now + MAX_SLEEP).min(until), sources)
         })?;
-        if step == Step::Sleep {
+        if step == IdleStep::Sleep {
             self.began = 0;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Numbers that others cannot guess: seeds of generators, and names of clusters and lives.
+//! Random numbers: seeds of generators, and ids of clusters and processes.
 
 /// A number that others cannot guess, and that is not 0.
 pub(super) fn random() -> u64 {

@@ -6,7 +6,7 @@ use sprat_disk::{Fault, Latency, MemControl};
 use sprat_net::Nanos;
 use sprat_store::backup::{Durability, OpenError};
 
-/// How a life ends.
+/// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ending {
     Power,
@@ -14,7 +14,8 @@ enum Ending {
     Either,
 }
 
-/// Several lives of one disk. Panics, naming the seed, when one is not what the one before left.
+/// Several processes on one disk, one after the other. Panics, with the seed, when one does not
+/// find what its predecessor left.
 fn lives(seed: u64, durability: Durability, ending: Ending) {
     let mut random = Chance::new(seed);
     let control = MemControl::new(seed);
@@ -23,15 +24,16 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
     let mut log = MiniLog::new(seed);
     let mut clock = 0;
     for life in 0..6 {
-        // Opening may be cut short too: whatever it had written by then must do for the next one.
+        // Opening may be interrupted too: the next process must cope with what it had written by
+        // then.
         if random.one_in(3) {
-            // An operation that fails may have been done all the same.
+            // An operation that fails may have been executed all the same.
             let how = if ending == Ending::Either { Fault::Io } else { Fault::Hang };
             control.fail(random.draw() % 8, how);
         }
         let opened = open(control.open().expect("closed"), &options);
         if ending == Ending::Either {
-            control.spare();
+            control.clear_faults();
         }
         let (mut backup, report, segments, newest) = match opened {
             Ok(opened) => opened,
@@ -78,7 +80,7 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
             }
         }
         if random.one_in(5) {
-            // Recovery must not depend on order at the end either.
+            // Replay must not depend on the order at the end either.
             log.poll(&mut backup, clock).unwrap();
         }
         end(&control, ending, &mut random);
@@ -93,18 +95,18 @@ fn end(control: &MemControl, ending: Ending, random: &mut Chance) {
     } else {
         control.kill()
     }
-    control.spare();
+    control.clear_faults();
 }
 
 #[test]
-fn what_is_reported_durable_survives_power_failures() {
+fn durable_bytes_survive_power_failures() {
     for seed in 0..300 {
         lives(seed, Durability::Sync, Ending::Power);
     }
 }
 
 #[test]
-fn what_is_reported_durable_survives_kills() {
+fn durable_bytes_survive_kills() {
     for seed in 0..100 {
         lives(seed, Durability::Sync, Ending::Kill);
         lives(seed, Durability::Buffered, Ending::Kill);
@@ -112,7 +114,7 @@ fn what_is_reported_durable_survives_kills() {
 }
 
 #[test]
-fn what_is_reported_durable_survives_whatever_comes() {
+fn durable_bytes_survive_mixed_crashes() {
     for seed in 0..600 {
         lives(seed, Durability::Sync, Ending::Either);
     }
@@ -126,7 +128,7 @@ fn a_buffered_log_survives_power_failures_up_to_some_moment() {
 }
 
 #[test]
-fn a_completion_is_left_out_when_what_it_came_with_is_not_there() {
+fn completions_are_dropped_when_their_entry_is_missing() {
     for whole in [false, true] {
         let control = MemControl::new(1);
         let (mut backup, ..) =
@@ -151,8 +153,8 @@ fn a_completion_is_left_out_when_what_it_came_with_is_not_there() {
     }
 }
 
-/// A log that is killed after so many steps, or when it has begun to write behind its last frame;
-/// and the steps.
+/// Returns a log that is killed after so many steps, or when it has begun to write behind its last
+/// frame; and the steps.
 fn killed_while_growing(seed: u64, steps: u64) -> (MemControl, MiniLog, u64) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 5, durable: 40, jitter: 0 });
@@ -174,20 +176,20 @@ fn killed_while_growing(seed: u64, steps: u64) -> (MemControl, MiniLog, u64) {
     unreachable!("it grows, or reaches the step")
 }
 
-/// Frames that are only in the kernel's memory are not counted in a header, whatever becomes of its
-/// write.
+/// A header does not count frames that are only in the kernel's memory, whether or not its write
+/// succeeds.
 #[test]
 fn a_start_that_fails_after_growth_was_interrupted_leaves_a_log_that_opens() {
     for seed in 0..100 {
         let (.., grown) = killed_while_growing(seed, u64::MAX);
-        // Its first zeroes are on their way then, and no sync.
+        // Now its first zeroes are being written, and no sync is under way.
         let (control, log, _) = killed_while_growing(seed, grown - 2);
         control.fail(seed % 2, Fault::Io);
         open(control.open().expect("closed"), &options(Durability::Sync))
             .err()
             .expect("the disk fails");
         control.crash();
-        control.spare();
+        control.clear_faults();
         let (_, _, segments, newest) =
             open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
         log.check(&segments, newest, true);

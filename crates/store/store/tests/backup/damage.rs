@@ -1,5 +1,5 @@
-//! Flipped bits, stale chunks, newer formats: refused by name and place, or told, never passed
-//! over.
+//! Flipped bits, stale chunks, newer formats: the damage is refused with its position, or reported,
+//! never ignored.
 
 use crate::backup::support::{FRAME, MiniLog, SEGMENT, Segments, disk_with, open, options};
 use sprat_chance::Chance;
@@ -9,10 +9,10 @@ use sprat_store::backup::{Durability, OpenError};
 use sprat_wire::frame::{FILE_MAGIC, FRAMES_OFFSET};
 use std::collections::BTreeMap;
 
-/// A log file after some work, and what is known about it.
+/// A log file with some contents, and what is known about it.
 struct Built {
     contents: Vec<u8>,
-    /// What was durable at the end, and before the last commit.
+    /// The durable bytes at the end, and before the last commit.
     segments: Segments,
     before_last: BTreeMap<u64, usize>,
     newest: u64,
@@ -49,7 +49,7 @@ fn build(seed: u64, close: bool) -> Built {
     Built { contents: control.contents(), segments, before_last, newest }
 }
 
-/// What must be there whatever is cut: everything but the last commit of the newest head.
+/// The bytes that must remain after any cut: all but the last commit of the newest head.
 fn check_kept(built: &Built, replayed: &Segments, what: &str) {
     for (id, bytes) in replayed {
         let before = built
@@ -63,7 +63,7 @@ fn check_kept(built: &Built, replayed: &Segments, what: &str) {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_or_told() {
+fn flipped_bits_are_refused_or_reported() {
     let (mut refused, mut cut, mut repaired, mut harmless) = (0, 0, 0, 0);
     for seed in 0..12 {
         let close = seed % 2 == 0;
@@ -130,7 +130,7 @@ fn a_flipped_bit_is_refused_or_told() {
 }
 
 #[test]
-fn every_bit_of_the_last_commit_is_cut_and_told() {
+fn damage_to_the_last_commit_is_cut_and_reported() {
     let built = build(3, false);
     let (_, report, whole, _) =
         open(disk_with(&built.contents).open().unwrap(), &options(Durability::Sync)).unwrap();
@@ -138,7 +138,7 @@ fn every_bit_of_the_last_commit_is_cut_and_told() {
     let log_end = whole[&built.newest].len();
     let before = built.before_last[&built.newest];
     assert!(before < log_end);
-    // The last commit's bytes, where they lie in the file.
+    // The last commit's bytes in the file.
     let last = &whole[&built.newest][before..];
     let at = built.contents.windows(last.len()).position(|window| window == last).unwrap();
     for offset in at - 36..at + last.len() {
@@ -152,7 +152,7 @@ fn every_bit_of_the_last_commit_is_cut_and_told() {
             (Some(built.newest), at as u64 - 36, before)
         );
         assert_eq!(segments[&built.newest].len(), before);
-        // The next restart meets the same log, sealed, and tells of nothing.
+        // The next restart finds the same log, sealed, and reports nothing.
         drop(backup);
         let (_, report, again, _) =
             open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
@@ -216,7 +216,7 @@ fn another_servers_log_is_refused() {
 
 #[test]
 fn a_file_cut_short_is_refused() {
-    // Also in its first life, before anything but the file's growth has written a header.
+    // Also in its first process, before anything but the file's growth has written a header.
     for closed in [true, false] {
         let contents = build(5, closed).contents;
         let frames = (contents.len() as u64 - FRAMES_OFFSET) / u64::from(FRAME);
@@ -241,7 +241,7 @@ fn a_missing_segment_is_named() {
     assert!(matches!(error, OpenError::Missing { segment, .. } if segment == *oldest), "{error}");
 }
 
-/// Where a segment's frame begins in a file.
+/// The offset of a segment's frame in a file.
 fn frame_of(contents: &[u8], log: &[u8]) -> u64 {
     let first = &log[..60.min(log.len())];
     let at = contents
@@ -276,7 +276,7 @@ fn a_head_that_lost_its_beginning_is_missed() {
 #[test]
 fn a_listed_segment_that_lost_its_beginning_is_named_with_its_place() {
     let built = build(4, false);
-    // What came in several commits has chunks behind the first, which say whose the frame is.
+    // A segment of several commits has chunks behind the first, which show whose frame it is.
     let others = built.segments.iter().filter(|(id, _)| **id != built.newest);
     let (id, log) = others.max_by_key(|(_, log)| log.len()).unwrap();
     let frame = frame_of(&built.contents, log);

@@ -1,19 +1,18 @@
-//! Disks that refuse: nothing is acknowledged from then on, and what was is still there.
+//! Disks that fail: nothing is acknowledged from then on, and what was acknowledged is still there.
 
 use crate::backup::support::{FRAME, MiniLog, SEGMENT, open, options};
 use sprat_chance::Chance;
 use sprat_disk::{Fault, MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{
-    AppendError, Backup, Durability, FrameCount, GROW_AGAIN, MAX_OPEN, OpenError, Operation,
+    AppendError, Backup, DiskOperation, Durability, FrameCount, GROW_AGAIN, MAX_OPEN, OpenError,
     Options,
 };
 use sprat_wire::frame::FRAMES_OFFSET;
 use std::time::Duration;
 
-/// Runs a log until the disk refuses; checks that the refusal is final, and what is there
-/// afterwards.
-fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
+/// Runs a log until the disk fails; checks that the failure is final, and what is there afterwards.
+fn run(seed: u64, durability: Durability, fault: Fault) -> Option<DiskOperation> {
     let control = MemControl::new(seed);
     let options = options(durability);
     let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
@@ -44,8 +43,7 @@ fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
     }
     assert_eq!(backup.failure().unwrap().operation, failed.operation);
     assert!(backup.close(Nanos(clock), |_| ()).is_err());
-    // The process ends, the kernel does not: an error of the device does not forget what was
-    // durable.
+    // Only the process ends: an error of the device does not forget what was durable.
     control.kill();
     let (_, _, segments, newest) = open(control.open().unwrap(), &options).unwrap();
     log.check(&segments, newest, true);
@@ -62,15 +60,15 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
             }
         }
     }
-    for operation in [Operation::Write, Operation::Sync, Operation::Grow] {
+    for operation in [DiskOperation::Write, DiskOperation::Sync, DiskOperation::Grow] {
         assert!(seen.contains(&operation), "{operation} was never refused");
     }
 }
 
-/// The frames that there are go on, and so do those that become free; what growing took in vain is
-/// given back; and when there is space again the file grows, all of it in one life.
+/// The existing frames stay in use, and so do those that are freed; what the growth reserved in
+/// vain is released; and when there is space again, the file grows, all of it in one process.
 #[test]
-fn a_disk_that_fills_up_ends_growth_and_nothing_else() {
+fn a_full_disk_stops_only_growth() {
     for durability in [Durability::Sync, Durability::Buffered] {
         let control = MemControl::new(1);
         let frame = u64::from(FRAME);
@@ -117,7 +115,7 @@ fn a_disk_that_cannot_even_hold_a_new_log_says_so() {
     control.set_capacity(10_000);
     let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
     assert!(
-        matches!(&error, OpenError::Failed(failed) if failed.operation == Operation::Grow),
+        matches!(&error, OpenError::Failed(failed) if failed.operation == DiskOperation::Grow),
         "{error}"
     );
 }
@@ -153,7 +151,7 @@ fn a_full_frame_and_a_full_log_are_refused_without_harm() {
 }
 
 #[test]
-fn the_room_that_is_told_is_there_in_two_commits_and_a_seal() {
+fn reported_room_suffices_for_two_commits_and_a_seal() {
     let control = MemControl::new(1);
     let (mut backup, ..) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
     let mut len = 0;

@@ -1,4 +1,4 @@
-//! The same on real files.
+//! Logs on real files.
 
 use crate::backup::support::{FRAME, MiniLog, disk, open, options};
 use sprat_chance::Chance;
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 #[test]
-fn a_log_in_a_file_comes_back_life_after_life() {
+fn logs_in_files_survive_restarts() {
     for (durability, ring) in
         [(Durability::Sync, true), (Durability::Buffered, true), (Durability::Sync, false)]
     {
@@ -81,7 +81,7 @@ struct SmallFilesystem {
 }
 
 impl SmallFilesystem {
-    /// An ext4 of 16 MB, or why there is none.
+    /// Makes an ext4 of 16 MB, or says why it cannot.
     fn mount() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let (image, root) = (directory.path().join("image"), directory.path().join("root"));
@@ -139,7 +139,7 @@ fn a_full_filesystem_ends_growth_and_loses_nothing() {
             "what growing took in vain is given back"
         );
         drop(backup);
-        // What is there can be read, and written where it is.
+        // The existing log can be read, and written in place.
         let (backup, _, segments, newest) = open(disk(&path, durability), &options).unwrap();
         assert!(backup.disk_is_full() && backup.failure().is_none());
         log.check(&segments, newest, true);

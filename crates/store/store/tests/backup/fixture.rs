@@ -1,4 +1,4 @@
-//! A file of format version 1, as it was written once, still loads.
+//! A file of format version 1, as an earlier program wrote it, can still be loaded.
 //!
 //! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store backup::fixture` writes it again:
 //! only for a new version, to a new name.
@@ -13,7 +13,7 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/log-v1.sprat")
 }
 
-/// The fixture: two heads, the second unsealed and listing both.
+/// The fixture: two heads, of which the second is unsealed and lists both.
 fn write() -> Vec<u8> {
     let control = MemControl::new(1);
     let options = sprat_store::backup::Options { max_frames: 3, ..options(Durability::Sync) };

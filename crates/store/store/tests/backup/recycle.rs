@@ -1,4 +1,5 @@
-//! Frames that are used again: what they held before never comes back, and never goes too early.
+//! Frames that are reused: what they held before never comes back, and is never overwritten too
+//! early.
 
 use crate::backup::support::{FRAME, open, options};
 use sprat_disk::{MemControl, MemDisk};
@@ -33,7 +34,7 @@ fn encode(kind: Kind, table: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Commits until nothing is under way; the kernel has it then, if not the medium.
+/// Commits until nothing is under way; then the kernel has everything, if not the medium.
 fn commit(backup: &mut Backup<MemDisk>) {
     while backup.submit(Nanos(0)).unwrap() || backup.is_committing() {
         backup.poll(Nanos(0), |_| ()).unwrap();
@@ -57,7 +58,7 @@ fn a_lost_life_does_not_come_back_when_its_segment_id_does() {
     commit(&mut backup);
     control.kill();
     drop(backup);
-    // The power failure took the first block and left the second.
+    // The power failure lost the first block and left the second.
     control.patch(FRAMES_OFFSET, &[0; 4096]);
 
     let (mut backup, report, segments, _) = open(control.open().unwrap(), &options).unwrap();
@@ -82,7 +83,7 @@ fn stale_chunks_behind_a_short_segment_do_not_count() {
     let control = MemControl::new(1);
     let options = Options { max_frames: 2, ..options(Durability::Sync) };
     let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
-    // Heads take turns in two frames, each shorter than the one before, in ever fewer chunks.
+    // Heads alternate between two frames, each shorter than the one before, in ever fewer chunks.
     let mut lives = Vec::new();
     for id in 1..=8u64 {
         let mut log = header(id, Role::Head, &[id]);
@@ -123,7 +124,7 @@ fn a_frame_freed_by_a_buffered_head_waits_for_the_head_to_be_on_the_medium() {
             backup.append(id, 0, [&header(id, Role::Head, digest)[..]], id < 3).unwrap();
             commit(&mut backup);
         }
-        // Head 3 is with the kernel and no longer lists segment 1; two survivors want frames, of
+        // The kernel has head 3, which no longer lists segment 1; two survivors need frames, of
         // which one is left.
         backup.free(1);
         for id in [4, 5] {

@@ -64,20 +64,20 @@ pub(crate) fn open<D: Disk>(
     Ok((backup, report, segments, newest))
 }
 
-/// A log in memory, appended to at random.
+/// A log in memory to which random entries are appended.
 pub(crate) struct MiniLog {
     pub(crate) random: Chance,
     /// Every byte ever put into a segment, durable or not.
     pub(crate) segments: Segments,
-    /// How far each segment was handed to the backup, and reported durable.
+    /// How far each segment was passed to the backup, and reported durable.
     pub(crate) passed: BTreeMap<u64, usize>,
     pub(crate) durable: BTreeMap<u64, usize>,
     pub(crate) sealed: BTreeSet<u64>,
-    /// Segments whose seal was handed to the backup.
+    /// Segments whose seal was passed to the backup.
     finished: BTreeSet<u64>,
     pub(crate) head: Option<u64>,
     next: u64,
-    /// Segments that the current head lists, and those it no longer does.
+    /// Segments that the current head lists, and those that it no longer does.
     digest: BTreeSet<u64>,
     reclaimable: Vec<(u64, u64)>,
     survivors: Vec<u64>,
@@ -91,7 +91,7 @@ impl MiniLog {
         Self::after(seed, Segments::new(), 0)
     }
 
-    /// A log that goes on after a replay.
+    /// A log that continues after a replay.
     pub(crate) fn after(seed: u64, segments: Segments, highest: u64) -> Self {
         let lengths: BTreeMap<u64, usize> =
             segments.iter().map(|(id, bytes)| (*id, bytes.len())).collect();
@@ -141,7 +141,8 @@ impl MiniLog {
         self.sealed.insert(id);
     }
 
-    /// Appends an entry with a value of `len` bytes to the head, and begins a new one when it must.
+    /// Appends an entry with a value of `len` bytes to the head, and begins a new head when it
+    /// must.
     pub(crate) fn append<D: Disk>(&mut self, backup: &Backup<D>, len: usize) -> bool {
         let key = self.random.draw().to_le_bytes();
         let value = vec![key[0]; len];
@@ -191,7 +192,7 @@ impl MiniLog {
 
     /// Appends a completion that counts only with the entry that is appended next.
     pub(crate) fn append_completion(&mut self) {
-        let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
+        let id = OperationId { client: 1, slot: 2, sequence: 3, resent: false };
         let mut value = [0; MAX_COMPLETION];
         let completion = Completion {
             joined: true,
@@ -252,7 +253,7 @@ impl MiniLog {
         self.survivors.push(id);
     }
 
-    /// Hands what is pending to the backup, oldest segment first, in slices.
+    /// Passes what is pending to the backup, oldest segment first, in slices.
     pub(crate) fn pass<D: Disk>(&mut self, backup: &mut Backup<D>) -> Result<(), AppendError> {
         for (id, passed) in &mut self.passed {
             let bytes = &self.segments[id];
@@ -270,7 +271,7 @@ impl MiniLog {
         Ok(())
     }
 
-    /// Takes note of what is durable, and frees what is no longer listed by a durable head.
+    /// Records what is durable, and frees what a durable head no longer lists.
     pub(crate) fn poll<D: Disk>(&mut self, backup: &mut Backup<D>, now: u64) -> Result<(), Failed> {
         let durable = &mut self.durable;
         backup.poll(Nanos(now), |progress| {
@@ -302,7 +303,7 @@ impl MiniLog {
     }
 
     /// Checks a replay against what was appended and reported durable. `promised` says whether
-    /// reports must hold (they need not after a power failure, of a buffered log).
+    /// reports must hold (after a power failure those of a buffered log need not).
     pub(crate) fn check(&self, replayed: &Segments, newest: Option<u64>, promised: bool) {
         for (id, bytes) in replayed {
             let appended =
@@ -321,8 +322,7 @@ impl MiniLog {
         if !promised {
             return;
         }
-        // The newest head that was reported durable, in however small a part, is there or has a
-        // successor.
+        // The newest head that was reported durable, even in part, is there or has a successor.
         let heads = self.segments.iter().filter(|(_, bytes)| is_head(bytes)).map(|(id, _)| *id);
         let reported =
             heads.filter(|id| self.durable.get(id).is_some_and(|up_to| *up_to > 0)).max();

@@ -1,10 +1,10 @@
-//! What the calls of one who only asks came to.
+//! The results of a client's calls.
 
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response};
 use std::collections::HashMap;
 
-/// By the call, until somebody takes it.
+/// Results by call, until a test takes them.
 #[derive(Default)]
 pub(crate) struct Ended {
     pub(crate) results: HashMap<CallId, Result<Vec<u8>, CallFailure>>,

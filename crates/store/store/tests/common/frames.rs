@@ -1,14 +1,14 @@
-//! What tests of files of frames share.
+//! Shared by the tests of files of frames.
 
 use sprat_disk::{Access, FileDisk};
 use sprat_store::backup::Durability;
 use std::path::Path;
 
-/// Small segments and tight frames: everything that happens at the ends happens often.
+/// Small segments and tight frames, so that boundary cases occur often.
 pub(crate) const SEGMENT: u32 = 16 << 10;
 pub(crate) const FRAME: u32 = 20 << 10;
 
-/// A file, opened as its durability wants it.
+/// A file, opened with the access that its durability needs.
 pub(crate) fn disk(path: &Path, durability: Durability) -> FileDisk {
     let access = match durability {
         Durability::Sync => Access::Direct,

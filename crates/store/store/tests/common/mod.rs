@@ -1,4 +1,4 @@
-//! What several of these tests use.
+//! Shared by several tests.
 
 pub(crate) mod ended;
 pub(crate) mod frames;

@@ -1,4 +1,4 @@
-//! A node, and somebody who asks it, in a network in memory and at whatever time it is.
+//! A node and a client of it, in a network in memory and in virtual time.
 
 use crate::common::ended::Ended;
 use sprat_net::{Driver as _, Hub, Mem, Nanos};
@@ -9,13 +9,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
 
-/// How much later it is after each step.
+/// How far a step advances the clock.
 const STEP: Duration = Duration::from_micros(50);
 
-/// Where the node is.
+/// The last byte of the node's address.
 pub(crate) const NODE: u8 = 1;
 
-const ASKING: u8 = 2;
+const CLIENT: u8 = 2;
 
 pub(crate) fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 1))
@@ -32,9 +32,9 @@ pub(crate) struct World<S: Service> {
 }
 
 impl<S: Service> World<S> {
-    /// The node has the hub's port [`NODE`].
+    /// Builds the world; the node has the hub's port [`NODE`].
     pub(crate) fn of(hub: Hub, node: Node<Mem, S>, mut endpoint: Endpoint<()>) -> Self {
-        let mut driver = hub.port(address(ASKING)).unwrap();
+        let mut driver = hub.port(address(CLIENT)).unwrap();
         let session = endpoint.connect(Nanos(0), address(NODE), driver.tx()).unwrap();
         Self { hub, node, driver, endpoint, ended: Ended::default(), session, now: Nanos(0) }
     }
@@ -46,7 +46,7 @@ impl<S: Service> World<S> {
         self.endpoint.call(self.now, self.session, &parts, deadline, self.driver.tx()).unwrap()
     }
 
-    /// A little later: what is on its way arrives, and is dealt with.
+    /// Advances the clock and lets both ends work.
     pub(crate) fn step(&mut self) {
         self.now = self.now + STEP;
         let Self { hub, node, driver, endpoint, ended, now, .. } = self;

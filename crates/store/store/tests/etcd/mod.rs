@@ -1,4 +1,4 @@
-//! Metadata in a real etcd: they are what was written, and who was deposed writes nothing.
+//! Metadata in a real etcd: rows are what was written, and a deposed leader writes nothing.
 
 #[allow(dead_code, reason = "others use the rest")]
 mod process;
@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 
 const HERE: &str = "tcp:host=127.0.0.1,port=1";
 
-/// How long an etcd may take for an answer on a machine that has other work.
+/// How long etcd may take for a response on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn place(etcd: &EtcdProcess, name: &str) -> EtcdPlace {
     EtcdPlace::new(&etcd.url, name).unwrap().waiting(PATIENCE)
 }
 
-/// Leads, in place of whoever does; etcd may have just started.
+/// Takes over the leadership, and returns the term. etcd may have just started.
 fn lead(etcd: &Etcd, life: u64) -> u64 {
     let until = Instant::now() + PATIENCE;
     loop {
-        let over = match etcd.holder() {
-            Ok(holder) => holder.map_or(0, |holder| holder.term),
+        let over = match etcd.leader() {
+            Ok(leader) => leader.map_or(0, |leader| leader.term),
             Err(error) if Instant::now() > until => panic!("{error}"),
             Err(_) => continue,
         };
@@ -53,7 +53,7 @@ fn rows_are_what_was_written() {
     let wanted: BTreeMap<_, _> =
         wanted.into_iter().map(|(key, value)| (key.to_owned(), value.to_vec())).collect();
     assert_eq!(metadata.load().unwrap(), wanted);
-    // As many as there may be at once, and a neighbour's rows are not ours.
+    // The most changes at once; and a cluster whose name has ours as a prefix has rows of its own.
     let many: Vec<_> =
         (0..MAX_CHANGES).map(|number| row(&format!("many/{number}"), &[7; 900])).collect();
     metadata.apply(&many).unwrap();
@@ -63,31 +63,31 @@ fn rows_are_what_was_written() {
 }
 
 #[test]
-fn whoever_was_deposed_changes_nothing() {
+fn a_deposed_leader_changes_nothing() {
     let Some(etcd) = EtcdProcess::start() else { return };
     let place = place(&etcd, "fenced");
-    let way = place.open().unwrap();
-    let first = lead(&way, 1);
+    let etcd = place.open().unwrap();
+    let first = lead(&etcd, 1);
     let mut old = Catalog::open(MetadataEtcd::new(place.open().unwrap(), first), 7).unwrap();
     old.enlist(0, (HERE, ""), 2).unwrap();
-    assert_eq!(way.claim(first - 1, 2, HERE).unwrap(), None, "it was written since");
-    assert_eq!(way.claim(0, 2, HERE).unwrap(), None, "there is one");
+    assert_eq!(etcd.claim(first - 1, 2, HERE).unwrap(), None, "it was written since");
+    assert_eq!(etcd.claim(0, 2, HERE).unwrap(), None, "there is one");
 
-    let second = way.claim(first, 2, HERE).unwrap().unwrap();
+    let second = etcd.claim(first, 2, HERE).unwrap().unwrap();
     assert!(second > first);
     let mut new = Catalog::open(MetadataEtcd::new(place.open().unwrap(), second), 8).unwrap();
     assert_eq!((new.cluster(), new.servers().count()), (7, 1));
-    assert!(new.begun() > old.begun());
+    assert!(new.incarnation() > old.incarnation());
 
     assert!(matches!(old.create("table", 1, &[1]), Err(Refusal::Lost(_))));
     assert!(old.lost().is_some());
     let fenced = MetadataEtcd::new(place.open().unwrap(), first).apply(&[row("x", b"")]);
     assert!(matches!(fenced, Err(MetadataError::Fenced { .. })), "{fenced:?}");
-    // Its own earlier term is another's too: what it had on its way comes to nothing.
-    let third = way.claim(second, 2, HERE).unwrap().unwrap();
+    // A new term of the same coordinator fences its earlier one, too.
+    let third = etcd.claim(second, 2, HERE).unwrap().unwrap();
     assert!(matches!(new.create("table", 1, &[1]), Err(Refusal::Lost(_))));
     let mut new = Catalog::open(MetadataEtcd::new(place.open().unwrap(), third), 8).unwrap();
-    assert_eq!(new.find("table"), None);
+    assert_eq!(new.find_table("table"), None);
     new.create("table", 1, &[1]).unwrap();
 }
 
@@ -102,7 +102,7 @@ fn many_tables_are_taken_over_in_portions() {
         (catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap());
     let create = |table| catalog.create(&format!("table {table}"), 1, &[gone]).unwrap().id;
     let tables: Vec<Tablet> = (0..300).map(create).map(Tablet::whole).collect();
-    catalog.bury(gone).unwrap();
+    catalog.mark_dead(gone).unwrap();
     catalog.take_over(gone, &tables, by, 5).unwrap();
     for catalog in [catalog, open()] {
         assert_eq!(catalog.tablets_of(by).len(), 300);
@@ -112,7 +112,7 @@ fn many_tables_are_taken_over_in_portions() {
 }
 
 #[test]
-fn an_etcd_that_is_away_or_silent_is_named() {
+fn an_unreachable_or_silent_etcd_is_named() {
     let Some(mut etcd) = EtcdProcess::start() else { return };
     let place = place(&etcd, "away");
     let term = lead(&place.open().unwrap(), 1);
@@ -125,7 +125,7 @@ fn an_etcd_that_is_away_or_silent_is_named() {
         "{error}"
     );
 
-    // Somebody takes the request and says nothing: nobody knows what came of it.
+    // A listener takes the request and never responds: its outcome is unknown.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://127.0.0.1:{}", silent.local_addr().unwrap().port());
     let silent_place = EtcdPlace::new(&url, "away").unwrap();
@@ -134,7 +134,7 @@ fn an_etcd_that_is_away_or_silent_is_named() {
     assert!(matches!(unknown, Err(MetadataError::Unknown { .. })), "{unknown:?}");
     assert!(begun.elapsed() < PATIENCE, "it is waited for, and not for ever");
 
-    // Of several URLs one is enough, and what was there is there again.
+    // One reachable URL of several is enough, and rows survive the restart.
     etcd.restart();
     let both = EtcdPlace::new(&format!("http://127.0.0.1:1,{}", etcd.url), "away")
         .unwrap()
@@ -145,7 +145,7 @@ fn an_etcd_that_is_away_or_silent_is_named() {
 }
 
 #[test]
-fn what_is_no_place_is_refused() {
+fn invalid_urls_and_names_are_refused() {
     for (url, wanted) in [
         ("127.0.0.1:2379", "not a URL"),
         ("https://10.0.0.1:2379", "TLS"),

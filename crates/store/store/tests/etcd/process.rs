@@ -1,15 +1,15 @@
-//! A real etcd of a test's own: on ports of the loopback that the kernel chose, its data in a
-//! directory that goes with it.
+//! A real etcd for one test: on loopback ports that the kernel chose, with its data in a temporary
+//! directory.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take to start. Far more than it needs.
+/// How long it may take to start: far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Attempts, as somebody else may take a port between the kernel's choice and etcd.
+/// Attempts: another process may take a port between the kernel's choice and etcd's start.
 const TRIES: usize = 3;
 
 /// An etcd. Killed when dropped.
@@ -17,12 +17,12 @@ pub(crate) struct EtcdProcess {
     dir: tempfile::TempDir,
     ports: (u16, u16),
     child: Option<Child>,
-    /// Where it is asked.
+    /// Its client URL.
     pub(crate) url: String,
 }
 
 impl EtcdProcess {
-    /// Starts one; `None`, and a line in the list of what was skipped, where there is no etcd.
+    /// Starts one. Returns `None` if etcd is not installed, and notes that the test was skipped.
     pub(crate) fn start() -> Option<Self> {
         if Command::new("etcd")
             .arg("--version")
@@ -48,12 +48,12 @@ impl EtcdProcess {
         panic!("etcd does not start");
     }
 
-    /// Starts it again, with what it had.
+    /// Starts it again with the same data.
     pub(crate) fn restart(&mut self) {
         assert!(self.begin(), "etcd does not start again");
     }
 
-    /// Ends it without a warning.
+    /// Kills it.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill(); // it may have ended
@@ -66,7 +66,7 @@ impl EtcdProcess {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Where it keeps its data.
+    /// Its data directory.
     pub(crate) fn data(&self) -> &Path {
         self.dir.path()
     }
@@ -105,8 +105,8 @@ impl Drop for EtcdProcess {
     }
 }
 
-/// In memory where that can be had: there nobody else's writes hold up etcd's, which would make
-/// every deadline a matter of luck.
+/// A temporary directory, in memory if possible: on a disk, other processes' writes can hold up
+/// etcd's for longer than the tests' deadlines.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }

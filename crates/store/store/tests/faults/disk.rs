@@ -1,6 +1,7 @@
-//! A disk that fails under a master: what is acknowledged stands, what is not is not told as true.
+//! A disk that fails under a master: what is acknowledged stays, and what is not is never reported
+//! as true.
 
-use crate::faults::world::{TABLE, Told, World, master};
+use crate::faults::world::{Reply, TABLE, World, master};
 use proptest::prelude::*;
 use sprat_disk::{Fault, Latency, MemControl, MemDisk};
 use sprat_rpc::CallId;
@@ -27,9 +28,9 @@ fn remove(key: &[u8]) -> Request<'_> {
 }
 
 #[track_caller]
-fn assert_stopped(told: &Told, reason: &str) {
-    let text = String::from_utf8_lossy(&told.body).into_owned();
-    assert_eq!(told.status, Status::WritesStopped, "{told:?}");
+fn assert_stopped(reply: &Reply, reason: &str) {
+    let text = String::from_utf8_lossy(&reply.body).into_owned();
+    assert_eq!(reply.status, Status::WritesStopped, "{reply:?}");
     assert!(text.contains(reason), "{text:?} does not say {reason:?}");
 }
 
@@ -45,11 +46,11 @@ fn a_failed_write_stops_writes_and_is_never_read() {
         control.fail(0, fault);
         let failing = world.begin(&put(b"kept", b"second"));
         let early = world.begin(&read(b"kept"));
-        let told = world.wait(failing);
-        assert_stopped(&told, reason);
-        assert_stopped(&told, "memory");
-        // What was found before the failure and what is found after it: neither may tell of the
-        // second value.
+        let reply = world.wait(failing);
+        assert_stopped(&reply, reason);
+        assert_stopped(&reply, "memory");
+        // One read came before the failure, one comes after it: neither may reveal the second
+        // value.
         let early = world.wait(early);
         assert!(early.status == Status::WritesStopped || early.body == b"first", "{early:?}");
         assert_stopped(&world.ask(&read(b"kept")), reason);
@@ -59,7 +60,7 @@ fn a_failed_write_stops_writes_and_is_never_read() {
         let delta = Request::IncrementI64 { table: TABLE, key: b"number", delta: 1 };
         assert_stopped(&world.ask(&delta), reason);
         assert_stopped(&world.ask(&Request::Scan { table: TABLE, after: None }), reason);
-        // What is on disk is read as ever.
+        // What is on disk can still be read.
         assert_eq!(world.ask(&read(b"there")).body, b"before");
         assert_eq!(world.ask(&read(b"never")).status, Status::NotFound);
         assert!(world.node.service().stopped().is_some_and(|why| why.contains(reason)));
@@ -80,14 +81,14 @@ fn a_failed_write_stops_writes_and_is_never_read() {
 }
 
 #[test]
-fn a_removal_that_failed_is_not_told_as_done() {
+fn failed_removals_are_not_acknowledged() {
     let control = MemControl::new(2);
     let mut world = start(&control, Durability::Sync);
     assert_eq!(world.ask(&put(b"a", b"1")).status, Status::Ok);
     control.fail(0, Fault::Io);
     let call = world.begin(&remove(b"a"));
     assert_stopped(&world.wait(call), "Input/output error");
-    // Gone from memory, perhaps not from the disk: the answer can be neither.
+    // The object is gone from memory, perhaps not from the disk: neither answer would be true.
     assert_stopped(&world.ask(&read(b"a")), "Input/output error");
     let condition =
         Request::Write { table: TABLE, key: b"a", value: b"2", condition: Condition::Absent };
@@ -95,7 +96,7 @@ fn a_removal_that_failed_is_not_told_as_done() {
 }
 
 #[test]
-fn what_hangs_is_not_told() {
+fn hanging_writes_are_not_revealed() {
     let control = MemControl::new(3);
     let mut world = start(&control, Durability::Sync);
     assert_eq!(world.ask(&put(b"a", b"old")).status, Status::Ok);
@@ -134,8 +135,8 @@ fn a_reading_disk_that_fails_stops_the_start_and_changes_nothing() {
     assert_eq!(world.ask(&put(b"a", b"2")).status, Status::Ok);
 }
 
-/// A disk that fills up under a master: writes are refused for that reason, nothing else ends, and
-/// what is removed makes room without a restart; so does space.
+/// A disk that fills up under a master: writes are refused for that reason, nothing else fails, and
+/// both removals and new space make room without a restart.
 #[test]
 fn a_full_disk_can_be_emptied() {
     for durability in [Durability::Sync, Durability::Buffered] {
@@ -147,9 +148,9 @@ fn a_full_disk_can_be_emptied() {
         let fill = |world: &mut World<Master<MemDisk>>, from: u32| {
             let mut next = from;
             let refused = loop {
-                let told = world.ask(&put(&key(next), &value));
-                if told.status != Status::Ok {
-                    break told;
+                let reply = world.ask(&put(&key(next), &value));
+                if reply.status != Status::Ok {
+                    break reply;
                 }
                 next += 1;
                 assert!(next < from + 500, "the disk gets full");
@@ -199,15 +200,15 @@ fn a_full_disk_can_be_emptied() {
     }
 }
 
-/// A change asked for, and what it was to make of its key.
-struct Asked {
+/// A change under way, and the value that it gives its key.
+struct PendingChange {
     call: CallId,
     key: u8,
     value: Option<Vec<u8>>,
 }
 
-/// One history: changes until the disk fails, then a restart after a crash or a kill; all that was
-/// acknowledged must be there, and of the rest only what was asked for.
+/// One history: changes until the disk fails, then a restart after a crash or a kill. Everything
+/// acknowledged must be there, and of the rest only what was requested.
 fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: bool) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 20_000, durable: 80_000, jitter: 100_000 });
@@ -219,13 +220,13 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         random >> 33
     };
-    // By key: what is acknowledged, and what was asked for later.
+    // By key: the acknowledged value, and the requests under way.
     let mut certain: BTreeMap<u8, Option<Vec<u8>>> = BTreeMap::new();
-    let mut under_way: Vec<Asked> = Vec::new();
+    let mut under_way: Vec<PendingChange> = Vec::new();
     let mut stopped = 0;
     for _ in 0..6000 {
         let key = u8::try_from(draw() % 40).expect("small");
-        if under_way.len() < 12 && under_way.iter().all(|asked| asked.key != key) {
+        if under_way.len() < 12 && under_way.iter().all(|change| change.key != key) {
             let len = usize::try_from(if draw().is_multiple_of(8) {
                 draw() % 60_000
             } else {
@@ -238,24 +239,24 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
                 Some(value) => world.begin(&put(&[key], value)),
                 None => world.begin(&remove(&[key])),
             };
-            under_way.push(Asked { call, key, value });
+            under_way.push(PendingChange { call, key, value });
         }
         world.turn();
         let mut rest = Vec::new();
-        for asked in under_way.drain(..) {
-            match world.take(asked.call) {
-                None => rest.push(asked),
-                Some(told) if told.status == Status::WritesStopped => {
+        for change in under_way.drain(..) {
+            match world.take(change.call) {
+                None => rest.push(change),
+                Some(reply) if reply.status == Status::WritesStopped => {
                     stopped += 1;
-                    rest.push(asked);
+                    rest.push(change);
                 }
-                Some(told) => {
+                Some(reply) => {
                     assert!(
-                        stopped == 0 || told.status != Status::Ok,
+                        stopped == 0 || reply.status != Status::Ok,
                         "acknowledged after the disk had failed"
                     );
-                    assert!(matches!(told.status, Status::Ok | Status::NotFound), "{told:?}");
-                    certain.insert(asked.key, asked.value);
+                    assert!(matches!(reply.status, Status::Ok | Status::NotFound), "{reply:?}");
+                    certain.insert(change.key, change.value);
                 }
             }
         }
@@ -265,15 +266,20 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
         }
     }
     // What is acknowledged can still be read, unless something unacknowledged hides it.
-    let hidden: Vec<u8> = under_way.iter().map(|asked| asked.key).collect();
+    let hidden: Vec<u8> = under_way.iter().map(|change| change.key).collect();
     let quiet = world.node.service().stopped().is_some();
     for (key, value) in certain.iter().filter(|(key, _)| !hidden.contains(key)) {
-        let told = quiet.then(|| world.ask(&read(&[*key])));
-        match (told, value) {
-            (Some(told), Some(value)) => assert_eq!((told.status, &told.body), (Status::Ok, value)),
-            // Not there; unless a later removal failed, after which no absence is certain.
-            (Some(told), None) => {
-                assert!(matches!(told.status, Status::NotFound | Status::WritesStopped), "{told:?}")
+        let reply = quiet.then(|| world.ask(&read(&[*key])));
+        match (reply, value) {
+            (Some(reply), Some(value)) => {
+                assert_eq!((reply.status, &reply.body), (Status::Ok, value))
+            }
+            // The object is not there; after a failed removal no absence is certain.
+            (Some(reply), None) => {
+                assert!(
+                    matches!(reply.status, Status::NotFound | Status::WritesStopped),
+                    "{reply:?}"
+                )
             }
             (None, _) => {}
         }
@@ -285,20 +291,20 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
         control.kill()
     }
     let mut world = start(&control, durability);
-    let told = world.ask(&Request::Scan { table: TABLE, after: None });
-    assert_eq!(told.status, Status::Ok);
+    let reply = world.ask(&Request::Scan { table: TABLE, after: None });
+    assert_eq!(reply.status, Status::Ok);
     let mut found: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
     for key in 0..40 {
-        let told = world.ask(&read(&[key]));
-        if told.status == Status::Ok {
-            found.insert(key, told.body);
+        let reply = world.ask(&read(&[key]));
+        if reply.status == Status::Ok {
+            found.insert(key, reply.body);
         }
     }
     for key in 0..40 {
         let is = found.get(&key);
         let was = certain.get(&key).cloned().flatten();
-        let asked = under_way.iter().find(|asked| asked.key == key);
-        let lawful = is == was.as_ref() || asked.is_some_and(|asked| is == asked.value.as_ref());
+        let change = under_way.iter().find(|change| change.key == key);
+        let lawful = is == was.as_ref() || change.is_some_and(|change| is == change.value.as_ref());
         assert!(
             lawful,
             "key {key}: {:?} B are there, promised were {:?} B",
@@ -313,23 +319,30 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 50, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        max_shrink_iters: 50,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn no_acknowledged_write_is_lost_whatever_fails(
+    fn acknowledged_writes_survive_disk_faults(
         seed: u64, fault in fault(), after in 0u64..400, power: bool,
     ) {
         history(seed, fault, after, Durability::Sync, power);
     }
 
     #[test]
-    fn with_buffered_durability_a_kill_loses_nothing_either(seed: u64, fault in fault(), after in 0u64..400) {
+    fn with_buffered_durability_a_kill_loses_nothing_either(
+        seed: u64, fault in fault(), after in 0u64..400,
+    ) {
         history(seed, fault, after, Durability::Buffered, false);
     }
 }
 
 #[test]
-fn a_scan_tells_only_of_what_is_durable() {
+fn scans_reveal_only_durable_objects() {
     let control = MemControl::new(9);
     control.set_latency(Latency { base: 0, durable: 5_000_000, jitter: 0 });
     let mut world = start(&control, Durability::Sync);
@@ -342,9 +355,9 @@ fn a_scan_tells_only_of_what_is_durable() {
             written_at = Some(turn);
         }
         if scanned_at.is_none()
-            && let Some(told) = world.take(scan)
+            && let Some(reply) = world.take(scan)
         {
-            let count = Items::new(&told.body, 1).flatten().count();
+            let count = Items::new(&reply.body, 1).flatten().count();
             assert_eq!(count, 1, "it was asked behind the write");
             scanned_at = Some(turn);
         }

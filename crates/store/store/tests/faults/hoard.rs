@@ -1,4 +1,4 @@
-//! Clients that take nothing of what they ask for: others are served all the same.
+//! Clients that take none of the answers to their requests: others are served all the same.
 
 use crate::faults::world::{TABLE, World, address, master};
 use sprat_disk::MemControl;
@@ -23,7 +23,7 @@ fn figure(world: &mut World<Master<sprat_disk::MemDisk>>, name: &str) -> u64 {
 }
 
 #[test]
-fn answers_that_are_not_taken_keep_nobody_from_being_answered() {
+fn clients_that_take_no_answers_do_not_block_others() {
     let read = Request::Read { table: TABLE, key: b"long" };
     let scan = Request::Scan { table: TABLE, after: None };
     for (hoarded, counter) in [(&read, "values_pinned"), (&scan, "answers_made")] {
@@ -72,7 +72,7 @@ fn answers_that_are_not_taken_keep_nobody_from_being_answered() {
             };
             assert_eq!(world.ask(&put).status, Status::Ok);
         }
-        // Whoever is silent for long is given up, and with it what was held.
+        // After a long silence the sessions are closed, and their answers released.
         for _ in 0..120_000 {
             world.turn();
         }

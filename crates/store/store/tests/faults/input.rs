@@ -1,4 +1,4 @@
-//! Bytes that are no requests, to masters and coordinators.
+//! Bytes that are not requests, sent to masters and coordinators.
 
 use crate::faults::world::{TABLE, World, master};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use sprat_disk::MemControl;
 use sprat_store::backup::Durability;
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
 use sprat_store::node::Service;
-use sprat_wire::op::{Condition, Request, Seen, Status};
+use sprat_wire::op::{ClusterSeen, Condition, Request, Status};
 use zerocopy::IntoBytes as _;
 
 fn bytes_of(request: &Request<'_>) -> Vec<u8> {
@@ -65,11 +65,11 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
 fn feed<S: Service>(world: &mut World<S>, payloads: &[Vec<u8>]) {
     for payload in payloads {
         let call = world.call(payload);
-        let told = world.wait(call);
+        let reply = world.wait(call);
         let parses = Request::parse(payload).is_ok();
-        assert_eq!(told.status == Status::Malformed, !parses, "{payload:?}: {told:?}");
+        assert_eq!(reply.status == Status::Malformed, !parses, "{payload:?}: {reply:?}");
         if !parses {
-            assert!(!told.body.is_empty(), "it says why");
+            assert!(!reply.body.is_empty(), "it says why");
         }
     }
 }
@@ -80,21 +80,28 @@ fn coordinator() -> World<Coordinator<MetadataMemory>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn a_master_answers_whatever_it_is_sent(payloads in prop::collection::vec(payload(), 1..60)) {
+    fn masters_answer_malformed_requests(payloads in prop::collection::vec(payload(), 1..60)) {
         let control = MemControl::new(1);
         let (master, _outbox) = master(&control, Durability::Sync).expect("it opens");
         let mut world = World::new(master, Some(control));
         feed(&mut world, &payloads);
-        let put = Request::Write { table: TABLE, key: b"after all", value: b"well", condition: Condition::None };
+        let (key, value) = (b"after all", b"well");
+        let put = Request::Write { table: TABLE, key, value, condition: Condition::None };
         prop_assert_eq!(world.ask(&put).status, Status::Ok);
-        prop_assert_eq!(world.ask(&Request::Read { table: TABLE, key: b"after all" }).body, b"well");
+        prop_assert_eq!(world.ask(&Request::Read { table: TABLE, key }).body, value);
     }
 
     #[test]
-    fn a_coordinator_answers_whatever_it_is_sent(payloads in prop::collection::vec(payload(), 1..60)) {
+    fn coordinators_answer_malformed_requests(
+        payloads in prop::collection::vec(payload(), 1..60),
+    ) {
         let mut world = coordinator();
         feed(&mut world, &payloads);
         prop_assert_eq!(world.ask(&Request::ListTables).status, Status::Ok);
@@ -109,21 +116,23 @@ fn each_role_says_so_when_it_is_taken_for_the_other() {
     for request in [
         Request::ListTables,
         Request::CreateTable { name: "t", tablets: 0 },
-        Request::Assignments { server: 1, known: 0, seen: &Seen::default() },
+        Request::Assignments { server: 1, known: 0, seen: &ClusterSeen::default() },
     ] {
-        let told = world.ask(&request);
-        assert_eq!(told.status, Status::WrongRole);
-        assert!(String::from_utf8_lossy(&told.body).contains("coordinator"));
+        let reply = world.ask(&request);
+        assert_eq!(reply.status, Status::WrongRole);
+        assert!(String::from_utf8_lossy(&reply.body).contains("coordinator"));
     }
     assert_eq!(world.ask(&Request::Read { table: 99, key: b"k" }).status, Status::UnknownTable);
 
     let mut world = coordinator();
-    let told = world.ask(&Request::Read { table: 1, key: b"k" });
-    assert_eq!(told.status, Status::WrongRole);
+    let reply = world.ask(&Request::Read { table: 1, key: b"k" });
+    assert_eq!(reply.status, Status::WrongRole);
     assert_eq!(world.ask(&Request::CreateTable { name: "t", tablets: 0 }).status, Status::NoServer);
     assert_eq!(world.ask(&Request::FindTable { name: "t" }).status, Status::NoSuchTable);
     assert_eq!(
-        world.ask(&Request::Assignments { server: 9, known: 0, seen: &Seen::default() }).status,
+        world
+            .ask(&Request::Assignments { server: 9, known: 0, seen: &ClusterSeen::default() })
+            .status,
         Status::NotFound
     );
     let foreign = world.ask(&Request::Enlist {
@@ -153,8 +162,8 @@ fn the_longest_objects_work_and_longer_ones_are_refused() {
     assert_eq!(world.ask(&put).status, Status::Ok);
     assert_eq!(world.ask(&Request::Read { table: TABLE, key: &key }).body.len(), 300_000);
     let put = Request::Write { table: TABLE, key: &key, value: &value, condition: Condition::None };
-    let told = world.ask(&put);
-    assert_ne!(told.status, Status::Ok, "{:?}", told.status);
+    let reply = world.ask(&put);
+    assert_ne!(reply.status, Status::Ok, "{:?}", reply.status);
     assert_eq!(
         world.ask(&Request::Read { table: TABLE, key: &key }).body.len(),
         300_000,

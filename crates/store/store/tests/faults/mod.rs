@@ -1,4 +1,4 @@
-//! Masters and coordinators on failing disks and with requests from strangers, in virtual time.
+//! Masters and coordinators with failing disks and malformed requests, in virtual time.
 
 mod disk;
 mod hoard;

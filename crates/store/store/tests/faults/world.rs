@@ -1,4 +1,4 @@
-//! A node and its clients in virtual time: a network in memory, a disk in memory.
+//! A node and its client in virtual time: a network in memory, a disk in memory.
 
 use crate::common::ended;
 use sprat_disk::{MemControl, MemDisk};
@@ -6,9 +6,9 @@ use sprat_log::Config as LogConfig;
 use sprat_net::{Driver as _, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{CallId, Config, Endpoint, SessionId};
 use sprat_store::backup::Durability;
-use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
+use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
 use sprat_store::node::{Node, Service};
-use sprat_store::restart::{RestartError, Tables, open, set_up};
+use sprat_store::restart::{LogTables, OpenedLog, RestartError, configure, open};
 use sprat_wire::op::{Answer, Request, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use ended::Ended;
 /// The one table that is served.
 pub(crate) const TABLE: u32 = 1;
 
-/// How far a turn moves the clock.
+/// How far an iteration advances the clock.
 const STEP: Duration = Duration::from_micros(50);
 
-/// Turns after which an answer will not come any more.
+/// Iterations after which an answer will not come any more.
 const MANY_TURNS: usize = 20_000;
 
 /// An answer, copied.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct Reply {
     pub(crate) status: Status,
     pub(crate) number: u64,
     pub(crate) body: Vec<u8>,
@@ -60,12 +60,12 @@ impl<S: Service> World<S> {
         Self { hub, node, driver, endpoint, ended: Ended::default(), session, disk, now: Nanos(0) }
     }
 
-    /// Another end on the network.
+    /// Another port on the network.
     pub(crate) fn port(&self, last: u8) -> Mem {
         self.hub.port(address(last)).expect("free")
     }
 
-    /// Lets a little time pass.
+    /// Advances the clock and lets both ends work.
     pub(crate) fn turn(&mut self) {
         self.now = self.now + STEP;
         let now = self.now;
@@ -101,19 +101,19 @@ impl<S: Service> World<S> {
         self.call(&[header.as_bytes(), key, value].concat())
     }
 
-    /// The answer to a call, if it has come.
-    pub(crate) fn take(&mut self, call: CallId) -> Option<Told> {
+    /// Takes the answer to a call, if there is one.
+    pub(crate) fn take(&mut self, call: CallId) -> Option<Reply> {
         let bytes = self.ended.results.remove(&call)?.expect("the node lives");
         let answer = Answer::parse(&bytes).expect("an answer");
-        Some(Told { status: answer.status, number: answer.number, body: answer.body.to_vec() })
+        Some(Reply { status: answer.status, number: answer.number, body: answer.body.to_vec() })
     }
 
-    /// The answer to a call, which must come.
+    /// Waits for the answer to a call, which must come.
     #[track_caller]
-    pub(crate) fn wait(&mut self, call: CallId) -> Told {
+    pub(crate) fn wait(&mut self, call: CallId) -> Reply {
         for _ in 0..MANY_TURNS {
-            if let Some(told) = self.take(call) {
-                return told;
+            if let Some(reply) = self.take(call) {
+                return reply;
             }
             self.turn();
         }
@@ -121,23 +121,24 @@ impl<S: Service> World<S> {
     }
 
     #[track_caller]
-    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Told {
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Reply {
         let call = self.begin(request);
         self.wait(call)
     }
 }
 
-/// A master of 8 MB on a disk in memory, with everything it needs; small segments, so that much
-/// happens.
+/// A master of 8 MB on a disk in memory, with everything it needs; its segments are small, so that
+/// they fill often.
 pub(crate) fn master(
     control: &MemControl,
     durability: Durability,
 ) -> Result<(Master<MemDisk>, Outbox), RestartError> {
     let config = LogConfig { seed: 77, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
-    let (config, options) = set_up(config, 64 << 20, (1, 1), durability).expect("enough disk");
+    let (config, options) = configure(config, 64 << 20, (1, 1), durability).expect("enough disk");
     let disk = control.open().expect("nobody else has it");
-    let (log, backup, _) = open(disk, &config, &options, &Tables::served(&[TABLE]))?;
+    let OpenedLog { log, backup, .. } =
+        open(disk, &config, &options, &LogTables::served(&[TABLE]))?;
     let (outbox, inbox) = inbox();
-    assert!(outbox.send(Command::Assign(Box::new(Assigned::tables(1, vec![TABLE])))));
+    assert!(outbox.send(Command::Assign(Box::new(MasterAssignment::tables(1, vec![TABLE])))));
     Ok((Master::new(log, Some(backup), inbox), outbox))
 }

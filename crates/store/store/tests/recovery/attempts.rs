@@ -1,40 +1,42 @@
-//! The end of a log may be in one replica and not in another. An attempt that read the one and came
-//! to nothing must leave nothing for the next, which reads the other.
+//! The end of a log may be in one replica and not in another. A failed attempt that has read the
+//! one must leave nothing behind for the next, which reads the other.
 
 use crate::recovery::segment::{GONE, Segment};
-use crate::recovery::world::{TABLE, World, place};
+use crate::recovery::world::{TABLE, World, key_position};
 use sprat_wire::entry::Kind;
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Condition, RecoveryOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet};
 
-/// The newest head; one segment more than are read ahead of the oldest.
+/// The newest head. There is one segment more than are read ahead of the oldest.
 const HEAD: u64 = 6;
 
-/// Who has the end of the log, who has not, and who alone has the first segment as it was.
+/// The backup that has the end of the log.
 const LONG: u32 = 2;
+/// The backup that lacks the end of the log.
 const SHORT: u32 = 3;
+/// The only backup with an undamaged replica of the first segment.
 const WHOLE: u32 = 4;
 
-fn operation(lane: u16, again: bool) -> OperationId {
-    OperationId { client: 7, lane, sequence: 3, again }
+fn operation(slot: u16, resent: bool) -> OperationId {
+    OperationId { client: 7, slot, sequence: 3, resent }
 }
 
-/// The table in two parts.
+/// The two halves of the table.
 fn halves() -> [Tablet; 2] {
     let halves = Range::ALL.parts(2).into_iter().map(|range| Tablet { table: TABLE, range });
     halves.collect::<Vec<_>>().try_into().expect("two")
 }
 
-/// A counter and an object, both in the first half.
+/// The keys of a counter and an object, both in the first half.
 fn keys() -> [Vec<u8>; 2] {
     let keys = (0..100_u64).map(|number| number.to_le_bytes().to_vec());
-    let keys = keys.filter(|key| halves()[0].range.contains(place(key))).take(2);
+    let keys = keys.filter(|key| halves()[0].range.contains(key_position(key))).take(2);
     keys.collect::<Vec<_>>().try_into().expect("every other")
 }
 
-/// A counter at 5 and an object, of which all replicas know; then 6, and the object's removal, of
-/// which one knows.
+/// Writes the replicas of a log: a counter at 5 and an object, which all of them have; then 6, and
+/// the object's removal, which only one has.
 fn keep(world: &mut World) {
     let [counter, object] = keys();
     let mut first = Segment::begin(1);
@@ -61,8 +63,8 @@ fn order(tablets: &[Tablet]) -> RecoveryOrder {
     RecoveryOrder { id: 1, master: GONE, min_open: HEAD, askers: 1, tablets }
 }
 
-/// Whoever did what only the end tells of was never told, and asks again. Each is done once, and
-/// what is told is so.
+/// The clients whose operations only the end of the log has got no reply, and send them again. Each
+/// is executed once, and the replies are right.
 fn ask_again(world: &mut World, server: u32) {
     let [counter, object] = keys();
     let read = |world: &mut World, key: &[u8]| {
@@ -80,7 +82,7 @@ fn ask_again(world: &mut World, server: u32) {
 }
 
 #[test]
-fn what_an_attempt_that_failed_has_read_is_not_told() {
+fn a_failed_attempt_leaves_no_completions() {
     for tablets in [vec![Tablet::whole(TABLE)], halves().to_vec()] {
         let mut world = World::new(5, 1, 1);
         world.assign(1, &[], &[]);
@@ -98,10 +100,10 @@ fn what_an_attempt_that_failed_has_read_is_not_told() {
     }
 }
 
-/// The coordinator ends before it has noted that all is there, and the next divides it in another
-/// way.
+/// The coordinator dies before it has noted the recovery, and the next one divides the tablets in
+/// another way.
 #[test]
-fn what_was_brought_back_for_an_order_that_is_void_is_not_told() {
+fn a_void_order_leaves_no_completions() {
     for tablets in [vec![Tablet::whole(TABLE)], halves().to_vec()] {
         let mut world = World::new(5, 1, 1);
         world.assign(1, &[], &[]);
@@ -117,10 +119,10 @@ fn what_was_brought_back_for_an_order_that_is_void_is_not_told() {
     }
 }
 
-/// Whoever brought it back is gone before that is noted, and who takes over what else it had is
-/// given the table's completions.
+/// The recovering server dies before its recovery is noted. The server that recovers its other
+/// tablets reads the table's completions from its log.
 #[test]
-fn what_was_brought_back_by_one_who_is_gone_is_not_told() {
+fn an_unconfirmed_recovery_of_a_dead_server_leaves_no_completions() {
     let mut world = World::new(5, 2, 1);
     let [first, second] = halves();
     world.assign(1, &[second], &[]);
@@ -139,9 +141,9 @@ fn what_was_brought_back_by_one_who_is_gone_is_not_told() {
     ask_again(&mut world, 5);
 }
 
-/// What was noted stays: also what only the end tells of.
+/// A recovery that was noted stays, including the operations that only the end of the log has.
 #[test]
-fn what_was_brought_back_in_the_end_is_told() {
+fn a_confirmed_recovery_keeps_its_completions() {
     let mut world = World::new(5, 2, 1);
     let [first, second] = halves();
     world.assign(1, &[second], &[]);

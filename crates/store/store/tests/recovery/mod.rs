@@ -1,4 +1,4 @@
-//! What a server had is brought back by others, on a network in memory, in virtual time.
+//! Recovery of dead servers by others, on a network in memory, in virtual time.
 
 mod attempts;
 mod raised;

@@ -1,5 +1,5 @@
-//! A log in which everything was removed is brought back twice: what it leaves are versions, and
-//! these never go back.
+//! A log whose objects were all removed is recovered twice. Only versions are left of it, and these
+//! never go back.
 
 use crate::recovery::segment::{GONE, Segment};
 use crate::recovery::world::{TABLE, World};
@@ -8,14 +8,14 @@ use sprat_wire::op::{Condition, RecoveryOrder, Request};
 use sprat_wire::tablet::Tablet;
 
 impl World {
-    /// Asks a server for a change that it makes; its version.
+    /// Sends a change to a server and returns its version.
     fn change(&mut self, server: u32, request: &Request<'_>) -> u64 {
         self.ask(server, request, None).expect("it is made").0
     }
 
-    /// A server is gone, and another brings back what it had from segment `since` on; returns from
-    /// where on that lies there.
-    fn bring_back(&mut self, gone: u32, since: u64, by: u32) -> u64 {
+    /// Stops the server `gone`, and has `by` recover its table, whose entries count from segment
+    /// `since` on. Returns from which segment on they count in the log of `by`.
+    fn recover(&mut self, gone: u32, since: u64, by: u32) -> u64 {
         let min_open = self.stop(gone);
         let tablets = vec![(Tablet::whole(TABLE), since)];
         let order =
@@ -28,9 +28,9 @@ impl World {
 }
 
 #[test]
-fn versions_of_what_was_removed_survive_two_servers() {
-    // Of some seeds, who brings it back keeps its log on a server that stays, and opens no other
-    // head for another reason.
+fn versions_of_removed_objects_survive_two_recoveries() {
+    // With some of the seeds the recovering server has its replicas on a server that stays, and so
+    // opens no other head for another reason.
     for seed in 1..=12 {
         let mut world = World::new(4, 1, seed * 7919);
         world.assign(1, &[Tablet::whole(TABLE)], &[]);
@@ -41,17 +41,16 @@ fn versions_of_what_was_removed_survive_two_servers() {
         }
         let removed = world.change(1, &Request::Remove { table: TABLE, key: b"key", condition });
         assert!(removed >= 10, "{removed}");
-        let since = world.bring_back(1, 0, 2);
-        world.bring_back(2, since, 3);
-        let anew = world.change(3, &write);
-        assert!(anew > removed, "seed {seed}: version {anew} comes after {removed}");
+        let since = world.recover(1, 0, 2);
+        world.recover(2, since, 3);
+        let again = world.change(3, &write);
+        assert!(again > removed, "seed {seed}: version {again} comes after {removed}");
     }
 }
 
-/// Who brings back a log in which the removal is in a later segment than the object writes nothing
-/// of either.
+/// If the removal is in a later segment than the object, recovery writes neither.
 #[test]
-fn versions_of_what_is_not_written_again_survive_too() {
+fn versions_of_objects_that_are_not_rewritten_survive() {
     for seed in 1..=12 {
         let mut world = World::new(4, 1, seed * 7919);
         world.assign(2, &[], &[]);
@@ -72,14 +71,14 @@ fn versions_of_what_is_not_written_again_survive_too() {
         world.assign(2, &[], &[order]);
         let since = world.recovered(2).expect("all is there");
         world.assign(2, &[whole], &[]);
-        world.bring_back(2, since, 3);
+        world.recover(2, since, 3);
         let write = Request::Write {
             table: TABLE,
             key: b"key",
             value: b"value",
             condition: Condition::None,
         };
-        let anew = world.change(3, &write);
-        assert!(anew > 10, "seed {seed}: version {anew} comes after 10");
+        let again = world.change(3, &write);
+        assert!(again > 10, "seed {seed}: version {again} comes after 10");
     }
 }

@@ -1,4 +1,4 @@
-//! Segments of a log that nobody of the world has written.
+//! Segments of the log of a master that is not in the world.
 
 use crate::recovery::world::{TABLE, World};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
@@ -6,7 +6,7 @@ use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::{BackupRequest, ReplicaId, Request, Status};
 use sprat_wire::value::ValueType;
 
-/// Whose log it is.
+/// Server id of that master.
 pub(crate) const GONE: u32 = 9;
 
 pub(crate) struct Segment(pub(crate) Vec<u8>);
@@ -54,7 +54,7 @@ impl Segment {
             replica,
             offset: 0,
             sealed,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: &self.0,
         };

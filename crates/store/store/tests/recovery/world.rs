@@ -1,16 +1,16 @@
-//! Servers that keep replicas for each other, and somebody who asks them and orders what a
-//! coordinator would.
+//! Servers that keep replicas for each other, and a caller that sends them requests and plays the
+//! coordinator.
 
 use crate::recovery::ended::Ended;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::{Config, Durability, Log};
-use sprat_net::{AnyDriver, Driver as _, Fate, Hub, HubOptions, Mem, Nanos};
+use sprat_net::{AnyDriver, Delivery, Driver as _, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{Config as RpcConfig, Endpoint, SessionId};
-use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
-use sprat_store::member::Member as Both;
+use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
+use sprat_store::member::ClusterNode as Both;
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replicas::{Options, Replicas};
-use sprat_store::replication::{Member, Replicator};
+use sprat_store::replication::{BackupServer, Replicator};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, RecoveryOrder, Request, Status};
 use sprat_wire::tablet::{Tablet, position};
@@ -37,7 +37,7 @@ pub(crate) struct World {
     now: Nanos,
     hub: Hub,
     servers: BTreeMap<u32, Server>,
-    /// Those that nobody reaches.
+    /// Servers that cannot be reached.
     cut: Rc<RefCell<BTreeSet<SocketAddr>>>,
     driver: Mem,
     endpoint: Endpoint<()>,
@@ -54,20 +54,20 @@ fn of_log() -> Config {
     Config::new(sprat_log::MIN_MEMORY, Durability::Tracked)
 }
 
-/// Where a key is in the table.
-pub(crate) fn place(key: &[u8]) -> u64 {
+/// The position of a key in the table.
+pub(crate) fn key_position(key: &[u8]) -> u64 {
     position(of_log().seed, TABLE, key)
 }
 
 impl World {
-    /// Servers 1 to `count`, each of whose logs so many others keep.
+    /// Makes servers 1 to `count`, each with `copies` replicas of its log on others.
     pub(crate) fn new(count: u32, copies: usize, seed: u64) -> Self {
         let hub = Hub::new(HubOptions { mtu: 9000, ..HubOptions::default() });
         let cut: Rc<RefCell<BTreeSet<SocketAddr>>> = Rc::default();
         let known = Rc::clone(&cut);
         hub.set_policy(move |flight| {
             let is_cut = [flight.from, flight.to].iter().any(|end| known.borrow().contains(end));
-            if is_cut { Fate::Drop } else { Fate::Deliver(Duration::from_micros(2)) }
+            if is_cut { Delivery::Drop } else { Delivery::Deliver(Duration::from_micros(2)) }
         });
         let (now, config) = (Nanos(0), RpcConfig::default());
         let mut driver = hub.port(address(100)).unwrap();
@@ -89,31 +89,32 @@ impl World {
         Self { now, hub, servers, cut, driver, endpoint, ended, version: 0, next_server }
     }
 
-    /// `server` serves these tablets, and is to bring back those; the others have nothing.
+    /// Assigns tablets and recovery orders to `server`, and nothing to the others.
     pub(crate) fn assign(&mut self, server: u32, tablets: &[Tablet], orders: &[RecoveryOrder]) {
         self.version += 1;
         let is_member = |server: &&u32| !self.cut.borrow().contains(&address(**server));
-        let member = |&server: &u32| Member { server, address: address(server), rack: server };
+        let member =
+            |&server: &u32| BackupServer { server, address: address(server), rack: server };
         let members: Vec<_> = self.servers.keys().filter(is_member).map(member).collect();
         for (&id, node) in &self.servers {
             let (tablets, orders) =
                 if id == server { (tablets.to_vec(), orders.to_vec()) } else { Default::default() };
             let (version, members, next_server) = (self.version, members.clone(), self.next_server);
             let masters = (1..next_server).collect();
-            let assigned = Assigned {
+            let assigned = MasterAssignment {
                 version,
                 tablets,
                 members,
                 masters,
                 next_server,
                 orders,
-                ..Assigned::default()
+                ..MasterAssignment::default()
             };
             assert!(node.outbox.send(Command::Assign(Box::new(assigned))));
         }
     }
 
-    /// Nobody reaches a server any more, or everybody does again.
+    /// Cuts a server off from the network, or connects it again.
     pub(crate) fn cut(&mut self, server: u32, is_cut: bool) {
         let mut cut = self.cut.borrow_mut();
         let changed =
@@ -121,14 +122,14 @@ impl World {
         assert!(changed, "server {server} was so before");
     }
 
-    /// A server is gone; the least segment of which an open replica counts.
+    /// Stops a server; returns the lowest segment whose open replicas count.
     pub(crate) fn stop(&mut self, server: u32) -> u64 {
         self.servers.remove(&server).expect("it lives").min_open
     }
 
-    /// Goes on until something is there.
+    /// Runs until `find` returns something.
     #[track_caller]
-    fn until<T>(&mut self, mut what: impl FnMut(&mut Self) -> Option<T>) -> T {
+    fn until<T>(&mut self, mut find: impl FnMut(&mut Self) -> Option<T>) -> T {
         for _ in 0..MANY_TURNS {
             self.now = self.now + STEP;
             let now = self.now;
@@ -147,14 +148,15 @@ impl World {
                 .expect("memory");
             endpoint.poll(now, ended, driver.tx());
             endpoint.flush(driver.tx());
-            if let Some(what) = what(self) {
-                return what;
+            if let Some(found) = find(self) {
+                return found;
             }
         }
         panic!("it never comes");
     }
 
-    /// Asks a server: number and body of its answer, or what else it says.
+    /// Sends a request to a server. Returns the number and body of its reply, or its status if that
+    /// is not `Ok`.
     #[track_caller]
     pub(crate) fn ask(
         &mut self,
@@ -181,11 +183,11 @@ impl World {
         }
     }
 
-    /// What comes of the next attempt of a server to bring something back: from which segment on it
-    /// lies there, or why it does not.
+    /// Waits for the next attempt of a server to recover tablets. Returns from which segment on
+    /// they count in its log, or why it has failed.
     #[track_caller]
     pub(crate) fn recovered(&mut self, by: u32) -> Result<u64, String> {
-        let recovered = self.until(|world| world.servers[&by].outbox.take_recovered());
+        let recovered = self.until(|world| world.servers[&by].outbox.take_recovery_result());
         if recovered.failure.is_empty() { Ok(recovered.since) } else { Err(recovered.failure) }
     }
 }

@@ -1,5 +1,5 @@
-//! Random masters, crashes at random moments: what was acknowledged is there, and what was freed is
-//! not.
+//! Random masters, and crashes at random moments: acknowledged writes survive, and freed replicas
+//! do not.
 
 use crate::replicas::support::{SEGMENT, World, bytes_of, id, open};
 use sprat_chance::Chance;
@@ -10,7 +10,7 @@ use sprat_wire::op::{BackupRequest, ReplicaId, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How a life ends.
+/// How a run of the backup ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ending {
     Power,
@@ -18,38 +18,39 @@ enum Ending {
     Close,
 }
 
-/// What a master knows of a replica of its own.
+/// What a master knows of one of its replicas.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// Bytes asked for, and acknowledged; and the seal.
-    asked: usize,
+    /// Bytes sent.
+    sent: usize,
+    /// Bytes acknowledged.
     acked: usize,
-    seal_asked: bool,
+    seal_sent: bool,
     seal_acked: bool,
-    /// Nothing can follow: it can only be begun again.
+    /// It cannot be appended to, only begun again.
     earlier: bool,
-    /// It was there at the beginning of this life.
+    /// It was found at the start of this run.
     found: bool,
 }
 
 /// A call under way.
-struct Asked {
+struct Sent {
     call: CallId,
     replica: ReplicaId,
     end: usize,
     sealed: bool,
 }
 
-/// What was found: length, seal, and whether acknowledged bytes may be missing.
+/// The replicas found: length, seal, and whether acknowledged bytes may be missing.
 type Found = BTreeMap<u64, (usize, bool, bool)>;
 
-/// All that is known of a disk.
+/// The model of a disk.
 struct Model {
     random: Chance,
     known: BTreeMap<u64, Known>,
-    /// What was given up not long ago, and may still be there after a crash.
+    /// Replicas that were given up lately, and may still be there after a crash.
     ghosts: BTreeMap<u64, Vec<Known>>,
-    under_way: Vec<Asked>,
+    under_way: Vec<Sent>,
 }
 
 impl Model {
@@ -63,7 +64,7 @@ impl Model {
         let replica =
             id(1 + u32::try_from(self.random.index(3)).unwrap(), 1 + self.random.draw() % 5);
         let word = replica.word();
-        if self.under_way.iter().any(|asked| asked.replica == replica) || self.under_way.len() > 5 {
+        if self.under_way.iter().any(|sent| sent.replica == replica) || self.under_way.len() > 5 {
             return;
         }
         if self.known.contains_key(&word) && self.random.one_in(20) {
@@ -74,61 +75,62 @@ impl Model {
             if world.figure("replica_frames_live") > 20 {
                 return;
             }
-            // Begun again, at zero: the backup gives up what is there. What it has of this life it
-            // would keep.
+            // Begin it again at zero. The backup replaces a replica from before its start by
+            // itself; one of this run must be freed first.
             if !self.known[&word].found {
                 world.free(replica);
             }
             self.give_up(word);
         }
         let known = self.known.entry(word).or_default();
-        if known.earlier || known.seal_asked {
+        if known.earlier || known.seal_sent {
             return;
         }
-        let most = (SEGMENT as usize - 1000).saturating_sub(known.asked);
+        let most = (SEGMENT as usize - 1000).saturating_sub(known.sent);
         let len = 1 + if self.random.one_in(5) {
             self.random.index(3000)
         } else {
             self.random.index(200)
         };
         let sealed = self.random.one_in(8) || len > most;
-        let end = known.asked + len.min(most);
-        let call = world.begin_write(replica, known.asked..end, sealed);
-        (known.asked, known.seal_asked) = (end, sealed);
-        self.under_way.push(Asked { call, replica, end, sealed });
+        let end = known.sent + len.min(most);
+        let call = world.begin_write(replica, known.sent..end, sealed);
+        (known.sent, known.seal_sent) = (end, sealed);
+        self.under_way.push(Sent { call, replica, end, sealed });
     }
 
-    /// Takes what has been answered. Whether the disk has failed.
-    fn hear(&mut self, world: &mut World<MemDisk>) -> bool {
+    /// Takes the replies that have arrived. Returns whether the disk has failed.
+    fn take_replies(&mut self, world: &mut World<MemDisk>) -> bool {
         let mut failed = false;
-        for asked in std::mem::take(&mut self.under_way) {
-            let Some(told) = world.take(asked.call) else {
-                self.under_way.push(asked);
+        for sent in std::mem::take(&mut self.under_way) {
+            let Some(reply) = world.take(sent.call) else {
+                self.under_way.push(sent);
                 continue;
             };
-            let word = asked.replica.word();
+            let word = sent.replica.word();
             let known = self.known.get_mut(&word).expect("it was asked for");
-            match told.status {
+            match reply.status {
                 Status::Ok => {
-                    known.acked = known.acked.max(asked.end);
-                    known.seal_acked |= asked.sealed;
+                    known.acked = known.acked.max(sent.end);
+                    known.seal_acked |= sent.sealed;
                 }
-                // The frame is full before the segment: what was asked for is not there, and
-                // nothing follows.
-                Status::Refused if told.text().contains("has room") => {
-                    (known.asked, known.seal_asked, known.earlier) = (known.acked, false, true);
+                // The frame is full before the segment: the write was not made, and nothing can
+                // follow.
+                Status::Refused if reply.text().contains("has room") => {
+                    (known.sent, known.seal_sent, known.earlier) = (known.acked, false, true);
                 }
                 Status::Refused => failed = true,
-                other => panic!("{other}: {}", told.text()),
+                other => panic!("{other}: {}", reply.text()),
             }
         }
         failed
     }
 
-    /// Holds what is there against what is known. `certain`: nothing acknowledged may be missing.
+    /// Compares the replicas found with the model. If `certain`, nothing acknowledged may be
+    /// missing.
     fn check(&mut self, found: &Found, certain: bool, what: &str) {
         let fits = |known: &Known, len: usize, sealed: bool| {
-            let possible = len <= known.asked && (!sealed || known.seal_asked);
+            let possible = len <= known.sent && (!sealed || known.seal_sent);
             possible && (!certain || len >= known.acked && (sealed || !known.seal_acked))
         };
         for (word, known) in &self.known {
@@ -146,19 +148,19 @@ impl Model {
         for (word, (len, sealed, _)) in found {
             let ghosts = self.ghosts.get(word).into_iter().flatten();
             let mut candidates = self.known.get(word).into_iter().chain(ghosts);
-            let lawful = candidates.any(|known| fits(known, *len, *sealed));
-            assert!(lawful, "{what}: {} has {len} B, {sealed}", ReplicaId::of_word(*word));
+            let is_valid = candidates.any(|known| fits(known, *len, *sealed));
+            assert!(is_valid, "{what}: {} has {len} B, {sealed}", ReplicaId::of_word(*word));
         }
         self.ghosts.clear();
         let known = |(word, (len, sealed, _)): (&u64, &(usize, bool, bool))| {
-            let (asked, acked, seal_asked, seal_acked) = (*len, *len, *sealed, *sealed);
-            (*word, Known { asked, acked, seal_asked, seal_acked, earlier: true, found: true })
+            let (sent, acked, seal_sent, seal_acked) = (*len, *len, *sealed, *sealed);
+            (*word, Known { sent, acked, seal_sent, seal_acked, earlier: true, found: true })
         };
         self.known = found.iter().map(known).collect();
     }
 }
 
-/// All that a disk holds, found by fencing every master: on a copy, as nobody is to be fenced.
+/// Lists all replicas on a disk by fencing every master, on a copy of the disk.
 fn look(control: &MemControl, durability: Durability, what: &str) -> Found {
     let copy = MemControl::new(1);
     copy.patch(0, &control.contents());
@@ -181,7 +183,7 @@ fn look(control: &MemControl, durability: Durability, what: &str) -> Found {
     found
 }
 
-/// Several lives of one disk.
+/// Runs a backup on one disk several times.
 fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 5_000, durable: 40_000, jitter: 60_000 });
@@ -202,8 +204,7 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
         let ending = endings[model.random.index(endings.len())];
         let faulty = ending != Ending::Close && model.random.one_in(2);
         if faulty {
-            // A write that failed may still come to the medium, until a power failure has decided
-            // it.
+            // A failed write may still reach the medium until a power failure decides.
             let io = ending == Ending::Power && model.random.one_in(2);
             let fault = if io { Fault::Io } else { Fault::Hang };
             control.fail(model.random.draw() % 200, fault);
@@ -214,14 +215,14 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
                 world.pass(Duration::from_millis(60));
             }
             world.turn();
-            if model.hear(&mut world) {
+            if model.take_replies(&mut world) {
                 break;
             }
         }
         if !faulty && (ending == Ending::Close || sync && model.random.one_in(2)) {
-            // When the disk has come to rest, what was given up is gone for good.
+            // Once the disk is idle, freed replicas are gone for good.
             (0..200).for_each(|_| world.turn());
-            model.hear(&mut world);
+            model.take_replies(&mut world);
             assert!(model.under_way.is_empty(), "{what}: all was answered");
             model.ghosts.clear();
         }
@@ -232,33 +233,33 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
             Ending::Close => world.close(),
         }
         model.under_way.clear();
-        control.spare();
+        control.clear_faults();
     }
 }
 
 #[test]
-fn what_was_acknowledged_survives_power_failures() {
+fn acknowledged_writes_survive_power_failures() {
     for seed in 0..150 {
         lives(seed, Durability::Sync, &[Ending::Power]);
     }
 }
 
 #[test]
-fn what_was_acknowledged_survives_whatever_comes() {
+fn acknowledged_writes_survive_any_ending() {
     for seed in 0..150 {
         lives(seed, Durability::Sync, &[Ending::Power, Ending::Kill, Ending::Close]);
     }
 }
 
 #[test]
-fn buffered_replicas_say_that_they_are_unsure() {
+fn buffered_replicas_are_reported_unsure() {
     for seed in 0..150 {
         lives(seed, Durability::Buffered, &[Ending::Power, Ending::Kill, Ending::Close]);
     }
 }
 
-/// A beginning that was torn, and marked as free by the next start, was taken for damage by the one
-/// after a close in order.
+/// A torn beginning was marked as free by the next start, and taken for damage by the start after a
+/// close in order.
 #[test]
 fn a_torn_beginning_is_no_damage_after_a_close_in_order() {
     lives(1233, Durability::Buffered, &[Ending::Power, Ending::Kill, Ending::Close]);

@@ -1,5 +1,5 @@
-//! Flipped bits: damage is told by file, place and replica, and never given out as what was
-//! written.
+//! Flipped bits: damage is reported with file, offset and replica, and damaged bytes are never
+//! served.
 
 use crate::replicas::support::{FRAME, SEGMENT, World, bytes_of, id, open};
 use sprat_chance::Chance;
@@ -9,10 +9,11 @@ use sprat_wire::frame::FRAMES_OFFSET;
 use sprat_wire::op::{ReplicaId, Status};
 use std::collections::BTreeMap;
 
-/// What is in a file: each replica's length, whether it is sealed, and where its last write began.
+/// The contents of a file: each replica's length, whether it is sealed, and where its last write
+/// began.
 type Truth = BTreeMap<u64, (usize, bool, usize)>;
 
-/// A file after some work: in frame `n` lies a replica, or nothing any more.
+/// Makes a file with replicas, some of which are freed again.
 fn build(seed: u64, close: bool) -> (Vec<u8>, Truth) {
     let control = MemControl::new(seed);
     let (mut world, _) = open(&control, Durability::Sync);
@@ -62,7 +63,7 @@ fn frame_of(offset: u64) -> u64 {
     (offset - FRAMES_OFFSET) / u64::from(FRAME)
 }
 
-/// What is told of all replicas.
+/// Lists all replicas.
 fn listed(world: &mut World<MemDisk>) -> BTreeMap<u64, (usize, bool)> {
     let mut all = BTreeMap::new();
     for master in [3, 4] {
@@ -75,7 +76,7 @@ fn listed(world: &mut World<MemDisk>) -> BTreeMap<u64, (usize, bool)> {
 }
 
 #[test]
-fn a_flipped_bit_is_told_or_harmless() {
+fn a_flipped_bit_is_reported_or_harmless() {
     let (mut damaged, mut torn, mut harmless) = (0, 0, 0);
     for seed in 0..10 {
         let close = seed % 2 == 0;
@@ -102,7 +103,7 @@ fn a_flipped_bit_is_told_or_harmless() {
                 assert_eq!(frame_of(found.offset), frame_of(offset), "{what}: {found}");
                 assert!(found.to_string().contains("memory is damaged at offset"), "{found}");
                 let Some(replica) = found.replica else {
-                    // In a mark that was never written, or of a replica that was written at once.
+                    // The bit is in a mark that was never written, or in a replica of one write.
                     let mark =
                         offset >= FRAMES_OFFSET + (frame_of(offset) + 1) * u64::from(FRAME) - 4096;
                     assert!(mark || close, "{what}: {found}");
@@ -114,17 +115,17 @@ fn a_flipped_bit_is_told_or_harmless() {
                 };
                 assert!(hit.iter().all(|word| *word == replica.word()), "{what}: {found}, {hit:?}");
                 if whole.contains_key(&replica.word()) {
-                    let told = world.read(replica).unwrap_err();
+                    let reply = world.read(replica).unwrap_err();
                     assert!(
-                        told.status == Status::Refused && told.text() == found.to_string(),
-                        "{what}: {told:?}"
+                        reply.status == Status::Refused && reply.text() == found.to_string(),
+                        "{what}: {reply:?}"
                     );
                 }
             } else if let [found] = &report.torn[..] {
                 torn += 1;
                 assert!(!close, "{what}: closed in order, nothing was torn: {found:?}");
                 assert_eq!(frame_of(found.offset), frame_of(offset), "{what}");
-                // Only what the very last write brought is gone.
+                // Only the bytes of the very last write are gone.
                 for word in hit {
                     let kept = now.get(&word).map_or(0, |(len, _)| *len);
                     assert!(kept >= truth[&word].2, "{what}: {kept} B");
@@ -144,18 +145,18 @@ fn a_flipped_bit_is_told_or_harmless() {
     assert!(damaged > 100 && torn > 5 && harmless > 100);
 }
 
-/// Where a replica's bytes lie in a file.
-fn place_of(contents: &[u8], replica: ReplicaId) -> u64 {
+/// The offset of a replica's bytes in a file.
+fn offset_of(contents: &[u8], replica: ReplicaId) -> u64 {
     let bytes = bytes_of(replica, 40);
     contents.windows(bytes.len()).position(|window| window == bytes).expect("it is in the file")
         as u64
 }
 
 #[test]
-fn a_replica_that_lost_its_beginning_is_missed_by_name() {
+fn a_replica_with_a_damaged_beginning_is_named() {
     let (contents, truth) = build(3, false);
     let replica = ReplicaId::of_word(*truth.keys().next().unwrap());
-    let frame = place_of(&contents, replica) - 36;
+    let frame = offset_of(&contents, replica) - 36;
     for offset in frame..frame + 60 {
         let (_, mut world, report) = reopen(&contents, Some((offset, 1)));
         assert_eq!(report.damaged.len(), 1, "offset {offset}: {:?}", report.torn);
@@ -166,7 +167,7 @@ fn a_replica_that_lost_its_beginning_is_missed_by_name() {
 }
 
 #[test]
-fn damage_that_comes_later_is_found_on_reading() {
+fn later_damage_is_found_by_a_read() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     let (a, b) = (id(3, 1), id(3, 2));
@@ -175,17 +176,17 @@ fn damage_that_comes_later_is_found_on_reading() {
         world.put(replica, 4000..len, false);
         world.put(replica, len..len, true);
     }
-    let at = place_of(&control.contents(), a) + 4000 + 36 + 77;
+    let at = offset_of(&control.contents(), a) + 4000 + 36 + 77;
     control.flip(at, 0);
-    let told = world.read(a).unwrap_err();
+    let reply = world.read(a).unwrap_err();
     assert!(
-        told.status == Status::Refused && told.text().contains("segment 1 of server 3"),
-        "{told:?}"
+        reply.status == Status::Refused && reply.text().contains("segment 1 of server 3"),
+        "{reply:?}"
     );
     assert_eq!(world.figure("replicas_damaged_total"), 1);
     assert_eq!(world.fence(3).iter().map(|record| record.segment).collect::<Vec<_>>(), [2]);
     assert_eq!(world.read(b).unwrap(), bytes_of(b, 8000));
-    // Who has another replica of it may bring it again.
+    // The segment can be written again from another replica.
     let (mut world, _) = (drop(world), open(&control, Durability::Sync)).1;
     assert_eq!(
         world.read(a).unwrap_err().status,
@@ -207,7 +208,7 @@ fn a_damaged_replica_can_be_begun_again() {
     let (contents, truth) = build(5, false);
     let (word, (len, ..)) = truth.iter().next().unwrap();
     let replica = ReplicaId::of_word(*word);
-    let at = place_of(&contents, replica) + 3;
+    let at = offset_of(&contents, replica) + 3;
     let (control, mut world, report) = reopen(&contents, Some((at, 2)));
     assert_eq!(report.damaged.len(), 1);
     assert_eq!(world.write(replica, *len..len + 1, false).status, Status::NotFound);
@@ -220,21 +221,21 @@ fn a_damaged_replica_can_be_begun_again() {
     assert_eq!(world.read(replica).unwrap(), bytes_of(replica, *len));
 }
 
-/// Writes that went astray, blocks that are lost, bytes of elsewhere: whatever lies in the frames,
-/// nothing is given out but what was written.
+/// Misdirected writes, lost blocks, foreign bytes: whatever is in the frames, only bytes that were
+/// written are served.
 #[test]
-fn whatever_happens_to_the_frames_nothing_wrong_is_given_out() {
-    let (mut whole, mut told) = (0, 0);
+fn corrupted_frames_are_never_served() {
+    let (mut whole, mut reported) = (0, 0);
     for seed in 0..300 {
         let (contents, truth) = build(seed % 4, seed % 8 < 4);
         let mut random = Chance::new(seed);
         let control = MemControl::new(seed);
         control.patch(0, &contents);
         let frames = contents.len() - usize::try_from(FRAMES_OFFSET).unwrap();
-        let places = |random: &mut Chance, unit: usize| random.index(frames / unit) * unit;
+        let offset = |random: &mut Chance, unit: usize| random.index(frames / unit) * unit;
         for _ in 0..1 + random.index(4) {
             let unit = [1, 512, 4096][random.index(3)];
-            let (to, from) = (places(&mut random, unit), places(&mut random, unit));
+            let (to, from) = (offset(&mut random, unit), offset(&mut random, unit));
             let len = (unit * (1 + random.index(6))).min(frames - to.max(from));
             let start = usize::try_from(FRAMES_OFFSET).unwrap() + from;
             let bytes = match random.index(3) {
@@ -245,7 +246,7 @@ fn whatever_happens_to_the_frames_nothing_wrong_is_given_out() {
             control.patch(FRAMES_OFFSET + to as u64, &bytes);
         }
         let (mut world, report) = open(&control, Durability::Sync);
-        told += report.damaged.len() + report.torn.len();
+        reported += report.damaged.len() + report.torn.len();
         for master in [3, 4] {
             for record in world.fence(master) {
                 let replica = id(master, record.segment);
@@ -258,11 +259,11 @@ fn whatever_happens_to_the_frames_nothing_wrong_is_given_out() {
                 }));
             }
         }
-        // And it can be used as ever.
+        // The file can still be used.
         let again = id(5, 1);
         world.put(again, 0..3000, true);
         assert_eq!(world.read(again).unwrap(), bytes_of(again, 3000), "seed {seed}");
     }
-    eprintln!("{whole} whole, {told} told of");
-    assert!(whole > 1000 && told > 50);
+    eprintln!("{whole} whole, {reported} told of");
+    assert!(whole > 1000 && reported > 50);
 }

@@ -1,4 +1,4 @@
-//! Disks that refuse: nothing more is acknowledged, and what the disk has is still read.
+//! Failing disks: nothing more is acknowledged, and bytes that are on the disk are still read.
 
 use crate::replicas::support::{bytes_of, id, open};
 use sprat_disk::{Fault, Latency, MemControl};
@@ -16,26 +16,26 @@ fn a_disk_that_fails_ends_writing_and_not_reading() {
         world.put(b, 0..500, false);
         control.fail(0, fault);
         let failing = world.begin_write(b, 500..900, false);
-        let told = world.wait(failing);
-        assert!(told.status == Status::Refused && told.text().contains("memory"), "{told:?}");
-        let told = world.write(id(4, 1), 0..10, false);
+        let reply = world.wait(failing);
+        assert!(reply.status == Status::Refused && reply.text().contains("memory"), "{reply:?}");
+        let reply = world.write(id(4, 1), 0..10, false);
         assert!(
-            told.status == Status::Refused && told.text().contains("refused until"),
-            "{told:?}"
+            reply.status == Status::Refused && reply.text().contains("refused until"),
+            "{reply:?}"
         );
         assert_eq!(world.figure("replica_writes_stopped"), 1);
         assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
-        // What the disk has of an open one can be had; the end is not where it seemed to be.
+        // Of an open replica, the bytes on the disk could be read, but not all that were received.
         let records = world.fence(3);
         assert_eq!(records.len(), 2);
-        let told = world.read(b).unwrap_err();
+        let reply = world.read(b).unwrap_err();
         assert!(
-            told.status == Status::Refused && told.text().contains("500 B of 900 are on disk"),
-            "{told:?}"
+            reply.status == Status::Refused && reply.text().contains("500 B of 900 are on disk"),
+            "{reply:?}"
         );
         drop(world);
         control.kill();
-        control.spare();
+        control.clear_faults();
         let (mut world, report) = open(&control, Durability::Sync);
         assert_eq!(report.damaged, []);
         let len = usize::try_from(report.bytes).unwrap() - 900;
@@ -46,16 +46,17 @@ fn a_disk_that_fails_ends_writing_and_not_reading() {
 }
 
 #[test]
-fn a_read_that_fails_is_refused_and_can_be_asked_again() {
+fn a_failed_read_is_refused_and_can_be_repeated() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     let a = id(3, 1);
     world.put(a, 0..900, true);
     control.fail(0, Fault::Io);
-    let told = world.read(a).unwrap_err();
+    let reply = world.read(a).unwrap_err();
     assert!(
-        told.status == Status::Refused && told.text().contains("cannot read segment 1 of server 3"),
-        "{told:?}"
+        reply.status == Status::Refused
+            && reply.text().contains("cannot read segment 1 of server 3"),
+        "{reply:?}"
     );
     assert_eq!(world.figure("replica_reads_failed_total"), 1);
     assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
@@ -63,7 +64,7 @@ fn a_read_that_fails_is_refused_and_can_be_asked_again() {
 }
 
 #[test]
-fn a_read_that_hangs_holds_up_nobody_else() {
+fn a_hanging_read_does_not_delay_others() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     for segment in 1..=20 {
@@ -78,7 +79,7 @@ fn a_read_that_hangs_holds_up_nobody_else() {
         assert_eq!(world.read(id(3, segment)).unwrap(), bytes_of(id(3, segment), 900));
     }
     assert_eq!(world.take(hangs), None);
-    // Its frame is not written while it may be read.
+    // Its frame is not reused while it may still be read.
     world.free(id(3, 1));
     assert_eq!(world.wait(hangs).status, Status::NotFound);
     world.put(id(4, 1), 0..10, true);

@@ -1,4 +1,4 @@
-//! Fences: what they refuse, and how long.
+//! Fences: which requests they refuse, and for how long.
 
 use crate::replicas::support::{bytes_of, id, open};
 use sprat_disk::MemControl;
@@ -6,7 +6,7 @@ use sprat_store::replicas::Durability;
 use sprat_wire::op::{BackupRequest, Status};
 
 #[test]
-fn a_fenced_master_is_refused_also_after_a_restart() {
+fn a_fence_survives_restarts() {
     for (durability, power) in
         [(Durability::Sync, true), (Durability::Sync, false), (Durability::Buffered, false)]
     {
@@ -40,7 +40,7 @@ fn a_fenced_master_is_refused_also_after_a_restart() {
                 (&[3][..], &vec![], &vec![])
             );
         }
-        // When nothing is left to guard, the next life knows nothing of it.
+        // When no replica is left to guard, the fence does not survive the next restart.
         world.free(a);
         assert_eq!(world.write(a, 0..900, false).status, Status::Fenced, "this one does");
         (0..10).for_each(|_| world.turn());
@@ -57,7 +57,7 @@ fn a_fenced_master_is_refused_also_after_a_restart() {
 }
 
 #[test]
-fn a_fence_is_answered_when_it_is_durable() {
+fn a_fence_is_acknowledged_when_it_is_durable() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     world.put(id(3, 1), 0..900, true);
@@ -77,7 +77,7 @@ fn a_fence_is_answered_when_it_is_durable() {
 }
 
 #[test]
-fn fences_are_no_replicas() {
+fn fences_are_not_listed_as_replicas() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     world.put(id(3, 1), 0..900, true);
@@ -91,7 +91,7 @@ fn fences_are_no_replicas() {
             replica: id(5, 0),
             offset: 0,
             sealed: false,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: b"x",
         },
@@ -101,7 +101,7 @@ fn fences_are_no_replicas() {
 }
 
 #[test]
-fn a_fence_gives_its_frame_back_with_the_last_replica() {
+fn a_fence_is_freed_with_the_last_replica() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     world.put(id(3, 1), 0..900, true);
@@ -121,8 +121,8 @@ fn a_fence_that_outlived_its_replicas_is_dropped_at_the_next_start() {
         let (mut world, _) = open(&control, Durability::Sync);
         world.put(id(3, 1), 0..900, true);
         world.fence(3);
-        // The mark on the replica's frame comes to the disk, that on the fence's does not, or only
-        // perhaps.
+        // The mark that frees the replica's frame is written; the one that frees the fence's hangs,
+        // and may or may not be.
         control.fail(1, sprat_disk::Fault::Hang);
         world.free(id(3, 1));
         (0..10).for_each(|_| world.turn());

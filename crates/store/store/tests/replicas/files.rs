@@ -1,4 +1,4 @@
-//! The same on real files.
+//! Replicas in real files.
 
 use crate::replicas::support::{World, bytes_of, disk, id, options};
 use sprat_store::replicas::{Durability, Options, Replicas};
@@ -6,7 +6,7 @@ use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::op::REPLICA_BYTES;
 
 #[test]
-fn replicas_in_a_file_come_back_life_after_life() {
+fn replicas_in_a_file_survive_restarts() {
     for (durability, ring) in
         [(Durability::Sync, true), (Durability::Buffered, true), (Durability::Sync, false)]
     {

@@ -1,4 +1,4 @@
-//! A file of replicas of format version 1, as it was written once, still opens.
+//! A file of replicas in format version 1, written long ago, still opens.
 //!
 //! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store replicas::fixture` writes it
 //! again: only for a new version, to a new name.
@@ -16,7 +16,7 @@ fn options_then() -> Options {
     Options { max_frames: 6, ..options(Durability::Buffered) }
 }
 
-/// The fixture: a sealed replica, an open one, one that was freed, a fence.
+/// Makes the fixture: a sealed replica, an open one, a freed one and a fence.
 fn write() -> Vec<u8> {
     let control = MemControl::new(1);
     let (mut world, _) = open_with(&control, &options_then());

@@ -1,4 +1,4 @@
-//! What comes back of earlier lives, and as what.
+//! Replicas after restarts.
 
 use crate::replicas::support::{bytes_of, id, open, open_with, options};
 use sprat_disk::{Latency, MemControl};
@@ -6,7 +6,7 @@ use sprat_store::replicas::{Durability, Options};
 use sprat_wire::op::Status;
 
 #[test]
-fn what_an_earlier_life_began_is_not_appended_to() {
+fn replicas_from_before_a_restart_are_not_appended_to() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     let (open_one, sealed) = (id(3, 1), id(3, 2));
@@ -23,7 +23,7 @@ fn what_an_earlier_life_began_is_not_appended_to() {
         bytes_of(open_one, 900),
         "it can be read without a fence"
     );
-    // Begun again it has what it is given, here and in the next life.
+    // Begun again, it has only the new bytes, now and after the next restart.
     world.put(open_one, 0..100, false);
     world.put(open_one, 100..200, false);
     (0..5).for_each(|_| world.turn());
@@ -36,7 +36,7 @@ fn what_an_earlier_life_began_is_not_appended_to() {
 }
 
 #[test]
-fn of_two_of_one_name_the_later_counts() {
+fn the_later_of_two_replicas_of_a_segment_counts() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     let a = id(3, 1);
@@ -45,7 +45,7 @@ fn of_two_of_one_name_the_later_counts() {
     control.crash();
     let (mut world, _) = open(&control, Durability::Sync);
     let before = control.operations();
-    // The write that begins it again is first, the mark on what was there second: that one hangs.
+    // The first operation writes the new replica; the second marks the old one as free, and hangs.
     control.fail(0, sprat_disk::Fault::Hang);
     let again = world.begin_write(a, 0..300, false);
     assert_eq!(world.wait(again).status, Status::Ok);
@@ -62,13 +62,14 @@ fn of_two_of_one_name_the_later_counts() {
 }
 
 #[test]
-fn what_a_frame_held_before_never_belongs_to_what_it_holds_now() {
+fn old_contents_of_a_frame_never_belong_to_a_new_replica() {
     for end in 0..12 {
         let control = MemControl::new(1);
         let options = Options { max_frames: 3, ..options(Durability::Sync) };
         let (mut world, _) = open_with(&control, &options);
         let a = id(3, 1);
-        // Each time shorter, with the same writes, through the same few frames.
+        // Each replica is shorter than the one before, with the same writes, in the same few
+        // frames.
         for round in 0..=end {
             for part in 0..12 - round {
                 world.put(a, part * 1000..(part + 1) * 1000, false);
@@ -98,7 +99,7 @@ fn a_file_counts_more_replicas_than_its_header_is_ahead() {
     }
     drop(world);
     control.crash();
-    // A replica that begins now is told from those of the life before, in whatever frame.
+    // A new replica is distinguished from those before the restart, whichever frame it gets.
     for life in 0..3 {
         let (mut world, report) = open_with(&control, &options);
         assert_eq!((report.replicas, &report.damaged), (1, &vec![]), "life {life}");
@@ -114,7 +115,7 @@ fn a_file_counts_more_replicas_than_its_header_is_ahead() {
 }
 
 #[test]
-fn what_was_buffered_is_unsure_unless_sealed_or_closed_in_order() {
+fn buffered_replicas_are_unsure_unless_sealed_or_closed_in_order() {
     let control = MemControl::new(1);
     let buffered = Durability::Buffered;
     let (mut world, _) = open(&control, buffered);
@@ -138,8 +139,8 @@ fn what_was_buffered_is_unsure_unless_sealed_or_closed_in_order() {
     (0..50).for_each(|_| world.turn());
     drop(world);
     control.kill();
-    // Whatever the next life promises. What was sure once is so no more: the file tells of the last
-    // life only.
+    // That does not depend on the durability of the next run. Replicas that were sure before are so
+    // no more: the file records the end of the last run only.
     assert_eq!(unsure(buffered, true), [1, 3, 4]);
     assert_eq!(unsure(Durability::Sync, true), [1, 3, 4]);
     let (world, _) = open(&control, Durability::Sync);
@@ -157,7 +158,7 @@ fn what_was_buffered_is_unsure_unless_sealed_or_closed_in_order() {
 }
 
 #[test]
-fn what_is_freed_while_it_is_written_stays_away() {
+fn a_replica_freed_while_it_is_written_stays_freed() {
     for turns in 0..8 {
         let control = MemControl::new(1);
         control.set_latency(Latency { base: 100_000, durable: 100_000, jitter: 0 });
@@ -167,8 +168,8 @@ fn what_is_freed_while_it_is_written_stays_away() {
         let write = world.begin_write(a, 900..1000, false);
         (0..turns).for_each(|_| world.turn());
         world.free(a);
-        let told = world.wait(write).status;
-        assert!(told == Status::NotFound || told == Status::Ok);
+        let status = world.wait(write).status;
+        assert!(status == Status::NotFound || status == Status::Ok);
         (0..50).for_each(|_| world.turn());
         drop(world);
         control.crash();

@@ -1,4 +1,4 @@
-//! Replicas: what a backup has acknowledged it gives back, byte for byte, or says why not.
+//! Replicas: a backup returns what it has acknowledged, byte for byte, or reports why it cannot.
 
 mod crash;
 mod damage;

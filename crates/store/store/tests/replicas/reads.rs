@@ -1,4 +1,4 @@
-//! Many who read, and the limits they meet.
+//! Many readers, and limits.
 
 use crate::replicas::support::{bytes_of, id, open, open_with};
 use sprat_chance::Chance;
@@ -8,7 +8,7 @@ use sprat_store::replicas::{Durability, HOLD, MAX_STAGED, Options};
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::op::{BackupRequest, REPLICA_BYTES, ReplicaId, Status};
 
-/// A reader of one replica after the other.
+/// A reader of a replica, piece by piece.
 struct Reader {
     replica: ReplicaId,
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ struct Reader {
 }
 
 #[test]
-fn many_read_many_replicas_at_once() {
+fn many_readers_read_many_replicas_at_once() {
     let control = MemControl::new(1);
     control.set_latency(Latency { base: 100_000, durable: 0, jitter: 300_000 });
     let options = Options { max_frames: 40, ..Options::new(*b"the test cluster", 5, 40) };
@@ -33,7 +33,7 @@ fn many_read_many_replicas_at_once() {
         }
         lens.push(len);
     }
-    // Several for each replica, in no order, and more replicas than are held in memory.
+    // Several readers for each replica, in no order, and more replicas than are held in memory.
     let mut readers: Vec<Reader> = (0..42)
         .map(|at| Reader { replica: id(3, 1 + at % 14), bytes: Vec::new(), call: None })
         .collect();
@@ -48,23 +48,23 @@ fn many_read_many_replicas_at_once() {
                     Some(world.begin(BackupRequest::Read { replica: reader.replica, offset }));
                 return true;
             };
-            let Some(told) = world.take(call) else { return true };
-            assert_eq!(told.status, Status::Ok, "{}", told.text());
-            assert!(told.body.len() <= REPLICA_BYTES);
-            reader.bytes.extend_from_slice(&told.body);
+            let Some(reply) = world.take(call) else { return true };
+            assert_eq!(reply.status, Status::Ok, "{}", reply.text());
+            assert!(reply.body.len() <= REPLICA_BYTES);
+            reader.bytes.extend_from_slice(&reply.body);
             reader.call = None;
-            if !told.more {
+            if !reply.more {
                 let len = lens[usize::try_from(reader.replica.segment).unwrap() - 1];
                 assert!(reader.bytes == bytes_of(reader.replica, len), "{}", reader.replica);
             }
-            told.more
+            reply.more
         });
         world.turn();
     }
 }
 
 #[test]
-fn who_reads_no_further_gives_way() {
+fn an_idle_reader_loses_its_place_in_memory() {
     let control = MemControl::new(1);
     let options = Options { max_frames: 40, ..Options::new(*b"the test cluster", 5, 40) };
     let (mut world, _) = open_with(&control, &options);
@@ -74,8 +74,8 @@ fn who_reads_no_further_gives_way() {
         world.put(id(3, segment), REPLICA_BYTES..len, true);
     }
     for segment in 1..=8 {
-        let told = world.ask(BackupRequest::Read { replica: id(3, segment), offset: 0 });
-        assert!(told.status == Status::Ok && told.more);
+        let reply = world.ask(BackupRequest::Read { replica: id(3, segment), offset: 0 });
+        assert!(reply.status == Status::Ok && reply.more);
     }
     let ninth = world.begin(BackupRequest::Read { replica: id(3, 9), offset: 0 });
     (0..20).for_each(|_| world.turn());
@@ -100,12 +100,12 @@ fn a_disk_that_lags_turns_writes_away() {
     let mut at = 0;
     loop {
         let write = world.begin_write(id(3, segment), at..at + REPLICA_BYTES, false);
-        let told = (0..200).find_map(|_| {
+        let reply = (0..200).find_map(|_| {
             world.turn();
             world.take(write)
         });
-        let Some(told) = told else { break };
-        assert_eq!(told.status, Status::Ok);
+        let Some(reply) = reply else { break };
+        assert_eq!(reply.status, Status::Ok);
         at += REPLICA_BYTES;
         if at + REPLICA_BYTES >= SEGMENT_BYTES {
             (segment, at) = (segment + 1, 0);
@@ -127,7 +127,7 @@ fn a_replica_is_freed_while_it_is_read() {
         let read = world.begin(BackupRequest::Read { replica: a, offset: 0 });
         (0..round).for_each(|_| world.turn());
         world.free(a);
-        let told = world.wait(read);
-        assert!(told.status == Status::NotFound || told.body == bytes_of(a, 5000), "{told:?}");
+        let reply = world.wait(read);
+        assert!(reply.status == Status::NotFound || reply.body == bytes_of(a, 5000), "{reply:?}");
     }
 }

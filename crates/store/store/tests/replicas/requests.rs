@@ -1,4 +1,4 @@
-//! What is asked, and how it is answered, while all goes well.
+//! Requests and their replies, without faults.
 
 use crate::replicas::support::{SEGMENT, World, bytes_of, id, open, open_with, options};
 use sprat_disk::{Latency, MemControl, MemDisk};
@@ -16,7 +16,7 @@ fn start(durability: Durability) -> (MemControl, World<MemDisk>) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_bytes_are_read() {
     for durability in [Durability::Sync, Durability::Buffered] {
         let (_, mut world) = start(durability);
         let (a, b) = (id(3, 1), id(4, 1));
@@ -39,7 +39,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn to_say_it_twice_does_no_harm() {
+fn repeated_requests_are_harmless() {
     let (_, mut world) = start(Durability::Sync);
     let a = id(3, 1);
     world.put(a, 0..1000, false);
@@ -54,14 +54,14 @@ fn to_say_it_twice_does_no_harm() {
     world.free(a);
     world.free(a);
     assert_eq!(world.read(a).unwrap_err().status, Status::NotFound);
-    // And it can come again.
+    // A freed replica can be begun again.
     world.put(a, 0..10, false);
     world.put(a, 10..700, true);
     assert_eq!(world.read(a).unwrap(), bytes_of(a, 700));
 }
 
 #[test]
-fn a_replica_comes_again_while_it_is_being_freed() {
+fn a_replica_is_begun_again_while_it_is_freed() {
     let control = MemControl::new(1);
     control.set_latency(Latency { base: 300_000, durable: 300_000, jitter: 0 });
     let (mut world, _) = open(&control, Durability::Sync);
@@ -69,7 +69,7 @@ fn a_replica_comes_again_while_it_is_being_freed() {
     world.put(a, 0..1000, false);
     for round in 0..5 {
         let write = world.begin_write(a, 1000..1200, false);
-        // On its way to the disk.
+        // The write is on its way to the disk.
         (0..3).for_each(|_| world.turn());
         let free = world.begin(BackupRequest::Free { replica: a });
         let again = world.begin_write(a, 0..1000, false);
@@ -85,7 +85,7 @@ fn a_replica_comes_again_while_it_is_being_freed() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_taken() {
+fn writes_that_do_not_fit_are_refused() {
     let (_, mut world) = start(Durability::Sync);
     let a = id(3, 1);
     assert_eq!(world.write(a, 100..200, false).status, Status::NotFound, "not begun");
@@ -93,26 +93,26 @@ fn what_does_not_fit_is_not_taken() {
     assert_eq!(world.write(a, 1001..1100, false).status, Status::NotFound, "a gap");
     world.put(a, 1000..2000, true);
     assert_eq!(world.write(a, 1500..2001, false).status, Status::NotFound, "it has ended");
-    let told = world.write(a, 500..1999, true);
-    assert!(told.status == Status::Refused && told.text().contains("2000 B"), "{told:?}");
+    let reply = world.write(a, 500..1999, true);
+    assert!(reply.status == Status::Refused && reply.text().contains("2000 B"), "{reply:?}");
     for (replica, offset, sealed) in
         [(id(0, 1), 0, true), (id(1, 0), 0, true), (id(1, 1), 0, true), (a, 5, false)]
     {
-        let told = world.ask(BackupRequest::Write {
+        let reply = world.ask(BackupRequest::Write {
             replica,
             offset,
             sealed,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: &[],
         });
-        assert_eq!(told.status, Status::Malformed, "{}", told.text());
+        assert_eq!(reply.status, Status::Malformed, "{}", reply.text());
     }
     assert_eq!(world.ask(BackupRequest::Fence { master: 0 }).status, Status::Malformed);
-    let told = world.ask(BackupRequest::Read { replica: a, offset: 2001 });
-    assert!(told.status == Status::Refused && told.text().contains("2000 B"), "{told:?}");
-    let told = world.ask(BackupRequest::Read { replica: a, offset: 2000 });
-    assert!(told.status == Status::Ok && told.body.is_empty() && !told.more, "{told:?}");
+    let reply = world.ask(BackupRequest::Read { replica: a, offset: 2001 });
+    assert!(reply.status == Status::Refused && reply.text().contains("2000 B"), "{reply:?}");
+    let reply = world.ask(BackupRequest::Read { replica: a, offset: 2000 });
+    assert!(reply.status == Status::Ok && reply.body.is_empty() && !reply.more, "{reply:?}");
     let (header, key, _) = Request::Read { table: 1, key: b"k" }.parts();
     let call = world.begin_raw(&[header.as_bytes(), key].concat());
     assert_eq!(world.wait(call).status, Status::WrongRole);
@@ -122,19 +122,19 @@ fn what_does_not_fit_is_not_taken() {
 }
 
 #[test]
-fn a_full_frame_says_so() {
+fn a_full_frame_is_reported() {
     let (_, mut world) = start(Durability::Sync);
     let a = id(3, 1);
     let mut len = 300;
     let mut room = usize::try_from(world.put(a, 0..len, false)).unwrap();
-    let told = world.write(a, len..len + room + 200, false);
-    assert!(told.status == Status::Refused && told.text().contains("has room for"), "{told:?}");
-    // The room that was told is there, in two writes.
+    let reply = world.write(a, len..len + room + 200, false);
+    assert!(reply.status == Status::Refused && reply.text().contains("has room for"), "{reply:?}");
+    // The reported room can be used in two writes.
     world.put(a, len..len + room - 1, false);
     len += room - 1;
     world.put(a, len..len + 1, true);
     assert_eq!(world.read(a).unwrap(), bytes_of(a, len + 1));
-    // Many small ones fill the frame before the segment.
+    // Many small writes fill the frame before the segment.
     let b = id(3, 2);
     let mut len = 0;
     room = 1;
@@ -149,15 +149,15 @@ fn a_full_frame_says_so() {
 }
 
 #[test]
-fn a_full_file_keeps_frames_for_fences() {
+fn a_full_file_reserves_frames_for_fences() {
     let control = MemControl::new(1);
     let (mut world, _) =
         open_with(&control, &Options { max_frames: 6, ..options(Durability::Sync) });
     for segment in 1..=4 {
         world.put(id(3, segment), 0..100, segment % 2 == 0);
     }
-    let told = world.write(id(4, 1), 0..100, false);
-    assert!(told.status == Status::Refused && told.text().contains("all 4 frames"), "{told:?}");
+    let reply = world.write(id(4, 1), 0..100, false);
+    assert!(reply.status == Status::Refused && reply.text().contains("all 4 frames"), "{reply:?}");
     world.free(id(3, 2));
     world.put(id(4, 1), 0..100, false);
     assert_eq!((world.fence(3).len(), world.fence(4).len()), (3, 1));
@@ -168,17 +168,17 @@ fn a_full_file_keeps_frames_for_fences() {
 }
 
 #[test]
-fn two_hundred_and_fifty_six_are_open_at_once() {
+fn at_most_256_replicas_are_open_at_once() {
     let control = MemControl::new(1);
     let options = Options { max_frames: 300, ..options(Durability::Buffered) };
     let (mut world, _) = open_with(&control, &options);
     for segment in 1..=256 {
         world.put(id(7, segment), 0..50, false);
     }
-    let told = world.write(id(8, 1), 0..50, false);
+    let reply = world.write(id(8, 1), 0..50, false);
     assert!(
-        told.status == Status::Refused && told.text().contains("256 replicas are open"),
-        "{told:?}"
+        reply.status == Status::Refused && reply.text().contains("256 replicas are open"),
+        "{reply:?}"
     );
     world.put(id(7, 9), 50..50, true);
     world.put(id(8, 1), 0..50, false);
@@ -189,7 +189,7 @@ fn two_hundred_and_fifty_six_are_open_at_once() {
 }
 
 #[test]
-fn under_sync_the_disk_has_what_is_answered_and_under_buffered_it_gets_it_soon() {
+fn sync_acknowledges_what_is_on_disk_and_buffered_flushes_soon() {
     let (control, mut world) = start(Durability::Sync);
     control.set_latency(Latency { base: 0, durable: 10_000_000, jitter: 0 });
     let write = world.begin_write(id(3, 1), 0..100, false);
@@ -211,7 +211,7 @@ fn under_sync_the_disk_has_what_is_answered_and_under_buffered_it_gets_it_soon()
         assert!(world.now <= deadline + Duration::from_millis(1), "nothing went to the kernel");
         world.turn();
     }
-    // A kill leaves it then, and a second later a power failure does.
+    // From then on it survives a kill, and a second later a power failure.
     world.pass(Duration::from_millis(1));
     world.pass(Duration::from_millis(1100));
     world.pass(Duration::from_millis(1));
@@ -223,18 +223,18 @@ fn under_sync_the_disk_has_what_is_answered_and_under_buffered_it_gets_it_soon()
 }
 
 #[test]
-fn what_is_open_is_read_when_its_master_is_fenced() {
+fn open_replicas_are_read_once_their_master_is_fenced() {
     for durability in [Durability::Sync, Durability::Buffered] {
         let (control, mut world) = start(durability);
         control.set_latency(Latency { base: 400_000, durable: 0, jitter: 0 });
         let a = id(3, 1);
         world.put(a, 0..5000, false);
-        let told = world.read(a).unwrap_err();
+        let reply = world.read(a).unwrap_err();
         assert!(
-            told.status == Status::Refused && told.text().contains("fence its master"),
-            "{told:?}"
+            reply.status == Status::Refused && reply.text().contains("fence its master"),
+            "{reply:?}"
         );
-        // This one may still be on its way when its master is fenced.
+        // A write may still be on its way when the master is fenced.
         let late = world.begin_write(a, 5000..6000, false);
         let records = world.fence(3);
         assert_eq!(
@@ -248,7 +248,7 @@ fn what_is_open_is_read_when_its_master_is_fenced() {
 }
 
 #[test]
-fn nothing_is_due_when_nothing_is_to_be_done() {
+fn an_idle_node_has_no_deadline_soon() {
     let (_, mut world) = start(Durability::Buffered);
     world.put(id(3, 1), 0..100, true);
     world.fence(3);
@@ -263,9 +263,9 @@ fn nothing_is_due_when_nothing_is_to_be_done() {
     assert_ne!(world.now, Nanos(0));
 }
 
-/// What was sent of one edition and comes late never gets into another.
+/// Delayed writes of one edition never get into another.
 #[test]
-fn an_edition_takes_the_place_of_the_one_before() {
+fn an_edition_replaces_the_one_before() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     let (a, other) = (id(3, 1), bytes_of(id(3, 2), 3000));
@@ -274,7 +274,14 @@ fn an_edition_takes_the_place_of_the_one_before() {
         let bytes = &other[offset..end];
         let offset = u32::try_from(offset).unwrap();
         world
-            .ask(BackupRequest::Write { replica: a, offset, sealed, anew: !sealed, edition, bytes })
+            .ask(BackupRequest::Write {
+                replica: a,
+                offset,
+                sealed,
+                replacement: !sealed,
+                edition,
+                bytes,
+            })
             .status
     };
     assert_eq!(write(1000, 2500, false, 1), Status::NotFound, "an edition begins at its beginning");
@@ -289,10 +296,10 @@ fn an_edition_takes_the_place_of_the_one_before() {
     assert_eq!(world.read(a).unwrap(), other[..2500]);
 }
 
-/// A master that makes a replica anew does not know what its backup's disk has of a life before.
-/// Were a whole one given up for that, and the copy never ended, the last one could be gone.
+/// A master that re-replicates does not know which replicas a restarted backup has. If a whole one
+/// were freed for a copy that is never completed, the last whole replica could be lost.
 #[test]
-fn a_whole_replica_stays_where_it_would_be_made_anew() {
+fn a_whole_replica_is_not_replaced_by_a_copy() {
     let control = MemControl::new(1);
     let (mut world, _) = open(&control, Durability::Sync);
     let (a, part, other) = (id(3, 1), id(3, 4), bytes_of(id(3, 2), 3000));
@@ -300,15 +307,15 @@ fn a_whole_replica_stays_where_it_would_be_made_anew() {
     world.put(part, 0..2000, false);
     let again = |world: &mut World<_>, replica, edition| {
         let (bytes, sealed) = (&other[..1000], false);
-        let told = world.ask(BackupRequest::Write {
+        let reply = world.ask(BackupRequest::Write {
             replica,
             offset: 0,
             sealed,
-            anew: true,
+            replacement: true,
             edition,
             bytes,
         });
-        (told.status, told.more)
+        (reply.status, reply.more)
     };
     assert_eq!(again(&mut world, a, 1), (Status::Ok, true));
     assert_eq!(again(&mut world, part, 1), (Status::Ok, false), "a part is none");

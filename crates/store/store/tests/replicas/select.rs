@@ -1,6 +1,6 @@
-//! Parts of a segment, for those who recover parts of its log.
+//! Selections: the entries of a segment for a server that recovers some tablets.
 
-use crate::replicas::support::{Told, World, id, open_with};
+use crate::replicas::support::{Reply, World, id, open_with};
 use sprat_disk::{MemControl, MemDisk};
 use sprat_store::replicas::Options;
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
@@ -39,26 +39,26 @@ fn header(role: Role, digest: &[u64]) -> Vec<u8> {
     bytes
 }
 
-fn push_completion(bytes: &mut Vec<u8>, table: u32, lane: u16, joined: bool) {
-    push_completion_of(bytes, table, lane, 3, joined);
+fn push_completion(bytes: &mut Vec<u8>, table: u32, slot: u16, joined: bool) {
+    push_completion_of(bytes, table, slot, 3, joined);
 }
 
-fn push_completion_of(bytes: &mut Vec<u8>, table: u32, lane: u16, sequence: u64, joined: bool) {
+fn push_completion_of(bytes: &mut Vec<u8>, table: u32, slot: u16, sequence: u64, joined: bool) {
     push_this(
         bytes,
-        (table, lane, sequence),
+        (table, slot, sequence),
         &Completion { joined, status: Status::Ok, version: 1, position: None, result: &[] },
     );
 }
 
 fn push_this(
     bytes: &mut Vec<u8>,
-    (table, lane, sequence): (u32, u16, u64),
+    (table, slot, sequence): (u32, u16, u64),
     completion: &Completion<'_>,
 ) {
     let mut value = [0; MAX_COMPLETION];
     let len = completion.encode(&mut value);
-    let key = OperationId { client: 1, lane, sequence, again: false }.key();
+    let key = OperationId { client: 1, slot, sequence, resent: false }.key();
     let (table, value) = (table | COMPLETIONS, &value[..len]);
     push(
         bytes,
@@ -101,51 +101,51 @@ fn segment() -> Vec<u8> {
     bytes
 }
 
-/// A world with a sealed replica of these bytes.
-fn keeps(bytes: &[u8]) -> (World<MemDisk>, ReplicaId) {
+/// Makes a world with a sealed replica of these bytes.
+fn with_replica(bytes: &[u8]) -> (World<MemDisk>, ReplicaId) {
     let options = Options { max_frames: 4, ..Options::new(*b"the test cluster", 5, 4) };
     let (mut world, _) = open_with(&MemControl::new(1), &options);
     let replica = id(3, 7);
     for (at, piece) in (0..).step_by(REPLICA_BYTES).zip(bytes.chunks(REPLICA_BYTES)) {
         let sealed = at as usize + piece.len() == bytes.len();
-        let told = world.ask(BackupRequest::Write {
+        let reply = world.ask(BackupRequest::Write {
             replica,
             offset: at,
             sealed,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: piece,
         });
-        assert_eq!(told.status, Status::Ok, "{}", told.text());
+        assert_eq!(reply.status, Status::Ok, "{}", reply.text());
     }
     (world, replica)
 }
 
-/// All that is given of some tablets, and how much was said to be.
+/// Reads all of a selection, and checks its length.
 fn select(
     world: &mut World<MemDisk>,
     replica: ReplicaId,
     tablets: &[Tablet],
-) -> Result<Vec<u8>, Told> {
+) -> Result<Vec<u8>, Reply> {
     let selection = Selection::encode(SEED, 3, tablets.iter().copied());
     let mut all = Vec::new();
     loop {
         let (offset, selection) =
             (u32::try_from(all.len()).unwrap(), Selection::parse(&selection).unwrap());
-        let told = world.ask(BackupRequest::Select { replica, offset, selection });
-        if told.status != Status::Ok {
-            return Err(told);
+        let reply = world.ask(BackupRequest::Select { replica, offset, selection });
+        if reply.status != Status::Ok {
+            return Err(reply);
         }
-        assert!(told.body.len() <= REPLICA_BYTES);
-        all.extend_from_slice(&told.body);
-        if !told.more {
-            assert_eq!(all.len() as u64, told.number);
+        assert!(reply.body.len() <= REPLICA_BYTES);
+        all.extend_from_slice(&reply.body);
+        if !reply.more {
+            assert_eq!(all.len() as u64, reply.number);
             return Ok(all);
         }
     }
 }
 
-/// The header and the entries behind it, by where they lie.
+/// Splits a segment into its header and the entries after it.
 fn entries(bytes: &[u8]) -> (&[u8], Vec<&[u8]>) {
     let (mut at, mut all) = (0, Vec::new());
     while at < bytes.len() {
@@ -157,10 +157,10 @@ fn entries(bytes: &[u8]) -> (&[u8], Vec<&[u8]>) {
 }
 
 #[test]
-fn each_is_given_its_part_and_all_parts_are_everything() {
+fn selections_are_disjoint_and_cover_everything() {
     let bytes = segment();
     assert!(bytes.len() > REPLICA_BYTES, "several pieces");
-    let (mut world, replica) = keeps(&bytes);
+    let (mut world, replica) = with_replica(&bytes);
     let (head, whole) = entries(&bytes);
     let mut given = BTreeSet::new();
     for (number, range) in Range::ALL.parts(5).into_iter().enumerate() {
@@ -188,14 +188,15 @@ fn each_is_given_its_part_and_all_parts_are_everything() {
     assert_eq!(world.read(replica).unwrap(), bytes, "who wants all is given it as it is");
 }
 
-/// A completion counts with what it came with: the last of a head has lost that.
+/// A joined completion counts only with the entry that follows it, which the last one of a head has
+/// lost.
 #[test]
-fn a_completion_that_was_cut_off_is_not_given() {
+fn a_cut_off_completion_is_not_served() {
     let cases = [
         (Role::Head, &[7][..], true, false),
         (Role::Head, &[7], false, true),
         (Role::Survivor, &[], true, true),
-        // Whoever copied a head knew that it counts.
+        // A copy of a head has only completions that count.
         (Role::Head, &[], true, true),
     ];
     for (role, digest, joined, counts) in cases {
@@ -214,7 +215,7 @@ fn a_completion_that_was_cut_off_is_not_given() {
             },
         );
         push_completion(&mut bytes, 1, 2, joined);
-        let (mut world, replica) = keeps(&bytes);
+        let (mut world, replica) = with_replica(&bytes);
         let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
         assert_eq!(
             entries(&given).1.len(),
@@ -224,26 +225,26 @@ fn a_completion_that_was_cut_off_is_not_given() {
     }
 }
 
-/// Each write leaves a completion, and all who recover a part of a table are given the table's: the
-/// last of each lane, wherever it stands.
+/// Each write leaves a completion, and each server that recovers a part of a table gets those of
+/// the table: only the last of each request slot.
 #[test]
-fn of_a_lanes_completions_only_the_last_is_given() {
+fn only_the_last_completion_of_a_slot_is_served() {
     let mut bytes = header(Role::Survivor, &[]);
-    for (lane, sequence) in [(1, 3), (1, 5), (2, 1), (1, 4)] {
-        push_completion_of(&mut bytes, 1, lane, sequence, false);
-        push_completion_of(&mut bytes, 2, lane, sequence + 10, false);
+    for (slot, sequence) in [(1, 3), (1, 5), (2, 1), (1, 4)] {
+        push_completion_of(&mut bytes, 1, slot, sequence, false);
+        push_completion_of(&mut bytes, 2, slot, sequence + 10, false);
     }
-    let (mut world, replica) = keeps(&bytes);
+    let (mut world, replica) = with_replica(&bytes);
     let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
     let sequences = entries(&given).1.into_iter().map(|bytes| Entry::parse(bytes).unwrap().version);
     assert_eq!(sequences.collect::<Vec<_>>(), [5, 1]);
 }
 
-/// The end of a head may be in one replica and not in the next. Whoever recovers another part than
-/// the object's must not know more of the operation than that those before it are over: should the
-/// object's part come from the other replica, it was not done.
+/// The end of a head may be in one replica and not in the next. A server that recovers another part
+/// than the object's must get no more than that the operation was begun: if the object's part is
+/// recovered from the other replica, the operation was not executed.
 #[test]
-fn a_completion_in_a_head_is_its_objects() {
+fn a_completion_in_a_head_is_served_with_its_object_only() {
     let (key, refused) = (&b"key"[..], &b"another"[..]);
     let halves = Range::ALL.parts(2);
     let half_of = |key| usize::from(!halves[0].contains(position(SEED, 1, key)));
@@ -265,7 +266,7 @@ fn a_completion_in_a_head_is_its_objects() {
                 value_type: ValueType::Bytes,
             },
         );
-        // Refused, of a key of the other half; and taken over from another log, whole by then.
+        // A refused operation on a key of the other half, and a completion from another log.
         let refusal = |position| Completion {
             joined: false,
             status: Status::Conflict,
@@ -276,7 +277,7 @@ fn a_completion_in_a_head_is_its_objects() {
         let at = position(SEED, 1, refused);
         push_this(&mut bytes, (1, 2, 5), &refusal(Some(at)));
         push_completion_of(&mut bytes, 1, 3, 7, false);
-        // The first of a lane.
+        // The first operation of a slot.
         push_completion_of(&mut bytes, 1, 4, 1, true);
         push(
             &mut bytes,
@@ -290,14 +291,14 @@ fn a_completion_in_a_head_is_its_objects() {
                 value_type: ValueType::Bytes,
             },
         );
-        let (mut world, replica) = keeps(&bytes);
+        let (mut world, replica) = with_replica(&bytes);
         for (half, &range) in halves.iter().enumerate() {
             let given = select(&mut world, replica, &[Tablet { table: 1, range }]).unwrap();
             let given =
                 entries(&given).1.into_iter().map(|bytes| Entry::parse_checked(bytes).unwrap());
-            let told = given.filter_map(|entry| {
-                let told = Completion::of(&entry)?;
-                Some((entry.version, told.is_begun(), told.position))
+            let completions = given.filter_map(|entry| {
+                let completion = Completion::of(&entry)?;
+                Some((entry.version, completion.is_begun(), completion.position))
             });
             let (begun, known) = (|number| (number, true, None), |number| (number, false, None));
             let is_keys = half == half_of(key);
@@ -310,33 +311,33 @@ fn a_completion_in_a_head_is_its_objects() {
             };
             let refused = if is_keys { begun(5) } else { (5, false, Some(at)) };
             let wanted = [removed, refused, known(7), first];
-            assert_eq!(told.collect::<Vec<_>>(), wanted, "{role:?} {digest:?} half {half}");
+            assert_eq!(completions.collect::<Vec<_>>(), wanted, "{role:?} {digest:?} half {half}");
         }
     }
 }
 
-/// What is cut off shows nothing of the operations before it.
+/// A completion that was cut off does not supersede the one before it.
 #[test]
-fn the_one_before_what_was_cut_off_is_given() {
+fn the_completion_before_a_cut_off_one_is_served() {
     let mut bytes = header(Role::Head, &[7]);
     push_completion_of(&mut bytes, 1, 1, 3, false);
     push_completion_of(&mut bytes, 1, 1, 4, true);
-    let (mut world, replica) = keeps(&bytes);
+    let (mut world, replica) = with_replica(&bytes);
     let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
     let sequences = entries(&given).1.into_iter().map(|bytes| Entry::parse(bytes).unwrap().version);
     assert_eq!(sequences.collect::<Vec<_>>(), [3]);
 }
 
 #[test]
-fn what_is_no_log_is_refused_and_named() {
+fn an_invalid_segment_is_refused() {
     let mut bytes = segment();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    let (mut world, replica) = keeps(&bytes);
+    let (mut world, replica) = with_replica(&bytes);
     let refused = select(&mut world, replica, &[Tablet::whole(1)]).unwrap_err();
     assert_eq!(refused.status, Status::Refused);
     assert!(refused.text().contains("of the segment"), "{}", refused.text());
-    let (mut world, replica) = keeps(&bytes[header(Role::Head, &[7]).len()..middle / 2]);
+    let (mut world, replica) = with_replica(&bytes[header(Role::Head, &[7]).len()..middle / 2]);
     let refused = select(&mut world, replica, &[Tablet::whole(1)]).unwrap_err();
     assert_eq!(refused.status, Status::Refused, "no header, and an entry that is cut");
 }

@@ -1,4 +1,4 @@
-//! A node that keeps replicas, and one who asks it, in virtual time.
+//! A node that keeps replicas, and a caller, in virtual time.
 
 use crate::common::{ended, frames};
 use sprat_chance::Chance;
@@ -16,10 +16,10 @@ use ended::Ended;
 
 pub(crate) use frames::{FRAME, SEGMENT, disk};
 
-/// How far a turn moves the clock.
+/// How far an iteration moves the clock.
 pub(crate) const STEP: Duration = Duration::from_micros(50);
 
-/// Turns after which an answer will not come any more.
+/// Iterations after which no reply is expected any more.
 const MANY_TURNS: usize = 20_000;
 
 pub(crate) fn options(durability: Durability) -> Options {
@@ -35,7 +35,7 @@ pub(crate) fn id(master: u32, segment: u64) -> ReplicaId {
     ReplicaId { master, segment }
 }
 
-/// The bytes of a segment: told from those of all others, and the same whoever asks.
+/// The bytes of a segment: a function of its name, and different from those of all others.
 pub(crate) fn bytes_of(replica: ReplicaId, len: usize) -> Vec<u8> {
     let mut random = Chance::new(replica.word());
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.draw().to_le_bytes())
@@ -46,16 +46,16 @@ pub(crate) fn bytes_of(replica: ReplicaId, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// An answer, copied.
+/// A copy of a reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct Reply {
     pub(crate) status: Status,
     pub(crate) more: bool,
     pub(crate) number: u64,
     pub(crate) body: Vec<u8>,
 }
 
-impl Told {
+impl Reply {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -68,7 +68,7 @@ impl Told {
     }
 }
 
-/// A node that keeps replicas, and one who asks it.
+/// A node that keeps replicas, and a caller.
 pub(crate) struct World<D: Disk> {
     hub: Hub,
     node: Node<Mem, Replicas<D>>,
@@ -84,7 +84,7 @@ fn address(last: u8) -> SocketAddr {
     ([10, 0, 0, last], 1).into()
 }
 
-/// Opens what is on a disk in memory.
+/// Opens the replicas on a disk in memory.
 pub(crate) fn open(control: &MemControl, durability: Durability) -> (World<MemDisk>, OpenReport) {
     open_with(control, &options(durability))
 }
@@ -106,7 +106,7 @@ impl<D: Disk> World<D> {
         Self { hub, node, driver, endpoint, ended: Ended::default(), session, disk, now }
     }
 
-    /// Lets a little time pass.
+    /// Lets one step of time pass.
     pub(crate) fn turn(&mut self) {
         self.pass(STEP);
     }
@@ -128,7 +128,7 @@ impl<D: Disk> World<D> {
         endpoint.flush(driver.tx());
     }
 
-    /// When the node has something to do.
+    /// When the node has something to do next.
     pub(crate) fn next_deadline(&self) -> Nanos {
         self.node.next_deadline()
     }
@@ -150,21 +150,21 @@ impl<D: Disk> World<D> {
         }
     }
 
-    /// The answer to a call, if it has come.
-    pub(crate) fn take(&mut self, call: CallId) -> Option<Told> {
+    /// Takes the reply to a call, if it has arrived.
+    pub(crate) fn take(&mut self, call: CallId) -> Option<Reply> {
         let bytes = self.ended.results.remove(&call)?.expect("the node lives");
         let answer = Answer::parse(&bytes).expect("an answer");
         let Answer { status, more, number, body, .. } = answer;
-        Some(Told { status, more, number, body: body.to_vec() })
+        Some(Reply { status, more, number, body: body.to_vec() })
     }
 
-    /// The answer to a call, which must come.
+    /// Waits for the reply to a call, which must arrive.
     #[track_caller]
     #[expect(clippy::disallowed_methods, reason = "a real disk takes real time")]
-    pub(crate) fn wait(&mut self, call: CallId) -> Told {
+    pub(crate) fn wait(&mut self, call: CallId) -> Reply {
         for _ in 0..MANY_TURNS {
-            if let Some(told) = self.take(call) {
-                return told;
+            if let Some(reply) = self.take(call) {
+                return reply;
             }
             if self.disk.is_none() {
                 std::thread::sleep(STEP);
@@ -175,19 +175,19 @@ impl<D: Disk> World<D> {
     }
 
     #[track_caller]
-    pub(crate) fn ask(&mut self, request: BackupRequest<'_>) -> Told {
+    pub(crate) fn ask(&mut self, request: BackupRequest<'_>) -> Reply {
         let call = self.begin(request);
         self.wait(call)
     }
 
-    /// Writes a part of a segment, and its seal if that is said.
+    /// Writes a part of a segment, and its seal if `sealed`.
     #[track_caller]
     pub(crate) fn write(
         &mut self,
         replica: ReplicaId,
         part: std::ops::Range<usize>,
         sealed: bool,
-    ) -> Told {
+    ) -> Reply {
         let call = self.begin_write(replica, part, sealed);
         self.wait(call)
     }
@@ -204,13 +204,13 @@ impl<D: Disk> World<D> {
             replica,
             offset,
             sealed,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: &bytes[part.start..],
         })
     }
 
-    /// Writes what must be taken.
+    /// Writes a part that must be accepted. Returns the room that is left.
     #[track_caller]
     pub(crate) fn put(
         &mut self,
@@ -218,17 +218,17 @@ impl<D: Disk> World<D> {
         part: std::ops::Range<usize>,
         sealed: bool,
     ) -> u64 {
-        let told = self.write(replica, part, sealed);
-        assert_eq!(told.status, Status::Ok, "{}", told.text());
-        told.number
+        let reply = self.write(replica, part, sealed);
+        assert_eq!(reply.status, Status::Ok, "{}", reply.text());
+        reply.number
     }
 
-    /// Fences a master; what there is of it.
+    /// Fences a master; returns the records of its replicas.
     #[track_caller]
     pub(crate) fn fence(&mut self, master: u32) -> Vec<ReplicaRecord> {
-        let told = self.ask(BackupRequest::Fence { master });
-        assert_eq!(told.status, Status::Ok, "{}", told.text());
-        told.records()
+        let reply = self.ask(BackupRequest::Fence { master });
+        assert_eq!(reply.status, Status::Ok, "{}", reply.text());
+        reply.records()
     }
 
     #[track_caller]
@@ -236,18 +236,18 @@ impl<D: Disk> World<D> {
         assert_eq!(self.ask(BackupRequest::Free { replica }).status, Status::Ok);
     }
 
-    /// Reads all of a replica; else what the refusal says.
+    /// Reads all of a replica; otherwise returns the refusal.
     #[track_caller]
-    pub(crate) fn read(&mut self, replica: ReplicaId) -> Result<Vec<u8>, Told> {
+    pub(crate) fn read(&mut self, replica: ReplicaId) -> Result<Vec<u8>, Reply> {
         let mut all = Vec::new();
         loop {
             let offset = u32::try_from(all.len()).unwrap();
-            let told = self.ask(BackupRequest::Read { replica, offset });
-            if told.status != Status::Ok {
-                return Err(told);
+            let reply = self.ask(BackupRequest::Read { replica, offset });
+            if reply.status != Status::Ok {
+                return Err(reply);
             }
-            all.extend_from_slice(&told.body);
-            if !told.more {
+            all.extend_from_slice(&reply.body);
+            if !reply.more {
                 return Ok(all);
             }
         }

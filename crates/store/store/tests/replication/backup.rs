@@ -1,4 +1,4 @@
-//! A backup as the protocol has it, in memory.
+//! A model of a backup, in memory.
 
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, Reply, RequestId, Response};
@@ -7,35 +7,35 @@ use sprat_wire::op::{BackupRequest, ReplicaRecord, Request, Status, encode_answe
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
-/// What a replica of a head can hold: less than a segment, as when many small writes fill a frame.
-/// What the cleaner writes comes in large pieces.
+/// Bytes that a replica of a head can hold: less than a segment, because many small writes take
+/// more of a frame. The cleaner writes large pieces.
 pub(crate) fn room(segment_bytes: usize) -> usize {
     segment_bytes / 4 * 3
 }
 
-/// One replica.
+/// A replica.
 #[derive(Clone, Default)]
 pub(crate) struct Kept {
     pub(crate) bytes: Vec<u8>,
     pub(crate) sealed: bool,
-    /// It was begun in this life.
+    /// It was begun since the backup started.
     pub(crate) appendable: bool,
-    /// It was made in place of another.
+    /// It replaces another, and still lacks durable bytes.
     pub(crate) anew: bool,
-    /// Which telling of the segment it is.
+    /// The edition of the segment.
     pub(crate) edition: u8,
 }
 
-/// What a backup keeps, through its lives.
+/// A backup: its replicas survive restarts.
 #[derive(Clone)]
 pub(crate) struct Backup {
     pub(crate) kept: BTreeMap<u64, Kept>,
     segment_bytes: usize,
-    /// It takes nothing.
+    /// Whether it refuses writes.
     pub(crate) full: bool,
 }
 
-/// What a backup that is full answers.
+/// The reason with which a full backup refuses.
 pub(crate) const FULL: &str = "its disk is full";
 
 impl Backup {
@@ -43,7 +43,7 @@ impl Backup {
         Self { kept: BTreeMap::new(), segment_bytes, full: false }
     }
 
-    /// The newest head that it has, and bytes of it.
+    /// The newest head that it has, and how many bytes of it.
     pub(crate) fn newest_head(&self) -> (u64, usize) {
         let head = self
             .kept
@@ -53,7 +53,7 @@ impl Backup {
         head.map_or((0, 0), |(&segment, kept)| (segment, kept.bytes.len()))
     }
 
-    /// It has restarted: nothing is appended to any more.
+    /// Restarts it: its replicas cannot be appended to any more.
     pub(crate) fn restart(mut self) -> Self {
         self.kept.values_mut().for_each(|kept| kept.appendable = false);
         self
@@ -126,10 +126,10 @@ impl Handler for Backup {
                     .get(&replica.segment)
                     .is_some_and(|kept| kept.edition < edition && kept.sealed) =>
             {
-                let told = encode_answer(Status::Ok, true, 0, 0);
-                return Outcome::Reply(Reply::new(told.as_bytes(), Repeat::Retain));
+                let whole = encode_answer(Status::Ok, true, 0, 0);
+                return Outcome::Reply(Reply::new(whole.as_bytes(), Repeat::Retain));
             }
-            BackupRequest::Write { replica, offset, sealed, anew, edition, bytes } => {
+            BackupRequest::Write { replica, offset, sealed, replacement: anew, edition, bytes } => {
                 let same = |kept: &&Kept| kept.appendable && kept.edition == edition;
                 let before = self
                     .kept

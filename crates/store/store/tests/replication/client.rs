@@ -1,4 +1,4 @@
-//! A client that writes one thing after another, and knows what it was told.
+//! A client that writes continuously, and records which writes were acknowledged.
 
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, SessionId};
@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 /// Keys that it writes.
 pub(crate) const KEYS: u64 = 40;
 
-/// What it may find of a key: the last that was acknowledged, or what it tried since.
+/// The writes that may be found of a key: the last acknowledged one, or one that it tried since.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// Number of the write acknowledged last (odd ones remove), 0 for none.
@@ -29,8 +29,8 @@ pub(crate) struct Client {
     next: u64,
     pub(crate) known: BTreeMap<u64, Known>,
     pub(crate) acknowledged: u64,
-    /// What it was answered when there were too few servers, and whether it may count all the
-    /// same.
+    /// The refusals for want of servers: the reason, and whether the write may have been executed
+    /// all the same.
     pub(crate) refused: Vec<(String, bool)>,
     chance: u64,
     resting: bool,
@@ -66,16 +66,17 @@ impl Client {
         }
     }
 
-    /// Begins nothing more, and goes on.
+    /// Begins no more writes.
     pub(crate) fn rest(&mut self) {
         self.resting = true;
     }
 
+    /// Begins writes again.
     pub(crate) fn go_on(&mut self) {
         self.resting = false;
     }
 
-    /// Whether nothing is under way.
+    /// Whether no write is under way.
     pub(crate) fn rests(&self) -> bool {
         self.under_way.is_none()
     }
@@ -87,7 +88,7 @@ impl Client {
                 *known = Known { acknowledged: number, perhaps: Vec::new() };
                 self.acknowledged += 1;
             }
-            // There was nothing to remove: that is what is known now.
+            // There was nothing to remove, which is as good as a removal.
             Some(Status::NotFound) => *known = Known { acknowledged: number, perhaps: Vec::new() },
             Some(_) => {
                 known.perhaps.pop();

@@ -1,7 +1,8 @@
-//! A master whose log is kept by backups that come and go: whatever is left of them, either
-//! everything that was acknowledged is found, or it is known that something is missing.
+//! A master whose log is replicated on backups that come and go: whichever of them are left, either
+//! everything acknowledged is found, or the loss is reported.
 //!
-//! The backups are models: what they promise, and no more. The real ones have tests of their own.
+//! The backups are models, which keep what a backup promises and no more. The real ones have tests
+//! of their own.
 
 mod backup;
 mod client;
@@ -16,24 +17,26 @@ use world::{Verdict, World};
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Fewer backups than copies are gone when the master dies: nothing is lost.
+    /// Nothing is lost if fewer backups than copies are gone when the master dies.
     #[test]
-    fn what_was_acknowledged_is_found(seed: u64, copies in 1usize..4, more in 0usize..3) {
+    fn acknowledged_writes_are_found(seed: u64, copies in 1usize..4, more in 0usize..3) {
         let mut world = World::new(seed, copies, copies + more);
         world.run(400);
         world.crash_some();
         world.run(seed % 60);
         let acknowledged = world.acknowledged();
         match world.recover_without(copies - 1) {
-            Verdict::Found => {}
+            Verdict::Complete => {}
             Verdict::Missing(what) => prop_assert!(false, "of {acknowledged} writes: {what}"),
-            Verdict::Known(lost) => prop_assert!(false, "said to be lost, of {acknowledged}: {lost}"),
+            Verdict::Reported(lost) => {
+                prop_assert!(false, "said to be lost, of {acknowledged}: {lost}")
+            }
         }
     }
 
-    /// However many are gone: what is missing is known to be.
+    /// However many backups are gone, a loss is reported.
     #[test]
-    fn loss_is_known(seed: u64, copies in 1usize..4, more in 0usize..3, gone in 1usize..5) {
+    fn loss_is_reported(seed: u64, copies in 1usize..4, more in 0usize..3, gone in 1usize..5) {
         let mut world = World::new(seed, copies, copies + more);
         world.run(400);
         world.crash_some();
@@ -47,21 +50,23 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// All backups go for good, one after the other and with time to make anew what they had: nothing is lost.
+    /// All backups are replaced one after the other, with time to re-replicate: nothing is lost.
     #[test]
-    fn what_is_lost_with_a_backup_is_made_anew(seed: u64, copies in 1usize..4, more in 0usize..2) {
+    fn replicas_of_lost_backups_are_re_replicated(
+        seed: u64, copies in 1usize..4, more in 0usize..2,
+    ) {
         let mut world = World::new(seed, copies, copies + more);
         for _ in 0..copies + more {
             world.run(150);
             world.exchange(1 + usize::try_from(seed % copies as u64).unwrap() / 2);
             world.run(seed % 40);
-            world.heal(copies);
+            world.re_replicate(copies);
             world.go_on();
         }
         world.run(seed % 60);
         let acknowledged = world.acknowledged();
         match world.recover_without(copies - 1) {
-            Verdict::Found => {}
+            Verdict::Complete => {}
             other => prop_assert!(false, "of {acknowledged} writes: {other:?}"),
         }
     }
@@ -70,22 +75,22 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// The master dies while it makes replicas anew, and writes: none of those that it had made says less than those before.
+    /// The master dies while it re-replicates and writes: each copy has all that was acknowledged.
     #[test]
-    fn a_copy_says_what_was_acknowledged(seed: u64, copies in 2usize..4, more in 0usize..2) {
+    fn a_copy_has_all_acknowledged_writes(seed: u64, copies in 2usize..4, more in 0usize..2) {
         let mut world = World::new(seed, copies, copies + more);
         world.run(300);
         world.exchange(1);
         world.run(5 + seed % 60);
         match world.recover_without(copies - 2) {
-            Verdict::Found => {}
+            Verdict::Complete => {}
             other => prop_assert!(false, "{other:?}"),
         }
     }
 }
 
 #[test]
-fn backups_that_fail_do_not_keep_writes_from_being_acknowledged() {
+fn writes_go_on_when_backups_fail() {
     let mut replaced = 0;
     for seed in 0..20 {
         let mut world = World::new(seed, 3, 5);
@@ -99,16 +104,16 @@ fn backups_that_fail_do_not_keep_writes_from_being_acknowledged() {
     assert!(replaced > 20, "replicas were made anew: {replaced}");
 }
 
-/// Longer than what one request carries: a replica that is made anew has a part of it for a while.
+/// Longer than one request carries: a replacement replica is incomplete for a while.
 const LONG_SEGMENT: usize = 6 << 20;
 
-/// The only replica is made anew elsewhere: whichever of the two is left, at every moment, it is
-/// known whether it is enough.
+/// The only replica is replaced by one elsewhere. At every moment, whichever of the two is left,
+/// the plan knows whether it is enough.
 #[test]
-fn between_two_backups_nothing_is_taken_for_all() {
+fn an_incomplete_replacement_is_never_taken_for_the_log() {
     for seed in 0..4 {
         let mut world = World::with_segments(seed, 1, 2, LONG_SEGMENT);
-        world.spare();
+        world.stop_faults();
         while world.keeps_head().1 < 2 * REPLICA_BYTES - (REPLICA_BYTES >> 1) {
             world.run(1);
         }
@@ -120,8 +125,8 @@ fn between_two_backups_nothing_is_taken_for_all() {
             world.run_for(Duration::from_micros(25));
             for (left, seen) in [(1 - old, &mut only_new), (old, &mut only_old)] {
                 match world.recover(&[left]) {
-                    Verdict::Found => seen[0] = true,
-                    Verdict::Known(_) => seen[1] = true,
+                    Verdict::Complete => seen[0] = true,
+                    Verdict::Reported(_) => seen[1] = true,
                     Verdict::Missing(what) => {
                         panic!("seed {seed}, only backup {left} is left: {what}")
                     }
@@ -140,9 +145,9 @@ fn between_two_backups_nothing_is_taken_for_all() {
 }
 
 #[test]
-fn fewer_backups_than_copies_acknowledge_nothing_and_say_so() {
+fn too_few_backups_refuse_writes() {
     let mut world = World::new(1, 3, 2);
-    world.spare();
+    world.stop_faults();
     world.run(300);
     assert_eq!(
         (world.acknowledged(), world.take_refused()),
@@ -152,39 +157,42 @@ fn fewer_backups_than_copies_acknowledge_nothing_and_say_so() {
     world.run(3000);
     let refused = world.take_refused();
     assert!(refused.len() > 3, "each is refused at once: {refused:?}");
-    let words = ("4 servers needed (-r 3), 3 here".to_owned(), false);
-    assert!(refused.iter().all(|told| *told == words), "{refused:?}");
+    let expected = ("4 servers needed (-r 3), 3 here".to_owned(), false);
+    assert!(refused.iter().all(|refusal| *refusal == expected), "{refused:?}");
     world.join();
     world.run(300);
     let acknowledged = world.acknowledged();
     assert!(acknowledged > 20 && world.take_refused().len() <= 1, "{acknowledged}");
-    // One of those that there are goes: what was under way then may count.
+    // A backup is lost: the write that is under way then may have been executed.
     world.lose();
     world.run(5000);
     let refused = world.take_refused();
-    assert!(refused.len() > 3 && refused.iter().skip(1).all(|told| *told == words), "{refused:?}");
+    assert!(
+        refused.len() > 3 && refused.iter().skip(1).all(|refusal| *refusal == expected),
+        "{refused:?}"
+    );
     world.join();
     world.run(300);
     assert!(world.acknowledged() > acknowledged + 20);
-    world.heal(3);
-    assert!(matches!(world.recover_without(2), Verdict::Found));
+    world.re_replicate(3);
+    assert!(matches!(world.recover_without(2), Verdict::Complete));
 }
 
 #[test]
-fn backups_that_take_nothing_are_named() {
+fn full_backups_are_named() {
     let mut world = World::new(2, 2, 3);
-    world.spare();
+    world.stop_faults();
     world.run(300);
     let before = world.acknowledged();
     assert!(before > 20);
-    world.fill(true);
+    world.set_full(true);
     world.run(8000);
     let refused = world.take_refused();
     assert!(refused.len() > 3, "each is refused at once: {refused:?}");
-    let named = |told: &(String, bool)| {
-        told.0.starts_with(
+    let named = |(reason, _): &(String, bool)| {
+        reason.starts_with(
             "3 servers needed (-r 2), 4 here, 3 of them without room for replicas (server 1: ",
-        ) && told.0.contains(backup::FULL)
+        ) && reason.contains(backup::FULL)
     };
     assert!(refused.iter().all(named), "{refused:?}");
     let (first, others) = refused.split_first().unwrap();
@@ -192,16 +200,16 @@ fn backups_that_take_nothing_are_named() {
         first.1 && others.iter().all(|(_, perhaps)| !perhaps),
         "only what was under way may count"
     );
-    world.fill(false);
+    world.set_full(false);
     world.run(300);
     assert!(world.acknowledged() > before + 20, "there is room again, and writes go on");
-    assert!(matches!(world.recover_without(1), Verdict::Found));
+    assert!(matches!(world.recover_without(1), Verdict::Complete));
 }
 
-/// What was sent so far of a replica that is being made anew says nothing: others may have been
-/// acknowledged more.
+/// A replacement replica that is not complete does not count: the replicas before it may have more
+/// that was acknowledged.
 #[test]
-fn a_replica_that_is_being_made_anew_does_not_count() {
+fn an_incomplete_replacement_does_not_count() {
     let record =
         |segment, len, head, sealed| ReplicaRecord { segment, len, head, sealed, unsure: false };
     let plan = |before: ReplicaRecord| {

@@ -5,44 +5,44 @@ use crate::replication::client::{Client, removes, value};
 use sprat_chance::xorshift;
 use sprat_disk::MemDisk;
 use sprat_log::{Config, Durability, Log};
-use sprat_net::{AnyDriver, Fate, Hub, HubOptions, Nanos};
+use sprat_net::{AnyDriver, Delivery, Hub, HubOptions, Nanos};
 use sprat_rpc::Config as RpcConfig;
-use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
+use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
 use sprat_store::node::{Node, Service};
-use sprat_store::recovery::{Inventory, Lost, Plan};
-use sprat_store::replication::{Member, Replicator};
+use sprat_store::recovery::{Inventory, Lost, RecoveryPlan};
+use sprat_store::replication::{BackupServer, Replicator};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What a turn takes at least.
+/// Least time of an iteration of a node's loop.
 const STEP: Duration = Duration::from_micros(5);
 
-/// Bytes of a segment, where nothing else is said.
+/// Default bytes of a segment.
 const SEGMENT_BYTES: usize = 512 << 10;
 
-/// Longest that the coordinator takes to note something.
-const NOTING_MICROS: u64 = 20_000;
+/// Longest time that the coordinator takes to confirm that heads are void.
+const CONFIRM_MICROS: u64 = 20_000;
 
 /// Server id of the master.
 const MASTER: u32 = 100;
 
-/// What came of recovery.
+/// The result of a recovery.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// All is there.
-    Found,
-    /// Something is missing, and nobody knew.
+    /// Everything acknowledged is there.
+    Complete,
+    /// Something acknowledged is missing, and the plan did not say so.
     Missing(String),
-    /// Something is missing, as was said.
-    Known(Lost),
+    /// The plan reported the loss.
+    Reported(Lost),
 }
 
-enum Life {
+enum BackupState {
     Up(Box<Node<AnyDriver, Backup>>),
     Down(Backup, Nanos),
-    /// For good: the coordinator has declared it dead.
+    /// Gone for good: the coordinator has declared it dead.
     Gone,
 }
 
@@ -54,10 +54,11 @@ pub(crate) struct World {
     outbox: Outbox,
     version: u64,
     client: Node<AnyDriver, Client>,
-    backups: Vec<Life>,
-    /// What the coordinator has noted, and what it is about to note.
+    backups: Vec<BackupState>,
+    /// The value that the coordinator has confirmed.
     min_open: u64,
-    noting: Option<(u64, Nanos)>,
+    /// The value that the coordinator confirms next, and when.
+    confirming: Option<(u64, Nanos)>,
     faults: bool,
     segment_bytes: usize,
 }
@@ -71,8 +72,11 @@ fn id(at: usize) -> u32 {
     u32::try_from(at).unwrap() + 1
 }
 
-fn members(backups: impl IntoIterator<Item = usize>) -> Vec<Member> {
-    backups.into_iter().map(|at| Member { server: id(at), address: address(at), rack: 0 }).collect()
+fn members(backups: impl IntoIterator<Item = usize>) -> Vec<BackupServer> {
+    backups
+        .into_iter()
+        .map(|at| BackupServer { server: id(at), address: address(at), rack: 0 })
+        .collect()
 }
 
 fn header_of(bytes: &[u8]) -> Option<(SegmentHeader, usize)> {
@@ -96,34 +100,32 @@ impl World {
         segment_bytes: usize,
     ) -> Self {
         let hub = Hub::new(HubOptions::default());
-        let mut weather = seed | 1;
+        let mut chance = seed | 1;
         hub.set_policy(move |_| {
-            let draw = draw(&mut weather, 1000);
+            let draw = draw(&mut chance, 1000);
             if draw < 3 {
-                Fate::Drop
+                Delivery::Drop
             } else {
-                Fate::Deliver(Duration::from_nanos(2_000 + draw * 10))
+                Delivery::Deliver(Duration::from_nanos(2_000 + draw * 10))
             }
         });
         let config =
             Config { segment_bytes, ..Config::new(32 * segment_bytes, Durability::Tracked) };
         let mut replicator = Replicator::new(MASTER, copies, room(segment_bytes), seed);
         let members = members(0..backups);
-        replicator.set_members(&members);
+        replicator.set_backups(&members);
         let (outbox, commands) = inbox();
-        assert!(
-            outbox.send(Command::Assign(Box::new(Assigned {
-                members,
-                ..Assigned::tables(1, vec![1])
-            })))
-        );
+        assert!(outbox.send(Command::Assign(Box::new(MasterAssignment {
+            members,
+            ..MasterAssignment::tables(1, vec![1])
+        }))));
         let master = Master::replicated(Log::new(config).unwrap(), replicator, commands);
         let node = |host| AnyDriver::from(hub.port(address(host)).unwrap());
         let master = Node::new(node(MASTER as usize), master, &RpcConfig::default(), seed);
         let client = Client::new(address(MASTER as usize), seed);
         let client = Node::new(node(200), client, &RpcConfig::default(), seed + 1);
         let up = |at| {
-            Life::Up(Box::new(Node::new(
+            BackupState::Up(Box::new(Node::new(
                 node(at),
                 Backup::new(segment_bytes),
                 &RpcConfig::default(),
@@ -132,7 +134,7 @@ impl World {
         };
         let backups = (0..backups).map(up).collect();
         let (now, random) = (Nanos(0), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let (version, min_open, noting, faults) = (1, 0, None, true);
+        let (version, min_open, confirming, faults) = (1, 0, None, true);
         Self {
             random,
             hub,
@@ -143,13 +145,13 @@ impl World {
             client,
             backups,
             min_open,
-            noting,
+            confirming,
             faults,
             segment_bytes,
         }
     }
 
-    /// Goes on for so many milliseconds.
+    /// Runs for `millis` milliseconds.
     pub(crate) fn run(&mut self, millis: u64) {
         self.run_for(Duration::from_millis(millis));
     }
@@ -159,7 +161,7 @@ impl World {
         while self.now < until {
             self.hub.deliver_until(self.now);
             if self.faults {
-                self.befall();
+                self.inject_faults();
             }
             self.coordinate();
             let mut next = until.min(self.hub.next_delivery().unwrap_or(until));
@@ -168,33 +170,33 @@ impl World {
             worked |= self.client.turn(self.now).unwrap();
             for backup in &mut self.backups {
                 match backup {
-                    Life::Up(node) => {
+                    BackupState::Up(node) => {
                         worked |= node.turn(self.now).unwrap();
                         next = next.min(node.next_deadline());
                     }
-                    Life::Down(_, up) => next = next.min(*up),
-                    Life::Gone => {}
+                    BackupState::Down(_, up) => next = next.min(*up),
+                    BackupState::Gone => {}
                 }
             }
             next = next.min(self.master.next_deadline()).min(self.client.next_deadline());
             next = next
-                .min(self.noting.map_or(until, |(_, at)| at))
+                .min(self.confirming.map_or(until, |(_, at)| at))
                 .min(self.now + Duration::from_millis(1));
             self.now = if worked { self.now + STEP } else { next.max(self.now + STEP) };
         }
     }
 
-    /// No faults but those that are asked for.
-    pub(crate) fn spare(&mut self) {
+    /// Stops random faults.
+    pub(crate) fn stop_faults(&mut self) {
         self.faults = false;
     }
 
-    /// No more faults; everybody is up.
+    /// Stops random faults and starts all backups.
     pub(crate) fn calm(&mut self) {
-        self.spare();
+        self.stop_faults();
         let until = self.now;
         self.backups.iter_mut().for_each(|backup| {
-            if let Life::Down(_, up) = backup {
+            if let BackupState::Down(_, up) = backup {
                 *up = until;
             }
         });
@@ -203,59 +205,62 @@ impl World {
     }
 
     fn start(&mut self, at: usize) {
-        if let Life::Down(backup, up) = &self.backups[at]
+        if let BackupState::Down(backup, up) = &self.backups[at]
             && *up <= self.now
         {
             let driver = AnyDriver::from(self.hub.port(address(at)).unwrap());
             let backup = backup.clone().restart();
-            self.backups[at] =
-                Life::Up(Box::new(Node::new(driver, backup, &RpcConfig::default(), self.now.0)));
+            self.backups[at] = BackupState::Up(Box::new(Node::new(
+                driver,
+                backup,
+                &RpcConfig::default(),
+                self.now.0,
+            )));
         }
     }
 
-    /// A backup goes down now and then, and comes up again.
-    fn befall(&mut self) {
+    /// Crashes a backup now and then, and restarts those whose time has come.
+    fn inject_faults(&mut self) {
         (0..self.backups.len()).for_each(|at| self.start(at));
         if draw(&mut self.random, 2000) == 0 {
             self.crash_some();
         }
     }
 
-    /// The backup that keeps most of the head, and bytes of it.
+    /// The backup that has most of the newest head, and how many bytes of it.
     pub(crate) fn keeps_head(&self) -> (usize, usize) {
-        let of = |at: usize| match &self.backups[at] {
-            Life::Up(node) => node.service().newest_head(),
-            Life::Down(..) | Life::Gone => (0, 0),
+        let head_of = |at: usize| match &self.backups[at] {
+            BackupState::Up(node) => node.service().newest_head(),
+            BackupState::Down(..) | BackupState::Gone => (0, 0),
         };
-        let at = (0..self.backups.len()).max_by_key(|&at| of(at)).expect("there are backups");
-        (at, of(at).1)
+        let at = (0..self.backups.len()).max_by_key(|&at| head_of(at)).expect("there are backups");
+        (at, head_of(at).1)
     }
 
-    /// This backup goes down, and comes up at once.
+    /// Restarts a backup at once.
     pub(crate) fn restart(&mut self, at: usize) {
-        if let Life::Up(node) = &self.backups[at] {
-            self.backups[at] = Life::Down(node.service().clone(), self.now);
+        if let BackupState::Up(node) = &self.backups[at] {
+            self.backups[at] = BackupState::Down(node.service().clone(), self.now);
         }
         self.start(at);
     }
 
-    /// A backup goes down.
+    /// Crashes a random backup, which restarts within 20 ms.
     pub(crate) fn crash_some(&mut self) {
         let at = usize::try_from(draw(&mut self.random, self.backups.len() as u64)).unwrap();
-        if let Life::Up(node) = &self.backups[at] {
+        if let BackupState::Up(node) = &self.backups[at] {
             let kept = node.service().clone();
             let down = Duration::from_micros(draw(&mut self.random, 20_000));
-            self.backups[at] = Life::Down(kept, self.now + down);
+            self.backups[at] = BackupState::Down(kept, self.now + down);
         }
     }
 
-    /// So many backups, chosen by lot, are gone for good, and as many new ones come; the master is
-    /// told.
+    /// Removes `count` random backups for good and adds as many new ones, and informs the master.
     pub(crate) fn exchange(&mut self, count: usize) {
         for _ in 0..count {
             let left: Vec<usize> = self.alive().collect();
             let at = left[usize::try_from(draw(&mut self.random, left.len() as u64)).unwrap()];
-            self.backups[at] = Life::Gone;
+            self.backups[at] = BackupState::Gone;
             let node = AnyDriver::from(self.hub.port(address(self.backups.len())).unwrap());
             let node = Node::new(
                 node,
@@ -263,80 +268,81 @@ impl World {
                 &RpcConfig::default(),
                 self.random,
             );
-            self.backups.push(Life::Up(Box::new(node)));
+            self.backups.push(BackupState::Up(Box::new(node)));
         }
         self.version += 1;
         let members = members(self.alive());
-        let assigned = Assigned { members, ..Assigned::tables(self.version, vec![1]) };
+        let assigned =
+            MasterAssignment { members, ..MasterAssignment::tables(self.version, vec![1]) };
         assert!(self.outbox.send(Command::Assign(Box::new(assigned))));
     }
 
-    /// One more backup comes; the master is told.
+    /// Adds a backup and informs the master.
     pub(crate) fn join(&mut self) {
-        self.backups.push(Life::Gone);
+        self.backups.push(BackupState::Gone);
         let at = self.backups.len() - 1;
         let driver = AnyDriver::from(self.hub.port(address(at)).unwrap());
         let node =
             Node::new(driver, Backup::new(self.segment_bytes), &RpcConfig::default(), self.random);
-        self.backups[at] = Life::Up(Box::new(node));
+        self.backups[at] = BackupState::Up(Box::new(node));
         self.exchange(0);
     }
 
-    /// A backup is gone for good, and the master is told.
+    /// Removes a backup for good and informs the master.
     pub(crate) fn lose(&mut self) {
         let at = self.alive().next().expect("there are some");
-        self.backups[at] = Life::Gone;
+        self.backups[at] = BackupState::Gone;
         self.exchange(0);
     }
 
-    /// All backups that are up take nothing from here on, or again.
-    pub(crate) fn fill(&mut self, full: bool) {
+    /// Makes all running backups refuse writes, or accept them again.
+    pub(crate) fn set_full(&mut self, full: bool) {
         for backup in &mut self.backups {
-            if let Life::Up(node) = backup {
+            if let BackupState::Up(node) = backup {
                 node.service_mut().full = full;
             }
         }
     }
 
-    /// What the client was refused, and whether it may count all the same, since this was last
-    /// asked.
+    /// Takes the refusals that the client got since the last call: the reason, and whether the
+    /// operation may have been executed all the same.
     pub(crate) fn take_refused(&mut self) -> Vec<(String, bool)> {
         std::mem::take(&mut self.client.service_mut().refused)
     }
 
     fn alive(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.backups.len()).filter(|&at| !matches!(self.backups[at], Life::Gone))
+        (0..self.backups.len()).filter(|&at| !matches!(self.backups[at], BackupState::Gone))
     }
 
-    /// Waits until nothing is short of replicas, and looks whether that is so. Nothing else goes on
-    /// meanwhile.
-    pub(crate) fn heal(&mut self, copies: usize) -> u64 {
+    /// Runs without new writes until all segments are re-replicated, and checks that they are.
+    /// Returns the number of replicas re-replicated so far.
+    pub(crate) fn re_replicate(&mut self, copies: usize) -> u64 {
         self.client.service_mut().rest();
-        // A backup that went down and came up is met as a stranger, and then shunned for seconds:
-        // where it is the only one that may last.
+        // A restarted backup does not know its sessions, and after that failure the master avoids
+        // it for seconds. If no other backup is left, it takes that long.
         for _ in 0..1000 {
             self.run(100);
-            if self.replicator().short() == 0 && self.client.service().rests() {
+            if self.replicator().under_replicated() == 0 && self.client.service().rests() {
                 break;
             }
         }
-        assert_eq!(self.replicator().short(), 0, "{}", self.master.service().describe());
-        for (segment, servers) in self.replicator().closed() {
+        assert_eq!(self.replicator().under_replicated(), 0, "{}", self.master.service().describe());
+        for (segment, servers) in self.replicator().sealed_segments() {
             let whole = |&&server: &&u32| {
                 let backup = match &self.backups[server as usize - 1] {
-                    Life::Up(node) => node.service(),
-                    Life::Down(backup, _) => backup,
-                    Life::Gone => return false,
+                    BackupState::Up(node) => node.service(),
+                    BackupState::Down(backup, _) => backup,
+                    BackupState::Gone => return false,
                 };
                 backup.kept.get(&segment).is_some_and(|kept| kept.sealed)
             };
             let different: std::collections::BTreeSet<_> = servers.iter().filter(whole).collect();
             assert_eq!(different.len(), copies, "segment {segment}");
         }
-        self.replicator().counts().healed
+        self.replicator().counts().re_replicated
     }
 
-    /// The client goes on.
+    /// Lets the client write again.
     pub(crate) fn go_on(&mut self) {
         self.client.service_mut().go_on();
     }
@@ -345,18 +351,18 @@ impl World {
         self.master.service().replicator().unwrap()
     }
 
-    /// What a coordinator does for the master.
+    /// Plays the coordinator: confirms which heads are void.
     fn coordinate(&mut self) {
-        match self.noting {
+        match self.confirming {
             Some((segment, at)) if at <= self.now => {
-                self.noting = None;
+                self.confirming = None;
                 self.min_open = self.min_open.max(segment);
                 assert!(self.outbox.send(Command::Voided(segment)));
             }
             Some(_) => {}
             None if self.outbox.min_open() > self.min_open => {
-                let takes = Duration::from_micros(draw(&mut self.random, NOTING_MICROS));
-                self.noting = Some((self.outbox.min_open(), self.now + takes));
+                let takes = Duration::from_micros(draw(&mut self.random, CONFIRM_MICROS));
+                self.confirming = Some((self.outbox.min_open(), self.now + takes));
             }
             None => {}
         }
@@ -370,8 +376,7 @@ impl World {
         self.replicator().counts().replaced
     }
 
-    /// The master dies, and so many backups, chosen by lot, are gone for good; the others come up
-    /// again.
+    /// Recovers after the master's death, without `gone` random backups.
     pub(crate) fn recover_without(&mut self, gone: usize) -> Verdict {
         let mut left: Vec<usize> = self.alive().collect();
         for _ in 0..gone {
@@ -381,46 +386,48 @@ impl World {
         self.recover(&left)
     }
 
-    /// The master has died, and of these backups only is anything left.
+    /// Recovers after the master's death from these backups only.
     pub(crate) fn recover(&self, left: &[usize]) -> Verdict {
         let kept: BTreeMap<u32, &Backup> = left
             .iter()
             .map(|&at| match &self.backups[at] {
-                Life::Up(node) => (id(at), node.service()),
-                Life::Down(backup, _) => (id(at), backup),
-                Life::Gone => unreachable!("it is not left"),
+                BackupState::Up(node) => (id(at), node.service()),
+                BackupState::Down(backup, _) => (id(at), backup),
+                BackupState::Gone => unreachable!("it is not left"),
             })
             .collect();
         let mut inventory = Inventory::default();
         kept.iter().for_each(|(&server, backup)| inventory.add(server, backup.records()));
         if self.min_open == 0 {
-            // Nobody was told anything.
+            // Nothing can have been acknowledged.
             return if self.acknowledged() == 0 {
-                Verdict::Found
+                Verdict::Complete
             } else {
                 Verdict::Missing("a log".into())
             };
         }
-        let Some(newest) = inventory.newest_head() else { return Verdict::Known(Lost::Everything) };
+        let Some(newest) = inventory.newest_head() else {
+            return Verdict::Reported(Lost::Everything);
+        };
         let bytes = &kept[&newest.servers[0]].kept[&newest.segment].bytes;
         let (header, len) = header_of(bytes).unwrap();
         match inventory.plan(&header.digest, len, self.min_open) {
             Ok(plan) => self.compare(&plan, &kept),
-            Err(lost) => Verdict::Known(lost),
+            Err(lost) => Verdict::Reported(lost),
         }
     }
 
-    /// Holds what is in the replicas against what the client was told.
-    fn compare(&self, plan: &Plan, kept: &BTreeMap<u32, &Backup>) -> Verdict {
-        // Newest version of each key, and whether it is a removal.
+    /// Compares the content of the replicas with the acknowledgements that the client got.
+    fn compare(&self, plan: &RecoveryPlan, kept: &BTreeMap<u32, &Backup>) -> Verdict {
+        // The newest version of each key, and its value, or `None` if it was removed.
         let mut found: BTreeMap<u64, (u64, Option<Vec<u8>>)> = BTreeMap::new();
         for source in &plan.sources {
             let whole = source.servers.iter().map(|server| (server, source.len));
-            // Each by itself says enough; which of them is read is left to chance.
-            let any: Vec<_> =
+            // Any replica must be enough: one of them is chosen at random.
+            let replicas: Vec<_> =
                 whole.chain(source.copies.iter().map(|(server, len)| (server, *len))).collect();
-            let chosen = usize::try_from(source.segment ^ self.random).unwrap() % any.len();
-            for (server, len) in &any[chosen..=chosen] {
+            let chosen = usize::try_from(source.segment ^ self.random).unwrap() % replicas.len();
+            for (server, len) in &replicas[chosen..=chosen] {
                 let mut rest = &kept[server].kept[&source.segment].bytes[..*len as usize];
                 while !rest.is_empty() {
                     let entry = Entry::parse_checked(rest).expect("whole entries");
@@ -439,14 +446,17 @@ impl World {
             }
         }
         for (key, known) in &self.client.service().known {
-            let is = found.get(key).and_then(|(_, value)| value.clone());
-            let fits = |number: u64| if number == 0 || removes(number) { None } else { Some(value(number)) } == is;
+            let actual = found.get(key).and_then(|(_, value)| value.clone());
+            let fits = |number: u64| {
+                let expected = (number != 0 && !removes(number)).then(|| value(number));
+                expected == actual
+            };
             if !fits(known.acknowledged) && !known.perhaps.iter().any(|&number| fits(number)) {
-                let is = is.map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()));
-                return Verdict::Missing(format!("key {key} has {is:?}, {known:?}"));
+                let actual = actual.map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()));
+                return Verdict::Missing(format!("key {key} has {actual:?}, {known:?}"));
             }
         }
-        Verdict::Found
+        Verdict::Complete
     }
 }
 

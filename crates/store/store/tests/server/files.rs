@@ -1,4 +1,5 @@
-//! A stopped store whose files are damaged, one at a time: what is wrong is named, or does no harm.
+//! A stopped store whose files are damaged, one at a time: the start reports the damage, or it does
+//! no harm.
 
 use super::{client, scan};
 use sprat_client::{Client, Options};
@@ -10,12 +11,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Small, so that the files are: a trial copies them.
+/// Small, since every trial copies the files.
 const MEMORY: u64 = 16 << 20;
 
-/// Trials of one file in a test run. `SPRAT_SWEEP=K/N` tries every N-th byte from K on instead: N
-/// processes, with K from 0 on, try all bytes. A trial waits longer than it computes, so N may be
-/// ten times the processors.
+/// Trials of one file in a test run. With `SPRAT_SWEEP=K/N` the test tries every N-th byte from K
+/// on instead: N processes, with K from 0 on, try all bytes. A trial waits longer than it computes,
+/// so N may be ten times the number of processors.
 const TRIALS: usize = 60;
 
 fn options(data: &Path) -> ServerOptions {
@@ -49,7 +50,7 @@ fn fill(client: &mut Client, table: &str, count: usize) {
     }
 }
 
-/// A store that was stopped, what was in it, and its files as they were when it was stopped before.
+/// A store that was stopped, its contents, and its files after an earlier stop.
 struct Stopped {
     dir: tempfile::TempDir,
     content: Content,
@@ -83,13 +84,13 @@ impl Stopped {
         let names = fs::read_dir(self.base())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        // What a file was before is read by nothing.
+        // Nothing reads the previous versions of files.
         let mut names: Vec<String> = names.filter(|name| !name.ends_with(".new")).collect();
         names.sort();
         names
     }
 
-    /// Starts a copy of the store with `change` made to it.
+    /// Starts a copy of the store to which `change` was applied.
     fn try_with(&self, what: &str, change: impl FnOnce(&Path)) -> Outcome {
         let data = self.dir.path().join("trial");
         let _ = fs::remove_dir_all(&data);
@@ -127,7 +128,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Returns `count` numbers spread over `0..len`, the same in each run, or those that `SPRAT_SWEEP`
-/// names.
+/// selects.
 fn sample(len: usize, count: usize) -> Vec<usize> {
     if let Ok(sweep) = std::env::var("SPRAT_SWEEP") {
         let parts =
@@ -142,10 +143,10 @@ fn sample(len: usize, count: usize) -> Vec<usize> {
     (0..count).map(|at| at * len / count + at % (len / count)).collect()
 }
 
-/// Bytes of a log that hold something, and of zeroes around them a few.
-fn telling(bytes: &[u8]) -> Vec<usize> {
-    let told = bytes.iter().enumerate().filter(|(at, byte)| **byte != 0 || at % 65_521 == 0);
-    told.map(|(at, _)| at).collect()
+/// The bytes of a log that are not zero, and a few of those that are.
+fn significant_bytes(bytes: &[u8]) -> Vec<usize> {
+    let positions = bytes.iter().enumerate().filter(|(at, byte)| **byte != 0 || at % 65_521 == 0);
+    positions.map(|(at, _)| at).collect()
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn no_damage_of_any_file_is_silent() {
     };
     for file in store.files() {
         let bytes = fs::read(store.base().join(&file)).unwrap();
-        let places = telling(&bytes);
+        let places = significant_bytes(&bytes);
         for at in sample(places.len(), TRIALS).into_iter().map(|at| places[at]) {
             let what = format!("bit {} of byte {at} of {file}", at % 8);
             let outcome = store.try_with(&what, |data| {
@@ -221,7 +222,7 @@ fn no_damage_of_any_file_is_silent() {
     }
 }
 
-/// All bytes of the metadata are tried where that is quick: at their reader.
+/// Tries all bytes of the metadata with their parser alone, which is quick.
 #[test]
 fn no_flipped_bit_of_the_metadata_is_silent() {
     let store = Stopped::new();
@@ -230,7 +231,7 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
     let trial = store.dir.path().join("trial.redb");
     let tables = |path: &Path| {
         let metadata = MetadataFile::open(path).map_err(|error| error.to_string())?;
-        let catalog = Catalog::open_alone(metadata, 1, 1)?;
+        let catalog = Catalog::open_standalone(metadata, 1, 1)?;
         Ok::<_, String>((
             catalog.tables().collect::<Vec<_>>(),
             catalog.version(),
@@ -239,7 +240,7 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
     };
     fs::write(&trial, &bytes).unwrap();
     let right = tables(&trial).unwrap();
-    let places = telling(&bytes);
+    let places = significant_bytes(&bytes);
     let (mut named, mut harmless) = (0, 0);
     for at in sample(places.len(), TRIALS * 20).into_iter().map(|at| places[at]) {
         let mut flipped = bytes.clone();
@@ -265,8 +266,7 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
 #[test]
 fn objects_of_tables_that_were_never_made_stop_a_server() {
     let store = Stopped::new();
-    // A catalog of the same cluster that has forgotten its tables, and would give their ids out
-    // again.
+    // A catalog of the same cluster that has forgotten its tables, and would reuse their ids.
     let outcome = store.try_with("forgetful", |data| {
         let older = store.dir.path().join("older");
         fs::copy(older.join("coordinator.redb"), data.join("coordinator.redb")).unwrap();
@@ -306,7 +306,7 @@ fn a_coordinator_that_lost_its_metadata_is_made_again_from_a_server() {
     let outcome = store.try_with("rebuilt", |data| {
         fs::remove_file(data.join("coordinator.redb")).unwrap();
         let bytes = fs::read(data.join("catalog.sprat")).unwrap();
-        let copy = Catalog::<sprat_store::coordinator::MetadataMemory>::of_copy(&bytes).unwrap();
+        let copy = Catalog::<sprat_store::coordinator::MetadataMemory>::from_copy(&bytes).unwrap();
         copy.rebuild(MetadataFile::open(&data.join("coordinator.redb")).unwrap()).unwrap();
     });
     assert_eq!(outcome, Outcome::Harmless);
@@ -335,7 +335,7 @@ fn a_coordinator_by_itself_notices_that_its_metadata_are_gone() {
 fn salvage(log: &Path, cluster: u64, server: u32) -> Salvage {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&cluster.to_le_bytes());
-    let whose = FileHeader {
+    let fallback = FileHeader {
         cluster: id,
         server: server.into(),
         frame_bytes: 4096,
@@ -344,10 +344,10 @@ fn salvage(log: &Path, cluster: u64, server: u32) -> Salvage {
         clean: None,
         frames: 0,
     };
-    survey(log, whose, 100).unwrap()
+    survey(log, fallback, 100).unwrap()
 }
 
-/// The objects that are whole in a log, as `Content` has them but for the names of tables.
+/// The objects that are whole in a log, as `Content` has them, but without the tables' names.
 fn salvaged(salvage: &mut Salvage) -> BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut objects = Objects::default();
     salvage.read(true, |entry| objects.add(entry)).unwrap();
@@ -363,7 +363,7 @@ fn salvaged(salvage: &mut Salvage) -> BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>> 
 }
 
 #[test]
-fn what_is_whole_in_a_damaged_log_comes_out() {
+fn salvage_reads_undamaged_objects_of_a_damaged_log() {
     let store = Stopped::new();
     let path = store.base().join("log.sprat");
     let bytes = fs::read(&path).unwrap();
@@ -380,9 +380,9 @@ fn what_is_whole_in_a_damaged_log_comes_out() {
     assert_eq!(whole.faults.count, 0, "{:?}", whole.faults);
 
     let trial = store.dir.path().join("trial.log");
-    let places = telling(&bytes[8192..]);
+    let places = significant_bytes(&bytes[8192..]);
     let (mut lost, mut flips) = (0, 0);
-    // The log's last chunk with its header: no later chunk shows that it is missing.
+    // The last chunk of the log with its header: no later chunk shows that it is missing.
     let last = bytes.windows(5).rposition(|five| five == b"newer").expect("the newest value");
     let sampled = sample(places.len(), TRIALS * 2).into_iter().map(|at| 8192 + places[at]);
     for at in sampled.chain(last - 100..last + 5) {
@@ -398,8 +398,7 @@ fn what_is_whole_in_a_damaged_log_comes_out() {
                 .filter(move |(key, value)| there.get(*key) != Some(*value))
                 .map(|(key, _)| key.clone())
         });
-        // What is damaged is lost: an object, or a newer version or tombstone of it. Nothing else
-        // is.
+        // Only what is damaged is lost: an object, or a newer version or tombstone of it.
         let missing: Vec<_> = missing.collect();
         assert!(missing.len() <= 1, "byte {at}: {missing:?}");
         assert!(
@@ -413,7 +412,7 @@ fn what_is_whole_in_a_damaged_log_comes_out() {
         flips += 1;
     }
     eprintln!("salvage: {lost} objects lost in {flips} flipped bits");
-    // Both headers of the file gone: the identity says whose chunks they are.
+    // Without both headers of the file, the identity says whose chunks they are.
     let mut headless = bytes.clone();
     headless[..8192].fill(0);
     fs::write(&trial, headless).unwrap();

@@ -2,7 +2,7 @@
 
 mod files;
 
-use sprat_client::{Client, Condition, Error, Number, Options, Table, Uncountable};
+use sprat_client::{Client, Condition, Error, IncrementError, Number, Options, Table};
 use sprat_store::server::{Durability, Server, ServerOptions};
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn exercise(client: &mut Client) {
     assert_eq!(client.increment_i64(table, b"visits", -7).unwrap().0, -2);
     assert_eq!(
         client.increment_i64(table, b"alice", 1),
-        Err(Error::NotANumber(Uncountable::Length))
+        Err(Error::NotANumber(IncrementError::Length))
     );
     assert!((client.increment_f64(table, b"heat", 0.5).unwrap().0 - 0.5).abs() < f64::EPSILON);
     refuse_wrong_sums(client, table);
@@ -65,27 +65,30 @@ fn exercise(client: &mut Client) {
     assert_eq!(client.table_stats(table).unwrap().objects, 10);
 }
 
-/// Sums that there are not, of the counters `visits` (-2) and `heat` (0.5).
+/// Tries sums that are impossible, of the counters `visits` (-2) and `heat` (0.5).
 fn refuse_wrong_sums(client: &mut Client, table: Table) {
     let objects = |client: &mut Client| {
         ["visits", "heat"].map(|key| client.get(table, key.as_bytes()).unwrap())
     };
     let before = objects(client);
     let refused = |why| Some(Error::NotANumber(why));
-    assert_eq!(client.increment_f64(table, b"visits", 1.0).err(), refused(Uncountable::IsInteger));
-    assert_eq!(client.increment_i64(table, b"heat", 1).err(), refused(Uncountable::IsDouble));
+    assert_eq!(
+        client.increment_f64(table, b"visits", 1.0).err(),
+        refused(IncrementError::IsInteger)
+    );
+    assert_eq!(client.increment_i64(table, b"heat", 1).err(), refused(IncrementError::IsDouble));
     assert_eq!(
         client.increment_i64(table, b"visits", i64::MIN).err(),
-        refused(Uncountable::Overflow)
+        refused(IncrementError::Overflow)
     );
     for delta in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         assert_eq!(
             client.increment_f64(table, b"heat", delta).err(),
-            refused(Uncountable::NotFinite)
+            refused(IncrementError::NotFinite)
         );
         assert_eq!(
             client.increment_f64(table, b"nothing", delta).err(),
-            refused(Uncountable::NotFinite)
+            refused(IncrementError::NotFinite)
         );
     }
     assert_eq!(objects(client), before, "nothing was changed");
@@ -141,7 +144,7 @@ fn everything_works_and_survives_a_restart() {
         );
         assert_eq!(
             client.increment_f64(table, b"visits", 1.0),
-            Err(Error::NotANumber(Uncountable::NoDouble))
+            Err(Error::NotANumber(IncrementError::NoDouble))
         );
         assert_eq!(client.increment_i64(table, b"visits", 1).unwrap().0, 6, "and take one");
         client.drop_table("users").unwrap();

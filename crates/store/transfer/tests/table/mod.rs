@@ -1,8 +1,8 @@
 //! A table in memory, for tests of what goes into one and comes out.
 
-use sprat_transfer::{Error, Item, Omitted, Sink, Source, pump};
+use sprat_transfer::{Error, Item, ItemSink, ItemSource, Omitted, pump};
 
-/// Items in the order they came.
+/// Items in their order of arrival.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) items: Vec<Item>,
@@ -16,7 +16,7 @@ impl Table {
         Self { items, ..Self::default() }
     }
 
-    pub(crate) fn import(source: &mut dyn Source) -> Result<Self, Error> {
+    pub(crate) fn import(source: &mut dyn ItemSource) -> Result<Self, Error> {
         let mut table = Self::default();
         pump(source, &mut table, &mut |_| {})?;
         Ok(table)
@@ -27,7 +27,7 @@ impl Table {
         self.items.iter().rev().find(|item| item.key == key).map(|item| &item.value[..])
     }
 
-    pub(crate) fn export(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
+    pub(crate) fn export(&mut self, sink: &mut dyn ItemSink) -> Result<(), Error> {
         self.given = 0;
         pump(self, sink, &mut |_| {}).map(drop)
     }
@@ -37,7 +37,7 @@ impl Table {
     }
 }
 
-impl Source for Table {
+impl ItemSource for Table {
     fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
         let Some(next) = self.items.get(self.given) else { return Ok(false) };
         item.clone_from(next);
@@ -54,7 +54,7 @@ impl Source for Table {
     }
 }
 
-impl Sink for Table {
+impl ItemSink for Table {
     fn put(&mut self, item: &Item) -> Result<(), Error> {
         self.items.push(item.clone());
         Ok(())

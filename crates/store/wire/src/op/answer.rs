@@ -22,23 +22,23 @@ pub struct ResponseHeader {
 
 const _: () = assert!(size_of::<ResponseHeader>() == RESPONSE_BYTES);
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[repr(u8)]
 pub enum Status {
-    /// As asked. `number`: the object's version, or what the request's documentation says.
+    /// Done. `number`: the object's version, or as the request's documentation says.
     #[error("ok")]
     Ok = 0,
     /// There is no such object.
     #[error("no such object")]
     NotFound = 1,
-    /// The condition did not hold. `number`: the version there is, 0 for none.
+    /// The condition did not hold. `number`: the present version, 0 for no object.
     #[error("the condition does not hold")]
     Conflict = 2,
     /// This server does not serve that table.
     #[error("this server does not serve that table")]
     UnknownTable = 3,
-    /// An increment has no sum. `number`: the code of the [reason](crate::value::Uncountable).
+    /// The increment failed. `number`: the code of the [reason](crate::value::IncrementError).
     #[error("the value cannot be incremented")]
     NotANumber = 4,
     /// Live data fills the memory given to the server.
@@ -65,23 +65,23 @@ pub enum Status {
     /// The server's data belongs to another cluster.
     #[error("the data directory belongs to another cluster")]
     WrongCluster = 12,
-    /// Others recover this master: a backup takes nothing from it any more.
+    /// This master is being recovered: backups accept nothing from it any more.
     #[error("this server is being recovered by others")]
     Fenced = 13,
-    /// This coordinator stands by, and has done nothing. `number`: the term of the one that leads;
-    /// body: its locator; zero and empty when nobody knows.
+    /// This coordinator does not lead, and has done nothing. `number`: the term of the leader;
+    /// body: its locator; zero and empty when it is unknown.
     #[error("this coordinator does not lead")]
     NotLeading = 14,
-    /// Who asks may not; whether there is what was asked for is not said.
+    /// The requester lacks the rights. The answer does not show whether the table or object exists.
     #[error("this identity may not do that")]
     Denied = 15,
-    /// Too few servers take replicas for anything to be acknowledged; body: how many are needed,
-    /// and how many there are. `number`: zero when nothing was changed, one when the change is
-    /// in the log and counts once servers take it.
+    /// Too few servers take replicas to acknowledge anything; body: how many are needed, and how
+    /// many there are. `number`: zero when nothing was changed, one when the change is in the log
+    /// and counts once enough servers take it.
     #[error("too few servers take replicas")]
     TooFewServers = 16,
     /// The server's disk is full, and nothing was changed; body: which file. Reads and removals go
-    /// on, and writes when there is room.
+    /// on, and so do writes once there is room.
     #[error("the server's disk is full")]
     DiskFull = 17,
 }
@@ -114,23 +114,23 @@ impl TryFrom<u8> for Status {
     }
 }
 
-/// A response, parsed; borrowed from the bytes it came in.
+/// A parsed response, borrowed from the bytes that contain it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Answer<'a> {
-    /// How the request ended.
+    /// The result of the request.
     pub status: Status,
-    /// For a scan: there is more behind this cursor.
+    /// For a scan: there are more objects behind the cursor.
     pub more: bool,
     /// A count, where the request's documentation says so.
     pub count: u32,
     /// The object's version, or what the request's documentation says.
     pub number: u64,
-    /// What else there is.
+    /// The body.
     pub body: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// Parses a response; `None` when the bytes are none.
+    /// Parses a response; `None` when the bytes are not one.
     #[must_use]
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -146,7 +146,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The header of a response.
+/// Encodes the header of a response.
 #[must_use]
 #[inline]
 pub fn encode_answer(status: Status, more: bool, count: u32, number: u64) -> ResponseHeader {

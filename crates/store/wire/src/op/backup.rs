@@ -1,8 +1,8 @@
-//! What a master asks of the backups that keep its replicas, and what is asked of them when it is
-//! gone.
+//! Requests of masters to the backups that keep their replicas, and of recovery masters after a
+//! master has failed.
 //!
-//! The header of these requests is that of all: `table` holds the master's server id, `argument`
-//! the segment (40 bits) above an offset in it (24 bits), `condition` flags; bytes of the segment
+//! They have the header of all requests: `table` is the master's server id, `argument` holds the
+//! segment (40 bits) above an offset in it (24 bits), `condition` holds flags; bytes of the segment
 //! follow.
 
 use super::{Malformed, Records, RequestHeader, Selection};
@@ -14,7 +14,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 pub const REPLICA_BYTES: usize = 2 << 20;
 const _: () = assert!(REPLICA_BYTES >= crate::entry::MAX_ENTRY);
 
-/// A replica: a segment of a master's log, as a backup knows it.
+/// Names a replica of a segment of a master's log on a backup.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ReplicaId {
     /// Server id of the master, at most [`MAX_SERVER_ID`](crate::MAX_SERVER_ID).
@@ -31,7 +31,7 @@ const _: () =
 const _: () = assert!(crate::MAX_SERVER_ID as u64 == (1 << (u64::BITS - SEGMENT_BITS)) - 1);
 
 impl ReplicaId {
-    /// Both ids in one word, by which frames on disk name it.
+    /// Both ids in one word, which names the replica in frames on disk.
     ///
     /// # Panics
     /// When an id is over its limit.
@@ -41,7 +41,7 @@ impl ReplicaId {
         u64::from(self.master) << SEGMENT_BITS | self.segment
     }
 
-    /// The ids of such a word.
+    /// The ids in such a word.
     #[must_use]
     pub fn of_word(word: u64) -> Self {
         Self {
@@ -57,63 +57,63 @@ impl fmt::Display for ReplicaId {
     }
 }
 
-/// A request to a backup, parsed; borrowed from the bytes it came in.
+/// A parsed request to a backup, borrowed from the bytes that contain it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BackupRequest<'a> {
-    /// These bytes of the segment's log belong at `offset`; at offset zero the replica begins. What
-    /// the backup has already it takes for the same. `number` of the answer: bytes that it can
+    /// Write bytes of the segment's log at `offset`; at offset zero the replica begins. The backup
+    /// assumes that bytes it already has are the same. `number` of the answer: bytes that it can
     /// still take, in at most two more writes.
     Write {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
-        /// Where in the segment's log, bytes.
+        /// Offset in the segment's log, bytes.
         offset: u32,
-        /// Nothing follows behind these bytes.
+        /// Whether the segment ends behind these bytes.
         sealed: bool,
-        /// The replica is made in place of one that was given up, and acknowledged bytes are
-        /// missing behind these: until a write without this it counts for nothing.
-        anew: bool,
-        /// Which telling of the segment these bytes are of, at most [`MAX_EDITION`]: 0 is the log
-        /// as it was written. A later one says the same in other bytes, and replaces all
+        /// The replica replaces a lost one, and acknowledged bytes behind these are still missing:
+        /// until a write without this flag the replica does not count.
+        replacement: bool,
+        /// The edition of the segment that these bytes belong to, at most [`MAX_EDITION`]: 0 is the
+        /// log as it was written. A later one has the same content in other bytes, and replaces all
         /// of an earlier one.
         edition: u8,
-        /// The bytes, at most [`REPLICA_BYTES`]; none only when the segment is sealed by this.
+        /// The bytes, at most [`REPLICA_BYTES`]; empty only when this write seals the segment.
         bytes: &'a [u8],
     },
-    /// The replica is needed no longer; to free what is not there does no harm.
+    /// Free the replica, which is no longer needed. Does nothing if it does not exist.
     Free {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
     },
-    /// Tell all replicas of a master, and take nothing more from it: somebody recovers it. Body of
-    /// the answer: [`ReplicaRecord`]s.
+    /// List all replicas of a master, and accept nothing more from it, as it is being recovered.
+    /// Body of the answer: [`ReplicaRecord`]s.
     Fence {
         /// Server id of the master.
         master: u32,
     },
-    /// Bytes of the segment's log from `offset` on, as many as [`REPLICA_BYTES`] at most. Body of
-    /// the answer: the bytes; `more`: others follow.
+    /// Read bytes of the segment's log from `offset` on, at most [`REPLICA_BYTES`]. Body of the
+    /// answer: the bytes; `more`: others follow.
     Read {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
-        /// Where in the segment's log, bytes.
+        /// Offset in the segment's log, bytes.
         offset: u32,
     },
-    /// As [`Read`](Self::Read), of what some tablets have in the segment: its header entry, then
-    /// their entries in any order, all completions of their tables among them, without a last
+    /// Like [`Read`](Self::Read), but only the entries of some tablets in the segment: its header
+    /// entry, then theirs in any order, with all completions of their tables, but without a last
     /// one of a head that [does not count](crate::once::Completion::is_cut). `number` of the
-    /// answer: bytes of all that.
+    /// answer: bytes of all of that.
     Select {
-        /// Which.
+        /// The replica.
         replica: ReplicaId,
-        /// Where in what is selected, bytes.
+        /// Offset in the selected bytes.
         offset: u32,
         /// The tablets.
         selection: Selection<'a>,
     },
 }
 
-/// Most editions of a segment beside the first: so often its lost replicas are made anew.
+/// Most editions of a segment after the first: so often its lost replicas are replaced.
 pub const MAX_EDITION: u8 = 63;
 
 /// Operation codes of [`BackupRequest`]s.
@@ -125,15 +125,15 @@ const READ: u8 = FIRST + 3;
 const SELECT: u8 = FIRST + 4;
 pub(super) const LAST: u8 = SELECT;
 
-/// Flags in `condition` of a write: the segment ends with it; the replica is made anew. The edition
-/// is above them.
+/// Flags in `condition` of a write: the segment ends with it; the replica is a replacement. The
+/// edition is above them.
 const SEALED: u8 = 1;
-const ANEW: u8 = 2;
+const REPLACEMENT: u8 = 2;
 const EDITION_SHIFT: u32 = 2;
 const _: () = assert!(MAX_EDITION == u8::MAX >> EDITION_SHIFT);
 
 impl<'a> BackupRequest<'a> {
-    /// Whether these are the bytes of a request to a backup, if they are of a request at all.
+    /// Whether the bytes of a request are of one to a backup.
     #[inline]
     #[must_use]
     pub fn begins(bytes: &[u8]) -> bool {
@@ -142,10 +142,10 @@ impl<'a> BackupRequest<'a> {
 
     pub(super) fn parts(self) -> (RequestHeader, &'a [u8]) {
         let (op, condition, replica, offset, bytes) = match self {
-            Self::Write { replica, offset, sealed, anew, edition, bytes } => {
+            Self::Write { replica, offset, sealed, replacement, edition, bytes } => {
                 assert!(edition <= MAX_EDITION, "edition {edition}");
                 let flags = if sealed { SEALED } else { 0 }
-                    | if anew { ANEW } else { 0 }
+                    | if replacement { REPLACEMENT } else { 0 }
                     | edition << EDITION_SHIFT;
                 (WRITE, flags, replica, offset, bytes)
             }
@@ -190,12 +190,12 @@ impl<'a> BackupRequest<'a> {
                 Err(Malformed::Trailing(bytes.len() - REPLICA_BYTES))
             }
             (WRITE, flags) => {
-                let (sealed, anew) = (flags & SEALED != 0, flags & ANEW != 0);
+                let (sealed, replacement) = (flags & SEALED != 0, flags & REPLACEMENT != 0);
                 Ok(Self::Write {
                     replica,
                     offset,
                     sealed,
-                    anew,
+                    replacement,
                     edition: flags >> EDITION_SHIFT,
                     bytes,
                 })
@@ -214,18 +214,18 @@ impl<'a> BackupRequest<'a> {
     }
 }
 
-/// What a backup has of a segment.
+/// A backup's record of a replica.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ReplicaRecord {
     /// The segment.
     pub segment: u64,
-    /// Bytes of its log that are here.
+    /// Bytes of its log that the backup has.
     pub len: u32,
-    /// Whether it counts as a head: not a survivor, nor one that is being made anew.
+    /// Whether it counts as a head: it is not a survivor, nor an incomplete replacement.
     pub head: bool,
-    /// Whether those are all.
+    /// Whether these are all bytes of the segment.
     pub sealed: bool,
-    /// Whether acknowledged bytes may be missing here: the backup has lost its memory since.
+    /// Whether acknowledged bytes may be missing, because the backup lost its memory since.
     pub unsure: bool,
 }
 
@@ -234,7 +234,7 @@ const RECORD_SEALED: u32 = 1;
 const RECORD_UNSURE: u32 = 2;
 const RECORD_HEAD: u32 = 4;
 
-/// Appends a replica to a body.
+/// Appends a replica's record to a body.
 pub fn push_replica(out: &mut Vec<u8>, replica: &ReplicaRecord) {
     let flags = [
         (replica.sealed, RECORD_SEALED),

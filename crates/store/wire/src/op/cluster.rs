@@ -1,55 +1,55 @@
-//! What a coordinator tells a server: what it is to do, and whom it may rely on.
+//! What a coordinator assigns to a server: tablets, recoveries, moves, and the servers to rely on.
 
 use super::moving::MoveOrder;
 use super::records::{Records, ServerRecord, push_counter, push_server};
 use crate::tablet::{Range, Tablet};
 
-/// A server that is gone, and what another is to bring back of it.
+/// An order to recover tablets of a failed server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RecoveryOrder {
-    /// Which order this is: no other of this cluster has ever had the same number.
+    /// Id of the order; unique in the cluster.
     pub id: u64,
-    /// Its server id.
+    /// Server id of the failed master.
     pub master: u32,
     /// Open heads of its log below this segment are void; zero when it never began a log.
     pub min_open: u64,
-    /// How many servers bring back something of this one, as far as known.
+    /// Number of servers that recover parts of this master, as far as known.
     pub askers: u32,
-    /// Tablets to bring back, ascending, each with the segment of its log from which on entries
-    /// count.
+    /// Tablets to recover, ascending, each with the segment of the master's log from which on its
+    /// entries count.
     pub tablets: Vec<(Tablet, u64)>,
 }
 
-/// All that a coordinator has for a server.
+/// All that a coordinator assigns to a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Assignment {
     /// The tablets that it serves, ascending.
     pub tablets: Vec<Tablet>,
-    /// For how long from its question on it may serve them, microseconds; zero: for ever, as
-    /// nobody else could.
+    /// How long the server may serve them, microseconds, counted from its question; zero: for ever,
+    /// as no other server could.
     pub lease_micros: u64,
-    /// Open heads of its log below this segment are void, as noted.
+    /// Open heads of its log below this segment are void, as it reported.
     pub min_open: u64,
     /// Servers that keep replicas for others, itself included.
     pub members: Vec<ServerRecord>,
     /// Servers whose replicas are needed.
     pub masters: Vec<u32>,
-    /// The next server to enlist gets this id: of higher ones nothing is said in `masters`. Zero:
-    /// nothing is new, and but for the lease nothing is said at all.
+    /// The id that the next server to enlist gets: `masters` says nothing about higher ones. Zero:
+    /// nothing is new, and only the lease is valid.
     pub next_server: u32,
-    /// What it is to bring back.
+    /// Tablets to recover.
     pub orders: Vec<RecoveryOrder>,
-    /// What the tables it serves are called, by id: who may use them is told by name.
+    /// Names of the tables that it serves, by id: grants are given by name.
     pub names: Vec<(u32, String)>,
-    /// Tablets that are to move from it or to it.
+    /// Tablets that are to move from or to this server.
     pub moves: Vec<MoveOrder>,
 }
 
-/// Lists longer than this are taken for damage.
+/// Longest list that is accepted; a longer one is damage.
 const MAX_LIST: u64 = 1 << 16;
 
 impl Assignment {
-    /// Appends it to a body.
+    /// Appends the assignment to a body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         push_counter(out, "lease", self.lease_micros);
         push_counter(out, "min_open", self.min_open);
@@ -79,7 +79,7 @@ impl Assignment {
         push_words(out, "moves", self.moves.iter().map(row));
     }
 
-    /// Parses a body; `None` when it is none.
+    /// Parses a body; `None` when it is not an assignment.
     #[must_use]
     pub fn parse(body: &[u8]) -> Option<Self> {
         let records = &mut Records::new(body);
@@ -147,7 +147,7 @@ fn tablet_of([table, first, last]: [u64; 3]) -> Option<Tablet> {
     (first <= last).then_some(Tablet { table, range: Range { first, last } })
 }
 
-/// Whether tablets ascend, and no two of them have an object in common.
+/// Whether tablets ascend and do not overlap.
 fn are_apart<'a>(tablets: impl Iterator<Item = &'a Tablet>) -> bool {
     let apart =
         |one: &Tablet, next: &Tablet| one.table < next.table || one.range.last < next.range.first;

@@ -1,49 +1,48 @@
-//! Tablets that move from a server to another while they are served.
+//! Tablets that move between servers while they are served.
 
 use crate::tablet::{Range, Tablet};
 use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A tablet that is to move from a server to another while it is served.
+/// An order to move a tablet to another server while it is served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MoveOrder {
-    /// Which order this is: no other of this cluster, recoveries included, has ever had the same
-    /// number.
+    /// Id of the order; unique in the cluster, among recovery orders too.
     pub id: u64,
     /// The tablet, or the part of one.
     pub tablet: Tablet,
-    /// Who has it.
+    /// The server that has it.
     pub from: u32,
-    /// Who is to have it.
+    /// The server that is to have it.
     pub to: u32,
 }
 
 impl MoveOrder {
-    /// Whether a server gives the tablet away, or is given it.
+    /// Whether the tablet moves from or to that server.
     #[must_use]
     pub fn concerns(&self, server: u32) -> bool {
         self.from == server || self.to == server
     }
 }
 
-/// A run of positions as it stands in a request.
+/// The layout of a range of positions in a request.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Stretch {
+pub struct RangeBytes {
     first: U64,
     last: U64,
 }
 
-impl From<Range> for Stretch {
+impl From<Range> for RangeBytes {
     fn from(range: Range) -> Self {
         Self { first: range.first.into(), last: range.last.into() }
     }
 }
 
-impl Stretch {
-    /// The positions; `None` when they are the wrong way round.
+impl RangeBytes {
+    /// The range; `None` when it ends before it begins.
     #[must_use]
     pub fn range(&self) -> Option<Range> {
         let range = Range { first: self.first.get(), last: self.last.get() };
@@ -51,20 +50,20 @@ impl Stretch {
     }
 }
 
-/// Of a tablet that moves, what is asked for. They come in this order.
+/// The stages of a tablet's move, in this order. Each names what the new server requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Stage {
+pub enum MoveStage {
     /// The completions of its table.
     Completions,
     /// Its objects.
     Objects,
-    /// What has changed meanwhile.
+    /// The changes made in the meantime.
     Changes,
-    /// The same, and from here on the tablet stands still where it was.
+    /// The last changes; from here on the old server changes the tablet no more.
     Rest,
 }
 
-impl Stage {
+impl MoveStage {
     const ALL: [Self; 4] = [Self::Completions, Self::Objects, Self::Changes, Self::Rest];
 
     pub(super) fn code(self) -> u8 {
@@ -76,21 +75,22 @@ impl Stage {
     }
 }
 
-/// How far a tablet that moves has come.
+/// How far the move of a tablet has come.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Collected {
-    /// Objects and completions behind this position; all, for [`FROM_START`](Self::FROM_START).
+pub struct MoveCursor {
+    /// Objects and completions behind this position are wanted; all, for
+    /// [`FROM_START`](Self::FROM_START).
     pub after: U64,
-    /// Changes are given in batches, numbered from 1 on: whoever asks for the next has the one
+    /// Number of the wanted batch of changes, from 1. It shows that the new server has the one
     /// before.
     pub batch: U64,
 }
 
-impl Collected {
-    /// The cursor in front of all positions: the last of them, behind which there is nothing to ask
-    /// for.
+impl MoveCursor {
+    /// The cursor before all positions. It is the last position, behind which there is nothing to
+    /// request.
     pub const FROM_START: u64 = u64::MAX;
 }

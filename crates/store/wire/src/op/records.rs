@@ -5,7 +5,7 @@ use crate::value::ValueType;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A table as the coordinator tells of it.
+/// A table in the answer of a coordinator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TableRecord {
     /// Table id; never used again after the table is dropped.
@@ -18,14 +18,14 @@ pub struct TableRecord {
     pub tablets: Vec<TabletRecord>,
 }
 
-/// A tablet in the list of its table's.
+/// A tablet in its table's record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TabletRecord {
     /// Its first position.
     pub first: u64,
     /// Id of the server that serves it.
     pub server: u32,
-    /// Locator of that server; empty while nobody serves it.
+    /// Locator of that server; empty while the tablet has no server.
     pub locator: String,
 }
 
@@ -39,13 +39,13 @@ impl TableRecord {
             .map(|(tablet, last)| (Range { first: tablet.first, last }, tablet))
     }
 
-    /// The tablet that has a position.
+    /// The tablet that contains a position.
     #[must_use]
     pub fn at(&self, position: u64) -> &TabletRecord {
         &self.tablets[self.tablets.partition_point(|tablet| tablet.first <= position) - 1]
     }
 
-    /// The locators of those that serve it, each once.
+    /// The locators of the servers of its tablets, each once.
     #[must_use]
     pub fn locators(&self) -> Vec<&str> {
         let mut locators: Vec<_> =
@@ -56,16 +56,16 @@ impl TableRecord {
     }
 }
 
-/// A server as the coordinator tells of it.
+/// A server in the answer of a coordinator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerRecord {
     /// Its id.
     pub id: u32,
     /// Milliseconds since the coordinator last heard of it.
     pub silent_ms: u32,
-    /// Where clients reach it.
+    /// Its locator for clients.
     pub locator: String,
-    /// The rack that it is in; empty when nobody has said.
+    /// Its rack; empty when none was given.
     pub rack: String,
 }
 
@@ -83,11 +83,11 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
     }
 }
 
-/// Appends a server to a body. Its rack, if it has one, stands behind its locator and a space, so
-/// that records from before there were racks are those of servers without.
+/// Appends a server to a body. Its rack, if it has one, follows its locator and a space, so that
+/// records from before there were racks parse as those of servers without one.
 ///
 /// # Panics
-/// When both together are longer than a text may be, by [`fits_record`].
+/// When locator and rack together are too long: see [`fits_record`].
 pub fn push_server(out: &mut Vec<u8>, server: &ServerRecord) {
     out.extend_from_slice(&server.id.to_le_bytes());
     out.extend_from_slice(&server.silent_ms.to_le_bytes());
@@ -98,7 +98,7 @@ pub fn push_server(out: &mut Vec<u8>, server: &ServerRecord) {
     }
 }
 
-/// Whether a record has room for a locator and a rack.
+/// Whether a locator and a rack fit into a server's record.
 #[must_use]
 pub fn fits_record(locator: &str, rack: &str) -> bool {
     locator.len() + 1 + rack.len() <= usize::from(u8::MAX)
@@ -121,26 +121,26 @@ pub fn push_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Reads the records of a body one by one; a malformed record ends the list with `None`.
+/// Reads the records of a body one by one. A method returns `None` for a malformed record.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Records<'a> {
-    /// The records of `body`.
+    /// Makes a reader of the records in `body`.
     #[must_use]
     pub fn new(body: &'a [u8]) -> Self {
         Self { rest: body }
     }
 
-    /// Whether all has been read.
+    /// Whether all records have been read.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next record as a table.
+    /// Reads a table.
     pub fn table(&mut self) -> Option<TableRecord> {
         let (id, name, seed) = (self.u32()?, self.text()?.to_owned(), self.u64()?);
         let count = self.u32().filter(|&count| (1..=MAX_TABLETS).contains(&(count as usize)))?;
@@ -157,7 +157,7 @@ impl<'a> Records<'a> {
         ascend.then_some(TableRecord { id, name, seed, tablets })
     }
 
-    /// The next record as a server.
+    /// Reads a server.
     pub fn server(&mut self) -> Option<ServerRecord> {
         let (id, silent_ms, place) = (self.u32()?, self.u32()?, self.text()?);
         let in_rack = place.rsplit_once(' ').filter(|(_, rack)| crate::is_rack(rack));
@@ -165,29 +165,29 @@ impl<'a> Records<'a> {
         Some(ServerRecord { id, silent_ms, locator: locator.to_owned(), rack: rack.to_owned() })
     }
 
-    /// The next record as a counter.
+    /// Reads a counter: its name and value.
     pub fn counter(&mut self) -> Option<(&'a str, u64)> {
         let name = self.text()?;
         Some((name, self.u64()?))
     }
 
-    /// The number of the next record, if that is a counter of this name.
+    /// Reads a counter and returns its value if it has this name.
     pub fn named(&mut self, name: &str) -> Option<u64> {
         self.counter().filter(|(is, _)| *is == name).map(|(_, number)| number)
     }
 
-    /// The next record as a text.
+    /// Reads a text.
     pub fn text(&mut self) -> Option<&'a str> {
         let len = usize::from(*self.take(1)?.first()?);
         str::from_utf8(self.take(len)?).ok()
     }
 
-    /// The next record as a number of 64 bits.
+    /// Reads a number of 64 bits.
     pub fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// The next record as a number of 32 bits.
+    /// Reads a number of 32 bits.
     pub fn u32(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
@@ -199,8 +199,8 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The fixed part of an object in the answer to a scan; its key and value follow. What stands for
-/// the value's length also says its [type](crate::value).
+/// The fixed part of an object in the answer to a scan; its key and value follow. The length field
+/// of the value also encodes its [type](crate::value).
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -220,11 +220,11 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
-    /// What the value is.
+    /// The value's type.
     pub value_type: ValueType,
 }
 
-/// Bytes an object takes in the answer to a scan.
+/// Bytes that an object takes in the answer to a scan.
 #[must_use]
 pub fn scan_record_len(key: &[u8], value: &[u8]) -> usize {
     size_of::<ScanRecord>() + key.len() + value.len()
@@ -244,9 +244,9 @@ pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
 
 /// The objects in the answer to a scan.
 ///
-/// Objects come in the order of their bit-reversed key hashes; a cursor is the last such hash
-/// given. So a scan meets every object that stays exactly once, however the table grows, and across
-/// restarts of the server.
+/// Objects are in the order of their bit-reversed key hashes; a cursor is the last such hash that
+/// was returned. So a scan returns every object that is not removed exactly once, while the table
+/// grows and across restarts of the server.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     rest: &'a [u8],
@@ -254,7 +254,7 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The `count` objects of `body`.
+    /// Iterates over the `count` objects of `body`.
     #[must_use]
     pub fn new(body: &'a [u8], count: u32) -> Self {
         Self { rest: body, left: count }
@@ -262,7 +262,7 @@ impl<'a> Items<'a> {
 }
 
 impl<'a> Iterator for Items<'a> {
-    /// An object, or `None` inside for a body that is malformed from here on.
+    /// An object; `None` inside when the body is malformed from here on.
     type Item = Option<Item<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {

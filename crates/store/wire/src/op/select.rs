@@ -1,4 +1,4 @@
-//! What a backup is to give of a segment: the entries of some tablets.
+//! A selection of tablets, whose entries in a segment a recovery master requests from a backup.
 
 use crate::once::COMPLETIONS;
 use crate::tablet::{Range, Tablet, position};
@@ -30,18 +30,19 @@ impl TabletBytes {
     }
 }
 
-/// A selection, as it is in a request; borrowed from the bytes it came in.
+/// A selection in a request, borrowed from the bytes that contain it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Selection<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Selection<'a> {
-    /// The bytes of a selection. `seed` is that of keys' [positions](position); `askers` is how
-    /// many, this one included, will ask for something of the same segment; `tablets` ascend.
+    /// Encodes a selection. `seed` is that of keys' [positions](position); `askers` is the number
+    /// of servers, this one included, that will request entries of the same segment; `tablets` must
+    /// ascend.
     ///
     /// # Panics
-    /// When there are more than [`MAX_SELECTED`], or they do not ascend.
+    /// When there are more than [`MAX_SELECTED`] tablets, or they do not ascend.
     #[must_use]
     pub fn encode(seed: u64, askers: u32, tablets: impl IntoIterator<Item = Tablet>) -> Vec<u8> {
         let mut bytes =
@@ -72,7 +73,7 @@ impl<'a> Selection<'a> {
         sensible.then_some(selection)
     }
 
-    /// Its bytes.
+    /// The selection's bytes.
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
@@ -89,7 +90,7 @@ impl<'a> Selection<'a> {
         self.parts().0.seed.get()
     }
 
-    /// How many will ask for something of the same segment.
+    /// Number of servers that will request entries of the same segment.
     #[must_use]
     pub fn askers(self) -> u32 {
         self.parts().0.askers.get()
@@ -100,7 +101,7 @@ impl<'a> Selection<'a> {
         self.parts().1.iter().map(|tablet| tablet.tablet())
     }
 
-    /// Whether objects of a table at a position are wanted.
+    /// Whether the selection includes a table's objects at a position.
     #[must_use]
     pub fn wants(self, table: u32, position: u64) -> bool {
         let tablets = self.parts().1;
@@ -111,13 +112,13 @@ impl<'a> Selection<'a> {
             .is_some_and(|tablet| tablet.table.get() == table && tablet.first.get() <= position)
     }
 
-    /// Whether anything of a table is wanted.
+    /// Whether the selection includes any tablet of a table.
     #[must_use]
     pub fn wants_of(self, table: u32) -> bool {
         self.parts().1.binary_search_by_key(&table, |tablet| tablet.table.get()).is_ok()
     }
 
-    /// Where a key stands in its table.
+    /// The position of a key in its table.
     #[must_use]
     pub fn position(self, table: u32, key: &[u8]) -> u64 {
         position(self.seed(), table, key)

@@ -23,8 +23,7 @@ pub(super) struct Devtools {
 }
 
 impl Devtools {
-    /// Connects over the browser's pipes. A thread reads the answers until the browser ends or
-    /// this
+    /// Connects over the browser's pipes. A thread reads the answers until the browser ends or this
     /// value is dropped.
     pub(super) fn new(to: ChildStdin, from: ChildStdout) -> Result<Self> {
         let (messages, received) = sync_channel(MAX_MESSAGES);

@@ -23,8 +23,7 @@ pub(super) struct Marionette {
 }
 
 impl Marionette {
-    /// Connects to the port in Firefox's port file, and begins a session. Returns `None` if
-    /// Firefox
+    /// Connects to the port in Firefox's port file, and begins a session. Returns `None` if Firefox
     /// does not listen there yet.
     pub(super) fn connect(port: u16) -> Result<Option<Self>> {
         let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return Ok(None) };

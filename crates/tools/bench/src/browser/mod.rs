@@ -137,10 +137,8 @@ impl Browser {
         self.control.switch(&self.popup)?;
         let page = format!("{}/popup.html", self.control.pages());
         self.control.go(&page)?;
-        // Wait until the popup shows the host, which it does once the extension's background
-        // script
-        // runs. On a busy machine a click came before that, and the browser itself
-        // downloaded.
+        // Wait until the popup shows the host, which it does once the extension's background script
+        // runs. On a busy machine a click came before that, and the browser itself downloaded.
         self.wait_for("return (document.getElementById('about')?.textContent ?? '') !== ''")
             .map(drop)
     }
@@ -196,8 +194,7 @@ impl Browser {
         Ok(self.wait_for(&find)?.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Waits until a function with this body, run in the page, returns a value other than null
-    /// and
+    /// Waits until a function with this body, run in the page, returns a value other than null and
     /// false.
     ///
     /// # Errors

@@ -23,8 +23,7 @@ pub struct User {
 
 impl User {
     /// Makes a user of the program `sprat`, with a home in the folder `within`. With an `id`,
-    /// programs run as the user and group of that number, without privileges; that requires
-    /// root.
+    /// programs run as the user and group of that number, without privileges; that requires root.
     ///
     /// # Errors
     /// If the home cannot be made.
@@ -41,10 +40,9 @@ impl User {
         Ok(user)
     }
 
-    /// Lets browsers that are started from here on save files from this origin,
-    /// `http://HOST:PORT`, without asking. Chromium asks about every file that arrives over
-    /// plain
-    /// HTTP from another machine.
+    /// Lets browsers that are started from here on save files from this origin, `http://HOST:PORT`,
+    /// without asking. Chromium asks about every file that arrives over plain HTTP from another
+    /// machine.
     pub fn trust(&mut self, origin: &str) {
         self.trusted.push(origin.to_owned());
     }
@@ -142,8 +140,7 @@ impl User {
         self.home.path().join("browser.log")
     }
 
-    /// Prepares a command as this user, without the variables of the caller's desktop. The
-    /// process
+    /// Prepares a command as this user, without the variables of the caller's desktop. The process
     /// is killed when the calling thread ends.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");

@@ -45,8 +45,7 @@ struct Recovery {
     seconds: f64,
     /// CPU seconds of checking and replaying the log, over all recovery masters.
     replay: f64,
-    /// CPU seconds of all servers meanwhile: reading, sorting, sending and replaying the log,
-    /// and
+    /// CPU seconds of all servers meanwhile: reading, sorting, sending and replaying the log, and
     /// writing three new replicas.
     cpu: f64,
     /// Seconds from the kill until objects from all parts of the table had been read.

@@ -12,7 +12,7 @@ use crate::ours::{Sockets, TABLE, connect};
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
-use sprat_measure::target::Target;
+use sprat_measure::target::LoadTarget;
 use sprat_measure::usage;
 
 /// Timeout of an operation, including a server's death and the recovery from it.
@@ -121,8 +121,7 @@ impl Cluster {
         let log = self.folder.path().join(format!("server-{server}.log"));
         let process = Process::spawn(program, flags.into_iter().chain(more), None, &log)?;
         let process = self.servers[server].insert(process);
-        // The coordinator lists a dead server until its tables are recovered, at the same
-        // locator:
+        // The coordinator lists a dead server until its tables are recovered, at the same locator:
         // only the counters of the new process show that it is ready.
         let (options, listen) =
             (options(&self.coordinator, Duration::from_secs(1)), &self.listens[server]);
@@ -144,8 +143,7 @@ impl Cluster {
         }
     }
 
-    /// Restarts servers that have ended by themselves, because they stalled and were declared
-    /// dead.
+    /// Restarts servers that have ended by themselves, because they stalled and were declared dead.
     /// Returns their number.
     pub(super) fn revive(&mut self) -> Result<usize> {
         let ended =
@@ -208,7 +206,7 @@ impl Server for Cluster {
         self.servers[0].as_ref().map_or(0, Process::pid)
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         self.client()?.create_table(TABLE)?;
         Ok(Box::new(connect(&self.client_options(), connections, Sockets::Each, Mode::Sleep)?))
     }

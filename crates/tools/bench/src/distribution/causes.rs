@@ -28,12 +28,10 @@ pub enum Verdict {
 pub enum Cause {
     /// A frame was sent again, and neither end had been held up.
     Retransmission,
-    /// The kernel gave the core to another thread: the thread was switched out, and did not run
-    /// for
+    /// The kernel gave the core to another thread: the thread was switched out, and did not run for
     /// the whole time.
     Preemption(PathEnd),
-    /// The hypervisor took the core: the thread was not switched out, and yet did not run for
-    /// the
+    /// The hypervisor took the core: the thread was not switched out, and yet did not run for the
     /// whole time.
     Steal(PathEnd),
     /// The thread was held up while it touched memory for the first time.
@@ -46,8 +44,7 @@ pub enum Cause {
     /// may be the firmware, or a hypervisor that does not report steal time.
     #[serde(rename = "untold")]
     Unknown(PathEnd),
-    /// An iteration of the server's loop was long, and its core's interrupts are not known
-    /// because
+    /// An iteration of the server's loop was long, and its core's interrupts are not known because
     /// it runs on another host.
     #[serde(rename = "round")]
     LongIteration,
@@ -112,14 +109,12 @@ impl Evidence {
                 .collect();
         held.sort_by_key(|end| std::cmp::Reverse(end.1.held_ns));
         let causes = || held.iter().map(|&(end, seen)| self.cause_at(end, seen));
-        // If one thread is held up while it has a lock that the other needs, both are held
-        // up:
+        // If one thread is held up while it has a lock that the other needs, both are held up:
         // blame the one for which a cause is known.
         let known =
             causes().find(|cause| !matches!(cause, Cause::Unknown(_) | Cause::LongIteration));
-        // Requests to a server that is held up are sent again too, so a retransmission means
-        // a
-        // lost frame only if neither end was held up.
+        // Requests to a server that is held up are sent again too, so a retransmission means a lost
+        // frame only if neither end was held up.
         let neither = || if self.resent > 0 { Cause::Retransmission } else { Cause::NeitherEnd };
         known.or_else(|| causes().next()).unwrap_or_else(neither)
     }
@@ -154,7 +149,7 @@ impl Cause {
             Self::Preemption(_) | Self::Fault(_) | Self::Interrupt(_) => Verdict::Kernel,
             Self::Retransmission => Verdict::Network,
             Self::Cleaner => Verdict::Store,
-            Self::LongIteration | Self::Nothing => Verdict::Unexplained,
+            Self::LongIteration | Self::NeitherEnd => Verdict::Unexplained,
         }
     }
 

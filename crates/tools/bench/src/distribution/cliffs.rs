@@ -93,8 +93,7 @@ fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
         return Vec::new();
     };
     let mut hills = Vec::new();
-    // The valley is the lowest bar since the last hill; a bar that stands out of it begins a
-    // hill.
+    // The valley is the lowest bar since the last hill; a bar that stands out of it begins a hill.
     let (mut valley, mut top) = (main, None);
     let mut at = main + 1;
     while at < bars.len() {

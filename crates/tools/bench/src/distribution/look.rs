@@ -86,8 +86,8 @@ impl Observer {
         self.last.server.get("longest_round_ns").is_some()
     }
 
-    /// Sets the usual time of an undisturbed iteration of the client's and of the server's loop,
-    /// in ns.
+    /// Sets the usual time of an undisturbed iteration of the client's and of the server's loop, in
+    /// ns.
     pub(super) fn learn(&mut self, usual_client_iteration: u64, usual_server_iteration: u64) {
         self.usual_client_iteration = usual_client_iteration;
         self.usual_server_iteration = usual_server_iteration;
@@ -157,8 +157,7 @@ impl Observer {
         self.last.client = ThreadAccount::read();
     }
 
-    /// Returns the changes as evidence about one operation, which took `excess_ns` longer than
-    /// the
+    /// Returns the changes as evidence about one operation, which took `excess_ns` longer than the
     /// median.
     pub(super) fn evidence(
         &self,
@@ -179,8 +178,7 @@ impl Observer {
 }
 
 impl Change {
-    /// Returns whether the client's core and the server's core had interrupts, and whether
-    /// either
+    /// Returns whether the client's core and the server's core had interrupts, and whether either
     /// thread had page faults: events that also happen by chance.
     pub(super) fn chance_events(&self) -> [bool; 3] {
         let interrupts = |seen: EndObservation| seen.interrupts.is_some_and(|count| count > 0);

@@ -32,7 +32,7 @@ use crate::ours::{Sprat, SpratServer, Transport, drop_table};
 use crate::scenarios::Lab;
 use crate::single::{Objects, Single};
 use sprat_measure::cpu::{Fifo, Pinned};
-use sprat_measure::jitter::{Jitter, Meter, Place, meter};
+use sprat_measure::jitter::{Jitter, Meter, MeterPlacement, meter};
 use sprat_measure::machine::Machine;
 
 /// Bytes of an object at most.
@@ -143,9 +143,9 @@ pub fn measure(
     let machine = Machine::describe();
     let mut paths = start(settings, over, progress)?;
     let places = [
-        Place { core: lab.client_core, fifo: lab.client_fifo },
+        MeterPlacement { core: lab.client_core, fifo: lab.client_fifo },
         // The core of a server in a running cluster is not known.
-        Place { core: lab.setup.core, fifo: None },
+        MeterPlacement { core: lab.setup.core, fifo: None },
     ];
     let places = if matches!(over, Subject::Own(..)) && lab.setup.core.is_some() {
         &places[..]
@@ -155,14 +155,14 @@ pub fn measure(
     progress("the jitter meter, without the store");
     let before = meter(places, METERING_TIME)?;
     let beside = spare_core(lab)
-        .map(|core| Meter::start(Place { core: Some(core), fifo: None }))
+        .map(|core| Meter::start(MeterPlacement { core: Some(core), fifo: None }))
         .transpose()?;
     run_rounds(settings, &mut paths, progress)?;
     let beside = beside.map(Meter::stop).transpose()?;
     progress("the jitter meter again");
     let after = meter(places, METERING_TIME)?;
     let jitter: Vec<Jitter> =
-        before.into_iter().zip(&after).map(|(before, after)| before.and(after)).collect();
+        before.into_iter().zip(&after).map(|(before, after)| before.merged_with(after)).collect();
     let paths = paths.into_iter().map(|path| path.finish(&jitter)).collect::<Result<_>>()?;
     let op = if settings.write { "write" } else { "read" }.to_owned();
     Ok(Distributions {
@@ -248,8 +248,7 @@ fn run_rounds(
     let _pinned = Pinned::to(lab.client_core)?;
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     for round in 0..rounds {
-        // The order of the paths is reversed in every other round. The first round also
-        // makes the
+        // The order of the paths is reversed in every other round. The first round also makes the
         // samples that the division leaves over.
         let count =
             settings.samples / rounds + if round == 0 { settings.samples % rounds } else { 0 };

@@ -7,10 +7,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use sprat_net::Scale;
 
-use super::causes::{Apart, Cause, Tally};
+use super::causes::{Cause, Exclusion, PathEnd, Tally};
 use super::cliffs::{Cliff, TAIL_FROM_MEDIANS};
-use super::look::{Cores, Looker};
-use crate::single::{Objects, Single};
+use super::look::{Cores, Observer};
+use crate::single::{Objects, OperationTimes, Single};
 use sprat_measure::hist::{Latencies, nanos};
 
 /// Operations before each round that do not count; the usual times are learned from them.
@@ -159,8 +159,7 @@ impl Sampler {
         }
         let client_iterations =
             warm_up.iter().map(|times| nanos(self.scale, times.longest_iteration)).collect();
-        // With much jitter the server is held up in most of these intervals, but not in all:
-        // the
+        // With much jitter the server is held up in most of these intervals, but not in all: the
         // minimum is an undisturbed iteration.
         self.observer.learn(
             quantile(client_iterations, 0.5),
@@ -194,10 +193,9 @@ impl ChanceCounts {
     /// held up by something else.
     #[must_use]
     pub fn of(&self, cause: Cause) -> Option<f64> {
-        use super::causes::End;
         let count = match cause {
-            Cause::Interrupt(End::Client) => self.client_interrupts,
-            Cause::Interrupt(End::Server) => self.server_interrupts,
+            Cause::Interrupt(PathEnd::Client) => self.client_interrupts,
+            Cause::Interrupt(PathEnd::Server) => self.server_interrupts,
             Cause::Fault(_) => self.faults,
             _ => return None,
         };
@@ -212,12 +210,12 @@ impl Samples {
     /// # Panics
     /// If the samples are not [sound](Self::is_sound).
     #[must_use]
-    pub fn without(&self, apart: Apart) -> Latencies {
-        self.less(|cause| apart.takes(cause)).expect("sound, as measured and as read")
+    pub fn without(&self, exclusion: Exclusion) -> Latencies {
+        self.less(|cause| exclusion.excludes(cause)).expect("sound, as measured and as read")
     }
 
-    /// Whether every examined operation is also in `latencies`. Samples read from a file may not
-    /// be sound.
+    /// Whether every examined operation is also in `latencies`. Samples read from a file may not be
+    /// sound.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.less(|_| true).is_some()
@@ -226,15 +224,16 @@ impl Samples {
     fn less(&self, taken: impl Fn(Cause) -> bool) -> Option<Latencies> {
         let mut excluded = Latencies::new();
         self.examined.iter().filter(|one| taken(one.1)).for_each(|&(ns, _)| excluded.record(ns));
-        self.latencies.less(&excluded)
+        self.latencies.without(&excluded)
     }
 
     /// Returns the share of operations that are excluded, 0 to 1.
     #[must_use]
-    pub fn share(&self, apart: Apart) -> f64 {
-        let taken = self.examined.iter().filter(|one| apart.takes(one.1)).count();
+    pub fn share(&self, exclusion: Exclusion) -> f64 {
+        let taken = self.examined.iter().filter(|one| exclusion.excludes(one.1)).count();
         taken as f64 / self.latencies.count().max(1) as f64
     }
+
     /// Counts the causes of the examined operations within a step.
     #[must_use]
     pub fn tally(&self, cliff: &Cliff) -> Tally {

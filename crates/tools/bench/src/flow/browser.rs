@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use sprat_lab::line::Settings as Line;
+use sprat_lab::line::LineSettings as Line;
 
 use super::transfer::{Server, Serving, folder, make, median, plain};
 use crate::browser::{BrowserKind, StartOutcome, User};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use sprat_lab::chance::Probability;
-use sprat_lab::line::{Loss, Settings as Line};
+use sprat_lab::line::{LineSettings as Line, Loss};
 
 use crate::lab::net::{Net, delayed, gigabits};
 use crate::lab::stream::{Congestion, StreamSpec, Streams, jain, payload_share};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use sprat_lab::line::Settings as Line;
+use sprat_lab::line::LineSettings as Line;
 
 use super::transfer::{Client, Fetched, Server, Serving, folder, make, median, plain};
 use crate::lab::net::{Net, delayed, gigabits};

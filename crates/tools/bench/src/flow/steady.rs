@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
-use sprat_lab::line::Settings as Line;
+use sprat_lab::line::LineSettings as Line;
 
 use super::transfer::{Client, Fetched, Server, Serving, folder, make, median};
 use crate::lab::net::{Net, delayed, gigabits};
@@ -134,8 +134,7 @@ pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
     for _ in 0..settings.lab.rounds {
         disks.push(shared_disks(&at)?);
         for (way, moved) in &mut results {
-            // Write out what earlier transfers wrote, and drop the file from the page
-            // cache.
+            // Write out what earlier transfers wrote, and drop the file from the page cache.
             rustix::fs::sync();
             fadvise(File::open(&file)?, 0, None, Advice::DontNeed)?;
             moved.push(way.run(settings, &at, &at, &to)?);

@@ -237,8 +237,7 @@ impl Serving {
         self.fetch_sampled(client, host, name, to, START_TIMEOUT, || Ok(()))
     }
 
-    /// Does the same as [`fetch`](Self::fetch), and calls `sample` at the beginning, at
-    /// intervals
+    /// Does the same as [`fetch`](Self::fetch), and calls `sample` at the beginning, at intervals
     /// of `between`, and at the end.
     pub(super) fn fetch_sampled(
         &self,

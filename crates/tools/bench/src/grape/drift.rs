@@ -1,7 +1,7 @@
 //! Measures how well the integration of stars conserves energy.
 
 use anyhow::Result;
-use sprat_grape::nbody::{Gravity, Run, Scheme, plummer};
+use sprat_grape::nbody::{Gravity, Scheme, Simulation, plummer};
 use sprat_grape::{ALONE, Engine, Precision};
 
 use crate::promises::{Findings, Settings};
@@ -16,7 +16,8 @@ const SEED: u64 = 1;
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     for (precision, word) in [(Precision::F64, "f64"), (Precision::F32, "f32")] {
         let gravity = Gravity::new(&Engine::default(), precision, SOFTENING, &ALONE)?;
-        let mut run = Run::new(gravity, plummer(BODIES, SEED)?, Scheme::Hermite { eta: ETA })?;
+        let mut run =
+            Simulation::new(gravity, plummer(BODIES, SEED)?, Scheme::Hermite { eta: ETA })?;
         let before = run.conserved()?.energy();
         while !run.step(1.0)? {}
         let drift = ((run.conserved()?.energy() - before) / before).abs();

@@ -1,10 +1,12 @@
-"""The peers of the calculator in a process of their own: gravity by numba and by KeOps, one thread.
+"""Runs gravity with numba and with KeOps, on one thread, to compare them with the calculator.
 
-Argument: a file of columns x, y, z, m of all particles, as 64-bit numbers; and the softening length, squared. A line asks, a line answers:
+Arguments: a file with the columns x, y, z, m of all particles, as float64, and the square of the
+softening length. Reads a request per line, and writes an answer per line:
 
-    make PEER PRECISION FILE    made VERSION     compiled, run once, results (ax, ay, az, pot, of all) in FILE
-    run PEER PRECISION          took SECONDS     of processor time, all threads
-                                cannot REASON
+    make PEER PRECISION FILE    made VERSION     compiles, runs once, writes results to FILE:
+                                                 columns ax, ay, az, pot
+    run PEER PRECISION          took SECONDS     processor time of all threads
+                                cannot REASON    the request failed
 """
 
 import os
@@ -12,7 +14,7 @@ import sys
 import time
 
 answers = os.fdopen(os.dup(1), "w", buffering=1)
-os.dup2(2, 1)  # what libraries print goes elsewhere
+os.dup2(2, 1)  # output of libraries goes to standard error
 
 import numpy as np
 
@@ -25,7 +27,7 @@ def with_numba(dtype):
 
     one = dtype(1)
 
-    # By numpy's rules a division by 0 is no exception, which would keep the loop from vectors.
+    # With numpy's rules a division by 0 raises no exception, which would prevent vectorization.
     @numba.njit(fastmath=True, error_model="numpy")
     def gravity(x, y, z, m, eps2, ax, ay, az, pot):
         for i in range(x.size):
@@ -54,7 +56,8 @@ def with_keops(dtype):
 
     rinv = "Rsqrt(E + SqDist(X, Y))"
     formula = f"Concat(M * Pow({rinv}, 3) * (Y - X), Minus(M * {rinv}))"
-    kernel = Genred(formula, ["X = Vi(3)", "Y = Vj(3)", "M = Vj(1)", "E = Pm(1)"], reduction_op="Sum", axis=1)
+    variables = ["X = Vi(3)", "Y = Vj(3)", "M = Vj(1)", "E = Pm(1)"]
+    kernel = Genred(formula, variables, reduction_op="Sum", axis=1)
     points = np.ascontiguousarray(columns[:3].T, dtype=dtype)
     mass = np.ascontiguousarray(columns[3][:, None], dtype=dtype)
     eps2 = np.array([softening], dtype=dtype)
@@ -80,7 +83,7 @@ def answer(words):
 
 for line in sys.stdin:
     try:
-        said = answer(line.split())
+        reply = answer(line.split())
     except BaseException as error:
-        said = f"cannot {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    print(said, file=answers)
+        reply = f"cannot {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    print(reply, file=answers)

@@ -20,7 +20,7 @@ pub(super) const ROUNDS: usize = 9;
 pub(super) fn targets() -> Vec<Target> {
     [Target::Avx512, Target::Avx2, Target::Portable]
         .into_iter()
-        .filter(|target| target.here())
+        .filter(|target| target.is_supported())
         .collect()
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::net::{Net, delayed, gigabits};
 use super::probe::ping;
-use super::stream::{Congestion, Streams, Way, payload_share};
+use super::stream::{Congestion, StreamSpec, Streams, payload_share};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
@@ -115,7 +115,7 @@ pub(super) fn rate(settings: &Settings, findings: &mut Findings) -> Result<()> {
         let mut there = delayed(Duration::ZERO);
         there.rate = gigabits(set);
         let net = Net::pair(there, delayed(Duration::ZERO))?;
-        let streams = Streams::start(&net, &[Way::cubic(0, 1)])?;
+        let streams = Streams::start(&net, &[StreamSpec::cubic(0, 1)])?;
         let found = streams.measure(GROWTH, settings.lab.duration.max(Duration::from_secs(1)))?;
         let due = set * payload_share(false);
         let off = (found.total_gbits() / due - 1.0).abs() * 100.0;

@@ -134,8 +134,7 @@ impl Host {
         let (interface, v4, v6) = (self.interface(), self.v4(), self.v6());
         self.run(move || {
             for family in ["ipv4", "ipv6"] {
-                // Fails on a kernel without IPv6, on which streams over IPv6 report
-                // errors.
+                // Fails on a kernel without IPv6, on which streams over IPv6 report errors.
                 let _ = fs::write(
                     format!("/proc/sys/net/{family}/neigh/{interface}/base_reachable_time_ms"),
                     NEIGHBOURS_MS,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use nix::sys::socket::{setsockopt, sockopt};
 use sprat_lab::chance::Probability;
-use sprat_lab::line::{GilbertElliott, Loss, Settings as Line};
+use sprat_lab::line::{GilbertElliott, LineSettings as Line, Loss};
 
 use super::net::{Net, delayed};
 use crate::promises::{Findings, Settings};

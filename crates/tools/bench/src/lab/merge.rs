@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use sprat_lab::line::{Discipline, Settings as Line};
+use sprat_lab::line::{Discipline, LineSettings as Line};
 
 use super::net::{Net, delayed, gigabits};
 use super::stream::{Congestion, StreamResults, StreamSpec, Streams, jain, payload_share};

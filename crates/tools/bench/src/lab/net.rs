@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sprat_lab::engine::{Engine, Forwarding, Inspection, LineReport, Plan, Report};
-use sprat_lab::line::{Rate, Settings};
+use sprat_lab::engine::{Engine, EnginePlan, Forwarding, Inspection, LineReport, Report};
+use sprat_lab::line::{LineSettings, Rate};
 use sprat_lab::port::open_tap;
 
 use super::host::{Host, ip_on_host};
@@ -21,20 +21,19 @@ pub(crate) struct Net {
 
 impl Net {
     /// Makes two hosts; `there` is the line to the second, `back` the line to the first.
-    pub(crate) fn pair(there: Settings, back: Settings) -> Result<Self> {
+    pub(crate) fn pair(there: LineSettings, back: LineSettings) -> Result<Self> {
         Self::boxed(vec![back, there], Forwarding::Cross)
     }
 
     /// Makes a host for each line; the line is the one to that host.
-    pub(crate) fn boxed(lines: Vec<Settings>, forwarding: Forwarding) -> Result<Self> {
+    pub(crate) fn boxed(lines: Vec<LineSettings>, forwarding: Forwarding) -> Result<Self> {
         Self::inspected(lines, forwarding, Vec::new())
     }
 
-    /// Does the same as [`boxed`](Self::boxed), with an inspection of the packets that enter
-    /// each
+    /// Does the same as [`boxed`](Self::boxed), with an inspection of the packets that enter each
     /// worker of the box.
     pub(crate) fn inspected(
-        lines: Vec<Settings>,
+        lines: Vec<LineSettings>,
         forwarding: Forwarding,
         looks: Vec<Inspection>,
     ) -> Result<Self> {
@@ -42,7 +41,7 @@ impl Net {
             (1..).zip(&lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>>>()?;
         let ports = hosts.iter().zip(lines).map(|(host, line)| Ok((open_tap(&host.tap())?, line)));
         let ports = ports.collect::<Result<Vec<_>>>()?;
-        let engine = Engine::start_with(Plan::new(ports, forwarding), looks)?;
+        let engine = Engine::start_with(EnginePlan::new(ports, forwarding), looks)?;
         Self { engine: Some(engine), hosts }.ready()
     }
 
@@ -103,8 +102,8 @@ impl Net {
 }
 
 /// Returns a line with a delay, and otherwise the defaults.
-pub(crate) fn delayed(delay: Duration) -> Settings {
-    Settings { delay, ..Settings::default() }
+pub(crate) fn delayed(delay: Duration) -> LineSettings {
+    LineSettings { delay, ..LineSettings::default() }
 }
 
 /// Returns a rate in gigabits per second.

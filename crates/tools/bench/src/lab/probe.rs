@@ -125,8 +125,7 @@ impl Echoes {
         }
         match self.socket.send_to(&message, &self.to) {
             Ok(_) => Ok(()),
-            // The link address is not known yet, or the queue is full: the echo counts
-            // as lost.
+            // The link address is not known yet, or the queue is full: the echo counts as lost.
             Err(error)
                 if matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::WouldBlock) =>
             {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sprat_lab::capture::{Capture, Settings as CaptureSettings};
+use sprat_lab::capture::{Capture, CaptureSettings};
 use sprat_lab::engine::{Engine, Forwarding, Inspection};
-use sprat_lab::line::Settings as Line;
+use sprat_lab::line::LineSettings as Line;
 
 use super::net::{Net, delayed, gigabits};
 use super::stream::{StreamSpec, Streams};
@@ -26,7 +26,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let interfaces = vec!["h1".to_owned(), "h2".to_owned()];
     let (capture, recorders) = Capture::start(
         CaptureSettings::new(&path, interfaces),
-        Engine::lanes(Forwarding::Cross, 2),
+        Engine::workers(Forwarding::Cross, 2),
     )?;
     let look = |recorder| Inspection { recorder: Some(recorder), ..Inspection::default() };
     let there = Line { rate: gigabits(RATE), ..delayed(Duration::ZERO) };

@@ -138,8 +138,7 @@ impl Streams {
         self.measure_with(growth, duration, &mut || Ok(()))
     }
 
-    /// Does the same as [`measure`](Self::measure), and calls `look` after the warm-up and at
-    /// the
+    /// Does the same as [`measure`](Self::measure), and calls `look` after the warm-up and at the
     /// end.
     pub(crate) fn measure_with(
         self,

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use sprat_lab::Time;
 use sprat_lab::engine::Forwarding;
 use sprat_lab::frame::{ETHERNET_BYTES, Packet, Received, VNET_BYTES};
-use sprat_lab::line::{Line, Settings as LineSettings, Timing};
+use sprat_lab::line::{Line, LineSettings, Timing};
 use sprat_lab::memory::Memory;
 use sprat_lab::switch::AGEING;
 
@@ -63,8 +63,7 @@ fn model(findings: &mut Findings) -> Result<()> {
     let mut off = [0.0_f64; 2];
     for size in SIZES {
         let mut row = vec![size.to_string()];
-        // From the last bit in to the last bit out, including the gap. Store-and-forward
-        // takes the
+        // From the last bit in to the last bit out, including the gap. Store-and-forward takes the
         // whole frame's duration once more, cut-through that of the preamble and header.
         let stored = ((PREAMBLE_BYTES + size + GAP_BYTES) * 8) as f64 / MODEL_RATE;
         let cut = ((PREAMBLE_BYTES + ETHERNET_BYTES) * 8) as f64 / MODEL_RATE;

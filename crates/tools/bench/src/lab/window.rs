@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sprat_lab::line::Settings as Line;
+use sprat_lab::line::LineSettings as Line;
 
 use super::host::ip_on_host;
 use super::net::{Net, delayed, gigabits};
@@ -36,8 +36,7 @@ const SMALL: Case = Case {
 };
 
 /// Similar to the published experiment \[SC09\], with a window of 600 MB and a buffer of 537 MB;
-/// the
-/// round-trip time follows from the 507 MB that were queued at 2 Gb/s.
+/// the round-trip time follows from the 507 MB that were queued at 2 Gb/s.
 const FULL: Case = Case {
     round_trip: Duration::from_millis(372),
     window: 65_535 << 13,

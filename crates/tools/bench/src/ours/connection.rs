@@ -12,7 +12,7 @@ use sprat_net::{Idle, Nanos, Policy, Sources};
 use sprat_wire::op::{Answer, Request, Status};
 
 use super::{Sockets, TABLE, set_stopped};
-use sprat_measure::target::{Completion, Op, Outcome, Target};
+use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 
 /// Longest time that an operation may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -74,8 +74,7 @@ pub fn connect(
     waiting: Mode,
 ) -> Result<Connection> {
     assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
-    // This clock starts before the clients' own, so that their time does not go backwards when
-    // it
+    // This clock starts before the clients' own, so that their time does not go backwards when it
     // replaces theirs.
     let start = Instant::now();
     let count = if sockets == Sockets::Each { connections } else { 1 };
@@ -240,8 +239,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Closing may need the server's answer, as with para-virtual devices, so the server must
-    /// run.
+    /// Closing may need the server's answer, as with para-virtual devices, so the server must run.
     fn drop(&mut self) {
         self.set_active(true);
     }
@@ -262,7 +260,7 @@ fn outcome(answer: Result<Answer<'_>, Error>, failure: &mut Option<String>) -> O
     Outcome::Error
 }
 
-impl Target for Connection {
+impl LoadTarget for Connection {
     fn name(&self) -> &str {
         &self.name
     }

@@ -11,14 +11,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use sprat_client::{Client, Error, Identity, Mode, Options, Table};
-use sprat_net::Event;
+use sprat_net::PerfEvent;
 use tempfile::TempDir;
 
 use crate::cables::Cable;
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
-use sprat_measure::target::Target;
+use sprat_measure::target::LoadTarget;
 
 pub(crate) use connection::PING_BYTES;
 pub use connection::{Connection, connect};
@@ -42,8 +42,7 @@ pub enum Transport {
     Tcp,
     /// `fast+dpdk` over memory that both processes share, with `net_memif`.
     Memif,
-    /// `fast+dpdk` over shared memory with para-virtual devices: `net_vhost` and
-    /// `net_virtio_user`.
+    /// `fast+dpdk` over shared memory with para-virtual devices: `net_vhost` and `net_virtio_user`.
     Virtio,
     /// `fast+dpdk` over a virtual cable, whose ends are driven by the kernel's packet sockets:
     /// `net_af_packet`.
@@ -130,7 +129,7 @@ pub struct Sprat {
     client: Mode,
     sockets: Sockets,
     timed: bool,
-    counted: Option<Event>,
+    counted: Option<PerfEvent>,
     members: Option<Members>,
 }
 
@@ -179,7 +178,7 @@ impl Sprat {
 
     /// Lets the server count `event` in requests and report the counts as counters.
     #[must_use]
-    pub fn counted(self, event: Event) -> Self {
+    pub fn counted(self, event: PerfEvent) -> Self {
         Self { counted: Some(event), ..self }
     }
 
@@ -327,8 +326,7 @@ impl SpratServer {
         self.process.insert(process).wait_ready(READY_LIMIT, || ready(&options))
     }
 
-    /// Stops the server's process while others are measured, since a server that spins would
-    /// take a
+    /// Stops the server's process while others are measured, since a server that spins would take a
     /// core from them, or continues it.
     pub(crate) fn set_parked(&self, parked: bool) {
         set_stopped(self.pid(), parked);
@@ -348,7 +346,7 @@ impl Server for SpratServer {
         self.process().pid()
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         self.set_parked(false);
         let Sprat { sockets, client, server, .. } = self.settings;
         let target = connect(&self.client_options(), connections, sockets, client)?;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, Error, Result, bail};
 
 use super::{Endpoint, memcached, redis};
-use sprat_measure::target::Target;
+use sprat_measure::target::LoadTarget;
 
 /// A running peer named by a URL: `redis://host:port`, `redis+unix:///path`,
 /// `memcached://host:port`, `memcached+unix:///path`.
@@ -23,7 +23,7 @@ impl Peer {
     ///
     /// # Errors
     /// When one cannot be opened.
-    pub fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    pub fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         Ok(match self {
             Self::Redis(endpoint) => Box::new(redis::connect(endpoint, connections)?),
             Self::Memcached(endpoint) => Box::new(memcached::connect(endpoint, connections)?),

@@ -14,7 +14,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use super::Endpoint;
-use sprat_measure::target::{Completion, Op, Outcome, Target};
+use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 
 /// Operations in flight on one connection at most.
 pub const MAX_PENDING: usize = 4096;
@@ -186,7 +186,7 @@ impl<C: Codec> Pipelined<C> {
     }
 }
 
-impl<C: Codec> Target for Pipelined<C> {
+impl<C: Codec> LoadTarget for Pipelined<C> {
     fn name(&self) -> &str {
         &self.name
     }

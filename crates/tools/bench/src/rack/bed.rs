@@ -138,8 +138,7 @@ impl TestBed {
         match &self.memory {
             None => run(&mut self.sprat("up", &[]))?,
             Some(group) => {
-                // A shell enters the control group; its descendants are in the group
-                // too.
+                // A shell enters the control group; its descendants are in the group too.
                 let up = self.sprat("up", &[]);
                 let mut inside = Command::new("sh");
                 inside.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(group);
@@ -154,8 +153,7 @@ impl TestBed {
         report(&self.sprat("load", args).arg("--json").output()?)
     }
 
-    /// Prepares a command in the namespace from which the host can be reached. Files that it
-    /// makes
+    /// Prepares a command in the namespace from which the host can be reached. Files that it makes
     /// in its working directory are removed with the bed. `program` is an absolute path.
     pub(super) fn beside(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");

@@ -1,5 +1,5 @@
-//! Stops an instance for four seconds, and checks what our load generator and a peer's report of
-//! it at the same time.
+//! Stops an instance for four seconds, and checks what our load generator and a peer's report of it
+//! at the same time.
 
 use std::fs;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Lab, VALUE_BYTES};
 use crate::system::{Durability, Setup, System};
 use sprat_measure::cpu;
-use sprat_measure::load::{Plan, Workload, preload, run};
+use sprat_measure::load::{LoadPlan, Workload, preload, run};
 use sprat_measure::target::Wait;
 use sprat_measure::usage;
 
@@ -127,7 +127,7 @@ pub fn restart(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<R
         cpu::pause(Duration::from_secs(2)); // Redis's `everysec` has synced by then
         let took = server.restart()?;
         let cpu_seconds = usage::cpu_time(server.pid())?.as_secs_f64();
-        let mut check = Plan::one_client(Workload::reads(objects, VALUE_BYTES), Wait::Sleep);
+        let mut check = LoadPlan::one_client(Workload::reads(objects, VALUE_BYTES), Wait::Sleep);
         check.warm_up = Duration::ZERO;
         check.duration = Duration::from_secs(10);
         check.max_ops = Some(CHECKED.min(objects));

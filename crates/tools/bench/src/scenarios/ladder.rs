@@ -12,7 +12,7 @@ use super::{Lab, Loaded, VALUE_BYTES, load};
 use crate::system::System;
 use sprat_measure::cpu::{Fifo, Pinned};
 use sprat_measure::hist::Latencies;
-use sprat_measure::load::{Plan, Series, Workload, preload, run};
+use sprat_measure::load::{LoadPlan, Series, Workload, preload, run};
 use sprat_measure::target::Wait;
 
 /// Bytes of the large objects, and their number.
@@ -40,9 +40,9 @@ pub struct Path<'a> {
 /// # Errors
 /// When a system cannot be started or fails.
 pub fn ladder(lab: &Lab, paths: &[Path<'_>], wait: Wait) -> Result<Results> {
-    let one = |workload| lab.timed(Plan::one_client(workload, wait));
+    let one = |workload| lab.timed(LoadPlan::one_client(workload, wait));
     let reads = one(Workload::reads(lab.keys, VALUE_BYTES));
-    let mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)> =
+    let mut rungs: Vec<(Loaded, Vec<(&str, LoadPlan)>)> =
         echoes(lab, &reads)?.into_iter().map(|echo| (echo, vec![("", reads.clone())])).collect();
     for path in paths {
         for loaded in load(&[path.system], &lab.in_memory(), 1, &reads)? {
@@ -69,20 +69,20 @@ pub fn ladder(lab: &Lab, paths: &[Path<'_>], wait: Wait) -> Result<Results> {
 /// # Errors
 /// When a system cannot be started or fails.
 pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
-    let small = lab.timed(Plan {
+    let small = lab.timed(LoadPlan {
         depth: DEPTH,
-        ..Plan::one_client(Workload::reads(lab.keys, VALUE_BYTES), Wait::Spin)
+        ..LoadPlan::one_client(Workload::reads(lab.keys, VALUE_BYTES), Wait::Spin)
     });
     // Keys of another length, so that these are different objects.
     let objects = Workload { key_bytes: 31, ..Workload::reads(LARGE_KEYS, LARGE_BYTES) };
-    let large = lab.timed(Plan::one_client(objects.clone(), Wait::Spin));
+    let large = lab.timed(LoadPlan::one_client(objects.clone(), Wait::Spin));
     let mut rungs = Vec::new();
     for system in systems {
         for mut loaded in load(&[*system], &lab.in_memory(), 1, &small)? {
             loaded.target.set_active(true);
             preload(loaded.target.as_mut(), &objects)?;
             loaded.target.set_active(false);
-            let full = Plan { depth: LARGE_DEPTH, ..large.clone() };
+            let full = LoadPlan { depth: LARGE_DEPTH, ..large.clone() };
             rungs.push((
                 loaded,
                 vec![("1 MB", large.clone()), ("1 MB x4", full), ("100 B", small.clone())],
@@ -101,7 +101,7 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
 pub(super) fn climb(
     lab: &Lab,
     title: &str,
-    mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)>,
+    mut rungs: Vec<(Loaded, Vec<(&str, LoadPlan)>)>,
 ) -> Result<Results> {
     let _pinned = Pinned::to(lab.client_core)?;
     let mut series: Vec<Series> = Vec::new();

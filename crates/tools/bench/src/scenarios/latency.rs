@@ -8,7 +8,7 @@ use super::{Lab, Loaded, VALUE_BYTES, load, measure};
 use crate::echo::{self, Carrier};
 use crate::system::{Durability, Setup, System};
 use sprat_measure::cpu::Hog;
-use sprat_measure::load::{Plan, Workload};
+use sprat_measure::load::{LoadPlan, Workload};
 use sprat_measure::target::Wait;
 
 /// Bytes of an echo that is comparable to a 100 B read: key of 30 B, value of 100 B, and headers.
@@ -20,7 +20,7 @@ const ECHO_FRAME: usize = 160;
 /// # Errors
 /// When a system cannot be started or fails.
 pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Results> {
-    let plan = lab.timed(Plan::one_client(Workload::reads(lab.keys, VALUE_BYTES), wait));
+    let plan = lab.timed(LoadPlan::one_client(Workload::reads(lab.keys, VALUE_BYTES), wait));
     let setup = lab.in_memory();
     let mut loaded = echoes(lab, &plan)?;
     loaded.extend(load(systems, &setup, 1, &plan)?);
@@ -32,7 +32,7 @@ pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Re
 /// # Errors
 /// When a system cannot be started or fails.
 pub fn write_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Results> {
-    let plan = lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait));
+    let plan = lab.timed(LoadPlan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait));
     let setup = lab.in_memory();
     let loaded = load(systems, &setup, 1, &plan)?;
     measure(
@@ -70,9 +70,9 @@ pub fn durable_write(
     clients: usize,
 ) -> Result<Results> {
     let wait = if clients == 1 { Wait::Sleep } else { Wait::Spin };
-    let plan = Plan {
+    let plan = LoadPlan {
         clients,
-        ..lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait))
+        ..lab.timed(LoadPlan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait))
     };
     let setup = Setup { durability, ..lab.setup.clone() };
     let loaded = load(systems, &setup, clients, &plan)?;
@@ -96,7 +96,7 @@ pub fn reads_and_writes(
     clients: usize,
 ) -> Result<Results> {
     let wait = if clients == 1 { Wait::Sleep } else { Wait::Spin };
-    let plan = |workload| Plan { clients, ..lab.timed(Plan::one_client(workload, wait)) };
+    let plan = |workload| LoadPlan { clients, ..lab.timed(LoadPlan::one_client(workload, wait)) };
     let reads = plan(Workload::reads(lab.keys, VALUE_BYTES));
     let writes = plan(Workload::writes(lab.keys, VALUE_BYTES));
     let setup = Setup { durability, ..lab.setup.clone() };
@@ -107,7 +107,7 @@ pub fn reads_and_writes(
     climb(lab, &format!("{VALUE_BYTES} B reads and writes, {clients} connections"), rungs.collect())
 }
 
-pub(super) fn echoes(lab: &Lab, plan: &Plan) -> Result<Vec<Loaded>> {
+pub(super) fn echoes(lab: &Lab, plan: &LoadPlan) -> Result<Vec<Loaded>> {
     let carriers = [(Carrier::Udp, "echo udp"), (Carrier::Tcp, "echo tcp")];
     let loaded = carriers.into_iter().map(|(carrier, label)| {
         let target = echo::target(carrier, plan.wait, lab.setup.core, ECHO_FRAME, VALUE_BYTES)?;

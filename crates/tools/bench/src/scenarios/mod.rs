@@ -35,8 +35,8 @@ pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
 
 use crate::system::{Durability, Server, Setup, System};
 use sprat_measure::cpu::Fifo;
-use sprat_measure::load::{Plan, Results};
-use sprat_measure::target::Target;
+use sprat_measure::load::{LoadPlan, Results};
+use sprat_measure::target::LoadTarget;
 
 /// Bytes of the values in most scenarios.
 pub const VALUE_BYTES: usize = 100;
@@ -48,8 +48,7 @@ pub struct Lab {
     pub setup: Setup,
     /// The core to which the load generator is pinned, if any.
     pub client_core: Option<usize>,
-    /// The generator's SCHED_FIFO priority, if any: on a core of its own, no ordinary process
-    /// then
+    /// The generator's SCHED_FIFO priority, if any: on a core of its own, no ordinary process then
     /// delays it.
     pub client_fifo: Option<u8>,
     /// Measurements of each system.
@@ -63,8 +62,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Returns the defaults: servers on the last core and the generator on the first, if there
-    /// are
+    /// Returns the defaults: servers on the last core and the generator on the first, if there are
     /// at least two; three rounds of a second.
     #[must_use]
     pub fn new() -> Self {
@@ -81,8 +79,7 @@ impl Lab {
         }
     }
 
-    /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay, if
-    /// this
+    /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay, if this
     /// process is allowed to use that class and the generator has a core.
     #[must_use]
     pub fn undisturbed(&self) -> Self {
@@ -97,8 +94,8 @@ impl Lab {
     }
 
     /// Sets a plan's times to the lab's.
-    fn timed(&self, plan: Plan) -> Plan {
-        Plan { warm_up: self.warm_up, duration: self.duration, ..plan }
+    fn timed(&self, plan: LoadPlan) -> LoadPlan {
+        LoadPlan { warm_up: self.warm_up, duration: self.duration, ..plan }
     }
 }
 
@@ -110,9 +107,9 @@ impl Default for Lab {
 
 /// A target, filled with objects, with its server.
 struct Loaded {
-    target: Box<dyn Target>,
+    target: Box<dyn LoadTarget>,
     label: String,
-    plan: Plan,
+    plan: LoadPlan,
     server: Option<Box<dyn Server>>,
 }
 
@@ -122,7 +119,7 @@ fn load(
     systems: &[&dyn System],
     setup: &Setup,
     connections: usize,
-    plan: &Plan,
+    plan: &LoadPlan,
 ) -> Result<Vec<Loaded>> {
     let offering = systems.iter().filter(|system| system.offers(setup.durability));
     let loaded = offering.map(|system| {

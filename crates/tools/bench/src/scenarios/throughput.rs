@@ -5,7 +5,7 @@ use sprat_measure::load::Results;
 
 use super::{Lab, VALUE_BYTES, load, measure};
 use crate::system::System;
-use sprat_measure::load::{Arrivals, Choice, Pace, Plan, Workload};
+use sprat_measure::load::{Arrivals, KeyDistribution, LoadPlan, Pace, Workload};
 use sprat_measure::target::Wait;
 use sprat_units::figure;
 
@@ -14,21 +14,20 @@ use sprat_units::figure;
 pub struct Mix {
     /// Connections, one client each.
     pub connections: usize,
-    /// Operations that each client keeps in flight: with 1 it waits for every answer, with more
-    /// it
+    /// Operations that each client keeps in flight: with 1 it waits for every answer, with more it
     /// pipelines.
     pub depth: usize,
     /// Share of reads, 0 to 1.
     pub read_share: f64,
     /// How keys are chosen.
-    pub choice: Choice,
+    pub key_distribution: KeyDistribution,
 }
 
 impl Mix {
     /// Only reads, of uniformly distributed keys.
     #[must_use]
     pub fn reads(connections: usize, depth: usize) -> Self {
-        Self { connections, depth, read_share: 1.0, choice: Choice::Uniform }
+        Self { connections, depth, read_share: 1.0, key_distribution: KeyDistribution::Uniform }
     }
 
     /// Only writes, of uniformly distributed keys.
@@ -37,10 +36,15 @@ impl Mix {
         Self { read_share: 0.0, ..Self::reads(connections, depth) }
     }
 
-    fn plan(self, lab: &Lab) -> Plan {
-        let Self { connections, depth, read_share, choice } = self;
-        let workload = Workload { read_share, choice, ..Workload::reads(lab.keys, VALUE_BYTES) };
-        Plan { clients: connections, depth, ..lab.timed(Plan::one_client(workload, Wait::Spin)) }
+    fn plan(self, lab: &Lab) -> LoadPlan {
+        let Self { connections, depth, read_share, key_distribution } = self;
+        let workload =
+            Workload { read_share, key_distribution, ..Workload::reads(lab.keys, VALUE_BYTES) };
+        LoadPlan {
+            clients: connections,
+            depth,
+            ..lab.timed(LoadPlan::one_client(workload, Wait::Spin))
+        }
     }
 }
 
@@ -69,7 +73,7 @@ pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Result
 /// # Errors
 /// When a system cannot be started or fails.
 pub fn offered(lab: &Lab, systems: &[&dyn System], mix: Mix, rate: f64) -> Result<Results> {
-    let plan = Plan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
+    let plan = LoadPlan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
     let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
     let (reads, connections, rate) = (mix.read_share * 100.0, mix.connections, figure::rate(rate));
     let title = format!(

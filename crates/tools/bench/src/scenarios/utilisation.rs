@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::{Lab, Loaded, VALUE_BYTES, measure};
 use crate::ours::{Sprat, SpratServer};
 use crate::system::{Durability, Server, Setup};
-use sprat_measure::load::{Plan, Workload, preload_range, run};
-use sprat_measure::target::{Completion, Op, Target, Wait};
+use sprat_measure::load::{LoadPlan, Workload, preload_range, run};
+use sprat_measure::target::{Completion, LoadTarget, Op, Wait};
 
 /// Memory of the servers in bytes: enough for many segments even in the tenth that stays free.
 const MEMORY: u64 = 768 << 20;
@@ -40,8 +40,8 @@ const ROOMY: f64 = 0.25;
 pub struct Utilisation {
     /// Random overwrites at 50 % and 90 %, in this order.
     pub overwrites: Results,
-    /// One client's reads beside the same overwrites: without cleaning (25 % full), and with it
-    /// (90 % full).
+    /// One client's reads beside the same overwrites: without cleaning (25 % full), and with it (90
+    /// % full).
     pub reads: Results,
     /// Bytes that the cleaner moved during the reads: without and with cleaning.
     pub moved: [u64; 2],
@@ -67,9 +67,10 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
     let mut loaded = Vec::new();
     for (filled, label) in [(&half, "50 % full"), (&full, "90 % full")] {
         let mut target = filled.server.connect(1)?;
-        let plan = Plan {
+        let plan = LoadPlan {
             depth: DEPTH,
-            ..lab.timed(Plan::one_client(Workload::writes(filled.keys, VALUE_BYTES), Wait::Spin))
+            ..lab
+                .timed(LoadPlan::one_client(Workload::writes(filled.keys, VALUE_BYTES), Wait::Spin))
         };
         age(target.as_mut(), filled, &plan)?;
         loaded.push(Loaded { target, label: label.to_owned(), plan, server: None });
@@ -80,15 +81,14 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
     let roomy = fill(lab, system, ROOMY)?;
     let before = [moved(&roomy)?, moved(&full)?];
     let mut loaded = Vec::new();
-    // The cleaner catches up while the server is idle, so a burst before each measurement makes
-    // it
+    // The cleaner catches up while the server is idle, so a burst before each measurement makes it
     // work again.
     let burst = whole(full.free_bytes as f64 / full.log_bytes);
     for (filled, label, burst) in
         [(&roomy, "25 % full, no cleaning", 0), (&full, "90 % full, cleaning", burst)]
     {
         let plan =
-            lab.timed(Plan::one_client(Workload::reads(filled.keys, VALUE_BYTES), Wait::Spin));
+            lab.timed(LoadPlan::one_client(Workload::reads(filled.keys, VALUE_BYTES), Wait::Spin));
         let writes = filled.server.connect(1)?;
         let mut target =
             Box::new(ReadsBesideWrites::new(filled.server.connect(1)?, writes, filled.keys, burst));
@@ -122,10 +122,10 @@ fn fill(lab: &Lab, system: &Sprat, share: f64) -> Result<Filled> {
 }
 
 /// Overwrites objects until the cleaner is in its steady state.
-fn age(target: &mut dyn Target, filled: &Filled, plan: &Plan) -> Result<()> {
+fn age(target: &mut dyn LoadTarget, filled: &Filled, plan: &LoadPlan) -> Result<()> {
     let writes = whole(filled.free_bytes as f64 * AGEING / filled.log_bytes);
     target.set_active(true);
-    let plan = Plan {
+    let plan = LoadPlan {
         warm_up: Duration::ZERO,
         duration: AGEING_LIMIT,
         max_ops: Some(writes),
@@ -164,8 +164,8 @@ fn whole(value: f64) -> u64 {
 /// A target for reads that also makes overwrites at a fixed rate, which the load generator does not
 /// see.
 struct ReadsBesideWrites {
-    reads: Box<dyn Target>,
-    writes: Box<dyn Target>,
+    reads: Box<dyn LoadTarget>,
+    writes: Box<dyn LoadTarget>,
     keys: u64,
     chance: sprat_chance::Chance,
     value: Vec<u8>,
@@ -180,7 +180,7 @@ struct ReadsBesideWrites {
 }
 
 impl ReadsBesideWrites {
-    fn new(reads: Box<dyn Target>, writes: Box<dyn Target>, keys: u64, burst: u64) -> Self {
+    fn new(reads: Box<dyn LoadTarget>, writes: Box<dyn LoadTarget>, keys: u64, burst: u64) -> Self {
         Self {
             reads,
             writes,
@@ -235,7 +235,7 @@ impl ReadsBesideWrites {
     }
 }
 
-impl Target for ReadsBesideWrites {
+impl LoadTarget for ReadsBesideWrites {
     fn name(&self) -> &str {
         self.reads.name()
     }

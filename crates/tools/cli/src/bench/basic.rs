@@ -16,7 +16,7 @@ use sprat_measure::load::Results;
 use sprat_measure::load::{Arrivals, Pace};
 use sprat_measure::machine::Machine;
 use sprat_measure::report::Report;
-use sprat_measure::target::{Target, Wait};
+use sprat_measure::target::{LoadTarget, Wait};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -149,7 +149,8 @@ pub(crate) fn basic(args: &BasicArgs) -> Result<ExitCode> {
 }
 
 fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
-    let mut targets: Vec<Box<dyn Target>> = vec![Box::new(cluster(&args.connect, args.clients)?)];
+    let mut targets: Vec<Box<dyn LoadTarget>> =
+        vec![Box::new(cluster(&args.connect, args.clients)?)];
     for url in &args.vs {
         let peer: Peer = url.parse()?;
         targets.push(peer.connect(args.clients).with_context(|| format!("--vs {url}"))?);

@@ -11,7 +11,7 @@ use sprat_bench::ours::Transport;
 use sprat_bench::scenarios::Lab;
 use sprat_client::{Mode, Options};
 use sprat_measure::cpu::allowed_cores;
-use sprat_measure::jitter::{Place, meter, table};
+use sprat_measure::jitter::{MeterPlacement, meter, table};
 use sprat_measure::machine::Machine;
 use sprat_measure::report::{Report, write_compact_json};
 use std::path::{Path, PathBuf};
@@ -233,10 +233,10 @@ fn write_comparison(all: &[Distributions], html: &Path) -> Result<()> {
 pub(crate) fn jitter(args: &JitterArgs) -> Result<ExitCode> {
     let machine = Machine::describe();
     let cores = if args.cores.is_empty() { allowed_cores()? } else { args.cores.clone() };
-    // Ordinary threads on every core: with a real-time class on all of them, no other process
-    // would run.
-    let places: Vec<Place> =
-        cores.into_iter().map(|core| Place { core: Some(core), fifo: None }).collect();
+    // Ordinary threads on every core: with a real-time class on all of them, no other process would
+    // run.
+    let places: Vec<MeterPlacement> =
+        cores.into_iter().map(|core| MeterPlacement { core: Some(core), fifo: None }).collect();
     let found = meter(&places, args.seconds)?;
     if args.json {
         print_line(&serde_json::to_string(

@@ -12,7 +12,7 @@ use sprat_bench::system::Setup;
 use sprat_measure::goals;
 use sprat_measure::machine::Machine;
 use sprat_measure::report::{Report, write_json};
-use sprat_net::Event;
+use sprat_net::PerfEvent;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,8 +25,7 @@ pub(super) fn parse_rounds(text: &str) -> Result<usize, String> {
 pub(crate) struct StoreBenchArgs {
     #[command(flatten)]
     promises: PromisesArgs,
-    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of
-    /// memory.
+    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
     #[arg(long)]
     full: bool,
 }
@@ -122,7 +121,7 @@ pub(crate) struct BreakdownArgs {
     /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults,
     /// task-clock [default: instructions,cycles,cache-misses].
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
-    count: Vec<Event>,
+    count: Vec<PerfEvent>,
 }
 
 /// How long one measurement runs by default.
@@ -140,13 +139,13 @@ struct Special {
     objects: u64,
     full: bool,
     cables: Result<Cables, String>,
-    count: Vec<Event>,
+    count: Vec<PerfEvent>,
 }
 
 impl Default for Special {
     fn default() -> Self {
         let cables = Err("this benchmark lays no cables".to_owned());
-        Self { objects: OBJECTS, full: false, cables, count: Event::HARDWARE.to_vec() }
+        Self { objects: OBJECTS, full: false, cables, count: PerfEvent::HARDWARE.to_vec() }
     }
 }
 
@@ -227,8 +226,7 @@ fn judge(
     eprintln!("{machine}");
     let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
     let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
-    // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does
-    // not
+    // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does not
     // write to a disk.
     let data =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

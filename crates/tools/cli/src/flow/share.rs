@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 use signal_hook::consts::SIGHUP;
-use sprat_flow::plain;
+use sprat_flow::escape_controls;
 use sprat_flow::share::put::MAX_FILE;
 use sprat_flow::share::{
-    Event, KEPT_FOR, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, Options, Pace, Share, Snapshot, Tokens,
-    tls,
+    Event, KEPT_FOR, Limits, MAX_CONNECTIONS, MAX_PER_ADDRESS, Options, Pace, Share, Snapshot,
+    Tokens, tls,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -26,117 +26,149 @@ pub(crate) const DEFAULT_PORT: u16 = 8040;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat share /srv/data                         everything in it, to everybody, at port 8040
-  sprat share . --listen 127.0.0.1              to this machine alone
-  sprat share . --token-file tokens             to those who know a token, one on each line
-  sprat share . --tls-self --tls-save cert.pem  encrypted; others trust it by curl --cacert cert.pem
+  sprat share /srv/data                         read-only, for everybody, on port 8040
+  sprat share . --listen 127.0.0.1              for this machine only
+  sprat share . --token-file tokens             for clients that send a token of this file
+  sprat share . --tls-self --tls-save cert.pem  encrypted; clients use curl --cacert cert.pem
   sprat share . --tls-cert chain.pem --tls-key key.pem
   sprat share . --pace 2Gb/s --json
-  sprat share inbox --writable --token-file tokens  takes files too, from those who know a token
+  sprat share inbox --writable --token-file tokens
 
-  curl -O http://HOST:8040/file                 any client will do; ranges, resuming and all
-  curl 'http://HOST:8040/?format=json'          what there is; format=jsonl&recursive=1 for a tree
-  sprat cp sprat://HOST:8040/file .             verified on the way
-  curl -T file http://HOST:8040/                into it, with --writable; better:
-  sprat cp file sprat://HOST:8040/              verified, and resumed after any interruption
+Clients:
+  sprat cp sprat://HOST:8040/file .             verified on the way, resumable
+  curl -O http://HOST:8040/file                 any HTTP client works
+  curl 'http://HOST:8040/?format=json'          list; format=jsonl&recursive=1: the whole tree
+  sprat cp file sprat://HOST:8040/              upload (--writable), verified and resumable
+  curl -T file http://HOST:8040/                upload with any HTTP client
 
-Only files and directories are given, and nothing is written unless --writable. What comes then
-lies under a hidden name until all of it is there; a file that is there is replaced only when that
-is asked for. Links are followed as long as
-they stay inside. Names that begin with a dot are neither listed nor given, unless --hidden. Each
-answer is told in a line. Ctrl-C lets what is being sent go on for five seconds; another one ends
-it at once.")]
+Only files, directories, and links that stay inside DIR are served. An upload has a hidden name
+until it is complete, and replaces an existing file only if the client demands it (--force).
+
+Each answer is printed as one line. Ctrl-C gives downloads five seconds to finish and interrupts
+uploads, which can resume later; a second Ctrl-C ends everything at once.")]
 pub(crate) struct ShareArgs {
-    /// The directory.
+    /// Directory to serve.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// An address to listen at, with a port or without; once for each. Default: all there are,
-    /// IPv6 and IPv4.
+    /// Address to listen at, such as 10.0.0.1 or [fd00::1]:8040. Repeat for several [default: all
+    /// addresses, IPv6 and IPv4].
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     listen: Vec<Listen>,
 
-    /// The port where --listen tells none; 0 for one that is free.
+    /// Port of the --listen addresses that have none; 0 picks a free one.
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
     port: u16,
 
-    /// Encrypt, with this chain of certificates (PEM), the server's own first.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-
-    /// The private key of --tls-cert (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-
-    /// Encrypt, with a certificate made now for the names and addresses of this machine; its
-    /// fingerprint is told.
-    #[arg(long, conflicts_with = "tls_cert")]
-    tls_self: bool,
-
-    /// Write the certificate of --tls-self into this file, for those who are to trust it.
-    #[arg(long, value_name = "FILE", requires = "tls_self")]
-    tls_save: Option<PathBuf>,
-
-    /// Give only to those who know one of the tokens in this file, one on each line; `TOKEN read`
-    /// is for reading alone. SIGHUP has the file read again.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-
-    /// Take files too, and put them into the directory. Wants --token-file where anybody but this
-    /// machine can reach it, or --open.
-    #[arg(long)]
-    writable: bool,
-
-    /// With --writable: let everybody who reaches the port put files there.
-    #[arg(long, requires = "writable")]
-    open: bool,
-
-    /// With --writable: the longest file that is taken.
-    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
-    max_file: Option<u64>,
-
-    /// With --writable: how much of the disk unfinished uploads may hold together. Default: half
-    /// of the file system.
-    #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
-    max_unfinished: Option<u64>,
-
-    /// With --writable: how long what has come of an upload is kept that nobody goes on with, such
-    /// as 12h. Default: 168h.
-    #[arg(long, value_name = "TIME", requires = "writable", value_parser = sprat_units::duration)]
-    keep_unfinished: Option<Duration>,
-
-    /// Give files with their extended attributes (`user.*`) to who asks for them, and take them
-    /// too with --writable.
-    #[arg(long)]
-    xattrs: bool,
-
-    /// Also what has a name that begins with a dot. Nothing is put under such a name.
+    /// Also serve names that begin with a dot. Uploads can never have such names.
     #[arg(long)]
     hidden: bool,
 
-    /// How fast each connection sends: `auto` (a controller of ours, on paths of 2 ms and more),
-    /// `off` (as the kernel sees fit), or a rate such as 2Gb/s, kept evenly.
-    #[arg(long, value_name = "PACE", default_value = "auto", value_parser = pace)]
-    pace: Pace,
+    /// Serve extended attributes of files (`user.*`) to clients that request them, and accept them
+    /// with --writable.
+    #[arg(long)]
+    xattrs: bool,
 
-    /// Most connections at a time; one more waits until another ends.
-    #[arg(long, value_name = "N", default_value_t = MAX_CONNECTIONS)]
-    max_connections: usize,
-
-    /// Most connections at a time from one address (of IPv6: one network of 64 bits); one more
-    /// waits. Raise it for a proxy, or for many behind one address.
-    #[arg(long, value_name = "N", default_value_t = MAX_FROM_ONE)]
-    max_per_address: usize,
-
-    /// A name by which it may be asked for where it listens on loopback or private addresses and
-    /// wants no token; once for each. Addresses, localhost and this machine's own name always may:
-    /// any other could be a page's that leads its visitors' browsers here.
-    #[arg(long, value_name = "NAME")]
-    host_name: Vec<String>,
-
-    /// Print what happens as JSON, a value on each line.
+    /// Print results as JSON, one value a line.
     #[arg(long)]
     json: bool,
+
+    /// Serve only clients that send one of the tokens in this file, one a line; `TOKEN read` is
+    /// read-only. SIGHUP reloads the file.
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
+    token_file: Option<PathBuf>,
+
+    /// Encrypt with a new certificate for this machine's names and addresses, and print its
+    /// fingerprint.
+    #[arg(long, conflicts_with = "tls_cert", help_heading = "Access")]
+    tls_self: bool,
+
+    /// Write the certificate of --tls-self to this file, for clients to trust.
+    #[arg(long, value_name = "FILE", requires = "tls_self", help_heading = "Access")]
+    tls_save: Option<PathBuf>,
+
+    /// Encrypt with the certificate chain in this file (PEM), the server's own first.
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Access")]
+    tls_cert: Option<PathBuf>,
+
+    /// Private key of --tls-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Access")]
+    tls_key: Option<PathBuf>,
+
+    /// Accept this host name in requests to private addresses without a token, besides localhost
+    /// and this machine's name; others are refused (DNS rebinding). Repeat for several.
+    #[arg(long, value_name = "NAME", help_heading = "Access")]
+    host_name: Vec<String>,
+
+    /// Accept uploads into DIR. Needs --token-file or --open, unless the share listens on loopback
+    /// only.
+    #[arg(long, help_heading = "Uploads")]
+    writable: bool,
+
+    /// Let everybody who can reach the port upload files.
+    #[arg(long, requires = "writable", help_heading = "Uploads")]
+    open: bool,
+
+    /// Largest file to accept, such as 10GB [default: 64TiB].
+    #[arg(
+        long,
+        value_name = "SIZE",
+        requires = "writable",
+        value_parser = sprat_units::size,
+        help_heading = "Uploads"
+    )]
+    max_file: Option<u64>,
+
+    /// Disk space that unfinished uploads may take together [default: half of the file system].
+    #[arg(
+        long,
+        value_name = "SIZE",
+        requires = "writable",
+        value_parser = sprat_units::size,
+        help_heading = "Uploads"
+    )]
+    max_unfinished: Option<u64>,
+
+    /// Time without progress after which an unfinished upload is removed, such as 12h [default:
+    /// 168h].
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "writable",
+        value_parser = sprat_units::duration,
+        help_heading = "Uploads"
+    )]
+    keep_unfinished: Option<Duration>,
+
+    /// Pace each connection that sends: `auto` (by Sprat's controller, on paths of 2 ms and more),
+    /// `off` (by the kernel), or at a fixed rate such as 2Gb/s.
+    #[arg(
+        long,
+        value_name = "PACE",
+        default_value = "auto",
+        value_parser = pace,
+        help_heading = "Speed and limits"
+    )]
+    pace: Pace,
+
+    /// Connections at a time; more wait for their turn.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = MAX_CONNECTIONS,
+        help_heading = "Speed and limits"
+    )]
+    max_connections: usize,
+
+    /// Connections at a time from one address (IPv6: one /64 network); more wait. Raise it for
+    /// clients behind a proxy.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = MAX_PER_ADDRESS,
+        help_heading = "Speed and limits"
+    )]
+    max_per_address: usize,
 }
 
 /// An address to listen at; without a port of its own it uses that of `--port`.
@@ -168,7 +200,9 @@ pub(super) fn pace(text: &str) -> Result<Pace, String> {
         "auto" => Ok(Pace::Auto),
         "off" => Ok(Pace::Off),
         _ => quantity::limit(text).map(|bits| Pace::Limit(bits / 8)).map_err(|_| {
-            format!("{text:?} is no pace: auto, off, or a rate such as 2Gb/s, 8kb/s at least")
+            format!(
+                "{text:?} is not a pace: want auto, off, or a rate of at least 8kb/s, such as 2Gb/s"
+            )
         }),
     }
 }
@@ -190,7 +224,7 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     options.xattrs = args.xattrs;
     options.limits = Limits {
         connections: args.max_connections,
-        from_one: args.max_per_address,
+        per_address: args.max_per_address,
         ..Limits::default()
     };
     options.names.clone_from(&args.host_name);
@@ -238,9 +272,10 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     if args.token_file.is_none()
         && !share.addresses().iter().all(|address| address.ip().is_loopback())
     {
-        let may = if args.writable { "read it and put files there" } else { "read it" };
+        let may = if args.writable { "read and upload files" } else { "read these files" };
         eprintln!(
-            "sprat: everybody who reaches this machine may {may}; --token-file keeps strangers out"
+            "sprat: everybody who can reach this machine may {may}; restrict access with \
+             --token-file"
         );
     }
     while let Err(RecvTimeoutError::Timeout) = signals.recv_timeout(REPORT_INTERVAL) {
@@ -258,9 +293,7 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
         share.transfers().snapshot().0.iter().filter(|transfer| !transfer.incoming).count();
     if outgoing > 0 {
         let seconds = GRACE.as_secs();
-        eprintln!(
-            "sprat: {outgoing} transfers may go on for {seconds} s; Ctrl-C again ends them now"
-        );
+        eprintln!("sprat: {outgoing} downloads have {seconds} s to finish; Ctrl-C ends them now");
     }
     share.stop(GRACE);
     if json {
@@ -274,10 +307,12 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
 fn reload_tokens(share: &Share, file: &Path) {
     match Tokens::read(file) {
         Ok(tokens) => {
-            eprintln!("sprat: {} has {tokens:?} now", file.display());
+            eprintln!("sprat: {}: reloaded {tokens:?}", file.display());
             share.set_tokens(tokens);
         }
-        Err(error) => eprintln!("sprat: the tokens stay as they were: {error}"),
+        Err(error) => {
+            eprintln!("sprat: tokens not reloaded, the previous ones stay valid: {error}")
+        }
     }
 }
 
@@ -291,9 +326,9 @@ fn writable(args: &ShareArgs, options: &Options) -> Result<Option<u64>> {
     }
     let here = options.listen.iter().all(|address| address.ip().is_loopback());
     if args.token_file.is_none() && !here && !args.open {
-        let why = "--writable lets everybody who reaches this machine fill its disk; --token-file \
-            says who may, --listen 127.0.0.1 keeps it to \
-                   this machine, and --open is for everybody";
+        let why = "--writable without tokens would let everybody who can reach this machine fill \
+                   its disk; require a token with --token-file, accept only this machine with \
+                   --listen 127.0.0.1, or allow everybody with --open";
         return Err(sprat_flow::copy::Error::Usage(why.to_owned()).into());
     }
     Ok(Some(args.max_file.unwrap_or(MAX_FILE)))
@@ -389,7 +424,7 @@ fn print_event(event: &Event, json: bool) {
     } else {
         let verified = if *verified { ", verified" } else { "" };
         let error = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-        print_line(&plain(&format!(
+        print_line(&escape_controls(&format!(
             "{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}"
         )))
     };

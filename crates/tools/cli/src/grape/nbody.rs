@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use sprat_grape::Ranks;
 use sprat_grape::nbody::{
-    Bodies, Gravity, Run, Scheme, picture, plummer, read_snapshot, write_snapshot,
+    Bodies, Gravity, Scheme, Simulation, picture, plummer, read_snapshot, write_snapshot,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -120,7 +120,8 @@ fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let signals = signals()?;
-    let mut session = Session::new(args, Run::new(gravity, bodies, scheme)?, ranks.is_first())?;
+    let mut session =
+        Session::new(args, Simulation::new(gravity, bodies, scheme)?, ranks.is_first())?;
     session.report()?;
     let mut stopped = false;
     let mut part = 1.0;
@@ -194,7 +195,7 @@ fn every(args: &GrapeNbodyArgs) -> Result<f64> {
 /// energies; only the first rank prints and writes files.
 struct Session<'a> {
     args: &'a GrapeNbodyArgs,
-    run: Run<'a>,
+    run: Simulation<'a>,
     is_first: bool,
     bar: ProgressBar,
     begun: Instant,
@@ -207,7 +208,7 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn new(args: &'a GrapeNbodyArgs, run: Run<'a>, is_first: bool) -> Result<Self> {
+    fn new(args: &'a GrapeNbodyArgs, run: Simulation<'a>, is_first: bool) -> Result<Self> {
         let style = ProgressStyle::with_template("{bar:32} {percent}%  {eta} left")
             .expect("a constant template");
         let bar = if args.json || !is_first {

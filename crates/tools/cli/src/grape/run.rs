@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use sprat_grape::{
-    Array, Divide, Divided, Engine, Inputs, Options, Output, Precision, Program, READY, Ranks,
-    Shape, Target, ready, write_outputs,
+    Array, Divide, DividedKernel, Engine, Inputs, Options, Output, Precision, Program, READY,
+    Ranks, Shape, Target, ready, write_outputs,
 };
 use sprat_grapedr::is_listing;
 use sprat_measure::table::Table;
@@ -186,8 +186,7 @@ pub(super) fn on_all_ranks(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Res
     let outcome =
         done.as_ref().map(drop).map_err(|error| (describe_error(error), exit_code(error)));
     match ranks.end(outcome) {
-        // mpirun ends all ranks when one fails, so only the first fails, after it has reported
-        // why.
+        // mpirun ends all ranks when one fails, so only the first fails, after it has reported why.
         _ if !ranks.is_first() => Ok(ExitCode::SUCCESS),
         Err(stopped) => Err(stopped.into()),
         Ok(()) => done,
@@ -205,8 +204,8 @@ fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
         DivideArg::I => Divide::I,
         DivideArg::J => Divide::J,
     };
-    let kernel =
-        Divided::new(&program, &engine, ranks, by).with_context(|| args.kernel.kernel.clone())?;
+    let kernel = DividedKernel::new(&program, &engine, ranks, by)
+        .with_context(|| args.kernel.kernel.clone())?;
     let inputs = arrays.inputs(&program, &args.input)?;
     let begun = Instant::now();
     let outputs = kernel.run(&inputs)?;

@@ -9,7 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use sprat_grape::{ALONE, Precision, Shape};
-use sprat_grapedr::{Kernel, READ_RATE, Timing, Trace, WORD_BYTES, WRITE_RATE, Watch, compile};
+use sprat_grapedr::{
+    Kernel, READ_RATE, Timing, Trace, TraceRequest, WORD_BYTES, WRITE_RATE, compile,
+};
 use sprat_measure::table::Table;
 use std::process::ExitCode;
 
@@ -103,7 +105,7 @@ pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
     if let Some(i) = args.trace.filter(|i| *i >= inputs.ni()) {
         bail!("--trace {i}: there are {} i, counted from 0", inputs.ni());
     }
-    let watch = args.trace.map(|i| Watch { i, limit: args.limit });
+    let watch = args.trace.map(|i| TraceRequest { i, limit: args.limit });
     let run = sprat_grapedr::run(&kernel, &inputs, shape, watch);
     let pairs = inputs.ni() as f64 * inputs.nj() as f64;
     let rate = pairs / run.timing.seconds(shape).whole;

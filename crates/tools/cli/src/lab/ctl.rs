@@ -7,25 +7,25 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use sprat_lab::config::{LineWords, Word};
-use sprat_lab::control::{BoxState, Client, Place, PortState, RuleState};
+use sprat_lab::control::{BoxState, Client, ControlDir, PortState, RuleState};
 use sprat_lab::filter::RuleWords;
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat lab ls                                  the boxes that run, by their names
+  sprat lab ls                                  names of the running boxes
   sprat lab ctl wan show
   sprat lab ctl wan set delay=50ms rate=1Gb/s   every line
-  sprat lab ctl wan set --to b0 loss=0.1%
-  sprat lab ctl set buffer=64MB                 the only box that runs
+  sprat lab ctl wan set --to b0 loss=0.1%       one line; other settings stay
+  sprat lab ctl set buffer=64MB                 the only running box
   sprat lab ctl wan filter add 'udp port 53' drop --from a0
   sprat lab ctl wan stop
 
-A box of a lab is LAB.BOX, or BOX where only one lab has it. Names of settings are those of
-`sprat lab run`, and what is not named stays. No packet is lost by a change, and none overtakes
-another: one that is on its way arrives when it would have, and those behind it not before.")]
+A box of a lab is named LAB.BOX, or BOX if only one lab has such a box. A change neither loses
+nor reorders packets: those in the box arrive when they would have, and later ones not before
+them.")]
 pub(crate) struct LabCtlArgs {
-    /// The box; none: the only one that runs.
+    /// Box to control [default: the only running one].
     #[arg(value_name = "BOX")]
     name: Option<String>,
 
@@ -42,48 +42,50 @@ pub(crate) struct LabCtlArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCtlCommand {
-    /// Show what each line does, and the filter.
+    /// Show the settings of each line, and the filter.
     Show,
-    /// Change what lines do: SETTING=VALUE, as of `sprat lab run`.
+    /// Change settings of lines.
     Set {
-        /// The line to this port only.
+        /// Change only the line to this port.
         #[arg(long = "to", value_name = "PORT")]
         to: Option<String>,
-        /// Such as delay=50ms; `none` takes away a rate, loss, reordering or burst.
+        /// Setting of `sprat lab run`, such as delay=50ms; the value `none` removes a rate, loss,
+        /// reordering or burst.
         #[arg(required = true, value_name = "SETTING=VALUE")]
         settings: Vec<String>,
     },
     /// Show or change the packet filter.
     #[command(subcommand)]
     Filter(LabFilterCommand),
-    /// Print the counters so far, as JSON.
+    /// Print the counters so far as JSON.
     Report,
-    /// End the box as Ctrl-C would; a lab ends with each of its boxes.
+    /// Stop the box as Ctrl-C would; this ends its lab too.
     Stop,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabFilterCommand {
-    /// List the rules, with what each has seen.
+    /// List the rules and what each has matched.
     List,
     /// Add a rule.
     Add {
-        /// Which packets, as tcpdump has it.
+        /// Packets to match: a tcpdump expression, such as 'udp port 53'.
         #[arg(value_name = "EXPRESSION")]
         expression: String,
-        /// What becomes of them: count, drop, mirror:PORT (in a switch) or rewrite:FIELD=VALUE,...
+        /// Action for these packets: count, drop, mirror:PORT (in a switch), or
+        /// rewrite:FIELD=VALUE,...
         #[arg(value_name = "ACTION")]
         action: String,
-        /// Only those that come in at this port.
+        /// Match only packets that arrive at this port.
         #[arg(long, value_name = "PORT")]
         from: Option<String>,
-        /// Before the rule of this number [default: behind all].
+        /// Insert the rule before the rule of this number [default: after all].
         #[arg(long, value_name = "NUMBER")]
         at: Option<usize>,
     },
     /// Remove a rule, by its number in the list.
     Remove {
-        /// Its number.
+        /// Number of the rule.
         #[arg(value_name = "NUMBER")]
         number: usize,
     },
@@ -92,7 +94,7 @@ pub(crate) enum LabFilterCommand {
 }
 
 pub(crate) fn ctl(args: &LabCtlArgs) -> Result<ExitCode> {
-    let mut client = Place::of(&dir(&args.state)).connect(args.name.as_deref())?;
+    let mut client = ControlDir::of(&dir(&args.state)).connect(args.name.as_deref())?;
     match &args.command {
         LabCtlCommand::Show => show(&mut client, args.json)?,
         LabCtlCommand::Filter(command) => filter(&mut client, command, args.json)?,
@@ -160,7 +162,7 @@ fn describe_rule(RuleState { rule, seen }: &RuleState) -> String {
     let RuleWords { expression, from, action } = rule;
     let from = from.as_ref().map_or_else(String::new, |from| format!(" from {from}"));
     let lacking = if seen.lacking > 0 {
-        format!(", {} without the field", seen.lacking)
+        format!(", {} without the field to rewrite", seen.lacking)
     } else {
         String::new()
     };
@@ -187,7 +189,7 @@ fn words(settings: &[String]) -> Result<LineWords> {
     for (key, value) in settings.iter().flat_map(|text| settings_in(text)) {
         let Some(value) = value else { bail!("{key:?}: want SETTING=VALUE, such as delay=50ms") };
         if words.insert(key.to_owned(), value.into()).is_some() {
-            bail!("{key} is set twice: once is enough");
+            bail!("{key} is set twice; give it once");
         }
     }
     serde_json::from_value(words.into()).context("no such setting")
@@ -202,7 +204,7 @@ fn print_port(port: &PortState) -> Result<()> {
     };
     let settings: Vec<_> = port.line.given().filter_map(setting).collect();
     let settings = if settings.is_empty() {
-        "a cable: at once, and nothing lost".to_owned()
+        "no delay, no rate limit, no loss".to_owned()
     } else {
         settings.join(" ")
     };

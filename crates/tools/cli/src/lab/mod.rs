@@ -17,21 +17,21 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// Run a box between ports: a long fat pipe, a stream harmonizer or a switch.
+    /// Run one network box: a long fat pipe, a stream harmonizer or a switch.
     Run(Box<LabRunArgs>),
-    /// Show or change what a running box does.
+    /// Show or change the settings of a running box.
     Ctl(LabCtlArgs),
-    /// Make the hosts and boxes of a topology, and run commands in them.
+    /// Create the hosts and boxes of a topology, and run commands in them.
     Up(LabUpArgs),
-    /// Take a lab down, also what a crash left of it.
+    /// Take a lab down, or remove what a crash left of it.
     Down(LabDownArgs),
-    /// List the labs that stand, and the boxes that run.
+    /// List labs and running boxes.
     Ls(LabLsArgs),
-    /// Watch a box that runs: rates, queues, drops and round trips, as they are.
+    /// Watch a running box live: rates, queues, drops and round trips.
     Watch(LabWatchArgs),
-    /// Draw what a series of samples holds: rates, queues, drops and round trips over time.
+    /// Draw recorded rates, queues, drops and round trips over time.
     Report(LabReportArgs),
-    /// List the topologies that come with the program, or print one.
+    /// List the built-in topologies, or print one.
     Topologies(LabTopologiesArgs),
 }
 

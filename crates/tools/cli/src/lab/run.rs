@@ -11,9 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sprat_lab::config::{
     BoxConfig, BoxWords, LineWords, PortWords, Word, set, tolerance as parse_tolerance,
 };
-use sprat_lab::control::{ControlError, Place, Server};
+use sprat_lab::control::{ControlDir, ControlError, Server};
 use sprat_lab::engine::{Engine, Forwarding, LineReport, Report, Tolerance};
-use sprat_lab::hosts::{MAX_NAME, enter_own, make_own, missing_privileges};
+use sprat_lab::hosts::{MAX_NAME, enter_own_namespaces, make_own_namespace, missing_privileges};
 use sprat_lab::series::{LineAbout, line_name};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -33,12 +33,12 @@ use std::time::{Duration, Instant};
   sprat lab run --port tap:a0@left --port tap:b0@right --loss 0.1% --seed 7
   sprat lab run --port tap:a@h1 --port tap:b@h2 --port tap:c@h3 --forward switch --rate 1Gb/s
   sprat lab run --port tap:a --port tap:b --port tap:c --port tap:d --pair a,b --pair c,d
-  sprat lab run --port xdp:eth1 --port xdp:eth2 --delay 5ms     every frame by itself
+  sprat lab run --port xdp:eth1 --port xdp:eth2 --delay 5ms     single frames, nothing merged
   sprat lab run --port tap:a0@left \\
       --port dpdk:net_memif0,role=server,socket=/tmp/box.sock,socket-abstract=no
   sprat lab run --config box.toml --duration 10s --report box.svg
 
-A box.toml has the same words:
+A box.toml uses the same names:
   [line]                                        every line
   delay = \"100ms\"
   [[port]]
@@ -47,69 +47,80 @@ A box.toml has the same words:
   open = \"tap:b0@right\"
   line = { rate = \"2Gb/s\" }                     the line to this port
 
-A TAP is made where it is not there, inside the namespace, and is gone with the box. Rates are of
-bits on an Ethernet wire: 24 bytes a frame besides its own (--overhead). At the end the counters
-are told; exit code 7 means that the box did not keep up, and why is told too. Without root, or
-CAP_NET_ADMIN and CAP_SYS_ADMIN, the box is in namespaces of its own, in which NAMESPACE is made
-too; how to come there is said at the start.")]
+Ports:
+  tap:NAME[@NAMESPACE][,mtu=BYTES]              a TAP that the box creates and removes
+  packet:NAME[@NAMESPACE]                       an existing interface, by a packet socket
+  xdp:NAME[@NAMESPACE][,mtu=BYTES]              an existing interface, frame by frame (AF_XDP)
+  dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]           a DPDK device, or memory shared with another box
+
+Rates count bits on an Ethernet wire: each frame has 24 bytes more than its own (--overhead).
+Without root (or CAP_NET_ADMIN and CAP_SYS_ADMIN), the box runs in namespaces of its own,
+creates each NAMESPACE there, and prints at the start how to enter them.
+
+Exit codes:
+  0  done
+  1  any other error
+  2  wrong usage
+  7  the box did not keep up; standard error says why")]
 pub(crate) struct LabRunArgs {
-    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES]; for an interface that exists
-    /// packet:NAME[@NAMESPACE] or, frame by frame, xdp:NAME[@NAMESPACE][,mtu=BYTES];
-    /// dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]. Once for each.
+    /// Port to open, in one of the forms below, such as tap:a0@left. Repeat for each port.
     #[arg(long = "port", value_name = "PORT")]
     ports: Vec<String>,
 
-    /// Read the box from this TOML file; flags change what it says.
+    /// Read the box from this TOML file; options override it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How the ports are joined: `cross` (the default for two ports, and for pairs) or `switch`.
-    #[arg(long, value_name = "HOW")]
-    forward: Option<String>,
-
-    /// Two ports that are each other's far end: NAME,NAME. Every port is in one pair; where there
-    /// are two ports, they are.
-    #[arg(long = "pair", value_name = "NAMES")]
-    pairs: Vec<String>,
-
-    /// After how long without a frame a switch forgets an address [default: 300s].
-    #[arg(long, value_name = "TIME")]
-    ageing: Option<String>,
-
-    /// Packet memory of each direction [default: what rate, delay and buffer need].
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<String>,
-
-    /// What the line to one port does besides: PORT:SETTING=VALUE,... with the names of the flags
-    /// below.
+    /// Change the line to one port: PORT:SETTING=VALUE,... with the names under "Every line", such
+    /// as b0:rate=2Gb/s,buffer=64MB. Repeat for several ports.
     #[arg(long = "to", value_name = "PORT:SETTINGS")]
     to: Vec<String>,
 
-    /// Take interfaces that have addresses or the default route, too.
-    #[arg(long)]
-    force: bool,
+    /// Connect the ports by `cross` (in pairs) or `switch` [default: cross for two ports or with
+    /// --pair].
+    #[arg(long, value_name = "HOW")]
+    forward: Option<String>,
 
-    /// Stop after this time [default: at Ctrl-C].
+    /// Connect these two ports: NAME,NAME. Repeat until each port is in one pair; two ports need
+    /// no --pair.
+    #[arg(long = "pair", value_name = "NAMES")]
+    pairs: Vec<String>,
+
+    /// Stop after this time, such as 60s [default: at Ctrl-C].
     #[arg(long, value_name = "TIME", value_parser = sprat_units::duration)]
     duration: Option<Duration>,
 
-    /// What `sprat lab ctl` knows the box by [default: the names of its ports].
+    /// Name of the box for `sprat lab ctl` and `watch` [default: the names of its ports, such as
+    /// a0-b0].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    #[command(flatten)]
-    state: LabState,
+    /// Also take over interfaces that have addresses or the default route.
+    #[arg(long)]
+    force: bool,
+
+    /// Time without frames after which a switch forgets an address [default: 300s].
+    #[arg(long, value_name = "TIME")]
+    ageing: Option<String>,
+
+    /// Packet memory of each direction, such as 256MB [default: enough for rate, delay and
+    /// buffer].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
 
     #[command(flatten)]
     tolerate: ToleranceArgs,
 
-    /// No live line.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    state: LabState,
 
-    /// Print the counters as JSON at the end.
+    /// Print the counters at the end as JSON.
     #[arg(long)]
     json: bool,
+
+    /// Print no live line.
+    #[arg(short, long)]
+    quiet: bool,
 
     #[command(flatten)]
     series: SeriesArgs,
@@ -121,8 +132,8 @@ pub(crate) struct LabRunArgs {
 /// How late a box may be.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ToleranceArgs {
-    /// Share of a line's segments that may be late before the exit code is 7, and from when on
-    /// they are: SHARE or SHARE:TIME, such as 5%:10ms; 100% never minds.
+    /// Tolerate that this share of a line's segments leaves later than this: SHARE or SHARE:TIME,
+    /// such as 5%:10ms. Beyond it the exit code is 7; 100% tolerates any lateness.
     #[arg(long, value_name = "SHARE:TIME", default_value = "1%:1ms")]
     tolerate: String,
 }
@@ -131,51 +142,53 @@ pub(crate) struct ToleranceArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Every line")]
 pub(crate) struct LineArgs {
-    /// Delay one way, up to 500ms.
+    /// One-way delay, such as 100ms; at most 500ms.
     #[arg(long, value_name = "TIME")]
     delay: Option<String>,
-    /// Rate, such as 2Gb/s or 100Mbit; a number alone is bits a second [default: none, at once].
+    /// Rate, such as 2Gb/s or 100Mbit; a bare number is bits per second [default: unlimited].
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
-    /// How much may wait where there is a rate, such as 64MB; a number alone is bytes [default:
+    /// Size of the queue before a limited rate, such as 64MB; a bare number is bytes [default:
     /// 64MB].
     #[arg(long, value_name = "SIZE")]
     buffer: Option<String>,
-    /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn
+    /// Queue: `drop-tail`, or `harmonize`, which gives each flow a queue and an equal share
     /// [default: drop-tail].
     #[arg(long, value_name = "HOW")]
     queue: Option<String>,
-    /// Rate of each flow, with `--queue harmonize`.
+    /// Rate of each flow, with `--queue harmonize` [default: unlimited].
     #[arg(long, value_name = "RATE")]
     flow_rate: Option<String>,
-    /// Most segments that leave together [default: none, super-packets of up to 64 KB stay whole].
-    #[arg(long, value_name = "N")]
-    burst: Option<String>,
-    /// When a frame may leave: store-and-forward or cut-through [default: store-and-forward].
-    #[arg(long, value_name = "WHEN")]
-    timing: Option<String>,
-    /// Bytes that a frame takes on the wire besides its own [default: 24].
-    #[arg(long, value_name = "BYTES")]
-    overhead: Option<String>,
-    /// Segments lost: 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] (Gilbert-Elliott), or
-    /// list:N,N,...
+    /// Lost segments: a share such as 0.1%, Gilbert-Elliott
+    /// bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]], or numbers list:N,N,...
     #[arg(long, value_name = "LOSS")]
     loss: Option<String>,
-    /// Up to this much more delay, by chance; segments stay in order.
+    /// Random extra delay, up to this time; segments stay in order.
     #[arg(long, value_name = "TIME")]
     jitter: Option<String>,
-    /// Segments held back so that others overtake them: SHARE:TIME, such as 1%:5ms.
+    /// Share of segments to hold back, and for how long, so that others overtake them: such as
+    /// 1%:5ms.
     #[arg(long, value_name = "SHARE:TIME")]
     reorder: Option<String>,
-    /// Segments that come twice.
+    /// Share of segments to duplicate, such as 0.1%.
     #[arg(long, value_name = "SHARE")]
     duplicate: Option<String>,
-    /// Segments of which a bit is turned.
+    /// Share of segments in which to flip one bit, such as 0.1%.
     #[arg(long, value_name = "SHARE")]
     corrupt: Option<String>,
-    /// What all chance begins from [default: 1].
+    /// Seed of all random numbers; the same seed loses the same segments [default: 1].
     #[arg(long, value_name = "N")]
     seed: Option<String>,
+    /// Most segments that leave together [default: super-packets of up to 64 KB leave whole].
+    #[arg(long, value_name = "N")]
+    burst: Option<String>,
+    /// Time at which a frame leaves: `store-and-forward` or `cut-through` [default:
+    /// store-and-forward].
+    #[arg(long, value_name = "WHEN")]
+    timing: Option<String>,
+    /// Bytes that each frame takes on the wire besides its own [default: 24].
+    #[arg(long, value_name = "BYTES")]
+    overhead: Option<String>,
 }
 
 impl LineArgs {
@@ -217,7 +230,7 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
         && own_namespaces()?
     {
         let named = config.ports.iter().filter_map(|(spec, _)| spec.netns());
-        named.filter(|name| !name.contains('/')).try_for_each(make_own)?;
+        named.filter(|name| !name.contains('/')).try_for_each(make_own_namespace)?;
     }
     config.tolerance = tolerance(&args.tolerate)?;
     if let Some(name) = &args.name {
@@ -264,7 +277,7 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
 /// with a name from `--name` does not run; one with a derived name runs without it, and a warning
 /// says so.
 fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
-    let place = Place::of(&dir(&args.state));
+    let place = ControlDir::of(&dir(&args.state));
     let start = |name: &str| Server::start(&place, name, engine.handle().clone());
     if let Some(name) = &args.name {
         return Ok(Some(start(name)?));
@@ -291,7 +304,7 @@ fn name_of(ports: &[String]) -> String {
 /// Without root privileges, enters namespaces of this process's own and prints how to join them.
 /// Returns whether it did.
 pub(super) fn own_namespaces() -> Result<bool> {
-    let entered = enter_own()?;
+    let entered = enter_own_namespaces()?;
     if entered {
         let process = std::process::id();
         eprintln!(
@@ -421,7 +434,7 @@ fn watch(
             longest.map_or(poll, |longest| longest.saturating_sub(began.elapsed()).min(poll));
         let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
-        if stopped || over || engine.ended() || control.is_some_and(Server::stop_asked) {
+        if stopped || over || engine.ended() || control.is_some_and(Server::stop_requested) {
             bar.finish_and_clear();
             return Ok(());
         }
@@ -444,7 +457,7 @@ fn live(report: &Report, seconds: f64, before: &mut HashMap<String, u64>) -> Str
         let more = bytes - before.insert(line.to.clone(), bytes).unwrap_or(0);
         let (queue, drops) = (megabytes(line.counters.queue), line.counters.drops.total());
         format!(
-            "to {}: {:.1} Mb/s, {queue:.1} MB wait, {drops} dropped",
+            "to {}: {:.1} Mb/s, {queue:.1} MB queued, {drops} dropped",
             line.to,
             megabytes(more) * 8.0 / seconds
         )
@@ -457,7 +470,7 @@ pub(super) fn text(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("{:.1} s", report.seconds)];
     for input in report.inputs.iter().filter(|input| input.malformed > 0) {
         lines.push(format!(
-            "from {}: {} of {} packets were none: cut short, too long for the port, or broken",
+            "from {}: {} of {} packets were malformed (cut short, too long or corrupt)",
             input.port,
             input.malformed,
             input.packets + input.malformed
@@ -466,9 +479,8 @@ pub(super) fn text(report: &Report) -> Vec<String> {
     for LineReport { to, counters, lateness, .. } in &report.lines {
         let (left, drops) = (counters.left, counters.drops);
         lines.push(format!(
-            "to {to}: {} segments ({:.1} MB) came, {} ({:.1} MB) left; {} dropped ({} lost as \
-             set, {} buffer full, {} no \
-             memory, {} refused, {} too big)",
+            "to {to}: {} segments ({:.1} MB) arrived, {} ({:.1} MB) left; {} dropped ({} by the \
+             loss setting, {} buffer full, {} no memory, {} refused, {} too big)",
             counters.arrived.segments,
             megabytes(counters.arrived.bytes),
             left.segments,
@@ -481,8 +493,8 @@ pub(super) fn text(report: &Report) -> Vec<String> {
             drops.too_big,
         ));
         lines.push(format!(
-            "  queue {:.1} MB at most; {} twice, {} corrupted, {} held back; left {:.1} us late \
-             on average, {:.1} ms at worst",
+            "  queue {:.1} MB at most; {} duplicated, {} corrupted, {} reordered; left {:.1} us \
+             late on average, {:.1} ms at most",
             megabytes(counters.queue_max),
             counters.duplicated,
             counters.corrupted,
@@ -511,7 +523,7 @@ pub(super) fn text(report: &Report) -> Vec<String> {
     }
     if let Some(switch) = report.switch {
         lines.push(format!(
-            "switch: {} packets to their station, {} flooded, {} stayed; {} stations",
+            "switch: {} packets forwarded, {} flooded, {} filtered; {} stations",
             switch.forwarded, switch.flooded, switch.filtered, switch.stations
         ));
     }

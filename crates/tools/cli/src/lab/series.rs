@@ -15,21 +15,22 @@ use std::time::{Duration, Instant};
 /// What is written down of the time that a box runs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SeriesArgs {
-    /// Draw rates, queues, drops and round trips over time into this file at the end: .svg or
-    /// .html.
-    #[arg(long, value_name = "FILE")]
+    /// Draw rates, queues, drops and round trips over time into this .svg or .html file at the
+    /// end.
+    #[arg(long, value_name = "FILE", help_heading = "Recording")]
     report: Option<PathBuf>,
 
-    /// Write them to this file as they come, a JSON value on each line.
-    #[arg(long, value_name = "FILE")]
+    /// Write samples of them to this file while running, as JSON, one value a line.
+    #[arg(long, value_name = "FILE", help_heading = "Recording")]
     series: Option<PathBuf>,
 
-    /// Time between two samples of `--report` and `--series`, 10ms to 60s.
+    /// Interval between samples of --report and --series, 10ms to 60s.
     #[arg(
         long,
         value_name = "TIME",
         default_value = "100ms",
-        value_parser = quantity::sample_interval
+        value_parser = quantity::sample_interval,
+        help_heading = "Recording"
     )]
     every: Duration,
 }
@@ -40,18 +41,18 @@ pub(crate) struct SeriesArgs {
   sprat lab report pipe.jsonl --out pipe.svg
   sprat lab report pipe.jsonl --out pipe.html --line 'to b0'
 
-Of each line: rates of the flows that carried most, queue, drops, and round trips as the box sees
-them. Longer series are drawn coarser: rates are means then, queues the longest.")]
+The picture shows, for each line, the rates of its largest flows, its queue and drops, and round
+trips. A long series is drawn coarser: rates are then means, queues the longest.")]
 pub(crate) struct LabReportArgs {
-    /// What `--series` wrote.
+    /// File that `--series` of `sprat lab run` or `up` wrote.
     #[arg(value_name = "SERIES")]
     series: PathBuf,
 
-    /// Where to draw it: .svg or .html.
+    /// Picture to write, with a name that ends in .svg or .html.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
-    /// Draw only lines in whose names this stands, such as `to b0`.
+    /// Draw only lines whose names contain this, such as `to b0`.
     #[arg(long, value_name = "TEXT")]
     line: Option<String>,
 }
@@ -71,7 +72,7 @@ pub(crate) fn report(args: &LabReportArgs) -> Result<ExitCode> {
         );
     }
     form.write(&args.out, &about, &history)?;
-    eprintln!("sprat: {} samples drawn: {}", history.samples().count(), args.out.display());
+    eprintln!("sprat: drew {} samples into {}", history.samples().count(), args.out.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -90,8 +91,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Returns `None` without `--report` and `--series`. Opens the files now, so that a file
-    /// that
+    /// Returns `None` without `--report` and `--series`. Opens the files now, so that a file that
     /// cannot be written is an error before the boxes start.
     pub(super) fn new(args: &SeriesArgs) -> Result<Option<Self>> {
         let every = args.every;
@@ -138,8 +138,7 @@ impl Series {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes a sample if one is due. Leaves out boxes that have ended: the caller passes their
-    /// last
+    /// Takes a sample if one is due. Leaves out boxes that have ended: the caller passes their last
     /// reports to [`end`](Self::end).
     pub(super) fn sample_if_due<'a>(
         &mut self,
@@ -226,7 +225,7 @@ fn read(path: &Path) -> Result<(About, History)> {
         ensure!(length < MAX_LINE_BYTES, "line {number}: longer than {MAX_LINE_BYTES} bytes");
         let whole = text.ends_with(b"\n");
         let place =
-            || format!("line {number}: not of a series that `sprat lab run --series` wrote");
+            || format!("line {number}: not of a series written by `sprat lab run --series`");
         if about.is_none() {
             let read: About = serde_json::from_slice(&text).with_context(place)?;
             read.check()?;
@@ -236,7 +235,7 @@ fn read(path: &Path) -> Result<(About, History)> {
         let sample: Sample = match serde_json::from_slice(&text) {
             Ok(sample) => sample,
             Err(_) if !whole => {
-                eprintln!("sprat: line {number} was cut short, and is left out");
+                eprintln!("sprat: line {number} was cut short; ignored it");
                 break;
             }
             Err(error) => return Err(error).with_context(place),
@@ -245,5 +244,5 @@ fn read(path: &Path) -> Result<(About, History)> {
         after = sample.to;
         history.push(sample);
     }
-    Ok((about.context("it is empty")?, history))
+    Ok((about.context("the file is empty")?, history))
 }

@@ -8,28 +8,30 @@ use crate::signals::signals;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
-use sprat_lab::capture::Summary;
-use sprat_lab::control::{Live, Place};
-use sprat_lab::hosts::{Commands, Event, Job, Left, Plan, StateDir, Stream, down as take_down};
+use sprat_lab::capture::CaptureSummary;
+use sprat_lab::control::{ControlDir, RunningBox};
+use sprat_lab::hosts::{
+    Commands, Event, HostsPlan, Job, Leftover, StateDir, Stream, down as take_down,
+};
 use sprat_lab::series::{LineAbout, line_name};
-use sprat_lab::topology::{Ended, READY, Raised, Topology, ready};
+use sprat_lab::topology::{LabResult, READY, RunningLab, Topology, ready};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// Where labs are remembered, and the boxes that run.
+/// The folder in which Sprat records labs and running boxes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabState {
-    /// Remember labs and boxes here, apart from others [default: /run/sprat/lab].
+    /// Folder with the records of labs and boxes [default: /run/sprat/lab].
     #[arg(long = "state", value_name = "DIR", env = "SPRAT_LAB_STATE", global = true)]
     dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat lab up two-sites                        stands until Ctrl-C; from another terminal:
+  sprat lab up two-sites                        until Ctrl-C; in another terminal:
   ip netns exec two-sites-left ping 10.64.0.2
 
   sprat lab up two-sites --in left -- 'ping -c 3 $RIGHT_V4; ping -c 3 $RIGHT_V6'
@@ -39,9 +41,9 @@ pub(crate) struct LabState {
 A lab.toml:
   name = \"pair\"
   [host.left]
-  run = \"iperf3 -s\"                             in a shell; SPRAT_HOST is its name
+  run = \"iperf3 -s\"                             a shell command; SPRAT_HOST is the host's name
   [host.right]
-  run = \"sleep 1; iperf3 -c $LEFT_V4\"           each host's addresses by its name
+  run = \"sleep 1; iperf3 -c $LEFT_V4\"           addresses of all hosts are in variables
   [box.wan]
   ports = [\"left\", \"right\"]                     hosts, boxes, or packet:, xdp: or dpdk: ports
   line = { delay = \"100ms\" }                    as for `sprat lab run`
@@ -49,27 +51,34 @@ A lab.toml:
   capture = { file = \"wan.pcapng\" }
   filters = [{ match = \"udp port 53\", action = \"drop\" }]
 
-`sprat lab topologies NAME` prints one that comes with the program, to begin with. With a command
-the lab stands as long as that runs, and ends with its exit code; else as long as something runs in
-its hosts, or until Ctrl-C. What is still running then is ended. Exit code 1: something in a host
-failed; 7: a box did not keep up, a capture lacks packets, or the kernel ran short of memory for
-TCP. Hosts are network namespaces LAB-HOST, and nothing outside them is touched. Without root, or
-CAP_NET_ADMIN and CAP_SYS_ADMIN, all of it is in namespaces of its own; how to come there is said
-at the start.")]
+`sprat lab topologies NAME` prints a built-in topology to start from. The lab lives as long as
+COMMAND; without one, as long as any command of the topology; without any, until Ctrl-C. Then
+every process in it is ended.
+
+Hosts are network namespaces named LAB-HOST; nothing outside them changes. Without root (or
+CAP_NET_ADMIN and CAP_SYS_ADMIN), the lab runs in namespaces of its own, and prints at the start
+how to enter them.
+
+Exit codes:
+  0  done
+  1  a command of the topology failed, or another error
+  2  wrong usage
+  7  a box did not keep up, a capture lost packets, or the kernel ran short of TCP memory
+  N  the exit code of COMMAND if it failed; 128 + number of the signal that killed it")]
 pub(crate) struct LabUpArgs {
-    /// A TOML file, or the name of a topology that comes with the program.
+    /// TOML file, or the name of a built-in topology.
     #[arg(value_name = "TOPOLOGY")]
     topology: String,
 
-    /// Call the lab this, instead of what the topology says.
+    /// Name of the lab, instead of the topology's.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// The host that COMMAND runs in.
+    /// Host in which to run COMMAND.
     #[arg(long = "in", value_name = "HOST", requires = "command")]
     host: Option<String>,
 
-    /// Take it down after this time.
+    /// Take the lab down after this time, such as 60s.
     #[arg(long, value_name = "TIME", value_parser = sprat_units::duration)]
     duration: Option<Duration>,
 
@@ -82,11 +91,11 @@ pub(crate) struct LabUpArgs {
     #[command(flatten)]
     state: LabState,
 
-    /// Print what happens as JSON, a value on each line.
+    /// Print results as JSON, one value a line.
     #[arg(long)]
     json: bool,
 
-    /// A command to run: one word is for a shell, several are run as they are.
+    /// Command to run: a single word is run by a shell, several are a program and its arguments.
     #[arg(last = true, value_name = "COMMAND", requires = "host")]
     command: Vec<String>,
 }
@@ -96,10 +105,10 @@ pub(crate) struct LabUpArgs {
   sprat lab ls
   sprat lab down two-sites
 
-A lab whose owner lives is taken down by that; of one that was killed, what is left is removed:
-namespaces that are not the lab's any more stay, and are told.")]
+A running `sprat lab up` is stopped, and takes its lab down. If it was killed, this command
+removes what it left, but keeps and reports namespaces that others created since.")]
 pub(crate) struct LabDownArgs {
-    /// The lab.
+    /// Name of the lab.
     name: String,
 
     #[command(flatten)]
@@ -118,7 +127,7 @@ pub(crate) struct LabLsArgs {
     #[command(flatten)]
     state: LabState,
 
-    /// Print JSON.
+    /// Print results as JSON, one value a line.
     #[arg(long)]
     json: bool,
 }
@@ -126,9 +135,9 @@ pub(crate) struct LabLsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat lab topologies
-  sprat lab topologies merge > lab.toml         one to change")]
+  sprat lab topologies merge > lab.toml         a copy to change")]
 pub(crate) struct LabTopologiesArgs {
-    /// Print this one.
+    /// Topology to print.
     name: Option<String>,
 
     /// Print JSON.
@@ -161,14 +170,14 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     let about = about.collect();
     // From here on a signal ends the lab in good order.
     let signals = signals()?;
-    let raised = Raised::up(lab, &dir(&args.state))?;
+    let raised = RunningLab::up(lab, &dir(&args.state))?;
     let jobs = raised.jobs(&requested);
     eprintln!("sprat: {}", describe(&topology, raised.hosts().plan()));
     let hosts: Vec<_> =
         jobs.iter().map(|job| raised.hosts().plan().hosts[job.host].name.clone()).collect();
     let mut commands = raised.run(&requested)?;
     if commands.is_over() {
-        eprintln!("sprat: it stands; take it down with Ctrl-C");
+        eprintln!("sprat: the lab is up; Ctrl-C takes it down");
     }
     if let Some(series) = &mut series {
         series.begin(format!("lab {}: {}", topology.name, topology.about), about)?;
@@ -207,7 +216,7 @@ pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
     let left = take_down(&args.name, &dir(&args.state))?;
     if args.json {
         let left: Vec<_> =
-            left.iter().map(|Left { path, why }| json!({ "path": path, "why": why })).collect();
+            left.iter().map(|Leftover { path, why }| json!({ "path": path, "why": why })).collect();
         print_json(&json!({ "down": args.name, "left": left }))?;
     } else {
         print_left(&left);
@@ -217,12 +226,13 @@ pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
 
 pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
     // Every user may list the labs, but only their owner may list the boxes.
-    let mut boxes = Place::of(&dir(&args.state)).list().unwrap_or_else(|error| {
-        eprintln!("sprat: boxes are not listed: {error}");
+    let mut boxes = ControlDir::of(&dir(&args.state)).list().unwrap_or_else(|error| {
+        eprintln!("sprat: cannot list boxes: {error}");
         Vec::new()
     });
     for lab in dir(&args.state).list()? {
-        let own = |live: &mut Live| live.name.split_once('.').is_some_and(|(of, _)| of == lab.name);
+        let own =
+            |live: &mut RunningBox| live.name.split_once('.').is_some_and(|(of, _)| of == lab.name);
         let own: Vec<_> = boxes.extract_if(.., own).map(|live| live.name).collect();
         if args.json {
             print_json(&json!({
@@ -238,7 +248,9 @@ pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
                         own.iter().map(|name| format!("  {name}")).collect::<String>()
                     )
                 }
-                false => format!("left by process {}: sprat lab down {}", lab.owner, lab.name),
+                false => {
+                    format!("left by process {}; remove: sprat lab down {}", lab.owner, lab.name)
+                }
             };
             print_line(&format!(
                 "{:<24} {:>3} namespaces  {state}",
@@ -248,7 +260,7 @@ pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
         }
     }
     // The boxes that remain are those of `sprat lab run`.
-    for Live { name, process } in boxes {
+    for RunningBox { name, process } in boxes {
         if args.json {
             print_json(&json!({ "box": name, "owner": process }))?;
         } else {
@@ -292,7 +304,7 @@ fn read(name: &str) -> Result<Topology> {
 }
 
 /// Returns the command of `--in HOST -- COMMAND` as a job, if there is one.
-fn requested_jobs(args: &LabUpArgs, plan: &Plan) -> Result<Vec<Job>> {
+fn requested_jobs(args: &LabUpArgs, plan: &HostsPlan) -> Result<Vec<Job>> {
     let Some(host) = &args.host else { return Ok(Vec::new()) };
     let Some(host) = plan.position(host) else {
         let names: Vec<_> = plan.hosts.iter().map(|host| &host.name[..]).collect();
@@ -315,7 +327,7 @@ fn prefix(name: &str) -> String {
 }
 
 /// Describes the lab in a line.
-fn describe(topology: &Topology, plan: &Plan) -> String {
+fn describe(topology: &Topology, plan: &HostsPlan) -> String {
     let namespaces: Vec<_> = plan.hosts.iter().map(|host| plan.namespace(host)).collect();
     let shown = match &namespaces[..] {
         [first, .., last] if namespaces.len() > 6 => format!("{first} to {last}"),
@@ -332,7 +344,7 @@ fn describe(topology: &Topology, plan: &Plan) -> String {
 /// Prints events until the lab is to end: the requested command or all commands of the topology
 /// have ended, a signal has arrived, the time is over, or a box has ended.
 fn watch(
-    raised: &Raised,
+    raised: &RunningLab,
     commands: &mut Commands,
     hosts: &[String],
     requested: usize,
@@ -361,7 +373,7 @@ fn watch(
         if stopped
             || over
             || done
-            || raised.stop_asked()
+            || raised.stop_requested()
             || raised.boxes().any(|(_, engine)| engine.ended())
         {
             return Ok(());
@@ -411,7 +423,7 @@ fn code(status: ExitStatus) -> u8 {
 ///
 /// # Errors
 /// If a box failed.
-fn report(ended: &Ended, json: bool) -> Result<bool> {
+fn report(ended: &LabResult, json: bool) -> Result<bool> {
     let mut kept_up = true;
     for ended in &ended.boxes {
         let report = match &ended.report {
@@ -462,9 +474,8 @@ fn report(ended: &Ended, json: bool) -> Result<bool> {
             times => format!("{times} times"),
         };
         eprintln!(
-            "sprat: the kernel ran short of memory for TCP {often}, and cut the windows of \
-             connections: \
-             give it more by net.ipv4.tcp_mem, now {sizes:?} pages"
+            "sprat: the kernel ran short of memory for TCP {often} and cut the windows of \
+             connections; raise net.ipv4.tcp_mem, now {sizes:?} pages"
         );
         kept_up = false;
     }
@@ -472,7 +483,7 @@ fn report(ended: &Ended, json: bool) -> Result<bool> {
     Ok(kept_up)
 }
 
-fn json_of_capture(capture: &Summary) -> Value {
+fn json_of_capture(capture: &CaptureSummary) -> Value {
     let interfaces: Vec<_> = capture
         .interfaces
         .iter()
@@ -481,7 +492,7 @@ fn json_of_capture(capture: &Summary) -> Value {
     json!({ "files": capture.files, "bytes": capture.bytes, "interfaces": interfaces })
 }
 
-fn describe_capture(name: &str, capture: &Summary) -> String {
+fn describe_capture(name: &str, capture: &CaptureSummary) -> String {
     let seen: u64 = capture.interfaces.iter().map(|totals| totals.seen).sum();
     let dropped: u64 = capture.interfaces.iter().map(|totals| totals.dropped).sum();
     format!(
@@ -493,8 +504,8 @@ fn describe_capture(name: &str, capture: &Summary) -> String {
 }
 
 /// Warns of files that taking down the lab could not remove.
-fn print_left(left: &[Left]) {
-    for Left { path, why } in left {
-        eprintln!("sprat: {}: left as it is: {why}", path.display());
+fn print_left(left: &[Leftover]) {
+    for Leftover { path, why } in left {
+        eprintln!("sprat: {}: not removed: {why}", path.display());
     }
 }

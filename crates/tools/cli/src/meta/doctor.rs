@@ -5,7 +5,7 @@ use crate::quantity;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use sprat_pace::doctor::{self, End, Finding, Goal, SETTINGS};
+use sprat_pace::doctor::{self, Finding, Goal, PathEnd, SETTINGS};
 use sprat_pace::window::Window;
 use sprat_units::figure;
 use std::path::Path;
@@ -65,7 +65,7 @@ pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
         print_json(&json!({
             "rate": goal.rate,
             "rtt_us": u64::try_from(goal.rtt.as_micros()).unwrap_or(u64::MAX),
-            "under_way": goal.under_way(),
+            "under_way": goal.bandwidth_delay_product(),
             "findings": values,
             "window": { "ours": window.is_none(), "why_not": window },
         }))?;
@@ -91,7 +91,7 @@ fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
     let path = format!("{}, {:?} round trip", rate(goal.rate), goal.rtt);
     print_line(&format!(
         "To fill a path of {path}, a connection needs {} MB in flight.",
-        goal.under_way().div_ceil(1_000_000)
+        goal.bandwidth_delay_product().div_ceil(1_000_000)
     ))?;
     if findings.is_empty() {
         return print_line("No setting of this machine limits that.");
@@ -102,14 +102,14 @@ fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
             _ => String::new(),
         };
         let end = match finding.end {
-            End::Sender => "senders",
-            End::Receiver => "receivers",
-            End::Both => "senders and receivers",
+            PathEnd::Sender => "senders",
+            PathEnd::Receiver => "receivers",
+            PathEnd::Both => "senders and receivers",
         };
-        print_line(&format!("\n{} = {}{limit}", finding.name, finding.is))?;
+        print_line(&format!("\n{} = {}{limit}", finding.name, finding.current))?;
         print_line(&format!("  for {end}: {}", finding.why))?;
     }
-    if findings.iter().any(|finding| finding.only_others) {
+    if findings.iter().any(|finding| finding.unprivileged_only) {
         print_line(
             "\nWith CAP_NET_ADMIN, sprat sets the buffers it needs by itself; other programs need \
              these settings.",
@@ -122,7 +122,7 @@ fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
 fn lines(findings: &[Finding]) -> Result<()> {
     findings
         .iter()
-        .try_for_each(|finding| print_line(&format!("{} = {}", finding.name, finding.should)))
+        .try_for_each(|finding| print_line(&format!("{} = {}", finding.name, finding.recommended)))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "to be read by people")]
@@ -132,17 +132,17 @@ fn rate(bits: u64) -> String {
 
 fn json_of(finding: &Finding) -> Value {
     let end = match finding.end {
-        End::Sender => "sender",
-        End::Receiver => "receiver",
-        End::Both => "both",
+        PathEnd::Sender => "sender",
+        PathEnd::Receiver => "receiver",
+        PathEnd::Both => "both",
     };
     json!({
         "name": finding.name,
-        "is": finding.is,
-        "should": finding.should,
+        "is": finding.current,
+        "should": finding.recommended,
         "limit": finding.limit,
         "end": end,
         "why": finding.why,
-        "only_others": finding.only_others,
+        "only_others": finding.unprivileged_only,
     })
 }

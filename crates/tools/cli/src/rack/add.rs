@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use sprat_plan::quantity::digits;
-use sprat_ring::{Ended, Newcomer};
+use sprat_ring::{Ended, JoinedInstance};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -69,7 +69,7 @@ pub(crate) fn add(args: &RackAddArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn joined_line(one: &Newcomer, what: &str) -> String {
+pub(super) fn joined_line(one: &JoinedInstance, what: &str) -> String {
     format!(
         "{} {what} as {}, with {} tokens and {} % of all rows",
         one.name,

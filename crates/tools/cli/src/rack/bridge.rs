@@ -7,7 +7,7 @@ use crate::signals::signals;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use sprat_bridge::{Consistency, Figures, HomeOptions, Options, Running};
+use sprat_bridge::{BridgeStats, Consistency, HomeOptions, Options, RunningBridge};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
@@ -103,7 +103,7 @@ const PORT: u16 = 9042;
 pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
     let options = options(args)?;
     let signals = signals()?;
-    let running = Running::start(&options, args.listen)?;
+    let running = RunningBridge::start(&options, args.listen)?;
     let home = format!("{}.{}", options.home.keyspace, options.home.table);
     if args.json {
         print_json(&json!({ "table": args.table, "home": home, "listen": running.address() }))?;
@@ -116,14 +116,14 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
     }
     // The reader of the output may have gone: that is no reason to stop writing keys home.
     while signals.recv_timeout(args.every) == Err(RecvTimeoutError::Timeout) {
-        let _ = report(args, &running.figures());
+        let _ = report(args, &running.stats());
     }
-    let last = running.figures();
+    let last = running.stats();
     if last.dirty > 0 && !args.json {
         eprintln!("bridge: carrying {} keys home, for {:?} at most", last.dirty, args.drain);
     }
     let left = running.close(args.drain);
-    let _ = report(args, &Figures { dirty: left, ..last });
+    let _ = report(args, &BridgeStats { dirty: left, ..last });
     if left > 0 {
         eprintln!(
             "bridge: {left} keys are not at home yet; the store has them, and the next bridge \
@@ -162,7 +162,7 @@ fn options(args: &RackBridgeArgs) -> Result<Options> {
     })
 }
 
-fn report(args: &RackBridgeArgs, of: &Figures) -> Result<()> {
+fn report(args: &RackBridgeArgs, of: &BridgeStats) -> Result<()> {
     if args.json {
         return print_json(&serde_json::to_value(of)?);
     }
@@ -171,8 +171,8 @@ fn report(args: &RackBridgeArgs, of: &Figures) -> Result<()> {
          left memory",
         of.hits, of.misses, of.writes, of.applied, of.dirty, of.lag, of.evicted
     );
-    if let Some(trouble) = &of.trouble {
-        eprintln!("bridge: lately: {trouble}");
+    if let Some(error) = &of.last_error {
+        eprintln!("bridge: lately: {error}");
     }
     Ok(())
 }

@@ -7,13 +7,13 @@ use clap::Args;
 use serde_json::{Value, json};
 use sprat_measure::machine::Machine;
 use sprat_measure::report::Report as Page;
-use sprat_measure::report::bars::{Bar, stacked};
+use sprat_measure::report::bars::{StackedBar, stacked};
 use sprat_measure::table::Table;
 use sprat_plan::Plan;
 use sprat_plan::power::{Cost, CostOption};
 use sprat_plan::quantity::digits;
 use sprat_power::Watts;
-use sprat_power::cost::{HOURS, Total, published, totals};
+use sprat_power::cost::{HOURS, OptionCost, published, totals};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -126,8 +126,7 @@ fn inputs(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
         if cost.options.is_empty()
             && let Some(power) = plan.spec.server.power
         {
-            // The power of the chassis, and of switches without servers, is divided
-            // among the
+            // The power of the chassis, and of switches without servers, is divided among the
             // servers.
             let capacity = &plan.summary.capacity;
             let boxes = (capacity.chassis + capacity.switches) as f64;
@@ -258,10 +257,10 @@ fn money(amount: f64) -> String {
 }
 
 /// Renders the inputs and results of each kind of server.
-fn table(cost: &Cost, totals: &[Total]) -> Table {
+fn table(cost: &Cost, totals: &[OptionCost]) -> Table {
     let names: Vec<&str> = totals.iter().map(|total| total.option.name.as_str()).collect();
     let mut table = Table::new(&[&[""], &names[..]].concat());
-    let mut row = |name: &str, cell: &dyn Fn(&Total) -> String| {
+    let mut row = |name: &str, cell: &dyn Fn(&OptionCost) -> String| {
         table.row(std::iter::once(name.to_owned()).chain(totals.iter().map(cell)).collect());
     };
     let in_currency = |name: &str| format!("{name}, {}", cost.currency);
@@ -288,7 +287,7 @@ fn table(cost: &Cost, totals: &[Total]) -> Table {
     table
 }
 
-fn notes(cost: &Cost, totals: &[Total], sources: &[String]) -> Vec<String> {
+fn notes(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some((first, others)) = totals.split_first() {
         for other in others {
@@ -315,7 +314,7 @@ fn notes(cost: &Cost, totals: &[Total], sources: &[String]) -> Vec<String> {
 }
 
 /// Renders the report as an HTML page.
-fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
+fn page(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Page {
     let mut page = Page::new("sprat rack cost", &Machine::describe());
     let mut given = Table::new(&["told", ""]);
     for line in input_lines(cost) {
@@ -324,7 +323,7 @@ fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
     }
     page.table("What is told", &given);
     page.table("What it comes to", &table(cost, totals));
-    let bar = |total: &Total| Bar {
+    let bar = |total: &OptionCost| StackedBar {
         name: total.option.name.clone(),
         parts: vec![(0, total.purchase), (1, total.energy)],
     };
@@ -334,11 +333,11 @@ fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
         digits(cost.years),
         cost.instances
     );
-    let bars: Vec<Bar> = totals.iter().map(bar).collect();
+    let bars: Vec<StackedBar> = totals.iter().map(bar).collect();
     page.figure("To buy and to run", &stacked(&title, &["to buy", "energy"], &bars, money));
-    let watts: Vec<Bar> = totals
+    let watts: Vec<StackedBar> = totals
         .iter()
-        .map(|total| Bar {
+        .map(|total| StackedBar {
             name: total.option.name.clone(),
             parts: vec![(0, total.watts_per_instance.0)],
         })

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sprat_load::{
-    Arrivals, Consistency, Finished, Load, Report, Running, Step, Verified, Workload,
+    Arrivals, Consistency, FinishedLoad, Load, LoadReport, RunningLoad, Step, Verification,
+    Workload,
 };
 use sprat_measure::machine::Machine;
 use sprat_measure::report::Report as Page;
@@ -221,9 +222,9 @@ pub(super) fn work(
 }
 
 /// Runs the load and prints a line after each second. Ctrl-C ends it early.
-fn run(args: &RackLoadArgs, load: Load) -> Result<(Report, Option<Verified>)> {
+fn run(args: &RackLoadArgs, load: Load) -> Result<(LoadReport, Option<Verification>)> {
     let signals = signals()?;
-    let running = Running::start(load)?;
+    let running = RunningLoad::start(load)?;
     if !args.json {
         eprintln!(
             "{:>6} {:>8} {:>9} {:>8} {:>8} {:>9} {:>6} {:>6}",
@@ -239,8 +240,7 @@ fn run(args: &RackLoadArgs, load: Load) -> Result<(Report, Option<Verified>)> {
         let progress = running.progress();
         if let Some(last) = progress.last.filter(|last| last.begins > printed && !args.json) {
             printed = last.begins;
-            // The times of the operations that were due in that second: perhaps none is
-            // answered
+            // The times of the operations that were due in that second: perhaps none is answered
             // yet.
             let time = |micros: u64| match last.response.count {
                 0 => "-".to_owned(),
@@ -250,11 +250,11 @@ fn run(args: &RackLoadArgs, load: Load) -> Result<(Report, Option<Verified>)> {
                 [last.response.p50, last.response.p99, last.response.p999].map(time);
             eprintln!(
                 "{:>6.0} {:>8} {:>9} {p50:>8} {p99:>8} {p999:>9} {:>6} {:>6}",
-                last.begins, last.asked, last.delivered, last.failed, progress.outstanding
+                last.begins, last.scheduled, last.delivered, last.failed, progress.outstanding
             );
         }
     }
-    let finished: Finished = running.finish();
+    let finished: FinishedLoad = running.finish();
     let verified = if args.verify { Some(finished.verify()?) } else { None };
     Ok((finished.report, verified))
 }
@@ -264,7 +264,7 @@ fn millis(micros: u64) -> f64 {
 }
 
 /// Renders the quantiles of the times in ms.
-fn times(report: &Report) -> Table {
+fn times(report: &LoadReport) -> Table {
     let mut table = Table::new(&["ms", "p50", "p99", "p99.9", "max"]);
     let times = [
         ("response", &report.response),
@@ -280,12 +280,12 @@ fn times(report: &Report) -> Table {
 }
 
 /// Renders the results other than times, line by line.
-fn text(report: &Report, verified: Option<&Verified>) -> Vec<String> {
+fn text(report: &LoadReport, verified: Option<&Verification>) -> Vec<String> {
     let mut lines = Vec::new();
-    let rate = report.asked as f64 / report.seconds.max(1e-9);
+    let rate = report.scheduled as f64 / report.seconds.max(1e-9);
     lines.push(format!(
         "asked for {} operations in {:.0} s, {rate:.0} a second",
-        report.asked, report.seconds
+        report.scheduled, report.seconds
     ));
     lines.push(format!(
         "done {}, failed {}, not sent {}, not answered {}",
@@ -317,7 +317,7 @@ fn text(report: &Report, verified: Option<&Verified>) -> Vec<String> {
 }
 
 /// Renders an HTML page with charts of response time and rate.
-fn page(name: &str, report: &Report) -> Page {
+fn page(name: &str, report: &LoadReport) -> Page {
     let mut page = Page::new(&format!("sprat rack load: {name}"), &Machine::describe());
     page.table("Times", &times(report));
     for line in text(report, None) {
@@ -352,11 +352,15 @@ fn page(name: &str, report: &Report) -> Page {
         "Response time by the second in which operations were to start",
         &chart(&x, &y, &latency),
     );
-    let fastest =
-        report.windows.iter().map(|window| window.asked.max(window.delivered)).max().unwrap_or(1);
+    let fastest = report
+        .windows
+        .iter()
+        .map(|window| window.scheduled.max(window.delivered))
+        .max()
+        .unwrap_or(1);
     let y = Axis::linear("operations a second", fastest as f64, |at| format!("{at:.0}"));
     let rate = [
-        of("asked", &|window| window.asked as f64),
+        of("asked", &|window| window.scheduled as f64),
         of("delivered", &|window| window.delivered as f64),
     ];
     page.figure("Asked and delivered", &chart(&x, &y, &rate));

@@ -4,13 +4,13 @@ use crate::output::{print_json, print_line, print_ready};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use sprat_measure::table::Table;
-use sprat_plan::layout::Place;
+use sprat_plan::layout::RackPosition;
 use sprat_plan::picture::picture;
 use sprat_plan::quantity::{Seconds, digits};
-use sprat_plan::racks::{READY, ready};
-use sprat_plan::simulate::{Pattern, Report, Workload, simulate};
+use sprat_plan::racks::{EXAMPLES, ready};
+use sprat_plan::simulate::{Pattern, SimulationReport, Workload, simulate};
 use sprat_plan::spec::Forwarding;
-use sprat_plan::{Plan, Spec, Told};
+use sprat_plan::{FailureEffect, Plan, Spec};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -172,9 +172,10 @@ pub(crate) fn simulated(args: &RackSimulateArgs) -> Result<ExitCode> {
 pub(crate) fn examples(args: &RackExamplesArgs) -> Result<ExitCode> {
     let one =
         args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
-    let about =
-        |found: &sprat_plan::racks::Ready| Ok((found.name, Spec::from_toml(found.toml)?.about));
-    let all = READY.iter().map(about).collect::<Result<Vec<_>>>()?;
+    let about = |found: &sprat_plan::racks::ExampleRack| {
+        Ok((found.name, Spec::from_toml(found.toml)?.about))
+    };
+    let all = EXAMPLES.iter().map(about).collect::<Result<Vec<_>>>()?;
     print_ready(one.map(|found| (found.name, found.toml)), all, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -192,7 +193,7 @@ pub(super) fn read(name: &str) -> Result<Spec> {
 }
 
 fn unknown(name: &str) -> String {
-    let names: Vec<_> = READY.iter().map(|ready| ready.name).collect();
+    let names: Vec<_> = EXAMPLES.iter().map(|ready| ready.name).collect();
     format!("no rack {name:?}: name a file, or one of {}", names.join(", "))
 }
 
@@ -241,13 +242,13 @@ fn text(plan: &Plan) -> Vec<String> {
             digits(network.incast_flows)
         ),
     );
-    let failure = |worst: &Option<Told>| match worst {
+    let failure = |worst: &Option<FailureEffect>| match worst {
         None if network.cables == 0 => "there is no other".to_owned(),
         None => "not examined: there are too many".to_owned(),
         Some(worst) => format!(
             "the worst, {}: {} chassis cut off, {} hops at most, the fullest cable carries {} \
              times as much",
-            worst.what,
+            worst.part,
             worst.cut_off,
             worst.diameter,
             digits(worst.load)
@@ -323,7 +324,7 @@ fn cassandra(plan: &Plan) -> Vec<String> {
     ]
 }
 
-fn latencies(report: &Report) -> Vec<String> {
+fn latencies(report: &SimulationReport) -> Vec<String> {
     let mut table = Table::new(&["links between", "requests", "min", "median", "p99", "max"]);
     for latency in &report.by_hops {
         let times =
@@ -373,7 +374,7 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
     };
     put("plan.json", &serde_json::to_vec_pretty(&plan.summary)?)?;
     let layout = plan.layout();
-    let at = |place: Option<Place>| {
+    let at = |place: Option<RackPosition>| {
         place.map_or_else(Default::default, |place| {
             [place.rack, place.unit].map(|at| at.to_string())
         })
@@ -381,8 +382,8 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
     let mut cables = csv::Writer::from_writer(Vec::new());
     cables.write_record(CABLE_COLUMNS)?;
     for cable in layout.cables() {
-        let end = |end: &sprat_plan::layout::End| {
-            let [rack, unit]: [String; 2] = at(end.place);
+        let end = |end: &sprat_plan::layout::CableEnd| {
+            let [rack, unit]: [String; 2] = at(end.position);
             [end.name.clone(), end.port.clone(), rack, unit]
         };
         let rate = [cable.rate.to_string()];

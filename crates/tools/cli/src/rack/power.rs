@@ -13,7 +13,7 @@ use sprat_measure::report::svg::{Axis, COLOURS, Line, chart};
 use sprat_measure::table::Table;
 use sprat_plan::Plan;
 use sprat_plan::quantity::digits;
-use sprat_power::report::{Report, Target};
+use sprat_power::report::{Report, TargetReport};
 use sprat_power::sampling::{LEAST_EVERY, MAX_DURATION, Sampling};
 use sprat_power::{Watts, targets};
 use std::fs::File;
@@ -111,10 +111,11 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     let (name, targets) = match &args.rack {
         Some(rack) => {
             let plan = Plan::new(read(rack)?).with_context(|| rack.clone())?;
-            (plan.spec.name.clone(), targets::of(&plan))
+            (plan.spec.name.clone(), targets::of_rack(&plan))
         }
         None => {
-            let mut here = targets::here(args.sysfs.clone(), &args.channels, args.instances);
+            let mut here =
+                targets::this_machine(args.sysfs.clone(), &args.channels, args.instances);
             // Few machines have all kinds of sensors: use those that can be read.
             let mut why = Vec::new();
             here.sensors.retain_mut(|sensor| {
@@ -209,7 +210,7 @@ fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
             continue;
         }
         printed = reads.unwrap_or_default();
-        let columns: Vec<&Target> = report.targets.iter().take(COLUMNS).collect();
+        let columns: Vec<&TargetReport> = report.targets.iter().take(COLUMNS).collect();
         if !head {
             let names: String =
                 columns.iter().map(|target| format!(" {:>10}", target.name)).collect();

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use signal_hook::consts::SIGINT;
 use sprat_measure::table::Table;
-use sprat_provision::{Alive, Node};
+use sprat_provision::{Node, ProcessState};
 use sprat_ring::{Deployment, Location, Machines, Status};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,8 +29,8 @@ pub(crate) struct RackPlace {
     guests: bool,
 
     /// The folder with all of the rack: inventory, files, keys, data of hosts on this machine
-    /// [default: below $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the
-    /// rack's name].
+    /// [default: below $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the rack's
+    /// name].
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
 
@@ -140,7 +140,7 @@ impl RackPlace {
 /// Lets Ctrl-C and SIGTERM end the running Ansible play and then the command. Without this, the
 /// play would go on changing hosts after the command has ended.
 fn end_on_signals(rack: &Deployment) -> Result<()> {
-    let (signals, interrupt) = (signals()?, rack.reach.interrupt.clone());
+    let (signals, interrupt) = (signals()?, rack.access.interrupt.clone());
     let wait = move || {
         if signals.recv().is_ok() && !interrupt.end() {
             let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
@@ -241,19 +241,19 @@ fn print_status(status: &Status) -> Result<()> {
         print_line(table.to_string().trim_end())?;
     }
     for one in &status.instances {
-        if let Alive::Unreachable { why } = &one.alive {
+        if let ProcessState::Unreachable { why } = &one.alive {
             print_line(&format!("{}: {why}", one.name))?;
         }
     }
     Ok(())
 }
 
-fn process(alive: &Alive) -> String {
+fn process(alive: &ProcessState) -> String {
     match alive {
-        Alive::Running { pid } => pid.to_string(),
-        Alive::Stopped => "not running".to_owned(),
-        Alive::Absent => "never brought".to_owned(),
-        Alive::Unreachable { .. } => "unreachable".to_owned(),
+        ProcessState::Running { pid } => pid.to_string(),
+        ProcessState::Stopped => "not running".to_owned(),
+        ProcessState::Absent => "never brought".to_owned(),
+        ProcessState::Unreachable { .. } => "unreachable".to_owned(),
     }
 }
 

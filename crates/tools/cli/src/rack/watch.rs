@@ -72,7 +72,7 @@ impl Watcher for Terminal {
         let instances = matches!(self.output, Output::Instances | Output::Differences);
         let would = self.output == Output::Differences;
         match event {
-            Event::Turn { name, at, of } => self.bar.set_prefix(format!("{at}/{of} {name}")),
+            Event::Instance { name, at, of } => self.bar.set_prefix(format!("{at}/{of} {name}")),
             Event::Doing(what) => {
                 self.bar.set_message(what.to_owned());
                 self.bar.tick();

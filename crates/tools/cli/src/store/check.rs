@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use sprat_check::{Broken, Counts, Disagreement, Run, Work};
+use sprat_check::{CheckError, Counts, Disagreement, Run, Work};
 use sprat_client::{Client, Error, Table};
 use sprat_host::random;
 use std::process::ExitCode;
@@ -80,7 +80,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let table = fresh_table(&mut client, &name)?;
     let mut run = Run::new(&mut client, table, Work::new(seed), args.depth);
     let (bar, started) = (progress(args), Instant::now());
-    let judged = run.through(args.operations, &mut |number| {
+    let judged = run.execute(args.operations, &mut |number| {
         if number.is_multiple_of(UPDATE_INTERVAL) {
             bar.set_position(number);
         }
@@ -88,7 +88,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     bar.finish_and_clear();
     let (counts, seconds) = (run.counts(), started.elapsed().as_secs_f64());
     let judged = judged
-        .map_err(|Broken { place, source }| anyhow::Error::new(source).context(place))
+        .map_err(|CheckError { place, source }| anyhow::Error::new(source).context(place))
         .with_context(|| {
             format!("the check with seed {seed} failed before its end; kept table {name:?}")
         })?;

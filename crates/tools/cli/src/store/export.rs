@@ -9,8 +9,8 @@ use clap::Args;
 use serde_json::json;
 use sprat_client::{Client, Row, Table};
 use sprat_transfer::{
-    CSV_HEADER_KEY, CsvExport, CsvSink, Error, Item, JsonlExport, JsonlSink, Omitted, OutFile,
-    Progress, Source, TreeSink, pump,
+    CSV_HEADER_KEY, CsvExport, CsvSink, Error, Item, ItemSource, JsonlExport, JsonlSink, Omitted,
+    OutFile, Progress, TreeSink, pump,
 };
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
 
 /// Writes rows or pairs to `out`; returns `out`, which the caller must flush or publish.
 fn rows<W: Write>(
-    source: &mut dyn Source,
+    source: &mut dyn ItemSource,
     out: W,
     format: FormatArg,
     args: &ExportArgs,
@@ -163,7 +163,7 @@ impl<'a> TableSource<'a> {
     }
 }
 
-impl Source for TableSource<'_> {
+impl ItemSource for TableSource<'_> {
     fn next(&mut self, item: &mut Item) -> Result<bool, Error> {
         loop {
             if let Some(row) = self.page.next() {

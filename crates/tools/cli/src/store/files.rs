@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sprat_store::coordinator::{Catalog, MetadataFile, MetadataMemory};
 use sprat_store::data_dir::{DataDir, Identity};
-use sprat_store::salvage::{Faults, Objects, Salvage, Totals, survey};
-use sprat_transfer::{Item, JsonlExport, JsonlSink, OutFile, Sink as _};
+use sprat_store::salvage::{Objects, Salvage, SalvageFaults, SalvageTotals, survey};
+use sprat_transfer::{Item, ItemSink as _, JsonlExport, JsonlSink, OutFile};
 use sprat_wire::frame::{FRAME_BYTES, FileHeader, REPLICA_FILE};
 use std::collections::BTreeMap;
 use std::fs;
@@ -108,7 +108,7 @@ struct Finding {
 #[derive(Default)]
 struct Findings {
     files: Vec<Finding>,
-    faults: Faults,
+    faults: SalvageFaults,
 }
 
 impl Findings {
@@ -118,9 +118,9 @@ impl Findings {
         self.files.push(Finding { file: file.to_owned(), what, is_whole });
     }
 
-    fn note_log(&mut self, file: &Path, salvage: &mut Salvage, totals: Totals) {
+    fn note_log(&mut self, file: &Path, salvage: &mut Salvage, totals: SalvageTotals) {
         let faults = std::mem::take(&mut salvage.faults);
-        let Totals { segments, entries, bytes } = totals;
+        let SalvageTotals { segments, entries, bytes } = totals;
         let text = format!("{entries} entries in {segments} segments ({bytes} bytes)");
         self.note(
             file,
@@ -145,7 +145,7 @@ impl Findings {
                     "file": finding.file, "whole": finding.is_whole, "what": finding.what,
                 })
             };
-            let fault = |fault: &sprat_store::salvage::Fault| {
+            let fault = |fault: &sprat_store::salvage::SalvageFault| {
                 json!({
                     "file": fault.file, "offset": fault.offset, "what": fault.what,
                 })
@@ -261,7 +261,7 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
     let mut newest: Option<(Catalog<MetadataMemory>, &PathBuf)> = None;
     for path in &args.from {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let copy = Catalog::<MetadataMemory>::of_copy(&bytes).map_err(anyhow::Error::msg);
+        let copy = Catalog::<MetadataMemory>::from_copy(&bytes).map_err(anyhow::Error::msg);
         let copy =
             copy.with_context(|| format!("{}: not a copy of the metadata", path.display()))?;
         if let Some((other, at)) =
@@ -353,7 +353,10 @@ fn look(
     let mut catalog = None;
     match dir.catalog() {
         Ok(Some(copy)) => {
-            findings.note(&path.join("catalog.sprat"), Ok(describe(copy.count(), copy.version())));
+            findings.note(
+                &path.join("catalog.sprat"),
+                Ok(describe(copy.table_count(), copy.version())),
+            );
             catalog = Some(copy);
         }
         Ok(None) => {}
@@ -367,11 +370,11 @@ fn look(
         let opened = fs::copy(dir.coordinator(), &copy)
             .map_err(|error| error.to_string())
             .and_then(|_| MetadataFile::open(&copy).map_err(|error| error.to_string()))
-            .and_then(|metadata| Catalog::open_alone(metadata, 1, 1));
+            .and_then(|metadata| Catalog::open_standalone(metadata, 1, 1));
         match opened {
             Ok(metadata) => {
                 let older = catalog.as_ref().filter(|copy| copy.version() > metadata.version());
-                let text = describe(metadata.count(), metadata.version());
+                let text = describe(metadata.table_count(), metadata.version());
                 findings.note(
                     &dir.coordinator(),
                     match older {
@@ -383,7 +386,8 @@ fn look(
                     },
                 );
                 if older.is_none() {
-                    catalog = Catalog::<MetadataMemory>::of_copy(&metadata.copy()).ok().or(catalog);
+                    catalog =
+                        Catalog::<MetadataMemory>::from_copy(&metadata.copy()).ok().or(catalog);
                 }
             }
             Err(error) => findings.note(&dir.coordinator(), Err(error)),

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use sprat_client::{Client, Condition, Table, Ticket};
 use sprat_transfer::{
-    Column, CsvImport, CsvSource, Error, Item, JsonlImport, JsonlSource, JsonlValue, Large,
-    Omitted, Sink, Source, TreeSource, pump,
+    Column, CsvImport, CsvSource, Error, Item, ItemSink, ItemSource, JsonlImport, JsonlSource,
+    JsonlValue, LargePolicy, Omitted, TreeSource, pump,
 };
 use sprat_wire::op::Request;
 use std::collections::VecDeque;
@@ -151,8 +151,8 @@ pub(super) fn delimiter(path: &Path) -> u8 {
     if path.extension().is_some_and(|extension| extension == "tsv") { b'\t' } else { b',' }
 }
 
-fn open(args: &ImportArgs) -> Result<Box<dyn Source>> {
-    let large = if args.skip_large { Large::Skip } else { Large::Refuse };
+fn open(args: &ImportArgs) -> Result<Box<dyn ItemSource>> {
+    let large = if args.skip_large { LargePolicy::Skip } else { LargePolicy::Refuse };
     let path = &args.source;
     let name = path.display().to_string();
     let format = format_of(path, args.format)?;
@@ -229,7 +229,7 @@ impl<'a> TableSink<'a> {
     }
 }
 
-impl Sink for TableSink<'_> {
+impl ItemSink for TableSink<'_> {
     fn put(&mut self, item: &Item) -> Result<(), Error> {
         let bytes = item.value.len();
         while self.under_way.len() >= WINDOW

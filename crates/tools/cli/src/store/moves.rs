@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_read_as_it_is_told() {
+    fn a_printed_range_parses() {
         for parts in [1, 3, 4, 16] {
             for range in Range::ALL.parts(parts) {
                 assert_eq!(parse_range(&range.to_string()), Ok(range));

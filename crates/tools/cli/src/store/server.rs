@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_client::Mode;
 use sprat_host::lock;
-use sprat_net::{Event, Locator, Locators, Transport};
-use sprat_store::agent::Gone;
+use sprat_net::{Locator, Locators, PerfEvent, Transport};
+use sprat_store::agent::SessionEnd;
 use sprat_store::coordinator::etcd::EtcdPlace;
 use sprat_store::replication::MAX_COPIES;
 use sprat_store::server::{
@@ -163,7 +163,7 @@ pub(crate) struct ServerArgs {
     /// Count an event, and add a counter for its mean per request, in thousandths
     /// (request_events_milli): instructions, cycles, cache-misses, page-faults or task-clock.
     #[arg(long, value_name = "EVENT", conflicts_with = "timed", help_heading = "Monitoring")]
-    counted: Option<Event>,
+    counted: Option<PerfEvent>,
 
     #[command(flatten)]
     guard: GuardArgs,
@@ -253,8 +253,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     shutdown.stop_on_signal()?;
     loop {
         match run(&options, &shutdown) {
-            // The server was suspended or cut off for longer than its lease: other servers have
-            // its tables, and it starts again without them.
+            // The server was suspended or cut off for longer than its lease: other servers have its
+            // tables, and it starts again without them.
             Err(ServerError::Gone(gone))
                 if can_restart(&gone, &options) && !shutdown.is_requested() =>
             {
@@ -275,12 +275,12 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
 
 /// Whether a server that the coordinator has declared dead can start again within this process. It
 /// cannot with a kernel-bypass device, which DPDK releases only when the process ends.
-fn can_restart(gone: &Gone, options: &ServerOptions) -> bool {
+fn can_restart(gone: &SessionEnd, options: &ServerOptions) -> bool {
     let bypasses_kernel = |text: &String| {
         text.parse::<Locator>()
             .is_ok_and(|locator| matches!(locator.transport, Transport::FastDpdk(_)))
     };
-    matches!(gone, Gone::Dead(_)) && !options.listen.iter().any(bypasses_kernel)
+    matches!(gone, SessionEnd::Dead(_)) && !options.listen.iter().any(bypasses_kernel)
 }
 
 /// Starts a server, prints where it listens, and waits until it stops.
@@ -375,9 +375,9 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     };
     let listen = locators(args)?;
     let cores = cores(args, listen.len())?;
-    let disk = args
-        .disk
-        .unwrap_or_else(|| ServerOptions::usual_disk(memory, listen.len() as u64, args.replicas));
+    let disk = args.disk.unwrap_or_else(|| {
+        ServerOptions::default_disk_bytes(memory, listen.len() as u64, args.replicas)
+    });
     Ok(ServerOptions {
         coordinator: args.coordinator.clone().unwrap_or_else(|| DEFAULT_COORDINATOR.to_owned()),
         embedded: args.coordinator.is_none() || args.with_coordinator,

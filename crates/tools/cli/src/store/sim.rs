@@ -5,7 +5,7 @@ use crate::quantity;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use sprat_sim::{Failure, Run};
+use sprat_sim::{Failure, SeedResult};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
 }
 
 /// Runs one history; with `verbose`, prints its trace.
-fn one(run: impl Fn(u64) -> Run, seed: u64, verbose: bool) -> Result<ExitCode> {
+fn one(run: impl Fn(u64) -> SeedResult, seed: u64, verbose: bool) -> Result<ExitCode> {
     match run(seed) {
         Ok((summary, trace)) => {
             if verbose {
@@ -106,7 +106,7 @@ fn one(run: impl Fn(u64) -> Run, seed: u64, verbose: bool) -> Result<ExitCode> {
     }
 }
 
-fn many(run: impl Fn(u64) -> Run + Sync, args: &SimArgs) -> Result<ExitCode> {
+fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let from = if args.fresh { fresh()? } else { args.from };
     if args.fresh {

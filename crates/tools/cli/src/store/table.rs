@@ -69,6 +69,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
         TableCommand::Create { name, tablets } => {
             let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
             client.set_timeout(SILENT_TIMEOUT.min(args.connect.timeout));
+            warn_of_shortage(&mut client, id)?;
             (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
         }
         TableCommand::Move(wanted) => return crate::store::moves::table(&mut client, args, wanted),

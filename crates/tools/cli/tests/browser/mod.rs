@@ -1,4 +1,5 @@
-//! The browser's extension in a real Firefox and a real Chromium: links are clicked, files arrive.
+//! Tests the browser extension in a real Firefox and a real Chromium: links are clicked, and files
+//! arrive.
 
 use crate::support;
 use serde_json::Value;
@@ -10,13 +11,14 @@ use std::time::{Duration, Instant};
 use support::{PATIENCE, skip};
 use tempfile::TempDir;
 
-/// The length of what is fetched: some seconds at [`PACE`].
+/// Length of the downloaded files: some seconds at [`PACE`].
 const LENGTH: usize = 24 << 20;
 
-/// Of each of sixteen connections: slow enough that a browser has not ended before anybody looks.
+/// The rate of each of sixteen connections: slow enough that a download does not end before the
+/// test looks at it.
 const PACE: Pace = Pace::Limit(2_000_000 / 8);
 
-/// A directory that is given to others.
+/// A shared directory.
 struct Shared {
     share: Share,
     directory: TempDir,
@@ -27,7 +29,7 @@ impl Shared {
         Self::with(pace, Tokens::default())
     }
 
-    /// To those who know a token.
+    /// Shares a directory with clients that have a token.
     fn with(pace: Pace, tokens: Tokens) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut options =
@@ -41,7 +43,7 @@ impl Shared {
         format!("http://{}/", self.share.addresses()[0])
     }
 
-    /// Puts a file there; gives what is in it.
+    /// Writes a file there; returns its content.
     fn put(&self, name: &str) -> Vec<u8> {
         let content: Vec<u8> = (0..u32::try_from(LENGTH).unwrap())
             .map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3])
@@ -50,7 +52,7 @@ impl Shared {
         content
     }
 
-    /// Bytes that were sent, in transfers that ended and in verified form.
+    /// Returns the bytes sent in verified form by transfers that have ended.
     fn sent_verified(&self) -> u64 {
         let (live, past) = self.share.transfers().snapshot();
         let all = live.iter().chain(&past).map(|transfer| serde_json::to_value(transfer).unwrap());
@@ -60,7 +62,7 @@ impl Shared {
     }
 }
 
-/// The link on a share's page that our extension takes over.
+/// Returns a selector of the link on a share's page that our extension takes over.
 fn accelerated(name: &str) -> String {
     format!("a[href='./{name}?download=sprat']")
 }
@@ -69,7 +71,7 @@ fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 
-/// A user of a browser. None: there is none here, which has been said.
+/// Makes a user of a browser. Returns `None`, and prints why, if this machine has no such browser.
 fn user(kind: BrowserKind) -> Option<User> {
     if kind.program().is_none() {
         skip(&format!("{kind} is not installed: the browser's extension was not tried in it"));
@@ -78,7 +80,7 @@ fn user(kind: BrowserKind) -> Option<User> {
     Some(User::new(Path::new(env!("CARGO_BIN_EXE_sprat")), &std::env::temp_dir(), None).unwrap())
 }
 
-/// Their browser. None: it does not run here, which has been said.
+/// Starts the user's browser. Returns `None`, and prints why, if it does not run on this machine.
 fn start(user: &User, kind: BrowserKind) -> Option<Browser> {
     match user.start(kind).unwrap() {
         StartOutcome::Runs(browser) => Some(*browser),
@@ -91,7 +93,7 @@ fn start(user: &User, kind: BrowserKind) -> Option<Browser> {
     }
 }
 
-/// The same with the extension, and the popup's page in a tab.
+/// Starts the browser with the extension, and opens the popup's page in a tab.
 fn start_with_popup(user: &User, kind: BrowserKind, extension: &Path) -> Option<Browser> {
     let mut browser = start(user, kind)?;
     browser.install(extension).unwrap();
@@ -99,7 +101,7 @@ fn start_with_popup(user: &User, kind: BrowserKind, extension: &Path) -> Option<
     Some(browser)
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
@@ -114,16 +116,16 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_click_in_firefox_brings_the_file_verified_and_the_popup_says_so() {
-    a_click_brings_the_file(BrowserKind::Firefox);
+fn a_click_in_firefox_downloads_a_verified_file() {
+    a_click_downloads_the_file(BrowserKind::Firefox);
 }
 
 #[test]
-fn a_click_in_chromium_brings_the_file_verified_and_the_popup_says_so() {
-    a_click_brings_the_file(BrowserKind::Chromium);
+fn a_click_in_chromium_downloads_a_verified_file() {
+    a_click_downloads_the_file(BrowserKind::Chromium);
 }
 
-fn a_click_brings_the_file(kind: BrowserKind) {
+fn a_click_downloads_the_file(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(PACE);
     let content = shared.put("big.iso");
@@ -132,17 +134,17 @@ fn a_click_brings_the_file(kind: BrowserKind) {
     user.install_for(kind).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
-    let said = browser.wait_for_download("big.iso", "running").unwrap();
-    assert!(said.contains("of 25.2 MB"), "{said}");
+    let text = browser.wait_for_download("big.iso", "running").unwrap();
+    assert!(text.contains("of 25.2 MB"), "{text}");
     let some = "const bar = document.querySelector('progress'); return bar.value > 0 && bar.value \
         < bar.max";
     browser.wait_for(some).unwrap();
-    let said = browser.wait_for_download("big.iso", "done").unwrap();
-    assert!(said.contains("25.2 MB, verified, blake3 "), "{said}");
+    let text = browser.wait_for_download("big.iso", "done").unwrap();
+    assert!(text.contains("25.2 MB, verified, blake3 "), "{text}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso"], "nothing of the browser's own download is left");
 
-    // Paused in the middle, and gone on with.
+    // A download that is paused in the middle, and resumed.
     browser.follow(&shared.url(), &accelerated("other.iso")).unwrap();
     browser.wait_for_download("other.iso", "running").unwrap();
     browser
@@ -158,26 +160,26 @@ fn a_click_brings_the_file(kind: BrowserKind) {
     browser.wait_for_download("other.iso", "done").unwrap();
     assert_eq!(fs::read(user.downloads().join("other.iso")).unwrap(), content);
 
-    // Cancelled: nothing is left, nor in the list.
+    // A download that is cancelled: nothing remains of it, and it leaves the list.
     browser.follow(&shared.url(), &accelerated("third.iso")).unwrap();
     browser.wait_for_download("third.iso", "running").unwrap();
     browser.click("li[data-state=running] [data-do=remove]").unwrap();
     browser.wait_for("return document.querySelectorAll('li').length === 2").unwrap();
     assert_eq!(user.names().unwrap(), ["big.iso", "other.iso"]);
 
-    // An ordinary link is the browser's, unless the user wants it otherwise.
+    // The browser handles ordinary links, unless the user chooses otherwise.
     browser.click("#all").unwrap();
     browser.wait_for("return document.getElementById('all').checked").unwrap();
     browser.follow(&shared.url(), "td.name a[href='./third.iso']").unwrap();
-    let said = browser.wait_for_download("third.iso", "done").unwrap();
-    assert!(said.contains("verified, blake3"), "{said}");
+    let text = browser.wait_for_download("third.iso", "done").unwrap();
+    assert!(text.contains("verified, blake3"), "{text}");
     assert_eq!(fs::read(user.downloads().join("third.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso", "other.iso", "third.iso"]);
 }
 
 #[test]
-fn the_menu_of_any_link_brings_its_file() {
-    // Chromium's menus are out of reach without a screen.
+fn the_menu_of_any_link_downloads_its_file() {
+    // Chromium's menus cannot be used without a screen.
     let kind = BrowserKind::Firefox;
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(Pace::Off);
@@ -186,23 +188,23 @@ fn the_menu_of_any_link_brings_its_file() {
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     // An ordinary link, which a click would leave to the browser.
     browser.choose(&shared.url(), "td.name a[href='./big.iso']", "Download with Sprat").unwrap();
-    let said = browser.wait_for_download("big.iso", "done").unwrap();
-    assert!(said.contains("verified, blake3"), "{said}");
+    let text = browser.wait_for_download("big.iso", "done").unwrap();
+    assert!(text.contains("verified, blake3"), "{text}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso"], "the browser has downloaded nothing itself");
 }
 
 #[test]
-fn who_may_see_the_page_in_firefox_may_hand_its_links_on() {
-    who_may_see_the_page_may_hand_its_links_on(BrowserKind::Firefox);
+fn firefox_passes_its_credentials_on() {
+    the_browser_passes_its_credentials_on(BrowserKind::Firefox);
 }
 
 #[test]
-fn who_may_see_the_page_in_chromium_may_hand_its_links_on() {
-    who_may_see_the_page_may_hand_its_links_on(BrowserKind::Chromium);
+fn chromium_passes_its_credentials_on() {
+    the_browser_passes_its_credentials_on(BrowserKind::Chromium);
 }
 
-fn who_may_see_the_page_may_hand_its_links_on(kind: BrowserKind) {
+fn the_browser_passes_its_credentials_on(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let tokens = tempfile::NamedTempFile::new().unwrap();
     fs::write(tokens.path(), "correct-horse-battery\n").unwrap();
@@ -212,8 +214,8 @@ fn who_may_see_the_page_may_hand_its_links_on(kind: BrowserKind) {
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     let page = format!("{}?token=correct-horse-battery", shared.url());
     browser.follow(&page, "a[href^='./big.iso?download=sprat&ticket=']").unwrap();
-    let said = browser.wait_for_download("big.iso", "done").unwrap();
-    assert!(said.contains("verified, blake3"), "{said}");
+    let text = browser.wait_for_download("big.iso", "done").unwrap();
+    assert!(text.contains("verified, blake3"), "{text}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso"], "the browser's own is gone, whole or not");
     let api = "(globalThis.browser ?? globalThis.chrome)";
@@ -228,20 +230,20 @@ fn who_may_see_the_page_may_hand_its_links_on(kind: BrowserKind) {
 }
 
 #[test]
-fn without_sprat_firefox_does_it_itself() {
-    without_sprat_the_browser_does_it_itself(BrowserKind::Firefox);
+fn without_sprat_firefox_downloads_itself() {
+    without_sprat_the_browser_downloads_itself(BrowserKind::Firefox);
 }
 
 #[test]
-fn without_sprat_chromium_does_it_itself() {
-    without_sprat_the_browser_does_it_itself(BrowserKind::Chromium);
+fn without_sprat_chromium_downloads_itself() {
+    without_sprat_the_browser_downloads_itself(BrowserKind::Chromium);
 }
 
-fn without_sprat_the_browser_does_it_itself(kind: BrowserKind) {
+fn without_sprat_the_browser_downloads_itself(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(Pace::Off);
     let content = shared.put("big.iso");
-    // Installed, and then the program that browsers start goes away.
+    // The extension is installed; then the program that browsers start disappears.
     user.install_for(kind).unwrap();
     let kept = user.downloads().with_file_name(if kind == BrowserKind::Firefox {
         "kept.xpi"
@@ -257,32 +259,32 @@ fn without_sprat_the_browser_does_it_itself(kind: BrowserKind) {
     });
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(shared.sent_verified(), 0);
-    let said = browser.wait_for_download("big.iso", "browser").unwrap();
+    let text = browser.wait_for_download("big.iso", "browser").unwrap();
     assert!(
-        said.contains("left to the browser") && said.contains("sprat browser install"),
-        "{said}"
+        text.contains("left to the browser") && text.contains("sprat browser install"),
+        "{text}"
     );
 }
 
 #[test]
-fn what_sprat_is_not_given_firefox_may_get() {
-    what_sprat_is_not_given_the_browser_may_get(BrowserKind::Firefox);
+fn firefox_may_download_what_a_server_refuses_sprat() {
+    the_browser_may_download_what_a_server_refuses_sprat(BrowserKind::Firefox);
 }
 
 #[test]
-fn what_sprat_is_not_given_chromium_may_get() {
-    what_sprat_is_not_given_the_browser_may_get(BrowserKind::Chromium);
+fn chromium_may_download_what_a_server_refuses_sprat() {
+    the_browser_may_download_what_a_server_refuses_sprat(BrowserKind::Chromium);
 }
 
-fn what_sprat_is_not_given_the_browser_may_get(kind: BrowserKind) {
+fn the_browser_may_download_what_a_server_refuses_sprat(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
-    // Somebody who gives the file to browsers alone.
+    // A server that gives the file only to browsers.
     let server = picky();
     user.install_for(kind).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     browser.follow(&format!("http://{server}/"), "a").unwrap();
-    let said = browser.wait_for_download("big.iso", "browser").unwrap();
-    assert!(said.contains("403"), "{said}");
+    let text = browser.wait_for_download("big.iso", "browser").unwrap();
+    assert!(text.contains("403"), "{text}");
     until("the browser's own download", || {
         length(&user.downloads().join("big.iso")) == LENGTH as u64
     });
@@ -292,16 +294,16 @@ fn what_sprat_is_not_given_the_browser_may_get(kind: BrowserKind) {
 }
 
 #[test]
-fn after_a_crash_of_firefox_it_goes_on() {
-    after_a_crash_of_the_browser_it_goes_on(BrowserKind::Firefox);
+fn a_download_resumes_after_a_crash_of_firefox() {
+    a_download_resumes_after_a_crash_of_the_browser(BrowserKind::Firefox);
 }
 
 #[test]
-fn after_a_crash_of_chromium_it_goes_on() {
-    after_a_crash_of_the_browser_it_goes_on(BrowserKind::Chromium);
+fn a_download_resumes_after_a_crash_of_chromium() {
+    a_download_resumes_after_a_crash_of_the_browser(BrowserKind::Chromium);
 }
 
-fn after_a_crash_of_the_browser_it_goes_on(kind: BrowserKind) {
+fn a_download_resumes_after_a_crash_of_the_browser(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(PACE);
     let content = shared.put("big.iso");
@@ -317,7 +319,7 @@ fn after_a_crash_of_the_browser_it_goes_on(kind: BrowserKind) {
     let before = shared.sent_verified();
     let Some(mut browser) = start(&user, kind) else { return };
     if kind == BrowserKind::Chromium {
-        // What is loaded by its remote control is loaded for once.
+        // An extension loaded by remote control is loaded for one session only.
         browser.install(&user.extension(kind)).unwrap();
     }
     browser.popup().unwrap();
@@ -365,7 +367,7 @@ fn installing_is_seen_and_undone() {
     let manifest: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
     let host = fs::read_to_string(manifest["path"].as_str().unwrap()).unwrap();
     assert!(host.contains("browser host --downloads '/srv/what'\\''s here' -- \"$@\""), "{host}");
-    // An older one is seen.
+    // An older installed version is detected.
     let background = home.path().join(".local/share/sprat/browser/extension/background.js");
     fs::write(&background, "// another").unwrap();
     assert!(run(&["status"]).1["extension"].as_str().unwrap().contains("install again"));
@@ -378,8 +380,8 @@ fn installing_is_seen_and_undone() {
     assert!(!home.path().join(".local/share/sprat").exists());
 }
 
-/// A server that gives a page with a link to everybody, and the file to nobody who calls himself
-/// sprat.
+/// Starts a server that gives every client a page with a link, but refuses the file to user agents
+/// that name sprat.
 fn picky() -> std::net::SocketAddr {
     use std::io::{BufRead as _, BufReader, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

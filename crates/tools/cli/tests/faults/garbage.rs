@@ -1,4 +1,4 @@
-//! Frames that are wrong on every layer, thrown at a running node.
+//! Sends frames that are wrong on every layer to a running node.
 
 use sprat_chance::Chance;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::load::mixed;
 use crate::net::{Plug, alone, wait};
 use crate::{metrics, over_a_cable, table, until, until_nothing_is_in_use};
 
-/// Rounds of garbage, and frames in each: fewer than the device's ring holds.
+/// Number of rounds, and of frames in each: fewer than the device's ring holds.
 const ROUNDS: u64 = 100;
 const ROUND: usize = 150;
 
@@ -25,19 +25,19 @@ const VLAN: u16 = 0x8100;
 const ICMP: u8 = 1;
 const UDP: u8 = 17;
 
-/// What is to become of a frame.
+/// What a node should do with a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Fate {
-    /// The host counts it as foreign, malformed or corrupt.
+enum Expectation {
+    /// It counts the frame as foreign, malformed or corrupt.
     Refused,
-    /// It reaches whoever reads packets, and means nothing there.
+    /// It passes the frame to the RPC layer, which cannot make sense of it.
     Delivered,
-    /// It may be a question, news of a neighbour, or nothing.
+    /// It may answer it, update its neighbour table, or ignore it.
     Heard,
 }
 
 #[test]
-fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
+fn malformed_frames_are_counted_and_harmless() {
     alone(|| {
         let (_folder, server, mut client) = over_a_cable();
         let table = table(&mut client, "t");
@@ -48,10 +48,10 @@ fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
         for round in 0..ROUNDS {
             let (before, mut wanted) = (metrics(), [0, 0]);
             for _ in 0..ROUND {
-                let (frame, fate) = frame(&mut random, node, plug.mac);
+                let (frame, expectation) = frame(&mut random, node, plug.mac);
                 until("there is room to send", || plug.send(&frame));
-                wanted[0] += u64::from(fate == Fate::Refused);
-                wanted[1] += u64::from(fate == Fate::Delivered);
+                wanted[0] += u64::from(expectation == Expectation::Refused);
+                wanted[1] += u64::from(expectation == Expectation::Delivered);
             }
             until(&format!("{wanted:?} frames of round {round} are counted"), || {
                 let now = metrics();
@@ -74,7 +74,7 @@ fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
             eprintln!("{name}: {grown}");
             assert!(grown >= 100, "{name} has grown by {grown}");
         }
-        // It answers on, whoever asks.
+        // The node still answers requests, and pings from the host that sent the garbage.
         let fresh = crate::table(&mut client, "afterwards");
         mixed(&mut client, fresh, 500, 2);
         let echo = ethernet(node, plug.mac, IPV4, &ipv4(ICMP, &icmp(8, &[1, 2, 3, 4, 5])));
@@ -89,9 +89,9 @@ fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
     });
 }
 
-/// A frame from `own` to `node` that is wrong somewhere.
-fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
-    use Fate::{Delivered, Heard, Refused};
+/// Draws a frame from `own` to `node` that is wrong somewhere.
+fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Expectation) {
+    use Expectation::{Delivered, Heard, Refused};
     let noise = bytes(random, 300);
     let whole = |ethertype, packet: &[u8]| ethernet(node, own, ethertype, packet);
     match random.modulo(17) {
@@ -101,21 +101,20 @@ fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
         2 => (ethernet([2, 0, 0, 0, 0, 9], own, IPV4, &ipv4(UDP, &udp(PORT, &noise))), Refused),
         3 => (ethernet([0xff; 6], own, IPV4, &ipv4(UDP, &udp(PORT, &noise))), Refused),
         4 => (whole(VLAN, &[&[0, 42, 8, 0][..], &ipv4(UDP, &udp(PORT, &noise))].concat()), Refused),
-        // ARP: cut short, of other kinds, and with any bits changed.
+        // ARP: cut short, of unknown kinds, and with random bits flipped.
         5 => (whole(ARP, &arp(own)[..random.index(28)]), Refused),
         6 => {
             let mut message = arp(own);
             message[random.index(8)] ^= 1 << random.modulo(8);
-            (whole(ARP, &message), Heard) // a request may have become an answer
+            (whole(ARP, &message), Heard) // the flipped bit may have made a request an answer
         }
-        // IPv4: a header that contradicts itself, a wrong checksum, fragments, protocols unheard
-        // of.
+        // IPv4: a contradictory header, a wrong checksum, fragments, unknown protocols.
         7 => (whole(IPV4, &spoil_ipv4(random, ipv4(UDP, &udp(PORT, &noise)))), Refused),
         8 => (whole(IPV4, &flip(random, ipv4(UDP, &udp(PORT, &noise)), 20)), Refused),
         9 => (whole(IPV4, &ipv4(3 + random.modulo(14).to_le_bytes()[0], &noise)), Refused),
-        // IPv6 and its neighbour discovery, of which this node knows nothing.
+        // IPv6 and its neighbour discovery, which this node does not speak.
         10 => (whole(IPV6, &[&[0x60, 0, 0, 0, 0, 32, 58, 255][..], &noise].concat()), Refused),
-        // UDP: lengths that do not fit, ports nobody has, wrong checksums.
+        // UDP: lengths that do not fit, closed ports, wrong checksums.
         11 => {
             let mut datagram = udp(PORT, &noise);
             let len: u16 = if random.one_in(2) { 7 } else { 60_000 };
@@ -130,13 +129,13 @@ fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
         // ICMP.
         14 => (whole(IPV4, &ipv4(ICMP, &flip(random, icmp(8, &noise), 4 + noise.len()))), Refused),
         15 => (whole(IPV4, &ipv4(ICMP, &icmp(random.draw().to_le_bytes()[0], &noise))), Heard),
-        // Datagrams without fault, of which nobody can make sense.
+        // Correct datagrams with a senseless payload.
         _ => (whole(IPV4, &ipv4(UDP, &udp(PORT, &packet(random)))), Delivered),
     }
 }
 
-/// What looks like a packet of the protocol, up to a point: its session is nobody's, its kind
-/// unheard of, its payload cut short, or all of it noise.
+/// Draws a payload that resembles a packet of the protocol, with an unknown session, an unknown
+/// kind or a payload that is cut short, or that is all noise.
 fn packet(random: &mut Chance) -> Vec<u8> {
     let mut packet = [bytes(random, 100), vec![0]].concat(); // an empty datagram is nothing
     let kind = 1 + random.modulo(20).to_le_bytes()[0];
@@ -166,13 +165,13 @@ fn bytes(random: &mut Chance, most: usize) -> Vec<u8> {
     (0..len).map(|_| random.draw().to_le_bytes()[0]).collect()
 }
 
-/// One bit of the first `within` bytes changed, whatever sums there are left as they were.
+/// Flips one bit of the first `within` bytes, without correcting checksums.
 fn flip(random: &mut Chance, mut packet: Vec<u8>, within: usize) -> Vec<u8> {
     packet[random.index(within)] ^= 1 << random.modulo(8);
     packet
 }
 
-/// An IPv4 header that is wrong although its checksum is right.
+/// Makes an IPv4 header wrong, with a right checksum.
 fn spoil_ipv4(random: &mut Chance, mut packet: Vec<u8>) -> Vec<u8> {
     match random.modulo(5) {
         0 => packet[0] = 0x65,
@@ -222,7 +221,7 @@ fn icmp(kind: u8, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The Internet's (RFC 1071).
+/// Computes the Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
     let mut sum: u32 = bytes.chunks(2).map(word).sum();

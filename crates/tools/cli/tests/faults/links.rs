@@ -1,4 +1,5 @@
-//! Two links between the same hosts: both carry what is long, and either stands in for the other.
+//! Tests two links between the same hosts: both carry parts of long messages, and either takes over
+//! when the other fails.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,8 +14,8 @@ use crate::{local, serve, table, until_nothing_is_in_use};
 /// How long the client works before, during and after a failure.
 const SPELL: Duration = Duration::from_millis(700);
 
-/// Lays a way between two interfaces by a bridge, so that it can be cut where neither end sees it.
-fn way(number: usize) {
+/// Joins two interfaces by a bridge, so that the path can be cut where neither end notices.
+fn lay_path(number: usize) {
     let name = |kind: &str| format!("{kind}{number}");
     let bridge = name("br");
     ip(&["link", "add", &bridge, "type", "bridge"]).expect("a bridge");
@@ -25,8 +26,8 @@ fn way(number: usize) {
     }
 }
 
-/// Takes the server's cable out of the bridge, or puts it back.
-fn cut(number: usize, broken: bool) {
+/// Removes the server's cable from the bridge, or puts it back.
+fn set_cut(number: usize, broken: bool) {
     let (port, bridge) = (format!("sm{number}"), format!("br{number}"));
     let args: &[&str] = if broken {
         &["link", "set", &port, "nomaster"]
@@ -36,7 +37,7 @@ fn cut(number: usize, broken: bool) {
     ip(args).expect("ours");
 }
 
-/// Bytes that came over an interface of the client's.
+/// Returns the bytes received on an interface of the client.
 fn received(number: usize) -> u64 {
     let output = Command::new("ip")
         .args(["-s", "-j", "link", "show", "dev", &format!("c{number}")])
@@ -46,9 +47,9 @@ fn received(number: usize) -> u64 {
 }
 
 #[test]
-fn two_links_share_what_is_long_and_either_stands_in_for_the_other() {
+fn two_links_share_long_messages_and_replace_each_other() {
     alone(|| {
-        (0..2).for_each(way);
+        (0..2).for_each(lay_path);
         let folder = tempfile::tempdir().expect("a folder");
         let device = |end: &str, first: usize| {
             format!("net_af_packet{first},iface={end}0,dev=net_af_packet{},iface={end}1", first + 1)
@@ -56,22 +57,22 @@ fn two_links_share_what_is_long_and_either_stands_in_for_the_other() {
         let server = serve(folder.path(), &device("s", 0), COORDINATOR);
         let mut client = client(&server.coordinator, &local(&device("c", 2)));
         let small = table(&mut client, "small");
-        mixed(&mut client, small, 500, 1); // both have met by now
+        mixed(&mut client, small, 500, 1); // by then both links are in use
         let long = vec![7; 1 << 20];
         client.put(small, b"long", &long).expect("written");
         let before = [0, 1].map(received);
         for _ in 0..5 {
             assert!(client.get(small, b"long").expect("read").expect("there").value == long);
         }
-        let came = [0, 1].map(|number| received(number) - before[number]);
-        let [least, all] = [came[0].min(came[1]), came[0] + came[1]];
-        assert!(all > 5 << 20 && least > all / 3, "{came:?} bytes came over the two links");
+        let shares = [0, 1].map(|number| received(number) - before[number]);
+        let [least, all] = [shares[0].min(shares[1]), shares[0] + shares[1]];
+        assert!(all > 5 << 20 && least > all / 3, "{shares:?} bytes came over the two links");
 
-        // One way after the other is cut where nobody sees it.
+        // One path after the other is cut where neither end notices.
         for number in 0..2 {
             let (mut worst, mut count) = ([Duration::ZERO; 3], 0_u64);
             for (spell, worst) in worst.iter_mut().enumerate() {
-                cut(number, spell == 1);
+                set_cut(number, spell == 1);
                 let begun = Instant::now();
                 while begun.elapsed() < SPELL {
                     count += 1;

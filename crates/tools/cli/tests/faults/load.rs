@@ -1,17 +1,17 @@
-//! Operations of all kinds, many at a time, each answer checked as `sprat check` does.
+//! Runs operations of all kinds, many at a time, and checks each answer as `sprat check` does.
 
 use std::time::{Duration, Instant};
 
 use sprat_check::{Run, SHARED_EVERY, Work};
 use sprat_client::{Client, Options, Table};
 
-/// Operations under way.
+/// Operations under way at a time.
 const DEPTH: usize = 16;
 
 /// Longest values, bytes: some dozens of frames.
 const LONGEST: usize = 40_000;
 
-/// A client of the server at `coordinator`, over a device of its own.
+/// Makes a client of the cluster at `coordinator`, over a device of its own.
 pub(crate) fn client(coordinator: &str, local: &str) -> Client {
     let coordinator = coordinator.to_owned();
     let timeout = Duration::from_secs(30);
@@ -24,18 +24,18 @@ pub(crate) fn client(coordinator: &str, local: &str) -> Client {
     .expect("a client")
 }
 
-/// What was done.
+/// The operations that were done.
 pub(crate) struct Load {
     pub(crate) operations: u64,
     pub(crate) elapsed: Duration,
 }
 
-/// Does `operations` of them in a table that nobody else uses.
+/// Runs this number of operations in a table that no other client uses.
 #[track_caller]
 pub(crate) fn mixed(client: &mut Client, table: Table, operations: u64, seed: u64) -> Load {
     let start = Instant::now();
     let mut run = Run::new(client, table, Work::new(seed).up_to(LONGEST), DEPTH);
-    let judged = run.through(operations, &mut |_| {}).unwrap_or_else(|broken| panic!("{broken}"));
+    let judged = run.execute(operations, &mut |_| {}).unwrap_or_else(|broken| panic!("{broken}"));
     judged.unwrap_or_else(|disagreement| panic!("{disagreement}"));
     let counts = run.counts();
     assert_eq!((counts.operations(), counts.shared), (operations, operations / SHARED_EVERY));

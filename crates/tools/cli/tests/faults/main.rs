@@ -1,6 +1,6 @@
-//! Faults past the kernel: the real server and a real client over DPDK's devices, while the network
-//! between them, the devices, and those at the other end fail. Afterwards every answer is right,
-//! what was lost is counted, and every frame is back in its pool.
+//! Tests faults under kernel bypass: a real server and a real client use DPDK devices, while the
+//! network, the devices and the peers fail. Afterwards every answer must be right, lost frames
+//! counted, and every frame back in its pool.
 #![cfg(feature = "dpdk")]
 
 mod garbage;
@@ -28,7 +28,7 @@ use sprat_client::{Client, Table};
 use support::{COORDINATOR, PATIENCE, ServerProcess, ip};
 use tempfile::TempDir;
 
-/// Where the server under test tells its counters; it has a network of its own.
+/// Address of the tested server's metrics; each server has a network of its own.
 const METRICS: &str = "127.0.0.1:9100";
 
 /// Starts a server on a device, with its data in `folder`.
@@ -37,15 +37,16 @@ fn serve(folder: &Path, device: &str, coordinator: &str) -> ServerProcess {
     let flags = ["-L", &listen, "-C", coordinator, "--with-coordinator", "--metrics", METRICS];
     let small = ["--memory", "256M", "--disk", "1G"];
     ServerProcess::start(&folder.join("data"), &[&flags[..], &small].concat())
-        .unwrap_or_else(|said| panic!("{said}"))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Our end of what leads to the server, for a client in this process.
+/// Returns the locator of our end of the path to the server, for a client in this process.
 fn local(device: &str) -> String {
     format!("fast+dpdk:host=10.97.0.2,port=0,dev={device}")
 }
 
-/// A server at one end of a cable, `s0`, its folder, and a client at the other, `c0`.
+/// Starts a server at the end `s0` of a cable and a client at the end `c0`. Returns the server's
+/// folder first.
 fn over_a_cable() -> (TempDir, ServerProcess, Client) {
     cable("s0", "c0").expect("a cable");
     let folder = tempfile::tempdir().expect("a folder");
@@ -54,7 +55,7 @@ fn over_a_cable() -> (TempDir, ServerProcess, Client) {
     (folder, server, client)
 }
 
-/// What the server has counted.
+/// Returns the server's counters.
 fn metrics() -> BTreeMap<String, u64> {
     let mut stream = TcpStream::connect(METRICS).expect("metrics are served");
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it can be asked");
@@ -68,7 +69,7 @@ fn metrics() -> BTreeMap<String, u64> {
     text.lines().filter_map(figure).collect()
 }
 
-/// Calls `step` until it says that it is done.
+/// Calls `step` until it returns true.
 #[track_caller]
 fn until(what: &str, mut step: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -78,14 +79,14 @@ fn until(what: &str, mut step: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until the server's device is up or down, by its own account.
+/// Waits until the server reports its device as up or down.
 #[track_caller]
 fn until_device_is(up: bool) {
     let device = "device_up{device=\"net_af_packet0\"}";
     until(&format!("the device's `up` is {up}"), || metrics()[device] == u64::from(up));
 }
 
-/// All frames of the server are back in their pool.
+/// Waits until all frames of the server are back in their pool.
 #[track_caller]
 fn until_nothing_is_in_use() {
     until("all frames are back", || metrics()["frames_in_use"] == 0);
@@ -108,9 +109,9 @@ fn loss_reordering_and_repetition_change_no_answer() {
             let before = metrics();
             let table = table(&mut client, &format!("lost {lost}"));
             let load = mixed(&mut client, table, 6_000, lost);
-            let done = &network.done;
+            let counts = &network.counts;
             let [carried, gone, twice, late] =
-                [&done.carried, &done.lost, &done.repeated, &done.reordered]
+                [&counts.carried, &counts.lost, &counts.repeated, &counts.reordered]
                     .map(|count| count.load(Ordering::Relaxed));
             let rate = load.operations as f64 / load.elapsed.as_secs_f64();
             eprintln!(
@@ -127,7 +128,7 @@ fn loss_reordering_and_repetition_change_no_answer() {
                     gone > 0 && twice > 0 && late > 0,
                     "of {carried} frames: {gone}, {twice}, {late}"
                 );
-                // The far end saw some requests more than once, and executed none of them again:
+                // The server received some requests more than once, but executed each only once:
                 // the sums are right.
                 assert!(
                     grown("rpc_repeats_total")
@@ -153,12 +154,12 @@ fn a_link_that_goes_down_comes_back() {
             let before = metrics();
             ip(&["link", "set", down, "down"]).expect("it is ours");
             until_device_is(false);
-            // What is asked meanwhile is answered afterwards.
+            // Requests made meanwhile are answered afterwards.
             let key = other.as_bytes();
-            let asked = client.submit(&write(table, key)).expect("it can be submitted");
+            let ticket = client.submit(&write(table, key)).expect("it can be submitted");
             ip(&["link", "set", down, "up"]).expect("it is ours");
             until_device_is(true);
-            client.wait(asked, |_| ()).expect("it is answered when the link is back");
+            client.wait(ticket, |_| ()).expect("it is answered when the link is back");
             assert_eq!(client.get(table, key).expect("it works").expect("written").value, b"value");
             let changes = "device_changes_total{device=\"net_af_packet0\"}";
             assert_eq!(metrics()[changes] - before[changes], 2, "{other} went and came");
@@ -176,7 +177,7 @@ fn a_device_that_is_removed_and_made_again_is_taken_up_again() {
         for life in 0_u64..3 {
             let fresh = crate::table(&mut client, &format!("life {life}"));
             mixed(&mut client, fresh, 300, life);
-            // In the middle of a burst, from under both of them.
+            // In the middle of a burst, removes the devices of both ends.
             let tickets: Vec<_> = (0..64_u64)
                 .map(|number| {
                     client
@@ -198,7 +199,7 @@ fn a_device_that_is_removed_and_made_again_is_taken_up_again() {
     });
 }
 
-/// Packet sockets of two processes that go by the same number: who comes second is told what would
+/// If the packet sockets of two processes have the same id, the second process explains what would
 /// help.
 #[test]
 fn packet_sockets_that_meet_are_explained() {
@@ -237,7 +238,7 @@ fn a_paravirtual_server_killed_in_the_middle_of_a_burst_is_met_again() {
     });
 }
 
-/// A client lives on while its server is killed, again and again; what was acknowledged is there.
+/// Kills the server repeatedly under a client, which must survive and find all acknowledged writes.
 fn survive_kills(servers: &str, clients: &str) {
     const BURST: u64 = 200;
     let folder = tempfile::tempdir().expect("a folder");
@@ -251,14 +252,13 @@ fn survive_kills(servers: &str, clients: &str) {
             .map(|number| client.submit(&write(table, &key(number))).expect("it can be submitted"))
             .collect();
         let mut tickets = tickets.into_iter();
-        // Some have been answered, others have not.
+        // Some requests have been answered, others have not.
         for ticket in tickets.by_ref().take(20) {
             client.wait(ticket, |_| ()).expect("it is answered");
         }
         server.kill();
         server = serve(folder.path(), servers, coordinator);
-        // Writes may be done twice without harm: those that cannot be known to have been done are
-        // done again.
+        // Writing twice is harmless: writes with an unknown outcome are repeated.
         for (number, ticket) in (20..).zip(tickets) {
             if client.wait(ticket, |_| ()).is_err() {
                 until("the server is back", || client.put(table, &key(number), b"value").is_ok());

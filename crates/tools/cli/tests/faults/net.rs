@@ -1,5 +1,4 @@
-//! Networks of a test's own: cables in a network namespace that is gone with the thread that made
-//! it.
+//! Networks for a test: cables in a network namespace, which ends with the thread that made it.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -19,27 +18,27 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::support::{ip, skip};
 
-/// DPDK is one for the process, and servers spin on cores of which there are few: one test at a
-/// time.
+/// Runs one test at a time: DPDK exists once per process, and servers spin on the few cores.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Bytes that a socket keeps for whoever is late.
+/// Size of a socket's receive buffer in bytes, for a reader that is late.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// What the kernel says of a frame that leaves rather than comes.
+/// The kernel's packet type of an outgoing frame.
 const OUTGOING: u8 = 4;
 
-/// Runs a test on a thread, and in a network namespace, of its own. Says so where the machine does
-/// not allow that.
+/// Runs a test on a thread with a network namespace of its own. Skips it, with a message, if the
+/// machine does not allow that.
 pub(crate) fn alone(test: impl FnOnce() + Send) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let run = || {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|error| format!("a network namespace: {error}"))?;
         ip(&["link", "set", "lo", "up"])?;
-        // Nobody but the test is to send anything.
+        // Only the test may send packets.
         for interfaces in ["all", "default"] {
-            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1"); // if it has IPv6
+            // Fails on a kernel without IPv6.
+            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1");
         }
         cable("try0", "try1")?;
         test();
@@ -52,12 +51,12 @@ pub(crate) fn alone(test: impl FnOnce() + Send) {
     }
 }
 
-/// Lays a virtual Ethernet cable, and switches both its ends on.
+/// Makes a veth pair, and sets both ends up.
 pub(crate) fn cable(a: &str, b: &str) -> Result<(), String> {
     numbered_cable([a, b], [a, b].map(number))
 }
 
-/// A cable between interfaces of these names and numbers.
+/// Makes a veth pair with these names and interface numbers.
 pub(crate) fn numbered_cable([a, b]: [&str; 2], numbers: [u32; 2]) -> Result<(), String> {
     let [first, second] = numbers.map(|number| number.to_string());
     ip(&["link", "add", a, "index", &first, "type", "veth", "peer", "name", b, "index", &second])?;
@@ -65,9 +64,9 @@ pub(crate) fn numbered_cable([a, b]: [&str; 2], numbers: [u32; 2]) -> Result<(),
     ip(&["link", "set", b, "up"])
 }
 
-/// A number for an interface. DPDK's packet sockets go by the process's id XOR that, and those of
-/// two processes must not meet. Ids of ours are near one another; numbers of servers' and clients'
-/// ends differ in a way in which those cannot.
+/// Returns a number for an interface. DPDK's packet sockets use the process id XOR this number as
+/// their id, which must differ between processes. The process ids of a test are close to each
+/// other, so the numbers of servers' and clients' ends differ in a high bit.
 fn number(name: &str) -> u32 {
     const APART: u32 = 0x5a00;
     static NEXT: AtomicU32 = AtomicU32::new(100);
@@ -75,7 +74,7 @@ fn number(name: &str) -> u32 {
     if name.starts_with('c') { number ^ APART } else { number }
 }
 
-/// One end of a cable, as raw frames.
+/// One end of a cable, for raw frames.
 pub(crate) struct Plug {
     socket: OwnedFd,
     /// The interface's hardware address.
@@ -83,7 +82,7 @@ pub(crate) struct Plug {
 }
 
 impl Plug {
-    /// The end of that name, in this thread's namespace.
+    /// Opens the end of this name, in this thread's namespace.
     pub(crate) fn of(interface: &str) -> Self {
         let all = getifaddrs().expect("interfaces can be listed");
         let address: LinkAddr = all
@@ -99,12 +98,12 @@ impl Plug {
         Self { socket, mac: address.addr().expect("Ethernet") }
     }
 
-    /// Sends a frame; false when there is no room just now.
+    /// Sends a frame; returns false if there is no room at the moment.
     pub(crate) fn send(&self, frame: &[u8]) -> bool {
         send(self.socket.as_raw_fd(), frame, MsgFlags::empty()).is_ok()
     }
 
-    /// A frame that has come.
+    /// Returns a received frame, if there is one.
     pub(crate) fn receive(&self) -> Option<Vec<u8>> {
         let mut buffer = vec![0; 65_536];
         loop {
@@ -117,9 +116,9 @@ impl Plug {
     }
 }
 
-/// Waits until a frame has come to one of two ends, but not for long.
+/// Waits until one of two ends has received a frame, or `longest` has passed.
 pub(crate) fn wait(plugs: [&Plug; 2], longest: Duration) {
     let mut fds = plugs.map(|plug| PollFd::from_borrowed_fd(plug.socket.as_fd(), PollFlags::IN));
     let longest = Timespec::try_from(longest).expect("short");
-    let _ = poll(&mut fds, Some(&longest)); // interrupted or not: whoever waits looks
+    let _ = poll(&mut fds, Some(&longest)); // interrupted or not, the caller looks for frames
 }

@@ -1,4 +1,4 @@
-//! A driver whose frames have run out.
+//! Tests a driver that has run out of frames.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ fn open(host: &str, device: &str) -> BypassDriver {
     BypassDriver::open(&bypass, Address::Own(host.parse().expect("an address"))).expect("it opens")
 }
 
-/// How many frames have come.
+/// Receives all waiting frames, and returns their number.
 fn take(driver: &mut BypassDriver) -> usize {
     driver.receive(&mut |_, _, _| {}).expect("it receives")
 }

@@ -1,4 +1,4 @@
-//! An interface that the node shares with the kernel, by AF_XDP.
+//! Tests an interface that a node shares with the kernel, by AF_XDP.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -21,18 +21,19 @@ const THERE: &str = "10.96.0.2";
 #[test]
 fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
     alone(|| {
-        // At the far end of the cable is another kernel's network, as far as it can tell.
+        // The far end of the cable is in another network namespace, like a kernel of its own.
         thread::scope(|scope| {
-            let (tell, told) = channel();
-            let (go, going) = channel::<()>();
+            let (thread_sender, thread_receiver) = channel();
+            let (start_sender, start_receiver) = channel::<()>();
             let far = scope.spawn(move || {
                 unshare(CloneFlags::CLONE_NEWNET).expect("a second one, like the first");
-                tell.send(rustix::thread::gettid()).expect("somebody waits");
-                if going.recv().is_ok() {
+                thread_sender.send(rustix::thread::gettid()).expect("somebody waits");
+                if start_receiver.recv().is_ok() {
                     far_end();
                 }
             });
-            let far_thread = told.recv().expect("it starts").as_raw_nonzero().to_string();
+            let far_thread =
+                thread_receiver.recv().expect("it starts").as_raw_nonzero().to_string();
             ip(&["link", "add", "s0", "type", "veth", "peer", "name", "c0", "netns", &far_thread])
                 .expect("a cable");
             ip(&["address", "add", &format!("{HERE}/24"), "dev", "s0"]).expect("an address");
@@ -41,12 +42,12 @@ fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
             let folder = tempfile::tempdir().expect("a folder");
             let coordinator = format!("tcp:host={HERE},port=11100");
             let mut server = serve(folder.path(), "net_af_xdp0,iface=s0", &coordinator);
-            // One that is killed leaves its program on the interface; the next takes it off.
+            // A killed server leaves its XDP program on the interface; the next one removes it.
             server.kill();
             let mut server = serve(folder.path(), "net_af_xdp0,iface=s0", &coordinator);
             let echo = TcpListener::bind((HERE, 5000)).expect("the kernel's port");
             let datagrams = UdpSocket::bind((HERE, 5001)).expect("the kernel's port");
-            go.send(()).expect("it waits");
+            start_sender.send(()).expect("it waits");
             // The far end hangs up when it has seen enough.
             echo.set_nonblocking(true).expect("a socket can be told");
             let mut accepted = None;
@@ -77,7 +78,7 @@ fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
     });
 }
 
-/// Uses the store past the kernel, and the kernel beside it, over one interface.
+/// Uses the store with kernel bypass and the kernel's TCP over the same interface.
 fn far_end() {
     ip(&["link", "set", "lo", "up"]).expect("it is ours");
     ip(&["address", "add", &format!("{THERE}/24"), "dev", "c0"]).expect("an address");

@@ -1,5 +1,5 @@
-//! Data directories that are damaged, cut short, incomplete or somebody else's: refused by name,
-//! never guessed at.
+//! Tests that data directories that are damaged, cut short, incomplete or foreign are refused with
+//! the name of the file, and never guessed at.
 
 use crate::input::support::{ServerProcess, read_all};
 use crate::input::{SMALL, connect};
@@ -9,13 +9,13 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// Objects that are written, one commit each.
+/// Number of objects written, one commit each.
 const OBJECTS: usize = 120;
 
-/// Bits flipped, half of them in a log that was closed in order.
+/// Number of bits flipped, half of them in a cleanly closed log.
 const FLIPS: usize = 100;
 
-/// Bytes that the last commits take.
+/// Bytes of the last commits.
 const LAST_BYTES: usize = 1500;
 
 fn start(data: &Path) -> Result<ServerProcess, String> {
@@ -32,7 +32,7 @@ fn key(number: usize) -> String {
     format!("object {number}")
 }
 
-/// A data directory with objects, its server stopped in order or killed.
+/// Makes a data directory with objects, by a server that is then stopped cleanly or killed.
 fn prepare(data: &Path, in_order: bool) {
     let mut server = start(data).expect("it starts");
     let mut client = connect(&server);
@@ -47,7 +47,7 @@ fn prepare(data: &Path, in_order: bool) {
     }
 }
 
-/// Objects that are missing; panics if one is there and wrong.
+/// Returns the numbers of missing objects; panics if one exists with a wrong value.
 fn missing(client: &mut Client) -> Vec<usize> {
     let table = client.table("t").expect("the table");
     (0..OBJECTS)
@@ -78,7 +78,7 @@ fn flip(path: &Path, offset: u64, bit: u32) {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
+fn a_flipped_bit_is_refused_or_harmless() {
     let mut random = Chance::new(4711);
     let (mut refused, mut harmless, mut cut) = (0, 0, 0);
     for in_order in [true, false] {
@@ -90,8 +90,8 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
         copy_dir(&original, &data);
         let log = data.join("log.sprat");
         for _ in 0..FLIPS / 2 {
-            // Anywhere, where something is written, and at the very end: what was written last may
-            // be cut.
+            // Anywhere, within the written part, and at its very end, where the last writes may be
+            // cut.
             let offset = match random.modulo(8) {
                 0 => random.index(bytes.len()),
                 1 | 2 => written[written.len() - 1 - random.index(LAST_BYTES)],
@@ -101,11 +101,11 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
             flip(&log, offset as u64, bit);
             let what = format!("bit {bit} of byte {offset}, stopped in order: {in_order}");
             match start(&data) {
-                Err(said) => {
+                Err(message) => {
                     refused += 1;
                     assert!(
-                        said.contains("log.sprat") && said.contains("offset"),
-                        "{what}: {said}"
+                        message.contains("log.sprat") && message.contains("offset"),
+                        "{what}: {message}"
                     );
                     flip(&log, offset as u64, bit);
                     assert!(
@@ -116,13 +116,13 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
                 }
                 Ok(mut server) => {
                     let gone = missing(&mut connect(&server));
-                    let said_cut = server.said.contains("cut an unfinished write");
+                    let said_cut = server.startup_log.contains("cut an unfinished write");
                     if said_cut {
                         cut += 1;
                         assert!(
                             !in_order,
                             "{what}: cut from a log that was closed in order: {}",
-                            server.said
+                            server.startup_log
                         );
                         assert!(
                             gone.iter().all(|&number| number + 1 == OBJECTS),
@@ -133,13 +133,13 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
                         assert!(
                             gone.is_empty(),
                             "{what}: lost {gone:?} without a word: {}",
-                            server.said
+                            server.startup_log
                         );
                     }
                     server.kill();
                 }
             }
-            // That server has written to the log.
+            // That server has written to the log, so the directory cannot be used again.
             drop(fs::remove_dir_all(&data));
             copy_dir(&original, &data);
         }
@@ -157,17 +157,17 @@ fn a_log_cut_short_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         prepare(dir.path(), true);
         if !in_order {
-            // The header says how long the file was at the last start or stop, so what a first life
-            // wrote is less sure.
+            // The header has the file's length at the last start or stop, so the writes of a first
+            // life are less protected.
             start(dir.path()).expect("it starts").kill();
         }
         let log = dir.path().join("log.sprat");
         let bytes = read_all(&log);
         for part in [2, 3, 100] {
             fs::write(&log, &bytes[..bytes.len() / part]).expect("written");
-            let said = start(dir.path()).err().expect("refused");
-            assert!(said.contains("log.sprat"), "{said}");
-            assert!(said.contains("cut short") || said.contains("damaged"), "{said}");
+            let message = start(dir.path()).err().expect("refused");
+            assert!(message.contains("log.sprat"), "{message}");
+            assert!(message.contains("cut short") || message.contains("damaged"), "{message}");
             assert_eq!(
                 fs::metadata(&log).expect("there").len(),
                 (bytes.len() / part) as u64,
@@ -181,7 +181,7 @@ fn a_log_cut_short_is_refused() {
 }
 
 #[test]
-fn what_is_missing_or_foreign_is_named() {
+fn missing_and_foreign_files_are_named() {
     let dir = tempfile::tempdir().expect("a directory");
     let (one, two) = (dir.path().join("one"), dir.path().join("two"));
     prepare(&one, true);
@@ -189,40 +189,40 @@ fn what_is_missing_or_foreign_is_named() {
     let identity = fs::read(one.join("identity.toml")).expect("there");
 
     fs::remove_file(one.join("identity.toml")).expect("there");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("identity.toml") && said.contains("missing"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("identity.toml") && message.contains("missing"), "{message}");
 
     fs::write(one.join("identity.toml"), "format = 3\nnew = 1\n").expect("written");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("format 3") && said.contains("newer sprat"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("format 3") && message.contains("newer sprat"), "{message}");
 
     fs::write(one.join("identity.toml"), "not toml").expect("written");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("identity.toml"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("identity.toml"), "{message}");
     fs::write(one.join("identity.toml"), &identity).expect("written");
 
     // The log of another cluster.
     let own = read_all(&one.join("log.sprat"));
     fs::copy(two.join("log.sprat"), one.join("log.sprat")).expect("copied");
-    let said = start(&one).err().expect("refused");
+    let message = start(&one).err().expect("refused");
     assert!(
-        said.contains("log.sprat is not this server's log") && said.contains("cluster"),
-        "{said}"
+        message.contains("log.sprat is not this server's log") && message.contains("cluster"),
+        "{message}"
     );
     fs::write(one.join("log.sprat"), &own).expect("written");
 
-    // The coordinator of another cluster, and none at all: the objects are not given to a
-    // stranger's tables.
+    // The coordinator's file of another cluster, and none at all: the objects must not appear in
+    // foreign tables.
     let catalog = fs::read(one.join("coordinator.redb")).expect("there");
     fs::copy(two.join("coordinator.redb"), one.join("coordinator.redb")).expect("copied");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("cluster"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("cluster"), "{message}");
     fs::remove_file(one.join("coordinator.redb")).expect("there");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("coordinator.redb: missing"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("coordinator.redb: missing"), "{message}");
     fs::write(one.join("coordinator.redb"), b"no database").expect("written");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("coordinator.redb"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("coordinator.redb"), "{message}");
     fs::write(one.join("coordinator.redb"), catalog).expect("written");
 
     let server = start(&one).expect("whole again");

@@ -1,4 +1,4 @@
-//! A disk that is really full, under a whole server.
+//! Tests a whole server on a disk that is really full.
 
 use crate::input::connect;
 use crate::input::support::small::SmallFilesystem;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const FLAGS: [&str; 4] = ["--memory", "64M", "--disk", "1G"];
 
-/// Bytes of the filesystem, and of a file that takes part of it.
+/// Bytes of the filesystem, and of a file that fills a part of it.
 const FILESYSTEM: u64 = 96 << 20;
 const FILLER: u64 = 40 << 20;
 
@@ -22,7 +22,7 @@ fn value(number: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_aloud_and_goes_on_when_there_is_room() {
+fn a_full_disk_refuses_writes_until_there_is_room() {
     let small = match SmallFilesystem::mount(FILESYSTEM) {
         Ok(small) => small,
         Err(why) => {
@@ -36,8 +36,8 @@ fn a_full_disk_refuses_writes_aloud_and_goes_on_when_there_is_room() {
     }
 }
 
-/// Writes objects from `first` on until one is refused because the disk is full; how many were
-/// written, and the refusal.
+/// Writes objects from `first` on until one is refused because the disk is full. Returns how many
+/// were written, and the error.
 fn fill(client: &mut Client, table: Table, first: usize) -> (usize, String) {
     for number in first.. {
         match client.put(table, key(number).as_bytes(), &value(number)) {
@@ -61,21 +61,21 @@ fn full(small: &SmallFilesystem, durability: &str) {
     assert!(reason.contains("the disk is full") && reason.contains("log.sprat"), "{reason}");
     assert!(acknowledged > 100, "{acknowledged}");
 
-    // Reads go on; everybody is told.
+    // Reads still work, and the metrics and the log report the full disk.
     let is_there = |client: &mut Client, table, number: usize| {
         let object =
             client.get(table, key(number).as_bytes()).expect("reads go on").expect("acknowledged");
         assert!(object.value == value(number));
     };
     (0..acknowledged).for_each(|number| is_there(&mut client, table, number));
-    assert!(server.heard().contains("the disk is full"), "the server's log says so");
+    assert!(server.new_stderr().contains("the disk is full"), "the server's log says so");
     let status = run(&["status", "-C", &server.coordinator]);
     assert!(status.ok().contains("DISK FULL"), "{status:?}");
     let refused = run_with(&["put", "t", "k", "-C", &server.coordinator], &value(0));
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("the disk is full"), "{}", refused.stderr);
 
-    // What is removed makes room, without a restart.
+    // Removing objects makes room, without a restart.
     (0..acknowledged / 2).for_each(|number| {
         client
             .remove(table, key(number).as_bytes())
@@ -84,7 +84,7 @@ fn full(small: &SmallFilesystem, durability: &str) {
     });
     let begun = Instant::now();
     for number in 0..acknowledged / 4 {
-        // Refused as long as the cleaner has not made the next room.
+        // Writes are refused until the cleaner has made room.
         while let Err(error) = client.put(table, key(number).as_bytes(), &value(number)) {
             assert!(matches!(error, Error::DiskFull(_)) && begun.elapsed() < PATIENCE, "{error}");
             pause();
@@ -92,7 +92,7 @@ fn full(small: &SmallFilesystem, durability: &str) {
     }
     server.kill();
 
-    // Still full: it starts, and serves reads and removals.
+    // A server starts on the full disk, and serves reads and removals.
     let server = ServerProcess::start(&data, &flags).expect("it starts on a full disk");
     let mut client = connect(&server);
     let table = client.table("t").expect("the table");
@@ -101,7 +101,7 @@ fn full(small: &SmallFilesystem, durability: &str) {
     });
     client.remove(table, key(0).as_bytes()).expect("a removal").expect("it was there");
 
-    // With space again, writes go on in the same life.
+    // When there is space again, writes succeed without a restart.
     fs::remove_file(&filler).expect("there");
     let begun = Instant::now();
     let mut more = 0;

@@ -1,4 +1,4 @@
-//! The real binary and what should not happen to it: strange bytes, damaged files, wrong settings.
+//! Tests the real binary with bad input: garbage from the network, damaged files, wrong settings.
 
 mod damage;
 mod disk_full;
@@ -9,7 +9,7 @@ use crate::support;
 use sprat_client::{Client, Options};
 use support::{PATIENCE, ServerProcess};
 
-/// Flags of a server that is small and ready at once.
+/// Flags of a small server that is ready at once.
 const SMALL: [&str; 4] = ["--memory", "64M", "--disk", "256M"];
 
 fn connect(server: &ServerProcess) -> Client {

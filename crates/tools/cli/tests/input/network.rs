@@ -1,4 +1,4 @@
-//! Strangers on the network: the server goes on serving.
+//! Tests that a server keeps serving while strangers send it garbage.
 
 use crate::input::support::{PATIENCE, ServerProcess, TCP, UDP, run, run_with};
 use crate::input::{SMALL, connect};
@@ -33,13 +33,13 @@ fn still_serves(server: &mut ServerProcess, client: &mut Client, round: usize) {
     );
 }
 
-/// Bytes that look more or less like packets.
+/// Draws bytes that look more or less like packets.
 fn noise(random: &mut Chance, most: u64) -> Vec<u8> {
     let len = usize::try_from(random.modulo(most)).expect("small");
     let mut bytes: Vec<u8> =
         std::iter::repeat_with(|| random.draw().to_le_bytes()[0]).take(len).collect();
     if random.one_in(2) && bytes.len() >= 24 {
-        // Kinds and fields as real packets have them: small numbers.
+        // Small numbers, as in the fields of real packets.
         for byte in &mut bytes[..24] {
             *byte = if random.one_in(2) { 0 } else { *byte % 12 };
         }
@@ -59,7 +59,7 @@ fn garbage_datagrams_do_no_harm() {
     for round in 0..10 {
         for _ in 0..300 {
             let bytes = noise(&mut random, 2000);
-            // It may be refused when the buffer is full; that is the sender's loss.
+            // The kernel may refuse it when the buffer is full, which does not matter.
             let _ = sockets[random.index(4)].send_to(&bytes, target);
         }
         let _ = sockets[0].send_to(&[], target);
@@ -87,7 +87,7 @@ fn garbage_streams_do_no_harm() {
             match random.modulo(4) {
                 0 => drop(stream),
                 1 => drop(stream.shutdown(Shutdown::Write)),
-                2 => held.push(stream), // cut short, and silent from here on
+                2 => held.push(stream), // cut short, and silent from now on
                 _ => {
                     let _ = stream.write_all(&bytes);
                 }
@@ -101,7 +101,7 @@ fn garbage_streams_do_no_harm() {
 }
 
 #[test]
-fn what_is_too_large_or_unknown_is_refused_in_words() {
+fn oversized_and_unknown_requests_are_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = start(dir.path(), UDP);
     let at = ["-C", &server.coordinator];
@@ -142,13 +142,13 @@ fn what_is_too_large_or_unknown_is_refused_in_words() {
 }
 
 #[test]
-fn what_a_killed_server_leaves_open_ends_in_time() {
+fn requests_to_a_killed_server_end_in_time() {
     for transport in [UDP, TCP] {
         let dir = tempfile::tempdir().expect("a directory");
         let mut server = start(dir.path(), transport);
         let coordinator = server.coordinator.clone();
-        let (told, ended) = channel();
-        let (go_on, killed) = channel();
+        let (results, result_receiver) = channel();
+        let (killed_sender, killed) = channel();
         let client = std::thread::spawn(move || {
             let options = Options {
                 coordinator,
@@ -159,7 +159,7 @@ fn what_a_killed_server_leaves_open_ends_in_time() {
             let mut client = Client::connect(&options).expect("a client");
             let table = client.create_table("t").expect("a table");
             client.put(table, b"k", b"v").expect("a write");
-            told.send(Ok(())).expect("the test listens");
+            results.send(Ok(())).expect("the test listens");
             killed.recv().expect("the test tells");
             let write = Request::Write {
                 table: table.0,
@@ -170,15 +170,15 @@ fn what_a_killed_server_leaves_open_ends_in_time() {
             let tickets: Vec<_> =
                 (0..20).map(|_| client.submit(&write).expect("submitted")).collect();
             for ticket in tickets {
-                told.send(client.wait(ticket, |_| ())).expect("the test listens");
+                results.send(client.wait(ticket, |_| ())).expect("the test listens");
             }
-            told.send(client.get(table, b"k").map(drop)).expect("the test listens");
-            told.send(client.put(table, b"k", b"x").map(drop)).expect("the test listens");
+            results.send(client.get(table, b"k").map(drop)).expect("the test listens");
+            results.send(client.put(table, b"k", b"x").map(drop)).expect("the test listens");
         });
-        let next = || ended.recv_timeout(PATIENCE).expect("a client waits for ever");
+        let next = || result_receiver.recv_timeout(PATIENCE).expect("a client waits for ever");
         assert_eq!(next(), Ok(()));
         server.kill();
-        go_on.send(()).expect("the client listens");
+        killed_sender.send(()).expect("the client listens");
         for number in 0..22 {
             let error = next().expect_err("nobody is there");
             let honest = error.is_indeterminate() || matches!(error, Error::Timeout { .. });

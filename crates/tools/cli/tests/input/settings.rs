@@ -1,4 +1,4 @@
-//! Wrong settings are answered with what to do.
+//! Tests that the errors for wrong settings say what to do.
 
 use crate::input::support::{PATIENCE, ServerProcess, UDP, run};
 use crate::input::{SMALL, connect};
@@ -21,40 +21,43 @@ fn with_small<'a>(flags: &[&'a str]) -> Vec<&'a str> {
 fn a_port_in_use_is_named() {
     let udp = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = udp.local_addr().expect("bound").port().to_string();
-    let said = refused(&with_small(&["-L", &format!("fast+udp:host=127.0.0.1,port={port}")]));
-    assert!(said.contains(&port) && said.contains("in use"), "{said}");
+    let message = refused(&with_small(&["-L", &format!("fast+udp:host=127.0.0.1,port={port}")]));
+    assert!(message.contains(&port) && message.contains("in use"), "{message}");
 
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = tcp.local_addr().expect("bound").port().to_string();
-    let said = refused(&with_small(&[
+    let message = refused(&with_small(&[
         "-C",
         &format!("tcp:host=127.0.0.1,port={port}"),
         "--with-coordinator",
     ]));
-    assert!(said.contains(&port) && said.contains("in use"), "{said}");
-    let said = refused(&with_small(&["--metrics", &format!("127.0.0.1:{port}")]));
-    assert!(said.contains(&port) && said.contains("in use"), "{said}");
+    assert!(message.contains(&port) && message.contains("in use"), "{message}");
+    let message = refused(&with_small(&["--metrics", &format!("127.0.0.1:{port}")]));
+    assert!(message.contains(&port) && message.contains("in use"), "{message}");
 }
 
 #[test]
 fn an_address_of_another_machine_is_named() {
-    // 192.0.2.0/24 is for documentation: nobody has it.
-    let said = refused(&with_small(&["-L", "fast+udp:host=192.0.2.1,port=0"]));
-    assert!(said.contains("192.0.2.1"), "{said}");
-    let said = refused(&with_small(&["-L", "tcp:host=192.0.2.1,port=0"]));
-    assert!(said.contains("192.0.2.1"), "{said}");
+    // 192.0.2.0/24 is reserved for documentation: no machine has it.
+    let message = refused(&with_small(&["-L", "fast+udp:host=192.0.2.1,port=0"]));
+    assert!(message.contains("192.0.2.1"), "{message}");
+    let message = refused(&with_small(&["-L", "tcp:host=192.0.2.1,port=0"]));
+    assert!(message.contains("192.0.2.1"), "{message}");
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_told_with_ones_that_do() {
-    let said = refused(&["--memory", "64M", "--disk", "16M"]);
-    assert!(said.contains("16 MiB of disk") && said.contains("give --disk"), "{said}");
-    let said = refused(&["--memory", "1K"]);
-    assert!(said.contains("memory"), "{said}");
-    // What it asks for is enough.
-    let said = refused(&["--memory", "64M", "--disk", "16M"]);
-    let needed =
-        said.split("give --disk ").nth(1).and_then(|rest| rest.split(',').next()).expect("a size");
+fn wrong_sizes_are_refused_with_a_suggestion() {
+    let message = refused(&["--memory", "64M", "--disk", "16M"]);
+    assert!(message.contains("16 MiB of disk") && message.contains("give --disk"), "{message}");
+    let message = refused(&["--memory", "1K"]);
+    assert!(message.contains("memory"), "{message}");
+    // The suggested size is enough.
+    let message = refused(&["--memory", "64M", "--disk", "16M"]);
+    let needed = message
+        .split("give --disk ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next())
+        .expect("a size");
     let dir = tempfile::tempdir().expect("a directory");
     let server =
         ServerProcess::start(dir.path(), &["--memory", "64M", "--disk", needed]).expect("enough");
@@ -78,8 +81,8 @@ fn memory_changes_at_the_next_start_within_the_logs_bounds() {
             .expect("a long value");
         assert!(server.stop().success());
     }
-    let said = start("8M").err().expect("refused");
-    assert!(said.contains("can have 16 to") && said.contains("sprat export"), "{said}");
+    let message = start("8M").err().expect("refused");
+    assert!(message.contains("can have 16 to") && message.contains("sprat export"), "{message}");
     let dir = tempfile::tempdir().expect("a directory");
     ServerProcess::start(dir.path(), &["--memory", "8M", "--disk", "128M"])
         .expect("a new one takes it");
@@ -89,8 +92,11 @@ fn memory_changes_at_the_next_start_within_the_logs_bounds() {
 fn a_second_server_on_a_data_directory_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let first = ServerProcess::start(dir.path(), &SMALL).expect("it starts");
-    let said = ServerProcess::start(dir.path(), &SMALL).err().expect("refused");
-    assert!(said.contains("another sprat server is running with this data directory"), "{said}");
+    let message = ServerProcess::start(dir.path(), &SMALL).err().expect("refused");
+    assert!(
+        message.contains("another sprat server is running with this data directory"),
+        "{message}"
+    );
     let mut client = connect(&first);
     let table = client.create_table("t").expect("the first is unharmed");
     client.put(table, b"k", b"v").expect("a write");
@@ -98,7 +104,7 @@ fn a_second_server_on_a_data_directory_is_refused() {
 }
 
 #[test]
-fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
+fn a_missing_coordinator_is_reported_and_waited_for() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let locator = format!("tcp:host=127.0.0.1,port={}", free.local_addr().expect("bound").port());
     drop(free);
@@ -106,19 +112,19 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
     let waiting = || {
         let mut server =
             ServerProcess::spawn(&dir.path().join("server"), &with_small(&["-C", &locator]));
-        let (mut said, started) = (String::new(), Instant::now());
-        while !said.contains("waiting for the coordinator") {
-            said += &server.heard();
-            assert!(server.runs() && started.elapsed() < PATIENCE, "{said}");
+        let (mut log, started) = (String::new(), Instant::now());
+        while !log.contains("waiting for the coordinator") {
+            log += &server.new_stderr();
+            assert!(server.runs() && started.elapsed() < PATIENCE, "{log}");
         }
-        assert!(said.contains("no answer from"), "{said}");
+        assert!(log.contains("no answer from"), "{log}");
         server
     };
-    // A signal ends it at once, and does not wait for what it waits for.
+    // A signal ends the server at once, although it waits for the coordinator.
     assert_eq!(waiting().stop().signal(), Some(Signal::INT.as_raw()));
     let mut server = waiting();
 
-    // A client does not wait for it.
+    // A client does not wait for the coordinator.
     let missed = run(&["status", "-C", &locator, "--timeout", "1h"]);
     assert_eq!(missed.code, Some(5), "{missed:?}");
     let port = locator.rsplit('=').next().expect("a port");
@@ -128,7 +134,7 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
         missed.stderr
     );
 
-    // The coordinator comes, and the server goes on by itself.
+    // The coordinator starts, and the server continues by itself.
     let mut coordinator = crate::input::support::sprat();
     coordinator.args(["coordinator", "-C", &locator, "--data"]).arg(dir.path().join("coordinator"));
     let mut coordinator =
@@ -147,7 +153,7 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
 }
 
 #[test]
-fn a_locator_that_is_none_is_explained() {
+fn an_invalid_locator_is_explained() {
     for bad in [
         "udp:host=127.0.0.1,port=1",
         "fast+udp:host=127.0.0.1",
@@ -155,9 +161,9 @@ fn a_locator_that_is_none_is_explained() {
         "fast+udp:host=127.0.0.1,port=70000",
         "",
     ] {
-        let said = refused(&with_small(&["-L", bad]));
-        assert!(said.contains("sprat: "), "{bad}: {said}");
-        assert!(bad.is_empty() || said.contains(bad), "{bad}: {said}");
+        let message = refused(&with_small(&["-L", bad]));
+        assert!(message.contains("sprat: "), "{bad}: {message}");
+        assert!(bad.is_empty() || message.contains(bad), "{bad}: {message}");
     }
     assert!(UDP.parse::<Locator>().is_ok());
 }

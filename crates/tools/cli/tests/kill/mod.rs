@@ -1,8 +1,8 @@
-//! The real server, killed at random moments while clients write: after each restart everything
-//! that was acknowledged, or seen by a read, is there; nothing removed comes back; versions only
-//! grow.
+//! Kills the real server at random moments while clients write. After each restart, everything that
+//! was acknowledged or returned by a read must be there, nothing removed may come back, and
+//! versions may only grow.
 //!
-//! `SPRAT_KILLS` says how many kills in all (`make kills`: 1000).
+//! `SPRAT_KILLS` sets the total number of kills (`make kills`: 1000).
 
 mod model;
 mod writer;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use support::{ServerProcess, TCP, UDP};
 use writer::{SHARED, Signals, Writer, key_name};
 
-/// Kills when nobody says how many.
+/// Number of kills when `SPRAT_KILLS` is not set.
 const KILLS: u64 = 100;
 
 const WRITERS: usize = 3;
@@ -28,7 +28,7 @@ const TABLE: &str = "kill test";
 /// Longest life of a server, milliseconds.
 const LONGEST_LIFE: u64 = 400;
 
-/// Longest life of one that is killed while it starts, milliseconds.
+/// Longest life of a server that is killed while it starts, milliseconds.
 const LONGEST_START: u64 = 60;
 
 struct Trial {
@@ -39,7 +39,7 @@ struct Trial {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills() {
+fn acknowledged_writes_survive_kills() {
     let kills = match std::env::var("SPRAT_KILLS") {
         Ok(text) => text.parse().expect("SPRAT_KILLS is a number"),
         Err(_) => KILLS,
@@ -103,7 +103,7 @@ impl Trial {
         let found = all_of(&mut client, table);
         check(&mut writers, &mut counters, &mut registers, found, &mut account);
         assert!(server.stop().success());
-        self.tell(&writers, &account);
+        self.report(&writers, &account);
     }
 
     fn flags(&self) -> [&'static str; 8] {
@@ -116,10 +116,10 @@ impl Trial {
 
     fn start(&self, data: &Path) -> ServerProcess {
         ServerProcess::start(data, &self.flags())
-            .unwrap_or_else(|said| panic!("it does not start again: {said}"))
+            .unwrap_or_else(|error| panic!("it does not start again: {error}"))
     }
 
-    fn tell(&self, writers: &[Writer], account: &Account) {
+    fn report(&self, writers: &[Writer], account: &Account) {
         let acknowledged: u64 = account.acknowledged;
         let objects = writers
             .iter()
@@ -176,7 +176,7 @@ fn all_of(client: &mut Client, table: Table) -> Found {
     }
 }
 
-/// Lets writers write for a while, and kills the server under them.
+/// Lets the writers write for a while, and kills the server meanwhile.
 fn live(
     server: &mut ServerProcess,
     table: Table,
@@ -207,7 +207,8 @@ fn live(
     account.bytes = writers.iter().map(|writer| writer.bytes).sum();
 }
 
-/// Compares what is there with what was promised, and takes it for the state to go on from.
+/// Compares the table with what the server has acknowledged, and takes the table as the state from
+/// which the next life continues.
 fn check(
     writers: &mut [Writer],
     counters: &mut [Counter],
@@ -220,7 +221,7 @@ fn check(
             let name = key_name(number, key);
             let row = take(&mut found, &name);
             let before = owned.certain;
-            owned.saw(&name, row.as_ref().map(|row| (row.version, &row.value[..])));
+            owned.record_read(&name, row.as_ref().map(|row| (row.version, &row.value[..])));
             if owned.pending.take().is_some() {
                 account.unknown += 1;
                 account.kept += u64::from(owned.certain != before);

@@ -1,10 +1,11 @@
-//! What the store has promised: after a kill, everything that was acknowledged or seen is there.
+//! Models what the store has promised: after a kill, everything that was acknowledged or returned
+//! by a read must be there.
 
 use sprat_chance::Chance;
 use sprat_client::Row;
 use std::collections::HashMap;
 
-/// A value, by what it is made from.
+/// A value, represented by the seed and length that generate it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Value {
     pub(crate) seed: u64,
@@ -23,28 +24,29 @@ impl Value {
     }
 }
 
-/// A change under way.
+/// A change whose answer is pending.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Intent {
     Put(Value),
     Remove,
 }
 
-/// A key that one writer alone changes, one change at a time.
+/// A key that only one writer changes, one change at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owned {
-    /// What was acknowledged, or seen by a read: version and value; `None` for absent.
+    /// Version and value that were acknowledged or returned by a read; `None` for absent.
     pub(crate) certain: Option<(u64, Value)>,
-    /// Highest version ever told: later ones are above it, removals in between or not.
+    /// Highest version ever returned: later versions are higher, even after a removal.
     pub(crate) floor: u64,
     pub(crate) pending: Option<Intent>,
-    /// Counts changes, so that a read knows whether one became visible since it began.
+    /// Counts changes, so that a read knows whether another change began after it.
     pub(crate) changes: u64,
 }
 
 impl Owned {
-    /// Takes what a read saw while nothing but `pending` was under way: certain from now on.
-    pub(crate) fn saw(&mut self, name: &str, seen: Option<(u64, &[u8])>) {
+    /// Takes the result of a read during which no change but `pending` was under way. It is certain
+    /// from now on.
+    pub(crate) fn record_read(&mut self, name: &str, seen: Option<(u64, &[u8])>) {
         if let (None, None) = (seen, self.certain) {
             return;
         }
@@ -55,8 +57,8 @@ impl Owned {
             return;
         }
         match (seen, self.pending) {
-            // Reads that began before this one ended may still tell of the state before: `changes`
-            // sets them apart.
+            // Reads that began before this one ended may still return the previous state: `changes`
+            // tells them apart.
             (None, Some(Intent::Remove)) => {
                 self.certain = None;
                 self.changes += 1;
@@ -77,11 +79,11 @@ impl Owned {
         }
     }
 
-    /// The change under way is acknowledged.
-    pub(crate) fn acknowledged(&mut self, name: &str, version: Option<u64>) {
+    /// Records that the pending change was acknowledged.
+    pub(crate) fn record_acknowledgement(&mut self, name: &str, version: Option<u64>) {
         match (self.pending.take().expect("one was under way"), version) {
             (Intent::Put(value), Some(version)) => {
-                // A read may have seen it first.
+                // A read may have returned it first.
                 let seen = self.certain == Some((version, value));
                 assert!(
                     seen || version > self.floor,
@@ -105,10 +107,10 @@ impl Owned {
 /// A number that all writers increment by one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter {
-    /// Increments acknowledged, and those of unknown fate.
+    /// Number of acknowledged increments, and of those with an unknown outcome.
     pub(crate) acknowledged: u64,
     pub(crate) unknown: u64,
-    /// Highest sum and version told.
+    /// Highest sum and version returned.
     pub(crate) sum: i64,
     pub(crate) version: u64,
 }
@@ -121,7 +123,7 @@ impl Counter {
         self.version = self.version.max(other.version);
     }
 
-    /// After a restart: checks, and goes on from what is there.
+    /// Checks what was found after a restart, and continues from it.
     pub(crate) fn check(&mut self, name: &str, found: Option<(u64, &[u8])>) {
         let (version, sum) = match found {
             Some((version, bytes)) => {
@@ -141,14 +143,14 @@ impl Counter {
     }
 }
 
-/// An object that all writers replace on condition of its version.
+/// An object that all writers replace conditionally, by its version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Register {
-    /// What was acknowledged last: version and value.
+    /// Version and value of the last acknowledged write.
     pub(crate) certain: Option<(u64, Vec<u8>)>,
-    /// Values of unknown fate.
+    /// Values of writes with an unknown outcome.
     pub(crate) unknown: Vec<Vec<u8>>,
-    /// Every version acknowledged: each is won once.
+    /// Every acknowledged version: each must be acknowledged only once.
     pub(crate) versions: Vec<u64>,
 }
 
@@ -186,10 +188,10 @@ impl Register {
     }
 }
 
-/// Everything in the table.
+/// All rows of the table, by key.
 pub(crate) type Found = HashMap<Vec<u8>, Row>;
 
-/// What `found` has for a key, taken out of it.
+/// Removes a key's row from `found`, and returns it.
 pub(crate) fn take(found: &mut Found, key: &str) -> Option<Row> {
     found.remove(key.as_bytes())
 }

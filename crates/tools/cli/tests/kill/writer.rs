@@ -1,4 +1,4 @@
-//! A client that writes, many operations under way, and keeps account of what it was told.
+//! A client that writes with many operations under way, and records every answer.
 
 use crate::kill::model::{Counter, Intent, Owned, Register, Value};
 use sprat_chance::Chance;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Operations under way at once.
 const DEPTH: usize = 24;
 
-/// Keys of a writer that are changed all the time, and those that are changed now and then.
+/// Number of a writer's keys that change all the time, and of all its keys.
 const HOT_KEYS: usize = 20;
 const KEYS: usize = 1500;
 
@@ -24,10 +24,10 @@ pub(crate) const SHARED: usize = 4;
 /// Longest value, bytes.
 const MAX_LEN: u64 = 100_000;
 
-/// Nothing times out: an operation ends with its answer or with the server.
+/// Operations do not time out: each ends with its answer or with the server.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
-/// How long answers may lie in sockets after the server is gone.
+/// How long answers may remain in sockets after the server has ended.
 const DRAIN: Duration = Duration::from_millis(5);
 
 enum Flight {
@@ -37,8 +37,8 @@ enum Flight {
     Replace { register: usize, value: Vec<u8> },
 }
 
-/// An answer, copied.
-struct Told {
+/// A copy of an answer.
+struct CopiedAnswer {
     status: Status,
     number: u64,
     body: Vec<u8>,
@@ -57,13 +57,13 @@ pub(crate) struct Writer {
     pub(crate) bytes: u64,
 }
 
-/// What the killer and the writers tell each other.
+/// Signals between the thread that kills and the writers.
 pub(crate) struct Signals {
-    /// All are connected: life begins.
+    /// All writers are connected: writing begins.
     pub(crate) connected: Barrier,
     /// The server is about to be killed.
     pub(crate) killing: AtomicBool,
-    /// The server is no more.
+    /// The server has ended.
     pub(crate) gone: AtomicBool,
 }
 
@@ -99,7 +99,7 @@ impl Writer {
         }
     }
 
-    /// Writes until the server is gone. Changes without an answer stay pending.
+    /// Writes until the server has ended. Changes without an answer stay pending.
     pub(crate) fn run(&mut self, coordinator: &str, table: Table, signals: &Signals) {
         let start = Instant::now();
         let options = Options { coordinator: coordinator.to_owned(), ..Options::default() };
@@ -108,7 +108,7 @@ impl Writer {
         signals.connected.wait();
         assert_eq!(found, Ok(table));
         let mut core = client.into_core();
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         let mut quiet_since = None;
         loop {
             let now = Nanos(0) + start.elapsed();
@@ -117,15 +117,15 @@ impl Writer {
                 self.submit(&mut core, now, table);
             }
             core.poll(now, &mut |tag, answer| {
-                let copy = answer.map(|a| Told {
+                let copy = answer.map(|a| CopiedAnswer {
                     status: a.status,
                     number: a.number,
                     body: a.body.to_vec(),
                 });
-                told.push((tag, copy));
+                answers.push((tag, copy));
             })
             .expect("a loopback socket works");
-            if told.is_empty() {
+            if answers.is_empty() {
                 let since = *quiet_since.get_or_insert_with(Instant::now);
                 if gone && since.elapsed() > DRAIN {
                     break;
@@ -134,12 +134,12 @@ impl Writer {
                 continue;
             }
             quiet_since = None;
-            for (tag, answer) in told.drain(..) {
+            for (tag, answer) in answers.drain(..) {
                 let flight = self.flights.remove(&tag).expect("each ends once");
                 match answer {
                     Ok(answer) => self.answered(flight, &answer),
                     Err(error) => {
-                        // Loss is lawful only once the kill has begun.
+                        // Errors are allowed only after the kill has begun.
                         assert!(
                             signals.killing.load(Ordering::Acquire),
                             "while the server lived: {error}"
@@ -187,7 +187,7 @@ impl Writer {
                 let key = self.any_key();
                 let owned = &mut self.keys[key];
                 if owned.pending.is_some() {
-                    return; // busy; another one next time
+                    return; // has a pending change; the next call draws another key
                 }
                 name = key_name(self.number, key);
                 owned.changes += 1;
@@ -218,14 +218,15 @@ impl Writer {
         if self.random.one_in(2) { self.random.index(HOT_KEYS) } else { self.random.index(KEYS) }
     }
 
-    fn answered(&mut self, flight: Flight, told: &Told) {
-        let Told { status, number, ref body } = *told;
+    fn answered(&mut self, flight: Flight, answer: &CopiedAnswer) {
+        let CopiedAnswer { status, number, ref body } = *answer;
         self.acknowledged += 1;
         match flight {
             Flight::Change(key) => {
                 let name = key_name(self.number, key);
                 assert!(matches!(status, Status::Ok | Status::NotFound), "{name}: {status:?}");
-                self.keys[key].acknowledged(&name, (status == Status::Ok).then_some(number));
+                self.keys[key]
+                    .record_acknowledgement(&name, (status == Status::Ok).then_some(number));
             }
             Flight::Read { key, changes } => {
                 assert!(matches!(status, Status::Ok | Status::NotFound), "read: {status:?}");
@@ -236,7 +237,7 @@ impl Writer {
                     if owned.pending.is_some()
                         || owned.certain.map(|(version, _)| version) == seen.map(|(v, _)| v)
                     {
-                        owned.saw(&key_name(self.number, key), seen);
+                        owned.record_read(&key_name(self.number, key), seen);
                     }
                 }
             }
@@ -272,7 +273,7 @@ impl Writer {
     }
 }
 
-/// Mostly small, some of many packets, a few of 100 KB.
+/// Draws a length: mostly small, some of many packets, a few of up to 100 KB.
 fn draw_len(random: &mut Chance) -> usize {
     let bound = match random.modulo(100) {
         0..70 => 200,

@@ -1,6 +1,6 @@
-//! A cluster whose processes are on machines of their own.
+//! A cluster whose processes each have a machine of their own.
 
-use crate::partitions::network::{Door, Network, address};
+use crate::partitions::network::{NamespaceHandle, Network, address};
 use crate::partitions::support::{ServerProcess, run, sprat};
 use sprat_client::{Client, Identity, Options, Table};
 use std::path::PathBuf;
@@ -8,51 +8,51 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Servers, and replicas of each log.
+/// Number of servers, and of replicas of each log.
 pub(crate) const SERVERS: usize = 4;
 const COPIES: &str = "2";
 
-/// Tables, each of a tablet for every server.
+/// Number of tables; each has a tablet for every server.
 const TABLES: usize = 4;
 
-/// How long a client tries: longer than any fault here lasts.
+/// Timeout of clients: longer than any fault in these tests.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// How long whoever asks a server what it counts waits for it.
+/// Timeout of requests for a server's counters.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Where everybody is.
+/// Numbers of the machines.
 pub(crate) const COORDINATOR: usize = 1;
 const CLIENTS: usize = 2;
 const FIRST_SERVER: usize = 3;
 
-/// A server's machine.
+/// Returns the machine of a server.
 pub(crate) fn machine(server: usize) -> usize {
     FIRST_SERVER + server
 }
 
-/// A process that does not outlive its test.
-struct Mortal(Child);
+/// A process that is killed when dropped.
+struct KilledOnDrop(Child);
 
-impl Drop for Mortal {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill(); // it may have ended
         let _ = self.0.wait();
     }
 }
 
-/// A cluster that runs.
+/// A running cluster.
 pub(crate) struct Cluster {
-    // Processes end before their network and their files go.
+    // Declared first, so that processes end before their network and their files are removed.
     pub(crate) servers: Vec<ServerProcess>,
-    _coordinator: Mortal,
+    _coordinator: KilledOnDrop,
     pub(crate) clients: Clients,
     pub(crate) network: Network,
     dir: tempfile::TempDir,
 }
 
 impl Cluster {
-    /// Starts one; `None`, which is told, where there can be none.
+    /// Starts a cluster. Returns `None`, and prints why, if this machine cannot run one.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let servers = (0..SERVERS).map(|server| format!("s{server}"));
         let machines: Vec<_> =
@@ -79,9 +79,14 @@ impl Cluster {
         ]);
         command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_IDENTITY").stdin(Stdio::null());
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ip runs");
-        let clients = Clients { door: network.door(CLIENTS), admin };
-        let mut cluster =
-            Self { servers: Vec::new(), _coordinator: Mortal(process), clients, network, dir };
+        let clients = Clients { handle: network.handle(CLIENTS), admin };
+        let mut cluster = Self {
+            servers: Vec::new(),
+            _coordinator: KilledOnDrop(process),
+            clients,
+            network,
+            dir,
+        };
         for server in 0..SERVERS {
             let started = cluster.start_server(server);
             cluster.servers.push(started);
@@ -99,23 +104,24 @@ impl Cluster {
         ];
         let flags = [&flags[..], &["--durability", "buffered", "--identity", &identity]].concat();
         let data = self.dir.path().join(server.to_string());
-        ServerProcess::start_within(&within, &data, &flags).unwrap_or_else(|said| panic!("{said}"))
+        ServerProcess::start_within(&within, &data, &flags)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
-/// Clients, which have a machine to themselves.
+/// The clients, which have a machine to themselves.
 pub(crate) struct Clients {
-    door: Door,
+    handle: NamespaceHandle,
     admin: Arc<Identity>,
 }
 
 impl Clients {
-    /// Does something there.
+    /// Runs `work` on the clients' machine.
     pub(crate) fn on<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.door.within(work)
+        self.handle.within(work)
     }
 
-    /// A client, to be made on that machine. It makes the tables that are not there.
+    /// Makes a client and the missing tables; call it on the clients' machine.
     pub(crate) fn client(&self) -> (Client, Vec<Table>) {
         let mut client = self.connect(PATIENCE);
         let names = (0..TABLES).map(|table| format!("table {table}"));
@@ -131,8 +137,8 @@ impl Clients {
         Client::connect(&options).expect("locators")
     }
 
-    /// What a server counts, by its counter's name, zero if it has none of that name; `None` when
-    /// it does not answer soon.
+    /// Returns a server's counter of this name, or zero if it has none; `None` if the server does
+    /// not answer soon.
     pub(crate) fn counter(&self, server: usize, name: &str) -> Option<u64> {
         self.on(|| {
             let counters = self.connect(SOON).server_stats(&locator(server)).ok()?;
@@ -145,7 +151,7 @@ impl Clients {
         })
     }
 
-    /// How many tablets a server has, as the coordinator tells.
+    /// Returns the number of a server's tablets, according to the coordinator.
     pub(crate) fn tablets(&self, server: usize) -> usize {
         self.on(|| {
             let tables = self.connect(PATIENCE).list_tables().expect("the coordinator is there");

@@ -1,4 +1,4 @@
-//! Clients at work while the network fails: what they were told is held against what they find.
+//! Runs clients while the network fails, and compares what was acknowledged with what they read.
 
 use crate::partitions::cluster::Clients;
 use sprat_client::Error;
@@ -8,40 +8,40 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Keys of each table that are written, besides its counter.
+/// Number of keys written in each table, besides its counter.
 const KEYS: u64 = 64;
 
-/// Rounds at least in a whole test, and reads, or nothing was tried.
+/// Minimum number of rounds and of reads in a test, or it has tested nothing.
 const LEAST: u64 = 100;
 
-/// What clients do, seen from outside.
+/// The clients' progress.
 #[derive(Default)]
 pub(crate) struct Load {
     ends: AtomicBool,
-    /// Rounds done: every counter is as high.
+    /// Number of rounds done; every counter is at least as high.
     raised: AtomicU64,
     looks: AtomicU64,
-    /// The longest time without an acknowledged change since it was last asked for.
+    /// The longest time without an acknowledged change since the last [`gap`](Self::gap).
     gap: Mutex<Duration>,
 }
 
 impl Load {
-    /// Rounds done so far.
+    /// Returns the number of rounds done so far.
     pub(crate) fn raised(&self) -> u64 {
         self.raised.load(Ordering::Acquire)
     }
 
-    /// The longest time without an acknowledged change since this was last asked.
+    /// Returns the longest time without an acknowledged change since the last call.
     pub(crate) fn gap(&self) -> Duration {
         std::mem::take(&mut self.gap.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// One adds one to the counter of each table, and writes a key of each, over and over; every
-    /// addition counts once, no write fails.
-    fn raise(&self, clients: &Clients) {
+    /// The first client: in each round it increments the counter of each table and writes a key of
+    /// it. Every increment must count exactly once, and no write may fail.
+    fn increment_counters(&self, clients: &Clients) {
         let (mut client, tables) = clients.client();
         let (mut last, mut known) = (Instant::now(), BTreeMap::new());
-        for turn in 1.. {
+        for round in 1.. {
             if self.ends.load(Ordering::Acquire) {
                 break;
             }
@@ -50,31 +50,33 @@ impl Load {
                     .increment_i64(table, b"counter", 1)
                     .expect("it is tried until it is done")
                     .0;
-                assert_eq!(sum.cast_unsigned(), turn, "each counts once");
-                let key = (turn % KEYS).to_le_bytes();
-                client.put(table, &key, &turn.to_le_bytes()).expect("it is tried until it is done");
-                known.insert((table.0, key), turn);
+                assert_eq!(sum.cast_unsigned(), round, "each counts once");
+                let key = (round % KEYS).to_le_bytes();
+                client
+                    .put(table, &key, &round.to_le_bytes())
+                    .expect("it is tried until it is done");
+                known.insert((table.0, key), round);
                 let mut gap = self.gap.lock().unwrap_or_else(PoisonError::into_inner);
                 *gap = last.elapsed().max(*gap);
                 last = Instant::now();
             }
-            self.raised.store(turn, Ordering::Release);
+            self.raised.store(round, Ordering::Release);
         }
-        for ((table, key), turn) in known {
+        for ((table, key), round) in known {
             let found = client
                 .get(sprat_client::Table(table), &key)
                 .expect("it is tried until it is answered");
             assert_eq!(
                 found.map(|object| object.value),
-                Some(turn.to_le_bytes().to_vec()),
+                Some(round.to_le_bytes().to_vec()),
                 "what was acknowledged"
             );
         }
     }
 
-    /// Another reads the counters: what was told to anybody before a read began is the least that
-    /// it may give.
-    fn look(&self, clients: &Clients) {
+    /// The second client: it reads the counters. A read must return at least the highest sum that
+    /// was acknowledged before it began.
+    fn read_counters(&self, clients: &Clients) {
         let (mut client, tables) = clients.client();
         while !self.ends.load(Ordering::Acquire) {
             for &table in &tables {
@@ -95,26 +97,26 @@ impl Load {
     }
 }
 
-/// Tells the clients to end, also when the test's own thread panics.
-struct Ends<'a>(&'a Load);
+/// Makes the clients end when dropped, even if the test's own thread panics.
+struct EndOnDrop<'a>(&'a Load);
 
-impl Drop for Ends<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.ends.store(true, Ordering::Release);
     }
 }
 
-/// Has clients at work while `faults` does its part, and until some time behind it; they must have
-/// seen nothing wrong. Returns how high every counter is at least.
+/// Runs the clients before, during and for some time after `faults`; they must see nothing wrong.
+/// Returns the least value of every counter.
 pub(crate) fn under_load(clients: &Clients, faults: impl FnOnce(&Load)) -> u64 {
     let load = Load::default();
     thread::scope(|scope| {
         let workers = [
-            scope.spawn(|| clients.on(|| load.raise(clients))),
-            scope.spawn(|| clients.on(|| load.look(clients))),
+            scope.spawn(|| clients.on(|| load.increment_counters(clients))),
+            scope.spawn(|| clients.on(|| load.read_counters(clients))),
         ];
         {
-            let _ends = Ends(&load);
+            let _ends = EndOnDrop(&load);
             pause(Duration::from_millis(500));
             faults(&load);
             pause(Duration::from_millis(500));

@@ -1,7 +1,7 @@
-//! A cluster of real processes, each on a machine of its own, whose network fails: cables are
-//! pulled, packets get through in one direction only, two servers lose each other, one stands still
-//! while requests lie before it. No acknowledged change is lost, none counts twice, no read goes
-//! back.
+//! Tests a cluster of real processes, each on a machine of its own, whose network fails: cables are
+//! pulled, packets pass in one direction only, two servers lose each other, a server is stopped
+//! while requests wait for it. No acknowledged change may be lost or count twice, and no read may
+//! return an older value than an earlier read.
 
 mod cluster;
 mod load;
@@ -16,7 +16,7 @@ use sprat_wire::op::Request;
 use std::time::{Duration, Instant};
 use support::{PATIENCE, ServerProcess, alone};
 
-/// Waits for something that must come.
+/// Waits until a condition holds, and returns how long that took. Panics if it takes too long.
 fn until(what: &str, is_so: impl Fn() -> bool) -> Duration {
     let begun = Instant::now();
     while !is_so() {
@@ -27,7 +27,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) -> Duration {
 }
 
 #[test]
-fn a_master_whose_cable_is_pulled_is_replaced_and_begins_anew() {
+fn a_master_whose_cable_is_pulled_is_replaced_and_rejoins() {
     let _alone = alone();
     let Some(cluster) = Cluster::start("cable") else { return };
     let raised = under_load(&cluster.clients, |load| {
@@ -40,24 +40,24 @@ fn a_master_whose_cable_is_pulled_is_replaced_and_begins_anew() {
         until("changes go on without it", || load.raised() > before + 10);
         eprintln!("longest time without a change, a cable pulled: {:?}", load.gap());
         cluster.network.plug(machine(0), true);
-        let anew = until("it begins anew", || {
+        let rejoined = until("it begins anew", || {
             cluster.clients.counter(0, "declared_dead_total") == Some(1)
         });
         pause(Duration::from_secs(1));
         eprintln!(
-            "begun anew after {anew:?}; longest time without a change since: {:?}",
+            "begun anew after {rejoined:?}; longest time without a change since: {:?}",
             load.gap()
         );
     });
-    whoever_began_anew_counts(cluster, 0, raised);
+    assert_replicas_are_whole(cluster, 0, raised);
 }
 
 #[test]
-fn a_master_that_the_coordinator_hears_no_more_is_replaced() {
+fn a_master_that_the_coordinator_cannot_hear_is_replaced() {
     let _alone = alone();
     let Some(cluster) = Cluster::start("oneway") else { return };
     let raised = under_load(&cluster.clients, |load| {
-        // What it asks is lost, answers would arrive.
+        // Its requests are lost; answers would arrive.
         load.gap();
         cluster.network.cut(machine(0), COORDINATOR, true);
         pause(Duration::from_millis(1500));
@@ -65,8 +65,8 @@ fn a_master_that_the_coordinator_hears_no_more_is_replaced() {
         cluster.network.cut(machine(0), COORDINATOR, false);
         until("it begins anew", || cluster.clients.counter(0, "declared_dead_total") == Some(1));
         eprintln!("longest time without a change, questions lost: {:?}", load.gap());
-        // What it asks arrives, answers are lost: it has no lease and answers nobody, whether or
-        // not it is taken for dead.
+        // Its requests arrive, but the answers are lost: it has no lease and answers no client,
+        // whether it is declared dead or not.
         cluster.network.cut(COORDINATOR, machine(1), true);
         pause(Duration::from_millis(1500));
         cluster.network.cut(COORDINATOR, machine(1), false);
@@ -75,7 +75,7 @@ fn a_master_that_the_coordinator_hears_no_more_is_replaced() {
         pause(Duration::from_secs(1));
         eprintln!("longest time without a change, answers lost: {:?}", load.gap());
     });
-    whoever_began_anew_counts(cluster, 0, raised);
+    assert_replicas_are_whole(cluster, 0, raised);
 }
 
 #[test]
@@ -106,10 +106,11 @@ fn two_servers_that_lose_each_other_do_without() {
     }
 }
 
-/// A client that still takes the stopped server for the master sends its reads after another was
-/// told of a change. They lie there when the server goes on, with a lease that is over.
+/// A client that still believes the stopped server to be the master sends reads after another
+/// client's change was acknowledged. They wait there when the server continues, with an expired
+/// lease.
 #[test]
-fn requests_that_lie_before_a_stopped_master_get_no_old_answers() {
+fn requests_waiting_for_a_stopped_master_get_no_old_answers() {
     const READERS: usize = 4;
     const READS: usize = 8;
     let _alone = alone();
@@ -120,16 +121,16 @@ fn requests_that_lie_before_a_stopped_master_get_no_old_answers() {
         let (mut writer, tables) = clients.client();
         let mut deaths = [0; SERVERS];
         let keys: Vec<[u8; 8]> = (0..32u64).map(u64::to_le_bytes).collect();
-        for (turn, victim) in (1..).zip([0, 1, 0]) {
+        for (round, victim) in (1..).zip([0, 1, 0]) {
             for (&table, key) in
                 tables.iter().flat_map(|table| keys.iter().map(move |key| (table, key)))
             {
                 assert_eq!(
                     writer.increment_i64(table, key, 1).expect("it is answered").0,
-                    2 * turn - 1
+                    2 * round - 1
                 );
             }
-            // Each knows who has what.
+            // Each reader caches the masters of all keys.
             let mut readers: Vec<_> = (0..READERS).map(|_| clients.client().0).collect();
             for reader in &mut readers {
                 for (&table, key) in
@@ -144,31 +145,31 @@ fn requests_that_lie_before_a_stopped_master_get_no_old_answers() {
             {
                 assert_eq!(
                     writer.increment_i64(table, key, 1).expect("others take over").0,
-                    2 * turn
+                    2 * round
                 );
             }
-            let mut asked = Vec::new();
+            let mut tickets = Vec::new();
             for reader in &mut readers {
                 let keys = keys.iter().take(READS);
                 for (&table, key) in
                     keys.flat_map(|key| tables.iter().map(move |table| (table, key)))
                 {
-                    asked.push(
+                    tickets.push(
                         reader
                             .submit(&Request::Read { table: table.0, key })
                             .expect("there is room"),
                     );
                 }
             }
-            let each = asked.len() / readers.len();
+            let each = tickets.len() / readers.len();
             kill_process(servers[victim], Signal::CONT).expect("it runs");
             let mut answered = 0;
-            for (reader, asked) in readers.iter_mut().zip(asked.chunks(each)) {
-                for &ticket in asked {
+            for (reader, tickets) in readers.iter_mut().zip(tickets.chunks(each)) {
+                for &ticket in tickets {
                     match reader.wait(ticket, |answer| answer.body.to_vec()) {
                         Ok(value) => {
                             let value = i64::from_le_bytes(value.try_into().expect("8 B"));
-                            assert_eq!(value, 2 * turn, "told before it was asked for");
+                            assert_eq!(value, 2 * round, "told before it was asked for");
                             answered += 1;
                         }
                         Err(Error::Timeout { .. } | Error::Recovering { .. }) => {}
@@ -186,13 +187,13 @@ fn requests_that_lie_before_a_stopped_master_get_no_old_answers() {
     });
 }
 
-/// One that began anew keeps for others what these need: another, that was never away, goes for
-/// good, and everything is there.
-fn whoever_began_anew_counts(mut cluster: Cluster, anew: usize, raised: u64) {
+/// Checks that a server that rejoined keeps replicas for the others: another server, which was
+/// never away, is killed for good, and all objects are recovered.
+fn assert_replicas_are_whole(mut cluster: Cluster, rejoined: usize, raised: u64) {
     until("every segment has its replicas", || {
         (0..SERVERS).all(|server| cluster.clients.counter(server, "segments_short") == Some(0))
     });
-    cluster.servers[(anew + 2) % SERVERS].kill();
+    cluster.servers[(rejoined + 2) % SERVERS].kill();
     let clients = &cluster.clients;
     clients.on(|| {
         let (mut client, tables) = clients.client();

@@ -1,28 +1,30 @@
-//! Machines of a test's own, each a network namespace with an interface, and a router between them
-//! that can be told to lose what goes one way. Nothing of it is left when it is dropped.
+//! Machines for a test, each a network namespace with an interface, and a router between them that
+//! can lose packets in one direction. All are removed when dropped.
 
 use crate::partitions::support::{ip, skip};
 use sprat_lab::hosts::{
-    Cable, End, Host, Interface, Plan, Route, Standing, StateDir, missing_privileges, within,
+    Cable, CableEnd, Host, HostsPlan, Interface, LabHosts, Route, StateDir, missing_privileges,
+    within,
 };
 use std::fs::File;
 use std::os::fd::AsFd as _;
 
-/// The router's place among the hosts.
+/// Index of the router among the hosts.
 const ROUTER: usize = 0;
 
-/// Bytes of a packet.
+/// Maximum bytes of a packet.
 const MTU: u32 = 1_500;
 
-/// A network that stands.
+/// A network, removed when dropped.
 pub(crate) struct Network {
-    standing: Standing,
+    standing: LabHosts,
     lab: String,
     _state: tempfile::TempDir,
 }
 
 impl Network {
-    /// A router and machines of these names; `None`, which is told, where that cannot be made.
+    /// Makes a router and machines of these names. Returns `None`, and prints why, if this machine
+    /// does not allow it.
     pub(crate) fn make(test: &str, machines: &[String]) -> Option<Self> {
         let missing = missing_privileges();
         if !missing.is_empty() {
@@ -51,24 +53,24 @@ impl Network {
                 }],
                 ..Host::default()
             });
-            let end = |host, interface| End { host, interface };
+            let end = |host, interface| CableEnd { host, interface };
             cables.push(Cable { ends: [end(ROUTER, port), end(number, "eth0".to_owned())] });
         }
-        let plan = Plan { name: lab.clone(), hosts, cables };
+        let plan = HostsPlan { name: lab.clone(), hosts, cables };
         let mut standing =
-            Standing::make(plan, &StateDir::at(state.path().join("labs"))).expect("a lab");
+            LabHosts::make(plan, &StateDir::at(state.path().join("labs"))).expect("a lab");
         standing.configure().expect("interfaces");
         Some(Self { standing, lab, _state: state })
     }
 
-    /// What `ip netns` knows a machine by.
+    /// Returns a machine's name in `ip netns`.
     pub(crate) fn namespace(&self, machine: usize) -> String {
         format!("{}-{}", self.lab, self.standing.plan().hosts[machine].name)
     }
 
-    /// The way into a machine.
-    pub(crate) fn door(&self, machine: usize) -> Door {
-        Door(self.standing.namespace(machine).try_clone().expect("a descriptor"))
+    /// Returns a handle that runs code on a machine.
+    pub(crate) fn handle(&self, machine: usize) -> NamespaceHandle {
+        NamespaceHandle(self.standing.namespace(machine).try_clone().expect("a descriptor"))
     }
 
     /// Pulls a machine's cable, or puts it back.
@@ -77,7 +79,8 @@ impl Network {
         ip(&["-n", &self.namespace(ROUTER), "link", "set", &port, state]).expect("it is ours");
     }
 
-    /// Loses all that one machine sends to the other, or no more. What the other sends arrives.
+    /// Starts or stops losing all packets from one machine to another; those in the other direction
+    /// arrive.
     pub(crate) fn cut(&self, from: usize, to: usize, cut: bool) {
         let (word, router) = (if cut { "add" } else { "delete" }, self.namespace(ROUTER));
         ip(&["-n", &router, "rule", word, "from", &address(from), "to", &address(to), "blackhole"])
@@ -85,17 +88,17 @@ impl Network {
     }
 }
 
-/// The way into a machine.
-pub(crate) struct Door(File);
+/// A handle of a machine's network namespace.
+pub(crate) struct NamespaceHandle(File);
 
-impl Door {
-    /// Does something there, on a thread of its own.
+impl NamespaceHandle {
+    /// Runs `work` in the namespace, on a thread of its own.
     pub(crate) fn within<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         within(self.0.as_fd(), work).expect("its namespace can be entered")
     }
 }
 
-/// A machine's address: machines count from 1.
+/// Returns a machine's address; machines are numbered from 1.
 pub(crate) fn address(machine: usize) -> String {
     format!("10.97.{machine}.2")
 }

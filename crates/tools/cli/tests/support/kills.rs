@@ -1,32 +1,34 @@
-//! Kills of either end of a transfer, at any moment: whatever happens, the file is exact, or not
-//! there.
+//! Kills either end of a transfer at random moments, and checks that the file is afterwards either
+//! exact or absent.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// How many processes are killed, if not as few as a test has time for.
+/// Environment variable that sets how many processes are killed.
 const KILLS: &str = "SPRAT_KILLS";
 
-/// The same where nobody says.
+/// Number of kills when the variable is not set.
 const FEW: u64 = 6;
 
-/// What a copy ends with when nobody answers.
-const NOBODY: i32 = 5;
+/// Exit code of a copy when no server answers.
+const UNREACHABLE: i32 = 5;
 
-/// A file's way from one end to the other.
+/// The two ends of a transfer, and the file that is moved between them.
 pub(crate) struct Ends<'a> {
-    /// Starts a server, and waits until it answers; always at the same address.
+    /// Starts a server, always at the same address, and waits until it answers.
     pub(crate) serve: &'a dyn Fn() -> Child,
-    /// Starts a client that moves the file in a second or two, so many having moved it before.
+    /// Starts a client that moves the file in a second or two. The argument is the number of
+    /// transfers completed before.
     pub(crate) transfer: &'a dyn Fn(u64) -> Child,
-    /// What is moved, and the name that it gets, alone in its folder.
+    /// The file's content, and its destination, which is alone in its folder.
     pub(crate) content: &'a [u8],
     pub(crate) to: &'a Path,
 }
 
-/// Kills ends by chance until it was done often enough, and the file was whole once at least.
+/// Kills a random end, again and again, until enough processes were killed and the file arrived
+/// whole at least once.
 pub(crate) fn kill_either_end(ends: &Ends<'_>) {
     let kills: u64 = std::env::var(KILLS).map_or(FEW, |text| text.parse().unwrap());
     let is_whole = || fs::read(ends.to).unwrap() == ends.content;
@@ -42,14 +44,14 @@ pub(crate) fn kill_either_end(ends: &Ends<'_>) {
             }
             if done >= kills || client.try_wait().unwrap().is_some() {
                 let output = client.wait_with_output().unwrap();
-                if output.status.code() == Some(NOBODY) {
-                    // Of a server that was killed before it was first asked nobody knows that it
-                    // will be back.
+                if output.status.code() == Some(UNREACHABLE) {
+                    // The server was killed before the client's first request: the client cannot
+                    // know that it will come back, and gives up.
                     client = (ends.transfer)(whole);
                     continue;
                 }
-                let said = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "after {killed:?} kills: {said}");
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "after {killed:?} kills: {stderr}");
                 assert!(is_whole(), "after {killed:?} kills");
                 let folder = fs::read_dir(ends.to.parent().unwrap()).unwrap();
                 let left: Vec<_> = folder.map(|entry| entry.unwrap().file_name()).collect();
@@ -74,7 +76,7 @@ pub(crate) fn kill_either_end(ends: &Ends<'_>) {
     eprintln!("{} servers and {} clients killed, {whole} files whole", killed[0], killed[1]);
 }
 
-/// A client of the binary, with what it says kept for the end.
+/// Spawns a client, and keeps its standard error for the end.
 pub(crate) fn client(mut command: std::process::Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }

@@ -1,4 +1,4 @@
-//! The real binary as a child process, for tests.
+//! Runs the real binary as a child process, for tests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub(crate) mod kills;
@@ -13,22 +13,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to start, and a command to end. Far more than either needs.
+/// How long a server may take to start, or a command to end: far more than either needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A coordinator's and a server's port of the system's choice.
+/// Locators of a coordinator and of servers, with ports that the kernel chooses.
 pub(crate) const COORDINATOR: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) const UDP: &str = "fast+udp:host=127.0.0.1,port=0";
 pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 
-/// Lock of the tests that spin on cores of their own, or pull clusters apart: two at a time would
-/// take each other's processors.
+/// Takes the lock of the tests that spin on cores of their own or partition clusters: two at a time
+/// would take each other's processors.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The binary, without what the caller's environment would tell it.
+/// Returns a command of the binary without the settings in the caller's environment.
 pub(crate) fn sprat() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sprat"));
     command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_LOCAL").env_remove("SPRAT_LAB_STATE");
@@ -37,20 +37,20 @@ pub(crate) fn sprat() -> Command {
     command
 }
 
-/// What a command came to.
+/// The result of a finished command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
-impl Ran {
+impl CommandResult {
     pub(crate) fn text(&self) -> &str {
         str::from_utf8(&self.stdout).expect("text")
     }
 
-    /// Its standard output, of a command that must have succeeded.
+    /// Returns the standard output, and panics unless the command succeeded.
     #[track_caller]
     pub(crate) fn ok(&self) -> &str {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -58,13 +58,13 @@ impl Ran {
     }
 }
 
-/// Runs the binary to its end.
-pub(crate) fn run(args: &[&str]) -> Ran {
+/// Runs the binary and waits until it exits.
+pub(crate) fn run(args: &[&str]) -> CommandResult {
     run_with(args, b"")
 }
 
-/// Runs the binary to its end, with `input` on its standard input.
-pub(crate) fn run_with(args: &[&str], input: &[u8]) -> Ran {
+/// Runs the binary with `input` on its standard input, and waits until it exits.
+pub(crate) fn run_with(args: &[&str], input: &[u8]) -> CommandResult {
     let mut child = sprat()
         .args(args)
         .stdin(Stdio::piped())
@@ -74,11 +74,11 @@ pub(crate) fn run_with(args: &[&str], input: &[u8]) -> Ran {
         .expect("the binary runs");
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
-    // It may end without reading all: then the pipe breaks, which is no concern here.
+    // It may exit without reading all input: the broken pipe is no error here.
     let feed = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("it ends");
     feed.join().expect("no panic");
-    Ran {
+    CommandResult {
         code: output.status.code(),
         stdout: output.stdout,
         stderr: String::from_utf8(output.stderr).expect("messages are text"),
@@ -89,25 +89,25 @@ pub(crate) fn run_with(args: &[&str], input: &[u8]) -> Ran {
 pub(crate) struct ServerProcess {
     child: Child,
     lines: Receiver<String>,
-    /// What it has said on standard error until it was ready.
-    pub(crate) said: String,
-    /// Where its coordinator and its objects are.
+    /// Its standard error up to the line that says that it is ready.
+    pub(crate) startup_log: String,
+    /// Locators of its coordinator and of its own listener.
     pub(crate) coordinator: String,
     pub(crate) listen: String,
 }
 
 impl ServerProcess {
-    /// Starts a server that brings its own coordinator, and waits until it is ready.
+    /// Starts a server with a coordinator of its own, and waits until it is ready.
     ///
     /// # Errors
-    /// All it said, when it ended instead.
+    /// Its standard error and exit status, if it ended instead.
     pub(crate) fn start(data: &Path, flags: &[&str]) -> Result<Self, String> {
         let mut server = Self::spawn(data, flags);
         server.wait_ready().map(|()| server)
     }
 
-    /// The same, by another program that runs what it is given behind its own arguments, in its own
-    /// process.
+    /// Starts the server through another program, such as `ip netns exec`, which executes the
+    /// command that follows its own arguments in its own process. Waits until it is ready.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -123,16 +123,16 @@ impl ServerProcess {
             .env_remove("SPRAT_COORDINATOR")
             .env_remove("SPRAT_IDENTITY")
             .stdin(Stdio::null());
-        let mut server = Self::spawn_by(command, data, flags);
+        let mut server = Self::spawn_command(command, data, flags);
         server.wait_ready().map(|()| server)
     }
 
     /// Starts a server and does not wait.
     pub(crate) fn spawn(data: &Path, flags: &[&str]) -> Self {
-        Self::spawn_by(sprat(), data, flags)
+        Self::spawn_command(sprat(), data, flags)
     }
 
-    fn spawn_by(mut command: Command, data: &Path, flags: &[&str]) -> Self {
+    fn spawn_command(mut command: Command, data: &Path, flags: &[&str]) -> Self {
         let given = |flag: &str| flags.contains(&flag);
         command.arg("server").arg("--data").arg(data);
         if !given("-C") {
@@ -142,7 +142,7 @@ impl ServerProcess {
             command.args(["-L", UDP]);
         }
         if flags.iter().any(|flag| flag.starts_with("fast+dpdk:")) && !given("--identity") {
-            command.arg("--insecure"); // networks of these are the tests' own
+            command.arg("--insecure"); // DPDK devices of tests are on the tests' own networks
         }
         if !given("--metrics") {
             command.args(["--metrics", "none"]);
@@ -161,23 +161,23 @@ impl ServerProcess {
         Self {
             child,
             lines,
-            said: String::new(),
+            startup_log: String::new(),
             coordinator: String::new(),
             listen: String::new(),
         }
     }
 
-    /// Waits until it is ready.
+    /// Waits until the server is ready.
     ///
     /// # Errors
-    /// All it said, when it ended instead.
+    /// Its standard error and exit status, if it ended instead.
     pub(crate) fn wait_ready(&mut self) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
-                    self.said += &line;
-                    self.said.push('\n');
+                    self.startup_log += &line;
+                    self.startup_log.push('\n');
                     let Some(rest) = line.strip_prefix("sprat: ready at ") else { continue };
                     let mut parts = rest.split("; ");
                     self.listen = parts.next().unwrap_or_default().to_owned();
@@ -188,17 +188,18 @@ impl ServerProcess {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.child.wait().expect("ours");
-                    return Err(format!("{}{status}", self.said));
+                    return Err(format!("{}{status}", self.startup_log));
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    panic!("neither ready nor ended; it said: {}", self.said)
+                    panic!("neither ready nor ended; it said: {}", self.startup_log)
                 }
             }
         }
     }
 
-    /// What it has said since it was ready; all of it once it has ended.
-    pub(crate) fn heard(&mut self) -> String {
+    /// Returns what it has written to standard error since the last call; once the server has
+    /// ended, all the rest.
+    pub(crate) fn new_stderr(&mut self) -> String {
         let mut text = String::new();
         while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(100)) {
             text += &line;
@@ -207,13 +208,13 @@ impl ServerProcess {
         text
     }
 
-    /// Ends it without a warning.
+    /// Kills it with `SIGKILL`, and waits.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         self.child.wait().expect("ours");
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
@@ -223,13 +224,13 @@ impl ServerProcess {
         rustix::process::kill_process(self.pid(), signal).expect("it runs");
     }
 
-    /// Ends it as Ctrl-C does, and waits.
+    /// Interrupts it, as Ctrl-C does, and waits.
     pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal(rustix::process::Signal::INT);
         self.child.wait().expect("ours")
     }
 
-    /// Whether it still runs.
+    /// Returns whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("ours").is_none()
     }
@@ -240,12 +241,12 @@ impl Drop for ServerProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("the server said: {}", self.heard());
+            eprintln!("the server said: {}", self.new_stderr());
         }
     }
 }
 
-/// Reads all of a reader, of which there is less than a gigabyte.
+/// Reads a whole file.
 pub(crate) fn read_all(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
@@ -267,7 +268,7 @@ pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Writes rows as `numpy.save` does.
+/// Writes rows of float64 in the format of `numpy.save`.
 pub(crate) fn save(path: &Path, columns: usize, numbers: &[f64]) {
     let shape = format!("({}, {columns})", numbers.len() / columns);
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");

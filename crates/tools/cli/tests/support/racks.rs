@@ -1,4 +1,4 @@
-//! A rack on this machine, for tests of the commands that have one.
+//! A rack of network namespaces on this machine, for tests of `sprat rack`.
 
 use super::{skip, sprat};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A rack, gone with the test.
+/// A rack, removed when dropped.
 pub(crate) struct Rack {
     pub(crate) folder: TempDir,
     tools: PathBuf,
@@ -15,8 +15,8 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
-    /// One that is not described yet; none where it cannot be on this machine. `what` says what is
-    /// left out then, `letter` begins its name.
+    /// Makes a rack without a description. Returns `None`, and prints that `what` is skipped, if
+    /// this machine cannot have one. `letter` begins its name.
     pub(crate) fn new(what: &str, letter: char) -> Option<Self> {
         let tools =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize();
@@ -37,7 +37,7 @@ impl Rack {
         Some(Self { folder: tempfile::tempdir().expect("a folder"), tools, name })
     }
 
-    /// Writes its description: so many small servers, and what is said besides.
+    /// Writes its description: this number of small servers, and `more` appended.
     pub(crate) fn describe(&self, servers: usize, more: &str) {
         let toml = format!(
             "name = \"{}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate \
@@ -51,7 +51,7 @@ impl Rack {
         self.folder.path().join("rack").join(name)
     }
 
-    /// `rack` and its command, the description, and what else is said.
+    /// Returns `sprat rack` with the subcommand, the description and the other arguments.
     pub(crate) fn command(&self, what: &[&str]) -> Command {
         let mut command = sprat();
         command
@@ -79,7 +79,7 @@ impl Rack {
         text(&ran.stdout)
     }
 
-    /// What is told of a command that must fail.
+    /// Runs a command that must fail, and returns its error message.
     #[track_caller]
     pub(crate) fn refused(&self, what: &[&str]) -> String {
         let ran = self.run(what);
@@ -87,12 +87,13 @@ impl Rack {
         text(&ran.stderr)
     }
 
-    /// How many things of each server a command changes.
+    /// Returns how many items a command changes on each server.
     #[track_caller]
     pub(crate) fn changes(&self, what: &[&str]) -> Vec<u64> {
-        let told: Value =
+        let report: Value =
             serde_json::from_str(&self.ok(&[what, &["--json"]].concat())).expect("JSON");
-        told.as_array()
+        report
+            .as_array()
             .expect("servers")
             .iter()
             .map(|host| host["changed"].as_u64().expect("a number"))
@@ -113,20 +114,20 @@ impl Rack {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
     }
 
-    /// Something in a host's network.
+    /// Runs `work` in a host's network namespace.
     pub(crate) fn within<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
         let namespace = fs::File::open(format!("/run/netns/{}-{host}", self.name)).expect("a host");
         sprat_lab::hosts::within(namespace, work).expect("a thread")
     }
 
-    /// The exit code of `status`, and of each instance what it is called, its process and its
+    /// Runs `status`; returns its exit code, and each instance's name, process state and ring
     /// state.
     pub(crate) fn statuses(&self) -> (Option<i32>, Vec<[String; 3]>) {
         let ran = self.run(&["status", "--json"]);
-        let told: Value =
+        let report: Value =
             serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
         let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-        let all = told["instances"].as_array().expect("all of them");
+        let all = report["instances"].as_array().expect("all of them");
         let one =
             |one: &Value| [word(&one["name"]), word(&one["process"]), word(&one["node"]["state"])];
         (ran.status.code(), all.iter().map(one).collect())

@@ -1,17 +1,17 @@
-//! A filesystem that is small enough to be filled.
+//! A small filesystem that a test can fill up.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A filesystem of its own in a file, unmounted when dropped.
+/// A filesystem in a file of its own, unmounted when dropped.
 pub(crate) struct SmallFilesystem {
     directory: tempfile::TempDir,
 }
 
 impl SmallFilesystem {
-    /// An ext4 of so many bytes, or why there is none.
+    /// Mounts an ext4 of this many bytes, or returns why that is not possible.
     pub(crate) fn mount(bytes: u64) -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let small = Self { directory };
@@ -28,7 +28,7 @@ impl SmallFilesystem {
         self.directory.path().join("root")
     }
 
-    /// Takes all space that is left, by a file that is returned.
+    /// Fills the remaining space with one file, and returns its path.
     pub(crate) fn fill(&self) -> PathBuf {
         let path = self.root().join("crumbs");
         let mut file = fs::File::create(&path).expect("a file needs no space");

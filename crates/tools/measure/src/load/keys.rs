@@ -1,29 +1,29 @@
-//! Which keys are asked for, and what they hold.
+//! The keys and values of a load.
 
 use serde::Serialize;
 use sprat_chance::{Chance, mix};
 
-/// Longest key made, bytes.
+/// Longest key generated, in bytes.
 pub const MAX_KEY_BYTES: usize = 250;
 
-/// Shortest key made, bytes: a number has to fit.
+/// Shortest key generated, in bytes: a number must fit.
 pub const MIN_KEY_BYTES: usize = 20;
 
-/// Longest value made, bytes.
+/// Longest value generated, in bytes.
 pub const MAX_VALUE_BYTES: usize = 8 << 20;
 
-/// How keys are drawn.
+/// The distribution of keys over operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Choice {
-    /// Each as often as any.
+pub enum KeyDistribution {
+    /// All keys are equally likely.
     Uniform,
-    /// The k-th most wanted in proportion to k^-exponent (0.99 is customary), the wanted ones
-    /// spread over the keys.
+    /// The k-th most popular key is drawn in proportion to k^-exponent (0.99 is customary). Popular
+    /// keys are spread over the key space.
     Zipf(f64),
 }
 
-/// Draws key numbers.
+/// Draws key numbers from a distribution.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     chance: Chance,
@@ -32,18 +32,18 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Draws from 0..`count`, `count` from 1 on.
+    /// Creates a generator of numbers in 0..`count`, where `count` is at least 1.
     #[must_use]
-    pub fn new(choice: Choice, count: u64, seed: u64) -> Self {
+    pub fn new(distribution: KeyDistribution, count: u64, seed: u64) -> Self {
         assert!(count > 0, "there must be a key to draw");
-        let zipf = match choice {
-            Choice::Uniform => None,
-            Choice::Zipf(exponent) => Some(Zipf::new(count, exponent)),
+        let zipf = match distribution {
+            KeyDistribution::Uniform => None,
+            KeyDistribution::Zipf(exponent) => Some(Zipf::new(count, exponent)),
         };
         Self { chance: Chance::new(seed), count, zipf }
     }
 
-    /// The next key number.
+    /// Draws the next key number.
     pub fn draw(&mut self) -> u64 {
         match &self.zipf {
             None => self.chance.below(self.count),
@@ -51,14 +51,14 @@ impl Chooser {
         }
     }
 
-    /// A coin that falls on `true` with probability `share`.
+    /// Returns `true` with probability `share`.
     pub fn coin(&mut self, share: f64) -> bool {
         share >= 1.0 || (share > 0.0 && self.chance.share() < share)
     }
 }
 
-/// Ranks 1..=n in proportion to rank^-exponent, by rejection-inversion (Hörmann and Derflinger,
-/// 1996): exact, no table.
+/// Draws ranks 1..=n in proportion to rank^-exponent, by rejection-inversion (Hörmann and
+/// Derflinger, 1996): exact, and without a table.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     ranks: f64,
@@ -69,7 +69,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// For ranks 1..=`ranks` and an exponent above 0.
+    /// Creates the distribution over ranks 1..=`ranks` with an exponent above 0.
     #[must_use]
     pub fn new(ranks: u64, exponent: f64) -> Self {
         assert!(
@@ -83,7 +83,7 @@ impl Zipf {
         zipf
     }
 
-    /// The next rank.
+    /// Draws the next rank.
     pub fn rank(&self, chance: &mut Chance) -> u64 {
         loop {
             let area = self.last + chance.share() * (self.first - self.last);
@@ -99,7 +99,7 @@ impl Zipf {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// The integral of `weight` up to a constant, stable where the exponent is near 1.
+    /// The integral of `weight` up to a constant; stable where the exponent is near 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let t = (1.0 - self.exponent) * log;
@@ -121,8 +121,8 @@ fn whole(rank: f64) -> u64 {
     rank as u64
 }
 
-/// Writes key number `number` into `key`, padded to its length (20 to 250 bytes): printable, no
-/// spaces, all distinct.
+/// Writes key number `number` into `key`, padded to its length (20 to 250 bytes). Keys are
+/// printable, without spaces, and distinct.
 pub fn write_key(number: u64, key: &mut [u8]) {
     assert!((MIN_KEY_BYTES..=MAX_KEY_BYTES).contains(&key.len()), "a key of {} bytes", key.len());
     let (mut rest, mut end) = (number, key.len());
@@ -132,14 +132,14 @@ pub fn write_key(number: u64, key: &mut [u8]) {
         rest /= 10;
     }
     key[..end].fill(b'0');
-    // Numbers of up to 19 digits leave the first byte free; the mark makes keys of the bench known
-    // as such.
+    // Numbers of up to 19 digits leave the first byte free for a mark by which the bench's keys are
+    // recognised.
     if rest == 0 && number < 10_u64.pow(19) {
         key[0] = b'k';
     }
 }
 
-/// Values of one size that do not compress, cut from one pool so that making one costs nothing.
+/// Incompressible values of one size, cut from a pool so that creating one costs nothing.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -147,7 +147,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values of `bytes` (up to 8 MB).
+    /// Creates values of `bytes` bytes (up to 8 MB).
     #[must_use]
     pub fn new(bytes: usize, seed: u64) -> Self {
         assert!(bytes <= MAX_VALUE_BYTES, "a value of {bytes} bytes");
@@ -157,7 +157,7 @@ impl Values {
         Self { pool, bytes }
     }
 
-    /// Different values there are.
+    /// The number of different values.
     const OFFSETS: usize = 4096;
 
     /// The value of key number `number`.

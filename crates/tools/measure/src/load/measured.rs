@@ -1,80 +1,80 @@
-//! What a run found.
+//! The results of a run.
 
 use serde::Serialize;
 
-use super::run::Plan;
+use super::run::LoadPlan;
 use crate::hist::Latencies;
-use crate::target::{Outcome, Target};
+use crate::target::{LoadTarget, Outcome};
 
-/// Length of a period over which averages are taken, ns (100 ms).
+/// The length of a period over which averages are taken, in ns (100 ms).
 pub const PERIOD_NS: u64 = 100_000_000;
 
-/// Most periods kept (ten minutes); later operations count in the last.
+/// Most periods kept (ten minutes); later operations count in the last one.
 const MAX_PERIODS: u64 = 6_000;
 
-/// One load against one target, measured.
+/// The results of one load against one target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     /// The target's name.
     pub target: String,
-    /// How it was reached.
+    /// The target's transport.
     pub transport: String,
     /// Its connections.
     pub connections: usize,
     /// The load.
-    pub plan: Plan,
-    /// Latencies from the (intended) start, of operations that started while it counted. Errors
-    /// and misses too.
+    pub plan: LoadPlan,
+    /// Latencies from the intended start, of operations that started after the warm-up. Includes
+    /// errors and misses.
     pub latencies: Latencies,
-    /// 100 ms periods, in order.
+    /// The 100 ms periods, in order.
     pub periods: Vec<Period>,
-    /// Time that counted, seconds.
+    /// The measured time, in seconds.
     pub seconds: f64,
-    /// Operations that ended in that time.
+    /// Operations that completed in that time.
     pub ended: u64,
-    /// Keys that were not there.
+    /// Operations on keys that did not exist.
     pub misses: u64,
-    /// Operations answered with an error, or with a value of the wrong length.
+    /// Operations that failed, or returned a value of the wrong length.
     pub errors: u64,
-    /// Operations never answered, or, in an open load, never even sent. They count in the
-    /// latencies at the age they had reached.
+    /// Operations that never completed, or, in an open load, were never even sent. They count in
+    /// the latencies with the age they had reached.
     pub unfinished: u64,
 }
 
-/// 100 ms of a run.
+/// A period of 100 ms.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Period {
-    /// Operations that ended in it.
+    /// Operations that completed in it.
     pub ops: u64,
     /// The sum of their latencies, ns.
     pub latency_sum_ns: u64,
 }
 
-/// Averages of the 100 ms periods, ns: how SYSTEMS.md's table was measured.
+/// Averages of the 100 ms periods, in ns: the method of SYSTEMS.md's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PeriodAverages {
-    /// Mean of all operations.
+    /// The mean of all operations.
     pub avg: f64,
     /// The best period's average.
     pub min: f64,
-    /// The worst period's.
+    /// The worst period's average.
     pub max: f64,
 }
 
 impl Measured {
-    /// Operations that ended a second.
+    /// Operations per second.
     #[must_use]
     pub fn ops_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.ended as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Bytes of values moved a second.
+    /// Bytes of values transferred per second.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         self.ops_per_second() * self.plan.workload.value_bytes as f64
     }
 
-    /// Averages over the 100 ms periods; periods in which nothing ended are left out.
+    /// Averages over the 100 ms periods, without periods in which nothing ended.
     #[must_use]
     pub fn period_averages(&self) -> PeriodAverages {
         let busy = self.periods.iter().filter(|period| period.ops > 0);
@@ -91,14 +91,14 @@ impl Measured {
         }
     }
 
-    /// Operations that did not do what was asked.
+    /// Operations that failed, missed or never completed.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.misses + self.errors + self.unfinished
     }
 }
 
-/// Gathers a run's latencies.
+/// Collects a run's latencies.
 pub(super) struct Recorder {
     counts_from: u64,
     window: u64,
@@ -129,7 +129,7 @@ impl Recorder {
         self.latencies.count()
     }
 
-    /// An operation that (should have) started at `start` ended at `end`.
+    /// Records an operation that ended at `end` and started, or should have started, at `start`.
     pub(super) fn record(&mut self, start: u64, end: u64, outcome: Outcome) {
         let latency = end.saturating_sub(start);
         if let Some(since) = end.checked_sub(self.counts_from).filter(|&since| since < self.window)
@@ -150,8 +150,8 @@ impl Recorder {
         }
     }
 
-    /// An operation that (should have) started at `start` has not ended at `now`, and is waited for
-    /// no more.
+    /// Records an operation that started, or should have started, at `start`, has not completed at
+    /// `now`, and is no longer waited for.
     pub(super) fn give_up(&mut self, start: u64, now: u64) {
         if start >= self.counts_from {
             self.latencies.record(now.saturating_sub(start));
@@ -159,7 +159,7 @@ impl Recorder {
         }
     }
 
-    pub(super) fn finish(mut self, target: &dyn Target, plan: &Plan, end: u64) -> Measured {
+    pub(super) fn finish(mut self, target: &dyn LoadTarget, plan: &LoadPlan, end: u64) -> Measured {
         let window = end.saturating_sub(self.counts_from).min(self.window);
         self.periods.truncate(usize::try_from(window.div_ceil(PERIOD_NS)).unwrap_or(usize::MAX));
         Measured {

@@ -1,4 +1,4 @@
-//! Load: which keys, when, how many at once; and what came back.
+//! Loads: the keys, the timing, the number of operations in flight; and the results.
 
 pub mod keys;
 mod measured;
@@ -7,9 +7,9 @@ mod preload;
 mod rounds;
 mod run;
 
-pub use keys::Choice;
+pub use keys::KeyDistribution;
 pub use measured::{Measured, PERIOD_NS, Period, PeriodAverages};
 pub use pace::{Arrivals, Pace};
 pub use preload::{preload, preload_range};
 pub use rounds::{Entry, Results, Series, interleave};
-pub use run::{Clock, DRAIN, MAX_IN_FLIGHT, Plan, RealClock, Workload, run, run_by};
+pub use run::{Clock, DRAIN, LoadPlan, MAX_IN_FLIGHT, RealClock, Workload, run, run_by};

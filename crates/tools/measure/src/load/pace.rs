@@ -1,34 +1,34 @@
-//! When operations start.
+//! The start times of operations.
 
 use serde::Serialize;
 use sprat_chance::Chance;
 
-/// Whether the load waits for answers or for the clock.
+/// Whether completions or the clock start operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pace {
-    /// Every client starts its next operation when one of its earlier ones ended.
+    /// Each client starts its next operation when an earlier one has completed.
     Closed,
-    /// Operations start at their own times, whatever became of the earlier ones.
+    /// Operations start at scheduled times, whatever happened to earlier ones.
     Open {
         /// Operations a second.
         rate: f64,
-        /// How they are spaced.
+        /// The spacing of their starts.
         arrivals: Arrivals,
     },
 }
 
-/// Spacing of an open load.
+/// The spacing of starts in an open load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
-    /// Independent of each other, as requests of many users are.
+    /// Independent of each other, like the requests of many users.
     Poisson,
-    /// Evenly.
+    /// At equal intervals.
     Fixed,
 }
 
-/// Hands out start times, ns of the run's clock.
+/// Generates start times, in ns of the run's clock.
 #[derive(Clone, Debug)]
 pub(super) struct Starts {
     open: Option<Schedule>,
@@ -62,9 +62,9 @@ impl Starts {
         Self { open }
     }
 
-    /// The intended start of the next operation, if it is due by `now`. It is due again until
-    /// [`take`](Self::take)n, so a target that falls behind finds its backlog here, with the
-    /// times at which each should have started.
+    /// Returns the intended start of the next operation, if it is due by `now`. It stays due until
+    /// [`take`](Self::take), so a target that falls behind finds its backlog here, with the
+    /// intended start times.
     pub(super) fn due(&self, now: u64) -> Option<u64> {
         match &self.open {
             None => Some(now),
@@ -76,13 +76,13 @@ impl Starts {
         if let Some(schedule) = &mut self.open {
             schedule.next += match schedule.arrivals {
                 Arrivals::Fixed => schedule.gap,
-                // 1 - unit is in (0, 1]: its logarithm is finite.
+                // The argument is in (0, 1], so its logarithm is finite.
                 Arrivals::Poisson => -(1.0 - schedule.chance.share()).ln() * schedule.gap,
             };
         }
     }
 
-    /// When the clock, rather than an answer, starts the next operation.
+    /// When the clock, rather than a completion, starts the next operation.
     pub(super) fn next_by_clock(&self) -> Option<u64> {
         self.open.as_ref().map(|schedule| nanos(schedule.next))
     }

@@ -1,4 +1,4 @@
-//! Filling a target before it is read.
+//! Fills a target before it is read.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -7,40 +7,40 @@ use anyhow::{Result, anyhow, bail};
 
 use super::keys::{MAX_KEY_BYTES, Values, write_key};
 use super::run::Workload;
-use crate::target::{Completion, Op, Outcome, Target};
+use crate::target::{Completion, LoadTarget, Op, Outcome};
 
-/// Writes kept in flight on each connection.
+/// Writes in flight on each connection.
 const DEPTH: usize = 64;
 
-/// Bytes of values kept in flight on all connections together.
+/// Most bytes of values in flight on all connections together.
 const MAX_BYTES_IN_FLIGHT: usize = 16 << 20;
 
-/// Longest time without any answer before filling is given up.
+/// Longest time without any completion before filling fails.
 const STALL: Duration = Duration::from_secs(30);
 
-/// Longest time that memory may be full without a write in between: a store that cleans is not full
-/// for long.
+/// Longest time that the target's memory may be full without a successful write: a store that
+/// cleans is not full for long.
 const FULL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Wait until a write that met full memory is tried again.
+/// Delay before a write that met full memory is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
 
-/// Writes all keys of `workload` once; returns how long that took. While the target's memory is
-/// full it waits.
+/// Writes all keys of `workload` once, and returns how long that took. Waits while the target's
+/// memory is full.
 ///
 /// # Errors
-/// When a connection breaks, a write is refused, memory stays full for ten seconds, or nothing is
-/// answered for half a minute.
-pub fn preload(target: &mut dyn Target, workload: &Workload) -> Result<Duration> {
+/// If a connection breaks, a write is refused, memory stays full for ten seconds, or nothing
+/// completes for half a minute.
+pub fn preload(target: &mut dyn LoadTarget, workload: &Workload) -> Result<Duration> {
     preload_range(target, workload, 0..workload.keys)
 }
 
-/// Writes the keys `numbers` of `workload` once; returns how long that took.
+/// Writes the keys `numbers` of `workload` once, and returns how long that took.
 ///
 /// # Errors
-/// As [`preload`].
+/// Those of [`preload`].
 pub fn preload_range(
-    target: &mut dyn Target,
+    target: &mut dyn LoadTarget,
     workload: &Workload,
     numbers: Range<u64>,
 ) -> Result<Duration> {
@@ -52,12 +52,12 @@ pub fn preload_range(
     let key = &mut key[..workload.key_bytes];
     let mut done = Vec::new();
     let (mut sent, mut answered, mut in_flight) = (numbers.start, numbers.start, 0);
-    let (mut again, mut full) = (Vec::new(), None);
+    let (mut to_repeat, mut full) = (Vec::new(), None);
     let mut last_answer = Instant::now();
     while answered < numbers.end {
         let waits = full.as_ref().is_some_and(|full: &Full| Instant::now() < full.retry_at);
         while !waits && in_flight < window {
-            let Some(number) = again.last().copied().or((sent < numbers.end).then_some(sent))
+            let Some(number) = to_repeat.last().copied().or((sent < numbers.end).then_some(sent))
             else {
                 break;
             };
@@ -67,7 +67,7 @@ pub fn preload_range(
                 break;
             }
             in_flight += 1;
-            sent += u64::from(again.pop().is_none());
+            sent += u64::from(to_repeat.pop().is_none());
         }
         target.poll(if waits { FULL_PAUSE } else { Duration::from_millis(100) }, &mut done)?;
         if !done.is_empty() || waits {
@@ -87,7 +87,7 @@ pub fn preload_range(
                     if full.as_ref().is_none_or(|full| full.since.elapsed() < FULL_PATIENCE) =>
                 {
                     full = Some(Full::again(full));
-                    again.push(completion.tag);
+                    to_repeat.push(completion.tag);
                 }
                 _ => return Err(refused(target, &completion)),
             }
@@ -96,7 +96,7 @@ pub fn preload_range(
     Ok(started.elapsed())
 }
 
-/// Since when the target's memory has been full, and when to try again.
+/// When the target's memory became full, and when to try again.
 struct Full {
     since: Instant,
     retry_at: Instant,
@@ -109,7 +109,7 @@ impl Full {
     }
 }
 
-fn refused(target: &dyn Target, completion: &Completion) -> anyhow::Error {
+fn refused(target: &dyn LoadTarget, completion: &Completion) -> anyhow::Error {
     let why = target.failure().map_or_else(|| format!("{:?}", completion.outcome), str::to_owned);
     let waited = match completion.outcome {
         Outcome::Full => format!(", for {FULL_PATIENCE:?}; fewer --keys need less memory"),

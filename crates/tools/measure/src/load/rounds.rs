@@ -1,5 +1,5 @@
-//! Several targets under the same load in one run, turn by turn, so that what drifts on the machine
-//! meets all alike.
+//! Loads several targets in one run, turn by turn, so that slow changes of the machine affect all
+//! alike.
 
 use crate::table::Table;
 use anyhow::{Context, Result};
@@ -8,31 +8,31 @@ use sprat_units::figure;
 use std::fmt;
 
 use super::measured::Measured;
-use super::run::{Plan, run};
+use super::run::{LoadPlan, run};
 use crate::hist::Latencies;
-use crate::target::Target;
+use crate::target::LoadTarget;
 
-/// A target and the load it is given.
+/// A target with its load.
 pub struct Entry<'a> {
     /// The system.
-    pub target: &'a mut dyn Target,
-    /// Its load.
-    pub plan: Plan,
-    /// What rows call it, such as `redis, sleeping`.
+    pub target: &'a mut dyn LoadTarget,
+    /// The load.
+    pub plan: LoadPlan,
+    /// Its name in tables, such as `redis, sleeping`.
     pub label: String,
 }
 
-/// One entry's rounds.
+/// The rounds of one entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// What rows call it.
+    /// Its name in tables.
     pub label: String,
-    /// Its rounds, in order, one at least.
+    /// The rounds, in order; at least one.
     pub rounds: Vec<Measured>,
 }
 
 impl Series {
-    /// The median over the rounds of what `figure` reads from one.
+    /// Returns the median over the rounds of the value that `figure` reads from each.
     pub fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
         let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
@@ -44,19 +44,19 @@ impl Series {
         }
     }
 
-    /// The median over the rounds of a latency quantile, ns.
+    /// Returns the median over the rounds of a latency quantile, in ns.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> f64 {
         self.median(|round| round.latencies.quantile(quantile) as f64)
     }
 
-    /// The median over the rounds of operations a second.
+    /// Returns the median over the rounds of operations per second.
     #[must_use]
     pub fn ops_per_second(&self) -> f64 {
         self.median(Measured::ops_per_second)
     }
 
-    /// The latencies of all rounds together.
+    /// Returns the latencies of all rounds together.
     #[must_use]
     pub fn latencies(&self) -> Latencies {
         let mut all = Latencies::new();
@@ -64,17 +64,17 @@ impl Series {
         all
     }
 
-    /// Operations of all rounds that did not do what was asked.
+    /// Returns the number of failed operations in all rounds.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.rounds.iter().map(Measured::failures).sum()
     }
 }
 
-/// Runs every entry once a round, `rounds` times (at least one), in turned order every other round.
+/// Runs every entry once per round, in reverse order every other round. `rounds` is at least one.
 ///
 /// # Errors
-/// As [`run`], with the entry's label.
+/// Those of [`run`], with the entry's label.
 pub fn interleave(entries: &mut [Entry<'_>], rounds: usize) -> Result<Vec<Series>> {
     assert!(rounds > 0, "at least one round");
     let mut series: Vec<Series> = entries
@@ -94,23 +94,23 @@ pub fn interleave(entries: &mut [Entry<'_>], rounds: usize) -> Result<Vec<Series
     Ok(series)
 }
 
-/// What a scenario found, one series for each system and way of loading it.
+/// The results of a scenario: a series for each system and way of loading it.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Results {
-    /// What was asked.
+    /// The scenario's title.
     pub title: String,
-    /// The answers, in the order the systems were given.
+    /// The results, in the order of the systems.
     pub series: Vec<Series>,
 }
 
 impl Results {
-    /// The series so labelled.
+    /// Returns the series with that label.
     #[must_use]
     pub fn get(&self, label: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.label == label)
     }
 
-    /// The series as a table: medians of rounds.
+    /// Renders the series as a table of medians over rounds.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(&[

@@ -1,4 +1,4 @@
-//! One load against one target: operations out, latencies in.
+//! Runs one load against one target, and measures latencies.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -6,46 +6,48 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use super::keys::{Choice, Chooser, Values, write_key};
+use super::keys::{Chooser, KeyDistribution, Values, write_key};
 use super::measured::{Measured, Recorder};
 use super::pace::{Pace, Starts};
-use crate::target::{Completion, Op, Outcome, Target, Wait};
+use crate::target::{Completion, LoadTarget, Op, Outcome, Wait};
 
-/// Operations one run may have in flight.
+/// Most operations that a run may have in flight.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
-/// How long a run waits, after its end, for answers that are due. What is still missing then is
-/// counted as unfinished.
+/// How long a run waits after its end for completions. Operations still missing then count as
+/// unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
-/// Longest sleep for an answer: long enough to cost nothing, short enough to see the run's end.
+/// Longest sleep for a completion: long enough to cost nothing, short enough to notice the run's
+/// end.
 const NAP: Duration = Duration::from_secs(1);
 
-/// A sleeping generator wakes this long before the next start and spins: timers are late by as
-/// much.
+/// A sleeping generator wakes this long before the next start and then spins, because timers are
+/// late by as much. In ns.
 const SPIN_BEFORE_START: u64 = 150_000;
 
-/// What is asked for.
+/// The operations of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Workload {
-    /// Keys there are; all are expected to be loaded before reading.
+    /// The number of keys; all are expected to be loaded before reading.
     pub keys: u64,
-    /// Length of a key, bytes (20 to 250).
+    /// The length of a key, in bytes (20 to 250).
     pub key_bytes: usize,
-    /// Length of a value, bytes.
+    /// The length of a value, in bytes.
     pub value_bytes: usize,
-    /// Share of reads, 0 to 1; the others are writes.
+    /// The share of reads, 0 to 1; the others are writes.
     pub read_share: f64,
-    /// Instead of reads and writes, echoes of the far driver.
+    /// Whether to send echoes to the peer's driver instead of reads and writes.
     pub pings: bool,
-    /// How keys are drawn.
-    pub choice: Choice,
-    /// The same seed asks for the same keys in the same order.
+    /// The distribution of keys.
+    #[serde(rename = "choice")]
+    pub key_distribution: KeyDistribution,
+    /// The seed; it determines the keys and their order.
     pub seed: u64,
 }
 
 impl Workload {
-    /// Reads of `value_bytes` under 30 B keys, uniformly from `keys`.
+    /// Reads of `value_bytes` under keys of 30 B, uniformly from `keys` keys.
     #[must_use]
     pub fn reads(keys: u64, value_bytes: usize) -> Self {
         Self {
@@ -54,48 +56,48 @@ impl Workload {
             value_bytes,
             read_share: 1.0,
             pings: false,
-            choice: Choice::Uniform,
+            key_distribution: KeyDistribution::Uniform,
             seed: 1,
         }
     }
 
-    /// The same with writes only.
+    /// Writes of `value_bytes` under keys of 30 B, uniformly from `keys` keys.
     #[must_use]
     pub fn writes(keys: u64, value_bytes: usize) -> Self {
         Self { read_share: 0.0, ..Self::reads(keys, value_bytes) }
     }
 
-    /// Echoes of the far driver.
+    /// Echoes by the peer's driver.
     #[must_use]
     pub fn pings() -> Self {
         Self { read_share: 0.0, pings: true, ..Self::reads(1, 0) }
     }
 }
 
-/// How it is asked for.
+/// A load: the workload, its concurrency and its duration.
 #[derive(Clone, Debug, Serialize)]
-pub struct Plan {
-    /// What.
+pub struct LoadPlan {
+    /// The operations.
     pub workload: Workload,
-    /// Clients, spread evenly over the target's connections.
+    /// The number of clients, spread evenly over the target's connections.
     pub clients: usize,
-    /// Operations each client keeps in flight; in an open load, at most.
+    /// Operations that each client keeps in flight; in an open load, at most.
     pub depth: usize,
     /// Whether the generator spins or sleeps.
     pub wait: Wait,
-    /// Closed or open.
+    /// Whether completions or the clock start operations.
     pub pace: Pace,
-    /// Time before anything counts.
+    /// Time before the measurement starts.
     pub warm_up: Duration,
-    /// Time that counts.
+    /// Measured time.
     pub duration: Duration,
-    /// Ends the run sooner, after this many operations that count.
+    /// Ends the run early, after this many measured operations.
     pub max_ops: Option<u64>,
 }
 
-impl Plan {
-    /// One client that waits for each answer, as a latency test has it: a fifth of a second to warm
-    /// up, one second that counts.
+impl LoadPlan {
+    /// A latency test: one client that waits for each reply, with a fifth of a second to warm up
+    /// and one second measured.
     #[must_use]
     pub fn one_client(workload: Workload, wait: Wait) -> Self {
         Self {
@@ -111,7 +113,7 @@ impl Plan {
     }
 }
 
-/// Time as a run sees it; tests bring their own.
+/// The clock of a run; tests supply their own.
 pub trait Clock {
     /// Monotonic nanoseconds.
     fn now(&self) -> u64;
@@ -122,7 +124,7 @@ pub trait Clock {
 pub struct RealClock(Instant);
 
 impl RealClock {
-    /// Zero is now.
+    /// Creates a clock that starts at zero now.
     #[must_use]
     pub fn start() -> Self {
         Self(Instant::now())
@@ -138,16 +140,16 @@ impl Clock for RealClock {
 /// Runs `plan` against `target` on the calling thread.
 ///
 /// # Errors
-/// When a connection breaks, or the plan asks for more in flight than [`MAX_IN_FLIGHT`].
-pub fn run(target: &mut dyn Target, plan: &Plan) -> Result<Measured> {
+/// If a connection breaks, or the plan has more operations in flight than [`MAX_IN_FLIGHT`].
+pub fn run(target: &mut dyn LoadTarget, plan: &LoadPlan) -> Result<Measured> {
     run_by(target, plan, &RealClock::start())
 }
 
-/// Runs `plan` against `target` by `clock`.
+/// Runs `plan` against `target` with the given clock.
 ///
 /// # Errors
-/// As [`run`].
-pub fn run_by(target: &mut dyn Target, plan: &Plan, clock: &dyn Clock) -> Result<Measured> {
+/// Those of [`run`].
+pub fn run_by(target: &mut dyn LoadTarget, plan: &LoadPlan, clock: &dyn Clock) -> Result<Measured> {
     let in_flight = plan.clients * plan.depth;
     ensure!(
         (1..=MAX_IN_FLIGHT).contains(&in_flight),
@@ -159,7 +161,11 @@ pub fn run_by(target: &mut dyn Target, plan: &Plan, clock: &dyn Clock) -> Result
         plan,
         slots: Slots::new(in_flight),
         starts: Starts::new(plan.pace, begin, plan.workload.seed ^ 0x5057),
-        chooser: Chooser::new(plan.workload.choice, plan.workload.keys, plan.workload.seed),
+        chooser: Chooser::new(
+            plan.workload.key_distribution,
+            plan.workload.keys,
+            plan.workload.seed,
+        ),
         values: Values::new(plan.workload.value_bytes, plan.workload.seed),
         recorder: Recorder::new(counts_from, nanos(plan.duration)),
         end: counts_from + nanos(plan.duration),
@@ -185,19 +191,19 @@ pub fn run_by(target: &mut dyn Target, plan: &Plan, clock: &dyn Clock) -> Result
 }
 
 struct Run<'a> {
-    plan: &'a Plan,
+    plan: &'a LoadPlan,
     slots: Slots,
     starts: Starts,
     chooser: Chooser,
     values: Values,
     recorder: Recorder,
-    /// No operation starts from here on, ns.
+    /// When the last operation may start, in ns.
     end: u64,
 }
 
 impl Run<'_> {
-    /// Starts what is due and has a free slot.
-    fn issue(&mut self, target: &mut dyn Target, now: u64) -> Result<()> {
+    /// Starts operations that are due, as long as slots are free.
+    fn issue(&mut self, target: &mut dyn LoadTarget, now: u64) -> Result<()> {
         let mut key = [0; super::keys::MAX_KEY_BYTES];
         let key = &mut key[..self.plan.workload.key_bytes];
         let connections = target.connections();
@@ -228,18 +234,18 @@ impl Run<'_> {
                 let left = next.saturating_sub(now).saturating_sub(SPIN_BEFORE_START);
                 Duration::from_nanos(left).min(NAP)
             }
-            // Only an answer can start anything.
+            // Only a completion can start an operation.
             _ if self.slots.is_idle() => Duration::ZERO,
             _ => NAP,
         }
     }
 
     fn complete(&mut self, completion: Completion, now: u64) {
-        // An answer that an earlier run gave up on is none of ours.
+        // A late completion of an earlier run.
         let Some(Busy { start, read }) = self.slots.release(completion.tag) else { return };
-        let wanted = if read { self.plan.workload.value_bytes } else { 0 };
+        let expected = if read { self.plan.workload.value_bytes } else { 0 };
         let outcome = match completion.outcome {
-            Outcome::Ok { bytes } if bytes != wanted => Outcome::Error,
+            Outcome::Ok { bytes } if bytes != expected => Outcome::Error,
             outcome => outcome,
         };
         self.recorder.record(start, now, outcome);
@@ -250,9 +256,9 @@ impl Run<'_> {
         self.slots.is_idle() && !backlog
     }
 
-    /// What has not ended counts with the age it has reached, so that a stall never looks like a
-    /// success.
-    fn finish(mut self, target: &dyn Target, now: u64) -> Measured {
+    /// Records operations that have not completed with their present age, so that a stall never
+    /// looks like a success.
+    fn finish(mut self, target: &dyn LoadTarget, now: u64) -> Measured {
         for busy in self.slots.busy.iter().flatten() {
             self.recorder.give_up(busy.start, now);
         }
@@ -270,7 +276,7 @@ struct Busy {
     read: bool,
 }
 
-/// Operations in flight, by slot. A tag is the slot and the run's number.
+/// Operations in flight, by slot. A tag consists of the run's number and the slot.
 struct Slots {
     run: u32,
     free: Vec<usize>,

@@ -1,11 +1,11 @@
-//! Stacked bars as inline SVG: what a whole is made of.
+//! Stacked bars as inline SVG, which show the parts of a whole.
 
 use std::fmt::Write;
 
 use super::svg::{Axis, COLOURS, WIDTH};
 use sprat_units::html::escape;
 
-/// Height of a bar, and what one takes with the space below it, in SVG units.
+/// The height of a bar, and of a bar with the space below it, in SVG units.
 const BAR: f64 = 20.0;
 const STEP: f64 = 28.0;
 
@@ -14,23 +14,28 @@ const RIGHT: f64 = 34.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 44.0;
 
-/// A whole and its parts, in the order in which they are drawn.
+/// A bar: a whole and its parts, in drawing order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bar {
-    /// Its name, left of it.
+pub struct StackedBar {
+    /// Its name, shown to the left.
     pub name: String,
-    /// The parts: which of the chart's kinds it is, and how long, in the axis' measure. Negative
-    /// ones and what is no number count as 0.
+    /// The parts: an index into the chart's kinds, and a length in the axis' unit. Negative and
+    /// non-finite lengths count as 0.
     pub parts: Vec<(usize, f64)>,
 }
 
-/// Horizontal bars over one linear axis that begins at 0, as an `<svg>` element, with a legend of
-/// `kinds` as an HTML list after it.
+/// Draws horizontal bars over one linear axis that begins at 0, as an `<svg>` element followed by a
+/// legend of `kinds` as an HTML list.
 #[must_use]
-pub fn stacked(title: &str, kinds: &[&str], bars: &[Bar], label: impl Fn(f64) -> String) -> String {
-    let long = |part: f64| if part.is_finite() { part.max(0.0) } else { 0.0 };
-    let whole = |bar: &Bar| bar.parts.iter().map(|part| long(part.1)).sum::<f64>();
-    let axis = Axis::linear(title, bars.iter().map(whole).fold(0.0, f64::max), &label);
+pub fn stacked(
+    title: &str,
+    kinds: &[&str],
+    bars: &[StackedBar],
+    label: impl Fn(f64) -> String,
+) -> String {
+    let length = |part: f64| if part.is_finite() { part.max(0.0) } else { 0.0 };
+    let total = |bar: &StackedBar| bar.parts.iter().map(|part| length(part.1)).sum::<f64>();
+    let axis = Axis::linear(title, bars.iter().map(total).fold(0.0, f64::max), &label);
     let bottom = TOP + STEP * bars.len() as f64;
     let height = bottom + BOTTOM;
     let across = |at: f64| LEFT + at / axis.to * (WIDTH - RIGHT - LEFT);
@@ -64,13 +69,13 @@ pub fn stacked(title: &str, kinds: &[&str], bars: &[Bar], label: impl Fn(f64) ->
         ));
         let mut from = 0.0;
         for &(kind, part) in &bar.parts {
-            let to = from + long(part);
+            let to = from + length(part);
             let (x, width) = (across(from), across(to) - across(from));
-            let told =
-                escape(&format!("{}: {}", kinds.get(kind).unwrap_or(&""), label(long(part))));
+            let tooltip =
+                escape(&format!("{}: {}", kinds.get(kind).unwrap_or(&""), label(length(part))));
             let class = kind % COLOURS;
             add(format_args!(
-                r#"<rect class="c{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{BAR}"><title>{told}</title></rect>"#
+                r#"<rect class="c{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{BAR}"><title>{tooltip}</title></rect>"#
             ));
             from = to;
         }
@@ -88,7 +93,7 @@ pub fn stacked(title: &str, kinds: &[&str], bars: &[Bar], label: impl Fn(f64) ->
 mod tests {
     use super::*;
 
-    /// Where each rectangle begins and how wide it is.
+    /// The start and width of each rectangle.
     fn rectangles(svg: &str) -> Vec<(f64, f64)> {
         let number = |text: &str, name: &str| -> f64 {
             let rest = text.split_once(&format!("{name}=\"")).expect("an attribute").1;
@@ -100,8 +105,11 @@ mod tests {
     #[test]
     fn parts_follow_one_another_and_keep_their_shares() {
         let bars = [
-            Bar { name: "read".to_owned(), parts: vec![(0, 1.0), (1, 3.0), (0, 1.0)] },
-            Bar { name: "<ping>".to_owned(), parts: vec![(1, 2.0), (0, -1.0), (0, f64::NAN)] },
+            StackedBar { name: "read".to_owned(), parts: vec![(0, 1.0), (1, 3.0), (0, 1.0)] },
+            StackedBar {
+                name: "<ping>".to_owned(),
+                parts: vec![(1, 2.0), (0, -1.0), (0, f64::NAN)],
+            },
         ];
         let svg = stacked("us", &["code", "way & back"], &bars, |us| format!("{us} us"));
         let found = rectangles(&svg);

@@ -1,4 +1,4 @@
-//! The page.
+//! Reports as HTML pages.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,14 +15,14 @@ use sprat_units::html::escape;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Nines shown on the percentile axis: up to 99.9999 %.
+/// Most nines shown on the percentile axis: up to 99.9999 %.
 const MAX_NINES: u32 = 6;
 
-/// Latencies beyond this quantile are left to the percentile curve: in the histogram they would
-/// only squeeze the rest.
+/// The histogram omits latencies beyond this quantile, which would only squeeze the rest; the
+/// percentile curve shows them.
 const HISTOGRAM_UP_TO: f64 = 0.995;
 
-/// A report being written.
+/// A report in HTML, built section by section.
 #[derive(Clone, Debug)]
 pub struct Report {
     title: String,
@@ -30,7 +30,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty report on figures measured on `machine`.
+    /// Creates an empty report on figures measured on `machine`.
     #[must_use]
     pub fn new(title: &str, machine: &Machine) -> Self {
         let body =
@@ -38,7 +38,7 @@ impl Report {
         Self { title: title.to_owned(), body }
     }
 
-    /// Adds what was promised and what was kept.
+    /// Adds the table of goals.
     pub fn goals(&mut self, rows: &[Row]) {
         self.push(format_args!("<h2>Goals: {}</h2>\n", escape(&goals::verdict(rows))));
         let class = |index: usize| match rows.get(index) {
@@ -55,7 +55,7 @@ impl Report {
         self.push_table(table, |_| "");
     }
 
-    /// Adds a drawing, as [`chart`] makes it, under a heading of its own.
+    /// Adds a drawing, as [`chart`] renders it, under a heading of its own.
     pub fn figure(&mut self, title: &str, svg: &str) {
         self.push(format_args!("<h3>{}</h3>\n{svg}\n", escape(title)));
     }
@@ -65,8 +65,8 @@ impl Report {
         self.push(format_args!("<p>{}</p>\n", escape(text)));
     }
 
-    /// Adds a scenario: its table, its latencies as percentile curve and histogram, its throughput
-    /// over time.
+    /// Adds a scenario: its table, its latencies as a percentile curve and a histogram, and its
+    /// throughput over time.
     pub fn results(&mut self, results: &Results) {
         self.table(&results.title, &results.table());
         if results.series.iter().all(|series| series.latencies().count() == 0) {
@@ -80,22 +80,23 @@ impl Report {
         ));
     }
 
-    /// The whole page: one file that needs nothing else.
+    /// Renders the whole page, a single self-contained file.
     #[must_use]
     pub fn html(&self) -> String {
         let title = escape(&self.title);
         let body = &self.body;
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{title}</title>\n\
              <style>\n{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
         )
     }
 
-    /// Writes the page to `path`, making its folder.
+    /// Writes the page to `path` and creates its folder.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         super::write_file(path, &self.html())
     }
@@ -157,7 +158,8 @@ fn histogram(results: &Results) -> String {
         for bar in latencies.bars().iter().filter(|bar| bar.from_ns <= limit) {
             let share = bar.count as f64 / count * 100.0;
             if (bar.from_ns / edge - 1.0).abs() > 1e-6 {
-                points.push((edge.log10(), 0.0)); // a gap before this bar; none before the first, whose edge is not a number
+                // A gap before this bar. The first has none: there `edge` is not a number.
+                points.push((edge.log10(), 0.0));
             }
             points.push((bar.from_ns.log10(), share));
             edge = bar.to_ns;

@@ -1,5 +1,5 @@
-//! What is left on disk: a report in one HTML file (machine, goals, tables, drawings of the
-//! distributions), and JSON.
+//! Report files: one HTML file with the machine, goals, tables and drawings of the distributions,
+//! and JSON.
 
 pub mod bars;
 pub mod html;
@@ -13,20 +13,20 @@ use serde::Serialize;
 
 pub use html::Report;
 
-/// Writes `value` (results, a basic table, goals) to `path` as JSON, making its folder.
+/// Writes `value` (results, a basic table, goals) to `path` as JSON and creates its folder.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn write_json<T: Serialize + ?Sized>(value: &T, path: &Path) -> Result<()> {
     let mut json = serde_json::to_string_pretty(value)?;
     json.push('\n');
     write_file(path, &json)
 }
 
-/// The same without line breaks, for results that hold every count.
+/// Writes `value` as JSON without line breaks, for results that contain every count.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn write_compact_json<T: Serialize + ?Sized>(value: &T, path: &Path) -> Result<()> {
     write_file(path, &(serde_json::to_string(value)? + "\n"))
 }

@@ -1,5 +1,5 @@
-//! What boxes did over time, as one picture: for each line rate, queue, drops and round trips, one
-//! above the other.
+//! Draws what a lab's boxes did over time as one picture: for each line its rate, queue, drops and
+//! round trips, one above the other.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::{Result, Write};
@@ -12,14 +12,14 @@ use sprat_units::html::escape;
 
 const STYLE: &str = include_str!("over_time.css");
 
-/// Width of the picture, in SVG units.
+/// The picture's width, in SVG units.
 const WIDTH: f64 = 960.0;
 
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 24.0;
 
-/// Heights: of the title, of the name and the legend of a line, of each panel, between two, and of
-/// what stands below the last.
+/// Heights: of the title, a line's name, a row of its legend, each panel, the gap between panels,
+/// and the space below the last.
 const HEAD: f64 = 40.0;
 const NAME: f64 = 26.0;
 const LEGEND: f64 = 18.0;
@@ -27,26 +27,26 @@ const PANELS: [f64; 4] = [150.0, 100.0, 60.0, 100.0];
 const GAP: f64 = 18.0;
 const FOOT: f64 = 64.0;
 
-/// Flows with a colour of their own; the others together have the last colour.
+/// Flows with a colour of their own; the others together get the last colour.
 const SHOWN: usize = COLOURS - 1;
 
-/// A flow is one of the others that carried less of its line than this, and whose round trip nobody
-/// knows.
+/// A flow is drawn with the others if it carried less of its line than this share, and its round
+/// trip time is unknown.
 const LEAST_SHARE: f64 = 0.001;
 
-/// Names of flows in a row of the legend, and letters of a name that have room there.
+/// Flow names in a row of the legend, and the most characters shown of a name.
 const LEGEND_COLUMNS: usize = 3;
 const LEGEND_LETTERS: usize = 44;
 
-/// What has a curve of its own on a line.
+/// The flows of a line with curves of their own.
 struct Curves<'a> {
     about: &'a LineAbout,
     flows: Vec<&'a str>,
-    /// There are others besides.
+    /// Whether there are other flows.
     rest: bool,
 }
 
-/// The picture as an SVG document that needs nothing else, light or dark as the reader's system is.
+/// Renders the picture as a self-contained SVG document, light or dark like the reader's system.
 /// `samples` are in order of time.
 #[must_use]
 pub fn picture<'a>(about: &'a About, samples: impl IntoIterator<Item = &'a Sample>) -> String {
@@ -58,13 +58,14 @@ pub fn picture<'a>(about: &'a About, samples: impl IntoIterator<Item = &'a Sampl
     svg
 }
 
-/// The same as a page.
+/// Renders the picture as an HTML page.
 #[must_use]
 pub fn page<'a>(about: &'a About, samples: impl IntoIterator<Item = &'a Sample>) -> String {
     let title = escape(&about.title);
     format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>:root {{ color-scheme: \
-         light dark }} svg {{ max-width: 100%; height: auto }}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <title>{title}</title>\n<style>:root {{ color-scheme: light dark }} \
+         svg {{ max-width: 100%; height: auto }}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
         picture(about, samples)
     )
 }
@@ -74,7 +75,7 @@ fn height_of(line: &Curves<'_>) -> f64 {
     NAME + LEGEND * rows as f64 + PANELS.iter().sum::<f64>() + GAP * PANELS.len() as f64 + FOOT
 }
 
-/// The flows that carried most, over all the time.
+/// Selects the flows that carried most over the whole time.
 fn curves<'a>(about: &'a LineAbout, samples: &[&'a Sample]) -> Curves<'a> {
     let (mut carried, mut timed) = (HashMap::<&str, f64>::new(), HashSet::<&str>::new());
     for sample in samples {
@@ -93,7 +94,7 @@ fn curves<'a>(about: &'a LineAbout, samples: &[&'a Sample]) -> Curves<'a> {
     flows.truncate(SHOWN);
     let rest = flows.len() < all;
     let mut flows: Vec<_> = flows.into_iter().map(|(name, _)| name).collect();
-    flows.sort_unstable(); // so that a colour tells more than an order
+    flows.sort_unstable(); // keeps a flow's colour independent of its rank
     Curves { about, flows, rest }
 }
 
@@ -111,8 +112,9 @@ fn draw(
     let title = escape(&about.title);
     write!(
         svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         role=\"img\" aria-label=\"{title}\">\n<style>\n{STYLE}</style>\n<rect class=\"paper\" width=\"{WIDTH}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n\
+         <style>\n{STYLE}</style>\n<rect class=\"paper\" width=\"{WIDTH}\" \
          height=\"{height}\"/>\n<text class=\"head\" x=\"24\" y=\"27\">{title}</text>\n"
     )?;
     let (from, to) = (
@@ -121,15 +123,15 @@ fn draw(
     );
     let mut top = HEAD;
     for line in lines {
-        one(svg, top, line, samples, (from, to))?;
+        draw_line(svg, top, line, samples, (from, to))?;
         top += height_of(line);
     }
     svg.push_str("</svg>\n");
     Ok(())
 }
 
-/// Draws what belongs to a line.
-fn one(
+/// Draws the panels of a line.
+fn draw_line(
     svg: &mut String,
     top: f64,
     line: &Curves<'_>,
@@ -157,7 +159,7 @@ fn one(
         let area =
             Area { left: LEFT, right: RIGHT, top: bottom + GAP, bottom: bottom + GAP + height };
         bottom = area.bottom;
-        // Time is written once, below the last.
+        // Only the last panel labels the time.
         let last = index + 1 == PANELS.len();
         let x = Axis {
             title: if last { "seconds since the box began".to_owned() } else { String::new() },
@@ -170,7 +172,7 @@ fn one(
     Ok(())
 }
 
-/// What the colours mean, and where that ends.
+/// Draws the legend, and returns where it ends.
 fn legend(
     svg: &mut String,
     top: f64,
@@ -179,8 +181,8 @@ fn legend(
     let rest = line.rest.then_some("all others");
     let names = line.flows.iter().copied().enumerate().chain(rest.map(|name| (SHOWN, name)));
     let mut bottom = top;
-    for (place, (colour, name)) in names.enumerate() {
-        let (row, column) = (place / LEGEND_COLUMNS, place % LEGEND_COLUMNS);
+    for (index, (colour, name)) in names.enumerate() {
+        let (row, column) = (index / LEGEND_COLUMNS, index % LEGEND_COLUMNS);
         let x = LEFT + column as f64 * (RIGHT - LEFT) / LEGEND_COLUMNS as f64;
         let y = top + LEGEND * row as f64;
         bottom = y + LEGEND;
@@ -201,8 +203,8 @@ fn legend(
 
 type Panel = (Axis, Vec<Line>);
 
-/// A curve for each flow of `line` that has a colour, and one of the others where `rest` makes a
-/// figure of the line and what was told.
+/// Returns a curve for each flow of `line` that has a colour, and one for the others, whose value
+/// `rest` computes from the line and the sum of the drawn flows.
 fn by_flow(
     line: &Curves<'_>,
     samples: &[&Sample],
@@ -210,20 +212,20 @@ fn by_flow(
     rest: impl Fn(&LineSample, f64) -> f64,
 ) -> Vec<Line> {
     let mut curves: Vec<_> = line.flows.iter().map(|name| empty(name)).collect();
-    // The last colour is that of the others, whether there are as many flows or not.
+    // The others have the last colour, however many flows there are.
     curves.resize_with(SHOWN, || empty(""));
     curves.push(empty("all others"));
     for sample in samples {
         let Some(here) = of_line(sample, &line.about.line) else { continue };
-        let mut told = 0.0;
+        let mut drawn = 0.0;
         for (curve, name) in curves.iter_mut().zip(&line.flows) {
             let flow = here.flows.iter().find(|flow| flow.flow == *name);
             let value = of(flow);
-            told += value;
+            drawn += value;
             curve.points.push((middle(sample), value));
         }
         if line.rest {
-            curves[SHOWN].points.push((middle(sample), rest(here, told)));
+            curves[SHOWN].points.push((middle(sample), rest(here, drawn)));
         }
     }
     curves
@@ -249,7 +251,7 @@ fn most(curves: &[Line]) -> f64 {
 fn rate(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let of = |flow: Option<&FlowSample>| flow.map_or(0.0, |flow| flow.figures.bits_per_second);
     let curves =
-        by_flow(line, samples, of, |here, told| (here.all.bits_per_second - told).max(0.0));
+        by_flow(line, samples, of, |here, drawn| (here.all.bits_per_second - drawn).max(0.0));
     let axis = Axis::linear("rate", most(&curves), |bits| figure::short(&figure::bit_rate(bits)));
     (axis, curves)
 }
@@ -257,11 +259,11 @@ fn rate(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
 fn queue(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let of = |flow: Option<&FlowSample>| flow.map_or(0.0, |flow| flow.figures.queue as f64);
     let mut curves =
-        by_flow(line, samples, of, |here, told| (here.all.queue as f64 - told).max(0.0));
+        by_flow(line, samples, of, |here, drawn| (here.all.queue as f64 - drawn).max(0.0));
     let all = |sample: &&Sample| {
         Some((middle(sample), of_line(sample, &line.about.line)?.all.queue as f64))
     };
-    // All of it is an area in the colour of the others, behind the flows.
+    // The whole queue is an area in the colour of the others, behind the flows.
     curves[SHOWN] = Line {
         name: "all".to_owned(),
         points: closed(samples.iter().filter_map(all)),
@@ -298,14 +300,14 @@ fn round_trips(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     (axis, curves)
 }
 
-/// A staircase that ends on the ground.
+/// Closes a staircase at the axis.
 fn closed(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut points: Vec<_> = points.collect();
     points.extend(points.last().map(|last| (last.0, 0.0)));
     points
 }
 
-/// Every other tick, for low panels.
+/// Returns every other tick, for low panels.
 fn few(ticks: Vec<super::svg::Tick>) -> Vec<super::svg::Tick> {
     ticks.into_iter().step_by(2).collect()
 }

@@ -1,5 +1,5 @@
-//! Line and bar charts as inline SVG. Colours are classes, so that the page's style sheet has light
-//! and dark ones.
+//! Line and bar charts as inline SVG. Colours are CSS classes, so that the page's style sheet can
+//! define light and dark ones.
 
 use sprat_units::html::escape;
 use std::fmt::Write;
@@ -10,28 +10,27 @@ pub const WIDTH: f64 = 720.0;
 /// Height of a chart.
 pub const HEIGHT: f64 = 340.0;
 
-/// Series told apart by colour; more share colours.
+/// Number of colours; further series share them.
 pub const COLOURS: usize = 8;
 
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 34.0;
 const TOP: f64 = 14.0;
 
-/// Where the titles of axes that go up stand.
+/// The position of the titles of vertical axes.
 const TITLE: f64 = 14.0;
 const BOTTOM: f64 = 48.0;
 
 /// A labelled position on an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
-    /// Where, in the axis' own measure.
+    /// The position, in the axis' unit.
     pub at: f64,
-    /// What is written there.
+    /// The label.
     pub label: String,
 }
 
-/// An axis: its ends in its own measure (already a logarithm, if it is to be logarithmic) and its
-/// ticks.
+/// An axis: its ends in its own unit (already a logarithm on a logarithmic axis) and its ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Its name.
@@ -45,7 +44,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A linear axis from 0 to at least `to`, with about five round ticks.
+    /// Creates a linear axis from 0 to at least `to`, with about five round ticks.
     #[must_use]
     pub fn linear(title: &str, to: f64, label: impl Fn(f64) -> String) -> Self {
         let to = if to.is_finite() && to > 0.0 { to } else { 1.0 };
@@ -63,7 +62,7 @@ impl Axis {
         Self { title: title.to_owned(), from: 0.0, to: count * step, ticks }
     }
 
-    /// A decimal logarithmic axis around `least..=most`; positions on it are log10.
+    /// Creates a decimal logarithmic axis around `least..=most`; positions on it are log10.
     #[must_use]
     pub fn decades(title: &str, least: f64, most: f64, label: impl Fn(f64) -> String) -> Self {
         let least = if least.is_finite() && least > 0.0 { least } else { 1.0 };
@@ -83,7 +82,7 @@ impl Axis {
                 .unwrap_or(power * 10.0)
         };
         let (from, to) = (below(least), above(most));
-        // Few decades have room for ticks at 2 and 5 too.
+        // A few decades leave room for ticks at 2 and 5 too.
         let fine = (to / from).log10() <= 3.5;
         let mut ticks = Vec::new();
         let mut power = 10_f64.powf(from.log10().floor());
@@ -100,18 +99,18 @@ impl Axis {
     }
 }
 
-/// One series: its name and its points in the axes' measures.
+/// A series: its name and its points in the axes' units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// Its name, in the legend.
     pub name: String,
     /// Points, left to right.
     pub points: Vec<(f64, f64)>,
-    /// Drawn as a filled staircase from the bottom, as a histogram is.
+    /// Whether it is drawn as a filled staircase from the bottom, like a histogram.
     pub filled: bool,
 }
 
-/// A chart as an `<svg>` element, with a legend as an HTML list after it.
+/// Renders a chart as an `<svg>` element followed by a legend as an HTML list.
 #[must_use]
 pub fn chart(x: &Axis, y: &Axis, lines: &[Line]) -> String {
     let mut svg = String::new();
@@ -138,7 +137,7 @@ fn draw(svg: &mut String, x: &Axis, y: &Axis, lines: &[Line]) -> std::fmt::Resul
     Ok(())
 }
 
-/// Where the curves of a panel are, in SVG units; ticks and titles are around it.
+/// The area of a panel's curves, in SVG units; ticks and titles lie around it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) left: f64,
@@ -147,8 +146,8 @@ pub(super) struct Area {
     pub(super) bottom: f64,
 }
 
-/// Draws axes and curves. A point that is no number is a gap in its curve; an axis without a title
-/// or ticks has none.
+/// Draws axes and curves. A point that is not finite is a gap in its curve. An empty title or list
+/// of ticks is not drawn.
 pub(super) fn panel(
     svg: &mut String,
     area: &Area,

@@ -1,7 +1,7 @@
-//! What the kernel says of a network interface that one of DPDK's devices stands on.
+//! The state of a kernel network interface below one of DPDK's devices.
 //!
-//! `af_packet` and `af_xdp` call their link up from start to stop, whatever becomes of the
-//! interface below. The kernel tells of every change over netlink (`man 7 rtnetlink`); to hear that
+//! `af_packet` and `af_xdp` report their link as up from start to stop, whatever happens to the
+//! interface below. The kernel reports every change over netlink (`man 7 rtnetlink`); finding that
 //! there is none costs one call.
 
 use std::io;
@@ -11,99 +11,101 @@ use rustix::io::Errno;
 use rustix::net::netdevice;
 
 use super::arguments::argument;
-use super::netlink::{DELETED_LINK, Kernel, LINKS, Message, NEW_LINK};
+use super::netlink::{DELETED_LINK, LINKS, Message, NEW_LINK, Netlink};
 
-/// Messages read in one look; the others wait for the next.
+/// Messages read in one poll; the others wait for the next.
 const MAX_MESSAGES: usize = 16;
 
-/// Bytes taken of a message. Longer ones are cut: what we want stands at the beginning.
+/// Bytes read of a message. Longer ones are cut: the fields we need come first.
 const MESSAGE: usize = 1024;
 
-/// Flags of an interface: switched on, and with something at the other end.
+/// Interface flags IFF_UP and IFF_RUNNING.
 const UP_AND_RUNNING: u32 = 0x1 | 0x40;
 
-/// How an interface fares.
+/// The state of an interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Standing {
+pub(super) enum InterfaceState {
     /// It carries frames.
     Up,
-    /// It is switched off, or has nobody at the other end.
+    /// It is down, or has no carrier.
     Down,
-    /// There is none of that name.
+    /// No interface has its name.
     Gone,
-    /// There is one of that name, but not the one that the device was opened on.
-    Another,
+    /// Another interface has the name of the one on which the device was opened.
+    Replaced,
 }
 
-/// An interface, by its name.
+/// A watched interface, identified by its name.
 pub(super) struct Interface {
     name: String,
-    kernel: Kernel,
-    /// The number of the one that the device was opened on.
+    netlink: Netlink,
+    /// The index of the interface on which the device was opened.
     index: u32,
-    standing: Standing,
+    state: InterfaceState,
 }
 
 impl Interface {
-    /// The interface that a device's arguments name, in the network namespace of this thread;
-    /// `None` for devices that stand on none, or on one that the kernel says nothing of.
-    pub(super) fn below(arguments: &str) -> Option<Self> {
-        let kernel_keeps =
+    /// Watches the interface that a device's arguments name, in the network namespace of this
+    /// thread. `None` for devices without an interface, or with one that the kernel does not report
+    /// on.
+    pub(super) fn of_device(arguments: &str) -> Option<Self> {
+        let kernel_reports =
             arguments.starts_with("net_af_packet") || arguments.starts_with("net_af_xdp");
-        let name = argument(arguments, "iface=").filter(|_| kernel_keeps)?;
+        let name = argument(arguments, "iface=").filter(|_| kernel_reports)?;
         Self::named(name).ok()
     }
 
     fn named(name: &str) -> io::Result<Self> {
-        let kernel = Kernel::open(LINKS)?;
-        let index = netdevice::name_to_index(&kernel.socket, name)?;
-        let interface = Self { name: name.to_owned(), kernel, index, standing: Standing::Up };
-        interface.kernel.ask_for_link(index)?;
+        let netlink = Netlink::open(LINKS)?;
+        let index = netdevice::name_to_index(&netlink.socket, name)?;
+        let interface = Self { name: name.to_owned(), netlink, index, state: InterfaceState::Up };
+        interface.netlink.request_link(index)?;
         Ok(interface)
     }
 
-    /// Whether frames can be given to the device, as of the last [look](Self::look).
+    /// Whether frames can be given to the device, as of the last [poll](Self::poll).
     #[inline]
     pub(super) fn is_up(&self) -> bool {
-        self.standing == Standing::Up
+        self.state == InterfaceState::Up
     }
 
-    /// Readable when there is news of it.
+    /// A descriptor that polls readable when its state may have changed.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.kernel.socket.as_fd()
+        self.netlink.socket.as_fd()
     }
 
-    /// How it fares now.
-    pub(super) fn look(&mut self) -> Standing {
+    /// Reads the kernel's messages and returns the current state.
+    pub(super) fn poll(&mut self) -> InterfaceState {
         let mut buffer = [0; MESSAGE];
-        let Self { kernel, name, index, standing } = self;
+        let Self { netlink, name, index, state } = self;
         for _ in 0..MAX_MESSAGES {
-            let heard = kernel.receive(&mut buffer, |message| {
+            let received = netlink.receive(&mut buffer, |message| {
                 if let Message::Link { kind, index: of, flags, .. } = message {
-                    let is_there = || netdevice::name_to_index(&kernel.socket, name).is_ok();
-                    *standing = standing.after(kind, of == *index, flags, is_there);
+                    let is_there = || netdevice::name_to_index(&netlink.socket, name).is_ok();
+                    *state = state.after(kind, of == *index, flags, is_there);
                 }
             });
-            match heard {
+            match received {
                 Ok(()) => {}
-                // More has happened than the kernel kept for us: ask how things are.
-                Err(Errno::NOBUFS) => drop(kernel.ask_for_link(*index)),
+                // The kernel dropped messages: request the current state.
+                Err(Errno::NOBUFS) => drop(netlink.request_link(*index)),
                 Err(_) => break,
             }
         }
-        self.standing
+        self.state
     }
 
-    /// The device has been opened anew, on the interface that has the name now.
-    pub(super) fn opened_again(&mut self) {
-        let Ok(index) = netdevice::name_to_index(&self.kernel.socket, &self.name) else { return };
-        (self.index, self.standing) = (index, Standing::Down);
-        let _ = self.kernel.ask_for_link(index); // without an answer it stays down until the kernel tells of a change
+    /// Notes that the device was reopened, on the interface that has the name now.
+    pub(super) fn reopened(&mut self) {
+        let Ok(index) = netdevice::name_to_index(&self.netlink.socket, &self.name) else { return };
+        (self.index, self.state) = (index, InterfaceState::Down);
+        // Without a reply the state stays down until the kernel reports a change.
+        let _ = self.netlink.request_link(index);
     }
 }
 
-impl Standing {
-    /// What it is after a message about our interface, or another.
+impl InterfaceState {
+    /// Returns the state after a message about our interface, or another one.
     fn after(self, kind: u16, ours: bool, flags: u32, is_there: impl Fn() -> bool) -> Self {
         match (kind, self) {
             (DELETED_LINK, _) if ours => Self::Gone,
@@ -113,8 +115,8 @@ impl Standing {
                 Self::Up
             }
             (NEW_LINK, Self::Up | Self::Down) if ours => Self::Down,
-            (NEW_LINK | DELETED_LINK, Self::Gone | Self::Another) if is_there() => Self::Another,
-            (NEW_LINK | DELETED_LINK, Self::Gone | Self::Another) => Self::Gone,
+            (NEW_LINK | DELETED_LINK, Self::Gone | Self::Replaced) if is_there() => Self::Replaced,
+            (NEW_LINK | DELETED_LINK, Self::Gone | Self::Replaced) => Self::Gone,
             (_, same) => same,
         }
     }

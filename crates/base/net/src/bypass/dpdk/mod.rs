@@ -1,4 +1,4 @@
-//! Devices that DPDK drives, and the frames on their way to them.
+//! Devices that DPDK drives, and the frames queued for them.
 
 mod arguments;
 mod interface;
@@ -13,34 +13,34 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use self::arguments::dials;
-use self::interface::{Interface, Standing};
+use self::interface::{Interface, InterfaceState};
 use self::sleep::Sleep;
 use self::sys::{Bell, Device};
-use self::xdp::Shared;
+use self::xdp::SharedInterface;
 use super::state::DeviceState;
 use crate::ether::Route;
 use crate::{Counters, Mac, Nanos, Sources};
 
-pub(super) use self::open::Whose;
-pub(super) use self::sys::{Burst, Draft, Joint, Parcel, Pool, Seat, start};
+pub(super) use self::open::AcceptedFrames;
+pub(super) use self::sys::{Burst, Draft, Parcel, Pool, SharedDevice, ThreadRegistration, start};
 
-/// Frames that wait for room in a device's ring; the oldest are dropped beyond that.
+/// Most frames that wait for room in a device's ring; beyond that the oldest are dropped.
 const MAX_OUTGOING: usize = 512;
 
-/// Frames that leave unasked.
+/// Waiting frames that are sent without waiting for the flush.
 const BATCH: usize = 32;
 
-/// A last part of at least this many bytes goes to a device that copies from where it lies. Below
-/// it a second buffer costs as much as a copy.
+/// A last part of at least this many bytes is passed in place to a device that copies frames. Below
+/// that a second buffer costs as much as a copy.
 const LEAST_TAIL: usize = 1024;
 
-/// Wait between two attempts to start a device that could not be.
+/// Delay between two attempts to start a device.
 const RESTART: Duration = Duration::from_millis(100);
 
-/// Time that a device which has been opened again is given to come to terms with its peer.
+/// Time given to a reopened device to shake hands with its peer.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// A device of DPDK's, one queue each way.
+/// A device of DPDK's with one queue each way.
 pub(super) struct Dpdk {
     outgoing: Vec<Draft>,
     device: Device,
@@ -49,29 +49,30 @@ pub(super) struct Dpdk {
     changes: u64,
     restart: Nanos,
     trouble: Option<String>,
-    /// What the device stands on, if that is an interface of the kernel's.
-    below: Option<Interface>,
-    /// That interface was removed.
-    gone: bool,
+    /// The kernel's interface below the device, if there is one.
+    interface: Option<Interface>,
+    /// Whether that interface was removed.
+    interface_removed: bool,
     /// Whether the device looks for its peer only when it is opened.
     dials: bool,
-    /// What a device that shares an interface with the kernel may need when it is opened again.
-    _shared: Option<Shared>,
-    /// Left alone when the interface below is another all of a sudden: it may not be the one that
-    /// was meant.
-    anchored: bool,
-    /// Given up behind whoever has frames of it.
+    /// Kept because a device that shares an interface with the kernel may need it when it is
+    /// reopened.
+    _shared_interface: Option<SharedInterface>,
+    /// Whether it is not reopened when another interface has taken the name of the one below, which
+    /// may not be the one the user meant.
+    pinned: bool,
+    /// Dropped after all fields that hold its frames.
     pool: Pool,
 }
 
 impl Dpdk {
-    /// A device that is set up with the pool, and perhaps started.
+    /// Wraps a device that is set up with the pool, and perhaps started.
     fn new(
         device: Device,
         pool: Pool,
-        shared: Option<Shared>,
+        shared_interface: Option<SharedInterface>,
         trouble: Option<String>,
-        anchored: bool,
+        pinned: bool,
     ) -> Self {
         Self {
             outgoing: Vec::with_capacity(MAX_OUTGOING),
@@ -79,13 +80,13 @@ impl Dpdk {
             changes: 0,
             restart: Nanos(0) + if device.is_started() { HANDSHAKE } else { RESTART },
             trouble,
-            below: device.arguments().and_then(Interface::below),
-            gone: false,
+            interface: device.arguments().and_then(Interface::of_device),
+            interface_removed: false,
             dials: device.arguments().is_some_and(dials),
             device,
             sleep: Sleep::new(),
-            _shared: shared,
-            anchored,
+            _shared_interface: shared_interface,
+            pinned,
             pool,
         }
     }
@@ -100,7 +101,7 @@ impl Dpdk {
             name: self.device.name().to_owned(),
             driver: self.device.driver(),
             mac: self.device.mac(),
-            up: self.device.is_up() && self.stands(),
+            up: self.device.is_up() && self.interface_is_up(),
             changes: self.changes,
             missed: counted.missed,
             errors: counted.errors_in + counted.errors_out,
@@ -111,42 +112,42 @@ impl Dpdk {
         }
     }
 
-    /// Whether what is below the device carries frames. If not, the device would wait for it, and
-    /// the node with it.
+    /// Whether the interface below carries frames. If not, the device would block on it, and the
+    /// node with it.
     #[inline]
-    fn stands(&self) -> bool {
-        self.below.as_ref().is_none_or(Interface::is_up)
+    fn interface_is_up(&self) -> bool {
+        self.interface.as_ref().is_none_or(Interface::is_up)
     }
 
-    /// Whether it stands on an interface of the kernel's.
+    /// Whether there is a kernel's interface below it.
     pub(super) fn has_interface(&self) -> bool {
-        self.below.is_some()
+        self.interface.is_some()
     }
 
-    /// Whether the interface below was removed, as of when this was last tended.
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone
+    /// Whether the interface below was removed, as of the last [`maintain`](Self::maintain).
+    pub(super) fn is_interface_removed(&self) -> bool {
+        self.interface_removed
     }
 
-    /// Whether frames can be sent: the other end was there when this was last tended.
+    /// Whether frames can be sent: the link was up at the last [`maintain`](Self::maintain).
     #[inline]
     pub(super) fn is_up(&self) -> bool {
-        self.up && self.stands()
+        self.up && self.interface_is_up()
     }
 
-    /// Frames that wait for room in the device's ring.
+    /// The number of frames that wait for room in the device's ring.
     #[inline]
     pub(super) fn waiting(&self) -> usize {
         self.outgoing.len()
     }
 
-    /// Drops what waits; how many those were.
-    pub(super) fn forget(&mut self) -> usize {
+    /// Drops the waiting frames and returns how many.
+    pub(super) fn discard_waiting(&mut self) -> usize {
         self.outgoing.drain(..).count()
     }
 
-    /// Takes a whole frame in parts, `len` bytes together; whether there was a frame of ours for
-    /// it.
+    /// Sends a whole frame, given in parts of `len` bytes in all. Returns false if it is too long
+    /// or the pool is empty.
     #[inline]
     pub(super) fn send_parts(
         &mut self,
@@ -163,55 +164,58 @@ impl Dpdk {
         true
     }
 
-    /// Where its frames come from.
+    /// The pool of its frames.
     pub(super) fn pool(&mut self) -> &mut Pool {
         &mut self.pool
     }
 
-    /// Frames in the pool when none is out.
+    /// The size of the pool.
     pub(super) fn frames(&self) -> usize {
         self.pool.frames()
     }
 
-    /// Frames that are not in the pool: queued, or at the device.
+    /// Frames that are queued or at the device.
     pub(super) fn frames_in_use(&self) -> usize {
         self.pool.used()
     }
 
-    /// Has it take in frames to a group.
-    pub(super) fn hear(&mut self, group: Mac) {
-        if let Err(error) = self.device.hear(group) {
+    /// Joins a multicast group.
+    pub(super) fn join_group(&mut self, group: Mac) {
+        if let Err(error) = self.device.join_group(group) {
             self.trouble = Some(error.to_string());
         }
     }
 
-    /// Takes what has arrived.
+    /// Receives the frames that have arrived.
     #[inline]
     pub(super) fn receive(&mut self, burst: &mut Burst) {
         if self.device.is_started() {
-            self.sleep.before_look(&self.device);
+            self.sleep.before_poll(&self.device);
             burst.receive(&mut self.device);
-            self.sleep.after_look(!burst.is_empty(), &self.device);
+            self.sleep.after_poll(!burst.is_empty(), &self.device);
         }
     }
 
-    /// The socket by which it has an interface of the kernel's, if it stands on one.
+    /// The socket of the kernel's interface below, if there is one.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.device.bell().filter(|bell| !bell.is_armed()).map(Bell::fd)
     }
 
-    /// What to sleep on.
+    /// Adds the descriptors to sleep on.
     pub(super) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
-        // Nothing to sleep on as long as frames wait to be sent or have nowhere to arrive, or the
-        // peer is not there.
-        let busy = !self.outgoing.is_empty() || !self.up || !self.stands() || self.pool.is_empty();
+        // The device must be polled while frames wait to be sent, no frame is free to receive into,
+        // or the peer is not there.
+        let busy = !self.outgoing.is_empty()
+            || !self.up
+            || !self.interface_is_up()
+            || self.pool.is_empty();
         self.sleep.sources(&self.device, busy, sources);
-        if let Some(below) = self.below.as_ref().filter(|_| sources.room() > 0) {
-            sources.push(below.fd());
+        if let Some(interface) = self.interface.as_ref().filter(|_| sources.room() > 0) {
+            sources.push(interface.fd());
         }
     }
 
-    /// Takes a datagram to send: its route, and its parts, `len` bytes together.
+    /// Sends a datagram, given its route and its parts of `len` bytes in all.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -229,25 +233,25 @@ impl Dpdk {
             && route.is_blind()
             && self.device.copies()
             && self.device.is_started()
-            && self.stands()
+            && self.interface_is_up()
         {
             let head = draft.bytes(route.len() + len - tail.len(), &self.pool);
             gather(&mut head[route.len()..], first);
             route.finish_before(head, tail.len());
             let Some(back) = self.push_with(draft, tail, counters) else { return };
-            draft = back; // no room: it waits its turn, as a copy
+            draft = back; // no room: a copy of the tail waits with it
         }
         let bytes = draft.bytes(route.len() + len, &self.pool);
         gather(&mut bytes[route.len()..], parts);
         route.finish(bytes);
         if route.device_checks() {
             let (before, ip) = route.layers();
-            draft.have_checked(before, ip, route.is_v6());
+            draft.request_checksum(before, ip, route.is_v6());
         }
         self.push(draft, counters);
     }
 
-    /// Takes a whole frame to send.
+    /// Sends a whole frame.
     pub(super) fn send_frame(&mut self, frame: &[u8], counters: &mut Counters) {
         let Some(mut draft) = self.pool.draft() else {
             counters.dropped_full += 1;
@@ -269,8 +273,8 @@ impl Dpdk {
         }
     }
 
-    /// Sends a frame that begins with `head` and ends with `tail`, behind those that wait; gives
-    /// `head` back if there is no room.
+    /// Sends a frame that begins with `head` and ends with `tail`, after the waiting frames.
+    /// Returns `head` if there is no room.
     #[inline]
     fn push_with(&mut self, head: Draft, tail: &[u8], counters: &mut Counters) -> Option<Draft> {
         self.flush(counters);
@@ -281,13 +285,13 @@ impl Dpdk {
         self.device.transmit_with(&self.pool, head, tail)
     }
 
-    /// Hands what waits to the device, as far as it has room.
+    /// Hands the waiting frames to the device, as far as it has room.
     #[inline]
     pub(super) fn flush(&mut self, counters: &mut Counters) {
         if self.outgoing.is_empty() {
             return;
         }
-        if self.device.is_started() && self.stands() {
+        if self.device.is_started() && self.interface_is_up() {
             counters.sends += 1;
             self.device.transmit(&mut self.outgoing);
         }
@@ -298,30 +302,29 @@ impl Dpdk {
         }
     }
 
-    /// Starts a device that could not be, sends what waits, and sees whether the other end is
-    /// there: returns that.
-    pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
+    /// Starts the device if it could not be started before, sends waiting frames, and returns
+    /// whether the link is up.
+    pub(super) fn maintain(&mut self, now: Nanos, counters: &mut Counters) -> bool {
         counters.no_buffer += u64::from(self.pool.is_empty());
-        self.look_below(now);
+        self.check_interface(now);
         if !self.device.is_started() && now >= self.restart {
             self.restart = now + RESTART;
             let started = self.device.start();
-            self.note(started);
+            self.note_error(started);
         }
         self.flush(counters);
-        let up = self.device.is_up() && self.stands();
+        let up = self.device.is_up() && self.interface_is_up();
         if up != self.up {
-            (self.up, self.restart) = (up, now + RESTART); // the peer ends first what it began
+            (self.up, self.restart) = (up, now + RESTART); // the peer first finishes what it began
             self.changes += 1;
             self.sleep.wake(&self.device);
-            self.device.look_for_interrupt();
+            self.device.find_interrupt();
         }
         up
     }
 
-    /// Keeps what is wrong with the device, and says so when it is something else than before;
-    /// whether nothing is.
-    fn note(&mut self, ended: io::Result<()>) -> bool {
+    /// Remembers the device's error and logs it if it has changed. Returns whether there is none.
+    fn note_error(&mut self, ended: io::Result<()>) -> bool {
         let trouble = ended.err().map(|error| error.to_string());
         if trouble != self.trouble {
             let name = self.device.name();
@@ -334,26 +337,26 @@ impl Dpdk {
         self.trouble.is_none()
     }
 
-    /// Notes how the interface below fares, and opens the device anew when that is another (one
-    /// that was removed and made again, by its name), or when a peer that it can only meet by
-    /// that has gone.
-    fn look_below(&mut self, now: Nanos) {
-        let standing = self.below.as_mut().map(Interface::look);
-        self.gone = matches!(standing, Some(Standing::Gone | Standing::Another));
-        let replaced = standing == Some(Standing::Another) && !self.anchored;
+    /// Updates the state of the interface below. Reopens the device if the interface was removed
+    /// and created again by its name, or if the peer of a device that connects only once has gone.
+    fn check_interface(&mut self, now: Nanos) {
+        let state = self.interface.as_mut().map(Interface::poll);
+        self.interface_removed =
+            matches!(state, Some(InterfaceState::Gone | InterfaceState::Replaced));
+        let replaced = state == Some(InterfaceState::Replaced) && !self.pinned;
         if (replaced || self.dials && !self.up) && now >= self.restart {
             let reopened = self.device.reopen(&self.pool);
-            let opened = self.note(reopened);
+            let opened = self.note_error(reopened);
             self.sleep.wake(&self.device);
             self.restart = now + if opened { HANDSHAKE } else { RESTART };
-            if let (true, Some(below)) = (opened, &mut self.below) {
-                below.opened_again();
+            if let (true, Some(interface)) = (opened, &mut self.interface) {
+                interface.reopened();
             }
         }
     }
 }
 
-/// Copies `parts` one behind the other.
+/// Copies `parts` one after the other.
 #[inline]
 fn gather(to: &mut [u8], parts: &[IoSlice<'_>]) {
     let mut at = 0;

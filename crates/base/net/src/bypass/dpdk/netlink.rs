@@ -1,4 +1,4 @@
-//! What the kernel is asked and tells of network interfaces, over netlink (`man 7 rtnetlink`).
+//! Requests and notifications about network interfaces over netlink (`man 7 rtnetlink`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,57 +8,56 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
 
-/// Kinds of messages: an interface is there or has changed, is gone, is asked for, is to be
-/// changed; the end of a request.
+/// Message types: RTM_NEWLINK (an interface exists or has changed), RTM_DELLINK, RTM_GETLINK,
+/// RTM_SETLINK; and NLMSG_ERROR, the result of a request.
 pub(super) const NEW_LINK: u16 = 16;
 pub(super) const DELETED_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 pub(super) const SET_LINK: u16 = 19;
-const ENDED: u16 = 2;
+const RESULT: u16 = 2;
 
-/// The group that hears of interfaces.
+/// The multicast group of interface changes (RTMGRP_LINK).
 pub(super) const LINKS: u32 = 1;
 
-/// "This is a request", and "say how it ended".
+/// Flags NLM_F_REQUEST and NLM_F_ACK.
 const REQUEST: u16 = 1;
-const TELL: u16 = 4;
+const ACK: u16 = 4;
 
-/// Bytes of a message's header, of what follows it when it is about an interface, and of an
-/// attribute's header.
+/// Bytes of a message's header, of the `ifinfomsg` after it, and of an attribute's header.
 const HEADER: usize = 16;
-const ABOUT: usize = 16;
+const IFINFO: usize = 16;
 const ATTRIBUTE: usize = 4;
 
 /// A message.
 pub(super) enum Message<'a> {
-    /// About an interface.
+    /// The state of an interface, or its removal.
     Link { kind: u16, index: u32, flags: u32, rest: &'a [u8] },
-    /// A request has ended: 0, or a negative errno.
-    Ended(i32),
+    /// The result of a request: 0, or a negative errno.
+    Result(i32),
 }
 
-/// A way to the kernel, in the network namespace of the thread that opened it.
-pub(super) struct Kernel {
+/// A netlink socket, in the network namespace of the thread that opened it.
+pub(super) struct Netlink {
     pub(super) socket: OwnedFd,
 }
 
-impl Kernel {
-    /// Opens one that hears of `groups`.
+impl Netlink {
+    /// Opens a socket that is subscribed to `groups`.
     pub(super) fn open(groups: u32) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let route = None; // protocol 0 of netlink
+        let route = None; // NETLINK_ROUTE is protocol 0
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, route)?;
         bind(&socket, &SocketAddrNetlink::new(0, groups))?;
         Ok(Self { socket })
     }
 
-    /// Asks how an interface is. The answer is a message like any other.
-    pub(super) fn ask_for_link(&self, index: u32) -> io::Result<()> {
+    /// Requests the state of an interface. The kernel replies with an ordinary message.
+    pub(super) fn request_link(&self, index: u32) -> io::Result<()> {
         self.send(GET_LINK, REQUEST, index, &[])
     }
 
-    /// Asks for something to be done with an interface, and says how that ended. The kernel does it
-    /// before it returns.
+    /// Requests a change of an interface and returns its result. The kernel makes the change before
+    /// the call returns.
     pub(super) fn request(
         &self,
         kind: u16,
@@ -69,13 +68,13 @@ impl Kernel {
         let len = u16::try_from(ATTRIBUTE + value.len()).expect("short");
         self.send(
             kind,
-            REQUEST | TELL,
+            REQUEST | ACK,
             index,
             &[&len.to_ne_bytes(), &attribute.to_ne_bytes(), value].concat(),
         )?;
         let (mut buffer, mut end) = ([0; 4096], 0);
         self.receive(&mut buffer, |message| {
-            if let Message::Ended(code) = message {
+            if let Message::Result(code) = message {
                 end = code;
             }
         })?;
@@ -83,11 +82,12 @@ impl Kernel {
     }
 
     fn send(&self, kind: u16, flags: u16, index: u32, rest: &[u8]) -> io::Result<()> {
-        let len = u32::try_from(HEADER + ABOUT + rest.len()).expect("short");
+        let len = u32::try_from(HEADER + IFINFO + rest.len()).expect("short");
         let mut message = Vec::new();
         message.extend(len.to_ne_bytes());
         message.extend([kind.to_ne_bytes(), flags.to_ne_bytes()].concat());
-        message.extend([0; 8 + 4]); // sequence and sender: the kernel's to fill; then family and kind: any
+        // Sequence and port, which the kernel fills in; then any family and type.
+        message.extend([0; 8 + 4]);
         message.extend(index.to_ne_bytes());
         message.extend([0; 8]);
         message.extend_from_slice(rest);
@@ -95,33 +95,33 @@ impl Kernel {
         Ok(())
     }
 
-    /// Hears what has come, as much as fits `buffer`; what does not is cut.
+    /// Receives messages, as many as fit `buffer`; longer ones are cut.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock): nothing has come. `ENOBUFS`: more than the kernel
-    /// kept for us.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock): no message has arrived. `ENOBUFS`: the kernel has
+    /// dropped messages.
     pub(super) fn receive(
         &self,
         buffer: &mut [u8],
-        mut hear: impl FnMut(Message<'_>),
+        mut handle: impl FnMut(Message<'_>),
     ) -> Result<(), rustix::io::Errno> {
         let (got, _) = recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?;
         let mut messages = &buffer[..got];
-        while messages.len() >= HEADER + ABOUT {
+        while messages.len() >= HEADER + IFINFO {
             let number =
                 |at: usize| u32::from_ne_bytes(messages[at..at + 4].try_into().expect("4 bytes"));
             let (len, kind) = (number(0) as usize, u16::from_ne_bytes([messages[4], messages[5]]));
-            let end = len.clamp(HEADER + ABOUT, messages.len());
+            let end = len.clamp(HEADER + IFINFO, messages.len());
             match kind {
-                ENDED => hear(Message::Ended(number(HEADER).cast_signed())),
-                // Of another family it is about a bridge's ports.
+                RESULT => handle(Message::Result(number(HEADER).cast_signed())),
+                // A message of another family is about the ports of a bridge.
                 NEW_LINK | DELETED_LINK if messages[HEADER] == 0 => {
                     let (index, flags) = (number(HEADER + 4), number(HEADER + 8));
-                    hear(Message::Link {
+                    handle(Message::Link {
                         kind,
                         index,
                         flags,
-                        rest: &messages[HEADER + ABOUT..end],
+                        rest: &messages[HEADER + IFINFO..end],
                     });
                 }
                 _ => {}
@@ -132,7 +132,7 @@ impl Kernel {
     }
 }
 
-/// The attributes in a message, or in another attribute: kind and value.
+/// Returns the attributes in a message, or in another attribute: type and value.
 pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let &[l0, l1, k0, k1] = bytes.first_chunk()?;

@@ -1,4 +1,4 @@
-//! Opening a device of DPDK's: how it is to be treated, and its start.
+//! Opens a device of DPDK's: chooses its settings, and starts it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,35 +8,35 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::Dpdk;
 use super::arguments::argument;
-use super::sys::{Before, Bell, Buffers, Device, Joint, Pool, Setup};
-use super::xdp::Shared;
+use super::sys::{Bell, Buffers, Device, Pool, Setup, SharedDevice, SocketSnapshot};
+use super::xdp::SharedInterface;
 use crate::Mac;
 use crate::bypass::address::Address;
-use crate::bypass::exchange::Share;
+use crate::bypass::exchange::DeviceShare;
 use crate::bypass::sizes::FRAME_ROOM;
 use crate::ether::Checksums;
 
-/// Frames of a device: what its rings hold, and as many again on the way.
+/// Frames of a device's pool: what its rings hold, and as many again in use elsewhere.
 const FRAMES: u32 = 4095;
 
-/// Least room of a frame: some devices take no less.
+/// Smallest buffer of a frame: some devices accept no less.
 const LEAST_ROOM: usize = 2048;
 
-/// Cards count a frame's room in steps of this: what is beyond the last full one they do not use,
-/// and a frame that would need it comes in pieces.
+/// Cards count a buffer's size in steps of this and do not use the rest; a frame that needed the
+/// rest would be split.
 const ROOM_STEP: usize = 1024;
 
-/// Most queues of a device that one node listens to.
+/// Most queues of a device that one node polls.
 const MAX_QUEUES: usize = 16;
 
-/// How a kind of device is to be treated.
+/// How to treat a kind of device.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// Nothing but memory lies between it and its peer.
+    /// Only memory lies between it and its peer.
     memory: bool,
-    /// The packet size is not for us to set.
+    /// Its MTU cannot be set.
     fixed: bool,
-    /// Takes its hardware address as an argument.
+    /// Its hardware address is an argument.
     mac_argument: bool,
 }
 
@@ -51,16 +51,16 @@ impl Kind {
     }
 }
 
-/// Whose frames a device is to take in.
+/// Which frames a device receives.
 #[derive(Clone, Copy)]
-pub(in crate::bypass) enum Whose {
-    /// A node's, which has that tag on all of its own.
+pub(in crate::bypass) enum AcceptedFrames {
+    /// Those for a node's address, with its VLAN tag if it has one.
     Node(Address, Option<u16>),
-    /// Everybody's.
+    /// All frames.
     All,
 }
 
-/// A device that is about to be opened: its arguments, and what they mean.
+/// A device that is about to be opened: its arguments, and their meaning.
 struct Opening<'a> {
     name: Option<&'a str>,
     mac: Option<Mac>,
@@ -71,7 +71,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Opens it and sets it up, with that many queues, whose frames come from so many pools.
+    /// Opens the device and sets it up with `queues` queues, whose frames come from `pools` pools.
     fn device(&self, arguments: Option<String>, queues: usize, pools: usize) -> io::Result<Opened> {
         let Self { mac, mtu, vlan, all, kind, .. } = *self;
         let mut arguments = arguments;
@@ -80,7 +80,7 @@ impl Opening<'_> {
         {
             arguments.push_str(&format!(",mac={mac}"));
         }
-        let before = Before::opening();
+        let before = SocketSnapshot::take();
         let device = Device::open(arguments.as_deref())?;
         if let Some(max) = device.max_mtu().filter(|&max| max < mtu && !kind.fixed) {
             let reason = format!(
@@ -94,17 +94,17 @@ impl Opening<'_> {
         let pools: Vec<_> = (0..pools)
             .map(|_| Ok(Arc::new(Buffers::new(FRAMES, room, node)?)))
             .collect::<io::Result<_>>()?;
-        let ring = queues == pools.len(); // who listens to several sleeps on none of them
+        let ring = queues == pools.len(); // a node that polls several queues cannot sleep on them
         let buffers: Vec<_> = pools.into_iter().cycle().take(queues).collect();
-        let check = !kind.memory && !all; // checksums of others' frames are not ours to judge
+        let check = !kind.memory && !all; // frames for other hosts are passed on unchecked
         let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check, all, ring };
         let mut opened = Opened { device, buffers, bells: Vec::new(), setup };
         opened.set_up()?;
-        opened.bells = before.found();
+        opened.bells = before.new_bells();
         Ok(opened)
     }
 
-    /// Who writes its checksums.
+    /// Who computes the checksums of frames sent by the device.
     fn checksums(&self, device: &Device) -> Checksums {
         match (self.kind.memory, device.checks_sent()) {
             (true, _) => Checksums::Spared,
@@ -117,9 +117,9 @@ impl Opening<'_> {
 /// A device that has been opened and set up.
 struct Opened {
     device: Device,
-    /// Of each queue.
+    /// The buffers of each queue.
     buffers: Vec<Arc<Buffers>>,
-    /// Sockets, if it has such.
+    /// The device's sockets, if it has any.
     bells: Vec<Bell>,
     setup: Setup,
 }
@@ -130,12 +130,12 @@ impl Opened {
         self.device.set_up(&self.setup, &buffers)
     }
 
-    /// Starts it.
+    /// Starts the device.
     fn start(&mut self) -> io::Result<()> {
         if self.device.start().is_ok() {
             return Ok(());
         }
-        // Some have no interrupts to give where they are.
+        // Some devices have no interrupts in some environments.
         self.setup.ring = false;
         self.set_up()?;
         self.device.start()
@@ -143,20 +143,20 @@ impl Opened {
 }
 
 impl Dpdk {
-    /// Opens the device of that name, with its arguments, or the first there is, for packets of up
-    /// to `mtu` bytes; also says who writes checksums. DPDK has been started.
+    /// Opens the device `name`, given with its arguments, or the first one found, for packets of up
+    /// to `mtu` bytes; also returns who computes its checksums. DPDK must have been started.
     ///
     /// # Errors
-    /// What DPDK says of it; packets longer than it carries.
+    /// Errors of DPDK; an MTU beyond what the device carries.
     pub(in crate::bypass) fn open(
         name: Option<&str>,
         mac: Option<Mac>,
         mtu: u16,
-        whose: Whose,
+        accepted: AcceptedFrames,
     ) -> io::Result<(Self, Checksums)> {
-        let (vlan, all) = match whose {
-            Whose::Node(_, vlan) => (vlan, false),
-            Whose::All => (None, true),
+        let (vlan, all) = match accepted {
+            AcceptedFrames::Node(_, vlan) => (vlan, false),
+            AcceptedFrames::All => (None, true),
         };
         let opening =
             Opening { name, mac, mtu, vlan, all, kind: Kind::of(name.unwrap_or_default()) };
@@ -164,21 +164,21 @@ impl Dpdk {
         let mut shared = None;
         if let Some(arguments) = &mut arguments {
             clear_socket(arguments);
-            shared = match whose {
-                Whose::Node(Address::Own(own), vlan) => {
-                    Shared::prepare(arguments, Some((own, vlan)))?
+            shared = match accepted {
+                AcceptedFrames::Node(Address::Own(own), vlan) => {
+                    SharedInterface::prepare(arguments, Some((own, vlan)))?
                 }
-                Whose::Node(Address::LinkLocal(_), _) => None,
-                Whose::All => Shared::prepare(arguments, None)?,
+                AcceptedFrames::Node(Address::LinkLocal(_), _) => None,
+                AcceptedFrames::All => SharedInterface::prepare(arguments, None)?,
             };
             arguments.extend(shared.iter().map(|shared| format!(",{}", shared.argument())));
         }
         let queues = arguments.as_deref().map_or(1, queues_of);
         let mut opened = opening.device(arguments, queues, 1)?;
         let bell = opened.bells.pop();
-        opened.device.hang(bell);
-        // One whose peer is not there yet starts later; what is really wrong shows as a link that
-        // is down.
+        opened.device.set_bell(bell);
+        // A device whose peer is not there yet starts later; other errors show as a link that is
+        // down.
         let trouble = opened.start().err().map(|error| error.to_string());
         let Opened { device, buffers, .. } = opened;
         let checksums = opening.checksums(&device);
@@ -186,41 +186,40 @@ impl Dpdk {
         Ok((Self::new(device, pool, shared, trouble, all), checksums))
     }
 
-    /// Opens a queue of the device that several nodes share, and the device before if this is the
-    /// first to come.
+    /// Opens a queue of the device that several nodes share. The first node also opens the device.
     ///
     /// # Errors
-    /// As [`open`](Self::open); devices that cannot be shared.
+    /// Those of [`open`](Self::open); devices that cannot be shared.
     pub(in crate::bypass) fn open_share(
         name: Option<&str>,
         mac: Option<Mac>,
         mtu: u16,
         (own, vlan): (SocketAddr, Option<u16>),
-        share: &Share,
+        share: &DeviceShare,
     ) -> io::Result<(Self, Checksums)> {
         let opening =
             Opening { name, mac, mtu, vlan, all: false, kind: Kind::of(name.unwrap_or_default()) };
         let mut common = share.device();
-        let joint = match common.upgrade() {
-            Some(joint) => joint,
+        let shared_device = match common.upgrade() {
+            Some(shared_device) => shared_device,
             None => {
-                let joint = Arc::new(opening.joint(share.nodes())?);
+                let shared_device = Arc::new(opening.shared_device(share.nodes())?);
                 let first = own.port() - u16::try_from(share.number()).expect("few");
-                joint.steer(first, own.is_ipv6());
-                *common = Arc::downgrade(&joint);
-                joint
+                shared_device.steer(first, own.is_ipv6());
+                *common = Arc::downgrade(&shared_device);
+                shared_device
             }
         };
         drop(common);
-        let device = joint.queue(share.number())?;
+        let device = shared_device.queue(share.number())?;
         let checksums = opening.checksums(&device);
-        let pool = Pool::of(joint.buffers(share.number()));
+        let pool = Pool::of(shared_device.buffers(share.number()));
         Ok((Self::new(device, pool, None, None, false), checksums))
     }
 }
 
 impl Opening<'_> {
-    fn joint(&self, nodes: usize) -> io::Result<Joint> {
+    fn shared_device(&self, nodes: usize) -> io::Result<SharedDevice> {
         let mut arguments = self.name.map(str::to_owned);
         if let Some(arguments) = &mut arguments {
             let is = |prefix: &str| arguments.starts_with(prefix);
@@ -239,18 +238,18 @@ impl Opening<'_> {
         }
         let mut opened = self.device(arguments, nodes, nodes)?;
         opened.start()?;
-        Ok(Joint::of(opened.device, opened.buffers, opened.bells))
+        Ok(SharedDevice::of(opened.device, opened.buffers, opened.bells))
     }
 }
 
-/// Queues of a para-virtual device whose other end has several: all are listened to.
+/// The number of queues of a para-virtual device whose peer has several: all are polled.
 fn queues_of(arguments: &str) -> usize {
     let several = argument(arguments, "queues=").filter(|_| Kind::of(arguments).memory);
     several.and_then(|count| count.parse().ok()).unwrap_or(1).clamp(1, MAX_QUEUES)
 }
 
-/// Removes the socket on which a device listened whose process was killed: the next could not be
-/// made.
+/// Removes the socket of a device whose process was killed; otherwise the next process could not
+/// create it.
 fn clear_socket(arguments: &str) {
     let Some(path) = argument(arguments, "iface=").filter(|_| arguments.starts_with("net_vhost"))
     else {
@@ -259,10 +258,10 @@ fn clear_socket(arguments: &str) {
     if argument(arguments, "client=") == Some("1") {
         return;
     }
-    // By a kind of socket that the device does not take.
+    // Tests with a socket type that the device does not accept.
     let call = || Socket::new(Domain::UNIX, Type::SEQPACKET, None)?.connect(&SockAddr::unix(path)?);
     if call().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        // If it cannot be removed DPDK says so.
+        // If this fails, DPDK reports it.
         let _ = std::fs::remove_file(path);
     }
 }

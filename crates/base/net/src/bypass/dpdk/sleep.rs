@@ -1,11 +1,12 @@
-//! Sleeping until a frame comes, without missing one.
+//! Sleeping until a frame arrives, without missing one.
 //!
 //! ```text
-//! awake -> about to sleep: the bell is armed -> one more look at the queue: a frame that came before the arming is found
-//!   there, one that comes after it rings -> asleep -> rung, or called for another reason: disarmed and hushed -> awake
+//! awake -> about to sleep: the bell is armed -> one more poll of the queue, which finds frames
+//!   that arrived before the arming; later ones ring -> asleep -> woken by the bell or for another
+//!   reason: the bell is disarmed and cleared -> awake
 //! ```
 //!
-//! Packet sockets need no arming: they are readable as long as there is a frame.
+//! Packet sockets need no arming: they poll readable as long as they hold a frame.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,24 +14,24 @@ use std::time::Duration;
 use super::sys::Device;
 use crate::Sources;
 
-/// Longest sleep of a node with a device that cannot wake it, or not now.
+/// Longest sleep of a node with a device that cannot wake it, now or ever.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Longest sleep with one that can: peers that go and come ring no bell.
+/// Longest sleep with a device that can: the arrival of a peer rings no bell.
 const LONG_NAP: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     Awake,
-    /// Armed, and not looked at since.
+    /// The bell is armed; the queue was not polled since.
     Armed,
-    /// Looked at since: nothing was there.
-    Looked,
-    /// Its bell has been waited for.
+    /// The queue was polled since, and was empty.
+    Polled,
+    /// The node has waited for the bell.
     Asleep,
 }
 
-/// How far a device is on the way to sleep.
+/// How far a device has come on the way to sleep.
 pub(super) struct Sleep(Cell<State>);
 
 impl Sleep {
@@ -38,7 +39,8 @@ impl Sleep {
         Self(Cell::new(State::Awake))
     }
 
-    /// What to sleep on until there is a frame at the device. `busy`: there is other work with it.
+    /// Adds the descriptor to sleep on until the device has a frame. `busy`: there is other work
+    /// for the device.
     pub(super) fn sources<'a>(&self, device: &'a Device, busy: bool, sources: &mut Sources<'a>) {
         let bell = device.bell().filter(|_| !busy && sources.room() > 0);
         match (bell, self.0.get()) {
@@ -60,20 +62,20 @@ impl Sleep {
         }
     }
 
-    /// Before a look at the queue.
+    /// Call this before a poll of the queue.
     #[inline]
-    pub(super) fn before_look(&self, device: &Device) {
+    pub(super) fn before_poll(&self, device: &Device) {
         if self.0.get() == State::Asleep {
             self.wake(device);
         }
     }
 
-    /// After one that found `frames`.
+    /// Call this after a poll, with whether it found frames.
     #[inline]
-    pub(super) fn after_look(&self, frames: bool, device: &Device) {
+    pub(super) fn after_poll(&self, frames: bool, device: &Device) {
         match self.0.get() {
-            State::Armed if !frames => self.0.set(State::Looked),
-            State::Armed | State::Looked if frames => self.wake(device),
+            State::Armed if !frames => self.0.set(State::Polled),
+            State::Armed | State::Polled if frames => self.wake(device),
             _ => {}
         }
     }
@@ -85,7 +87,7 @@ impl Sleep {
             if bell.is_armed() {
                 device.arm(false);
             }
-            bell.hush();
+            bell.clear();
         }
     }
 }

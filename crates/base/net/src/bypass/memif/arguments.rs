@@ -1,63 +1,63 @@
-//! A memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
+//! Parses a memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
 //!
-//! The words, and what holds without them, are those of DPDK's driver for the same interfaces, so
-//! that either end can be either program.
+//! The keys and defaults are those of DPDK's driver for the same interfaces, so that either end can
+//! be either program.
 
 use std::io;
 
 use super::message::SECRET;
 use crate::Mac;
 
-/// Slots of a ring, as a power of two, unless the locator says otherwise. Each slot is a frame's
-/// memory: 256 of 9 KB stay in a core's cache, 1,024 do not, and carry a fifth less.
+/// Default number of slots of a ring, as a power of two. Each slot holds a frame: 256 of 9 KB stay
+/// in a core's cache; 1,024 do not, and carry a fifth less.
 const LOG2_SLOTS: u8 = 8;
 
 /// Most slots of a ring, as a power of two: positions have 16 bits, and a full ring must differ
 /// from an empty one.
 pub(super) const MAX_LOG2_SLOTS: u8 = 14;
 
-/// Longest buffer: lengths of datagrams have 16 bits.
+/// Longest buffer, in bytes: datagram lengths have 16 bits.
 const MAX_BUFFER: u32 = 1 << 16;
 
-/// Where both ends meet unless the locator says otherwise, in the abstract namespace.
+/// The default socket of both ends, in the abstract namespace.
 const SOCKET: &str = "/run/memif.sock";
 
-/// Which end.
+/// Which end of the interface this process is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
-    /// Waits for the other at the socket, and uses its memory.
+    /// Listens at the socket, and uses the client's memory.
     Server,
-    /// Brings the memory.
+    /// Connects, and supplies the memory.
     Client,
 }
 
-/// What an interface is to be.
+/// The parsed arguments of an interface.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Arguments {
     pub(super) name: String,
     pub(super) role: Role,
-    /// Of those that share a socket.
+    /// Number among the interfaces that share a socket.
     pub(super) id: u32,
     pub(super) socket: String,
-    /// The socket has a name and no file.
+    /// Whether the socket is in the abstract namespace, without a file.
     pub(super) is_abstract: bool,
     pub(super) log2_slots: u8,
-    /// Bytes of a slot's buffer; `None`: what the longest frame takes.
+    /// Bytes of a slot's buffer; `None` for the length of the longest frame.
     pub(super) buffer: Option<u32>,
     pub(super) mac: Option<Mac>,
     pub(super) secret: [u8; SECRET],
 }
 
 impl Arguments {
-    /// Whether a device is a memory interface.
-    pub(super) fn are(device: &str) -> bool {
+    /// Whether a device's name is that of a memory interface.
+    pub(super) fn name_memif(device: &str) -> bool {
         device.starts_with("net_memif")
     }
 
-    /// Reads them.
+    /// Parses the arguments of a device.
     ///
     /// # Errors
-    /// `InvalidInput`, naming the argument and what it may be.
+    /// `InvalidInput`, which names the argument and its possible values.
     pub(super) fn parse(device: &str) -> io::Result<Self> {
         let mut words = device.split(',');
         let mut arguments = Self {
@@ -123,7 +123,8 @@ impl Arguments {
                     None => return Err(wrong("yes or no")),
                 },
                 _ => {
-                    let may_be = "not known; there are role, id, socket, socket-abstract, rsize, bsize, mac and secret";
+                    let may_be = "not known; there are role, id, socket, socket-abstract, \
+                                  rsize, bsize, mac and secret";
                     return Err(wrong(may_be));
                 }
             }
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_holds_and_the_rest_is_as_with_others() {
+    fn given_arguments_and_defaults() {
         let all = "net_memif7,role=server,id=3,socket=/tmp/s,socket-abstract=no,rsize=10,bsize=2048,secret=x,\
                    mac=02:00:00:00:00:09,zero-copy=no";
         let arguments = Arguments::parse(all).expect("right");
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn wrong_arguments_are_named() {
         for (word, may_be) in [
             ("role=both", "server or client"),
             ("id=x", "32 bits"),

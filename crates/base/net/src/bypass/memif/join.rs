@@ -1,8 +1,9 @@
-//! Coming to terms: from a socket to shared rings.
+//! The handshake: from a connected socket to shared rings.
 //!
 //! ```text
 //! server -> Hello
-//! client -> Init, AddRegion, AddRing (to the server), AddRing (to the client): one at a time, each answered by Ack
+//! client -> Init, AddRegion, AddRing (to the server), AddRing (to the client): one at a time, the
+//!           server replies to each with Ack
 //! client -> Connect
 //! server -> Connected
 //! ```
@@ -16,63 +17,64 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::arguments::{Arguments, MAX_LOG2_SLOTS, Role};
 use super::message::{AddRing, Hello, Init, Message, VERSION};
 use super::region::Region;
-use super::ring::{Buffers, Place, Receiver, Sender, ring_bytes};
+use super::ring::{Buffers, Receiver, RingLayout, Sender, ring_bytes};
 use super::socket::Socket;
 use crate::Nanos;
 
-/// Regions that a client may bring.
+/// Most regions that a client may supply.
 const MAX_REGIONS: usize = 4;
 
-/// Messages read in one call: more than coming to terms takes.
+/// Messages read in one call: more than a handshake takes.
 const MESSAGES: usize = 16;
 
-/// A conversation that has not yet led to anything.
+/// A handshake in progress.
 pub(super) struct Joining {
     pub(super) socket: Socket,
     pub(super) since: Nanos,
     regions: Vec<Region>,
-    /// The rings to the server and to the client, and what wakes who reads from them.
-    rings: [Option<(Place, OwnedFd)>; 2],
-    /// What the client has yet to say, and what of it goes along.
-    unsaid: VecDeque<(Message, Along)>,
+    /// The rings to the server and to the client, each with the eventfd that wakes its reader.
+    rings: [Option<(RingLayout, OwnedFd)>; 2],
+    /// The messages that the client has yet to send, each with the descriptor to attach.
+    unsent: VecDeque<(Message, Attachment)>,
+    /// Whether the server's Hello, or the client's Init, has arrived.
     greeted: bool,
 }
 
-/// What goes along with a message.
+/// The descriptor attached to a message.
 #[derive(Clone, Copy)]
-enum Along {
+enum Attachment {
     Nothing,
     Region,
-    /// Wakes who reads from that ring.
+    /// The eventfd that wakes the reader of that ring.
     Bell(usize),
 }
 
-/// Both ends have come to terms.
+/// A finished handshake.
 pub(super) struct Joined {
     pub(super) socket: Socket,
     pub(super) regions: Vec<Region>,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// Wakes the peer.
-    pub(super) bell: OwnedFd,
-    /// Is rung by the peer.
-    pub(super) alarm: OwnedFd,
+    /// The eventfd that wakes the peer.
+    pub(super) peer_bell: OwnedFd,
+    /// The eventfd by which the peer wakes us.
+    pub(super) own_bell: OwnedFd,
 }
 
 fn refused(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
-/// The peer does not want us, or not any more.
-pub(super) fn ended(why: &str) -> io::Error {
+/// The error for a peer that has disconnected us.
+pub(super) fn disconnected(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, format!("the peer says: {why}"))
 }
 
 impl Joining {
-    /// Begins, at a socket that is connected.
+    /// Begins a handshake over a connected socket.
     ///
     /// # Errors
-    /// The socket's.
+    /// Errors of the socket.
     pub(super) fn begin(socket: Socket, role: Role, now: Nanos) -> io::Result<Self> {
         if role == Role::Server {
             let hello = Hello {
@@ -83,28 +85,29 @@ impl Joining {
             };
             socket.send(&Message::Hello(hello), None)?;
         }
-        let unsaid = VecDeque::new();
+        let unsent = VecDeque::new();
         Ok(Self {
             socket,
             since: now,
             regions: Vec::new(),
             rings: [None, None],
-            unsaid,
+            unsent,
             greeted: false,
         })
     }
 
-    /// Goes on with what the peer has said, and says whether both have come to terms. `buffer`:
-    /// bytes of the longest frame.
+    /// Handles the peer's messages, and returns whether the handshake is finished. `buffer`: bytes
+    /// of the longest frame.
     ///
     /// # Errors
-    /// The socket's, and what is wrong with what the peer has said: it is to be told.
-    pub(super) fn go_on(&mut self, arguments: &Arguments, buffer: u32) -> io::Result<bool> {
+    /// Errors of the socket; `InvalidData` for messages that are wrong, which the caller sends to
+    /// the peer.
+    pub(super) fn advance(&mut self, arguments: &Arguments, buffer: u32) -> io::Result<bool> {
         for _ in 0..MESSAGES {
-            let Some((message, along)) = self.socket.receive()? else { break };
+            let Some((message, attached)) = self.socket.receive()? else { break };
             let joined = match arguments.role {
-                Role::Server => self.serve(arguments, buffer, message, along)?,
-                Role::Client => self.ask(arguments, buffer, message)?,
+                Role::Server => self.serve(arguments, buffer, message, attached)?,
+                Role::Client => self.request(arguments, buffer, message)?,
             };
             if joined {
                 return Ok(true);
@@ -118,7 +121,7 @@ impl Joining {
         arguments: &Arguments,
         buffer: u32,
         message: Message,
-        along: Option<OwnedFd>,
+        attached: Option<OwnedFd>,
     ) -> io::Result<bool> {
         match message {
             Message::Init(init) if !self.greeted => {
@@ -131,25 +134,28 @@ impl Joining {
                         "region {index} is not the next, or one too many"
                     )));
                 }
-                self.regions.push(Region::take(
-                    along.ok_or_else(|| refused("a region without memory"))?,
+                self.regions.push(Region::from_peer(
+                    attached.ok_or_else(|| refused("a region without memory"))?,
                     bytes,
                 )?);
             }
             Message::AddRing(AddRing { to_server, index, region, offset, log2_slots })
                 if self.greeted =>
             {
-                let place = Place { region, offset: offset as usize, log2_slots, buffers: None };
+                let layout =
+                    RingLayout { region, offset: offset as usize, log2_slots, buffers: None };
                 let slot = &mut self.rings[usize::from(!to_server)];
                 if index != 0 || slot.is_some() {
                     return Err(refused(
                         "one queue each way is all there is here: set queues to 1",
                     ));
                 }
-                if !(1..=MAX_LOG2_SLOTS).contains(&log2_slots) || !place.is_sound(&self.regions) {
+                if !(1..=MAX_LOG2_SLOTS).contains(&log2_slots)
+                    || !layout.is_in_region(&self.regions)
+                {
                     return Err(refused("a ring that is not in its region"));
                 }
-                *slot = Some((place, along.ok_or_else(|| refused("a ring without a bell"))?));
+                *slot = Some((layout, attached.ok_or_else(|| refused("a ring without a bell"))?));
             }
             Message::Connect if self.greeted => {
                 let [Some((to_server, _)), Some((to_client, _))] = &self.rings else {
@@ -160,23 +166,28 @@ impl Joining {
                 }
                 let theirs = to_client.buffer(&self.regions);
                 if theirs < buffer as usize {
-                    let mend =
+                    let remedy =
                         format!("set bsize={buffer} at the client, or a smaller mtu at the server");
                     return Err(refused(format!(
-                        "buffers of {theirs} bytes are too short for a frame: {mend}"
+                        "buffers of {theirs} bytes are too short for a frame: {remedy}"
                     )));
                 }
                 self.socket.send(&Message::Connected, None)?;
                 return Ok(true);
             }
-            Message::Disconnect(why) => return Err(ended(&why)),
+            Message::Disconnect(why) => return Err(disconnected(&why)),
             other => return Err(refused(format!("{other:?} is out of turn"))),
         }
         self.socket.send(&Message::Ack, None)?;
         Ok(false)
     }
 
-    fn ask(&mut self, arguments: &Arguments, buffer: u32, message: Message) -> io::Result<bool> {
+    fn request(
+        &mut self,
+        arguments: &Arguments,
+        buffer: u32,
+        message: Message,
+    ) -> io::Result<bool> {
         match message {
             Message::Hello(hello) if !self.greeted => {
                 if !(hello.versions[0]..=hello.versions[1]).contains(&VERSION) {
@@ -188,22 +199,22 @@ impl Joining {
                 self.greeted = true;
                 self.prepare(arguments, buffer, hello.max_log2_slots)?;
             }
-            Message::Ack if self.greeted && !self.unsaid.is_empty() => {}
-            Message::Connected if self.greeted && self.unsaid.is_empty() => return Ok(true),
-            Message::Disconnect(why) => return Err(ended(&why)),
+            Message::Ack if self.greeted && !self.unsent.is_empty() => {}
+            Message::Connected if self.greeted && self.unsent.is_empty() => return Ok(true),
+            Message::Disconnect(why) => return Err(disconnected(&why)),
             other => return Err(refused(format!("{other:?} is out of turn"))),
         }
-        let (message, along) = self.unsaid.pop_front().expect("looked at above, or just filled");
-        let along = match along {
-            Along::Nothing => None,
-            Along::Region => Some(self.regions[0].fd()),
-            Along::Bell(ring) => self.rings[ring].as_ref().map(|(_, bell)| bell.as_fd()),
+        let (message, attached) = self.unsent.pop_front().expect("looked at above, or just filled");
+        let attached = match attached {
+            Attachment::Nothing => None,
+            Attachment::Region => Some(self.regions[0].fd()),
+            Attachment::Bell(ring) => self.rings[ring].as_ref().map(|(_, bell)| bell.as_fd()),
         };
-        self.socket.send(&message, along)?;
+        self.socket.send(&message, attached)?;
         Ok(false)
     }
 
-    /// Makes the memory and the rings, and what is to be said of them.
+    /// Creates the memory and the rings, and the messages that describe them.
     fn prepare(
         &mut self,
         arguments: &Arguments,
@@ -222,33 +233,34 @@ impl Joining {
         let bytes = buffers as usize + 2 * way as usize;
         offset(bytes)?;
         self.regions = vec![Region::create(&arguments.name, bytes)?];
-        self.unsaid.push_back((
+        self.unsent.push_back((
             Message::Init(Init {
                 version: VERSION,
                 id: arguments.id,
                 ethernet: true,
                 secret: arguments.secret,
             }),
-            Along::Nothing,
+            Attachment::Nothing,
         ));
-        self.unsaid
-            .push_back((Message::AddRegion { index: 0, bytes: bytes as u64 }, Along::Region));
+        self.unsent
+            .push_back((Message::AddRegion { index: 0, bytes: bytes as u64 }, Attachment::Region));
         for (at, to_server) in [true, false].into_iter().enumerate() {
             let own = Buffers { offset: buffers + if to_server { 0 } else { way }, bytes: buffer };
-            let place = Place { region: 0, offset: at * ring, log2_slots, buffers: Some(own) };
-            place.lay(&self.regions);
+            let layout =
+                RingLayout { region: 0, offset: at * ring, log2_slots, buffers: Some(own) };
+            layout.init(&self.regions);
             let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-            self.rings[at] = Some((place, bell));
+            self.rings[at] = Some((layout, bell));
             let ring =
                 AddRing { to_server, index: 0, region: 0, offset: offset(at * ring)?, log2_slots };
-            self.unsaid.push_back((Message::AddRing(ring), Along::Bell(at)));
+            self.unsent.push_back((Message::AddRing(ring), Attachment::Bell(at)));
         }
-        self.unsaid.push_back((Message::Connect, Along::Nothing));
+        self.unsent.push_back((Message::Connect, Attachment::Nothing));
         Ok(())
     }
 
-    /// What both have come to.
-    pub(super) fn end(self, role: Role) -> Joined {
+    /// Returns the result of a finished handshake.
+    pub(super) fn finish(self, role: Role) -> Joined {
         let [Some(to_server), Some(to_client)] = self.rings else {
             unreachable!("both have come to terms")
         };
@@ -262,13 +274,13 @@ impl Joining {
             regions: self.regions,
             sender: Sender::new(theirs.0),
             receiver,
-            bell: theirs.1,
-            alarm: ours.1,
+            peer_bell: theirs.1,
+            own_bell: ours.1,
         }
     }
 }
 
-/// Whether a client is one for us.
+/// Checks that a client fits this interface.
 fn admit(arguments: &Arguments, init: &Init) -> io::Result<()> {
     if init.version != VERSION {
         return Err(refused(format!("memif {:#06x} is not spoken here, 2.0 is", init.version)));

@@ -1,8 +1,8 @@
-//! What the two ends of a memory interface tell each other over their socket, as bytes.
+//! The messages that the two ends of a memory interface exchange over their socket.
 //!
-//! Every message has 128 bytes: its type, then its fields without gaps, then zeros; numbers are in
-//! the machine's own order, both ends being on it. The layout is version 2.0 of the memif protocol,
-//! which VPP (`memif.h`) and DPDK speak too.
+//! Every message has 128 bytes: its type, then its fields without gaps, then zeros. Numbers are in
+//! the machine's byte order, as both ends run on it. The layout is version 2.0 of the memif
+//! protocol, which VPP (`memif.h`) and DPDK speak too.
 
 use thiserror::Error;
 use zerocopy::{
@@ -18,7 +18,7 @@ pub const VERSION: u16 = 0x0200;
 /// Bytes of a name.
 const NAME: usize = 32;
 
-/// Bytes of a reason to end.
+/// Bytes of the reason of a disconnect.
 const REASON: usize = 96;
 
 /// Bytes of a secret.
@@ -33,89 +33,89 @@ const CONNECT: u16 = 6;
 const CONNECTED: u16 = 7;
 const DISCONNECT: u16 = 8;
 
-/// Ethernet frames: the mode in which interfaces are joined.
+/// The mode of interfaces that carry Ethernet frames.
 const ETHERNET: u8 = 0;
 
-/// The ring leads from the client to the server ("slave to master").
+/// The ring's direction is from the client to the server ("slave to master").
 const TO_SERVER: u16 = 1;
 
-/// A message.
+/// A message of the handshake, or the disconnect that ends a connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
-    /// Received, and well.
+    /// Confirms the previous message.
     Ack,
-    /// The server's first: what it can do.
+    /// The server's first message, with its limits.
     Hello(Hello),
-    /// The client's first: what it wants.
+    /// The client's first message, with what it requests.
     Init(Init),
-    /// Memory of the client's, whose descriptor comes along: its number and bytes.
+    /// Adds a region of the client's memory, whose descriptor is attached.
     AddRegion {
-        /// Its number.
+        /// The number of the region.
         index: u16,
-        /// Bytes of it.
+        /// Its length in bytes.
         bytes: u64,
     },
-    /// A ring in that memory; the descriptor that wakes whoever reads from it comes along.
+    /// Adds a ring in that memory; the eventfd that wakes its reader is attached.
     AddRing(AddRing),
-    /// The client has said all.
+    /// The client has sent everything.
     Connect,
-    /// The server has understood: from here on frames travel.
+    /// The server accepts: from now on frames may be sent.
     Connected,
-    /// The end, and why.
+    /// Ends the connection, with the reason.
     Disconnect(String),
 }
 
-/// What a server can do.
+/// A server's limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Oldest and newest version.
+    /// Oldest and newest version it speaks.
     pub versions: [u16; 2],
-    /// Highest number of a region.
+    /// Highest region number.
     pub max_region: u16,
-    /// Highest numbers of rings, to the client and to the server.
+    /// Highest ring numbers, to the client and to the server.
     pub max_rings: [u16; 2],
     /// Most slots of a ring, as a power of two.
     pub max_log2_slots: u8,
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Init {
     /// The version to speak.
     pub version: u16,
-    /// The interface, of those that share the socket.
+    /// Number of the interface among those that share the socket.
     pub id: u32,
-    /// Whether what travels are Ethernet frames.
+    /// Whether the interface carries Ethernet frames.
     pub ethernet: bool,
-    /// What the server wants to hear before it lets anybody in.
+    /// The secret that the server demands.
     pub secret: [u8; SECRET],
 }
 
-/// A ring.
+/// Where a ring lies in shared memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AddRing {
     /// Whether frames travel from the client to the server.
     pub to_server: bool,
-    /// Its number among those of its direction.
+    /// Its number among the rings of its direction.
     pub index: u16,
     /// The region it lies in.
     pub region: u16,
-    /// Where in the region.
+    /// Its offset in the region.
     pub offset: u32,
     /// Its slots, as a power of two.
     pub log2_slots: u8,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum BadMessage {
-    /// No type we know.
+    /// The type is unknown.
     #[error("a message of the unknown type {0}")]
     Type(u16),
-    /// Flags we do not know.
+    /// A ring has unknown flags.
     #[error("a ring with the unknown flags {0:#x}")]
     Flags(u16),
-    /// Text that is none.
+    /// A reason is not UTF-8.
     #[error("a reason that is not text")]
     Text,
 }
@@ -168,7 +168,7 @@ struct RawDisconnect {
 }
 
 impl Message {
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
     /// [`BadMessage`].
@@ -211,7 +211,7 @@ impl Message {
             CONNECTED => Self::Connected,
             DISCONNECT => {
                 let raw: RawDisconnect = front(body);
-                // A zero ends it, at the latest the last byte, whatever that is.
+                // A zero byte ends the text; the last byte counts as one.
                 let text =
                     raw.reason[..REASON - 1].split(|&byte| byte == 0).next().unwrap_or_default();
                 Self::Disconnect(
@@ -222,7 +222,7 @@ impl Message {
         })
     }
 
-    /// Writes it. Of a reason to end what does not fit is left out.
+    /// Encodes the message. A reason that is too long is cut.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; MESSAGE_BYTES] {
         let mut bytes = [0; MESSAGE_BYTES];
@@ -279,7 +279,7 @@ impl Message {
     }
 }
 
-/// What we call ourselves.
+/// The name by which we identify ourselves.
 fn name() -> [u8; NAME] {
     let mut name = [0; NAME];
     name[..5].copy_from_slice(b"sprat");
@@ -328,13 +328,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(message in messages()) {
+        fn messages_round_trip(message in messages()) {
             prop_assert_eq!(Message::parse(&message.to_bytes()), Ok(message));
         }
 
         #[test]
         fn long_reasons_are_cut_between_characters(reason in "\\PC{0,200}") {
-            let Ok(Message::Disconnect(read)) = Message::parse(&Message::Disconnect(reason.clone()).to_bytes()) else {
+            let bytes = Message::Disconnect(reason.clone()).to_bytes();
+            let Ok(Message::Disconnect(read)) = Message::parse(&bytes) else {
                 panic!("a reason")
             };
             prop_assert!(reason.split('\0').next().expect("one").starts_with(&read));

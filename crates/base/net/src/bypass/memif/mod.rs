@@ -1,10 +1,11 @@
 //! Memory interfaces: Ethernet frames through memory that two processes share.
 //!
 //! The protocol is memif, version 2.0, as VPP and DPDK speak it, so that either end can be another
-//! program. The client brings the memory; both come to terms over a Unix socket; from then on a
-//! frame is written into the peer's sight once, straight from where its parts lie, and copied out
-//! once. Neither end is hurt when the other is killed: its memory stays mapped until we have let go
-//! of it ourselves. Whoever sleeps has said so in the ring, and is woken.
+//! program. The client supplies the memory; both ends shake hands over a Unix socket. From then on
+//! the sender writes each frame into shared memory once, straight from where its parts lie, and the
+//! receiver copies it out once. An end survives when the other is killed: the shared memory stays
+//! mapped until the survivor unmaps it. A reader that goes to sleep says so in the ring, and the
+//! writer wakes it.
 
 mod arguments;
 mod join;
@@ -20,40 +21,40 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use self::arguments::{Arguments, Role};
-use self::join::{Joined, Joining, ended};
+use self::join::{Joined, Joining, disconnected};
 use self::message::Message;
-use self::ring::Broken;
+use self::ring::ProtocolError;
 use self::socket::{Listener, Socket};
 use super::state::DeviceState;
 use crate::ether::{MAX_HEADERS, Route};
 use crate::{Counters, Mac, Nanos, Sources};
 
-/// Frames that wait for room in the ring, or for the peer; beyond that the oldest are dropped.
+/// Most frames that wait for room in the ring, or for the peer; beyond that the oldest are dropped.
 pub(super) const MAX_BACKLOG: usize = 512;
 
-/// Time between two calls of a client at a server that is not there.
-const CALL: Duration = Duration::from_millis(20);
+/// Interval of a client's attempts to connect to a server that is not there.
+const RECONNECT: Duration = Duration::from_millis(20);
 
-/// Time in which both ends have come to terms, or begin anew. On a machine with more to do than it
-/// has cores it takes a while, and whoever begins anew each time never ends.
+/// Timeout of the handshake, after which it starts again. On an overloaded machine it takes a
+/// while, and one that is always restarted too early never finishes.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// Descriptors that an interface is woken by, at most.
+/// Most descriptors that wake an interface.
 const SOURCES: usize = 2;
 
-/// Longest sleep while frames wait for room, or where there is no place to wait for a wake-up.
+/// Longest sleep while frames wait for room, or if too few descriptors are left to wait on.
 const CROWDED: Duration = Duration::from_millis(1);
 
 /// One end of a memory interface.
 pub(super) struct Memif {
     arguments: Arguments,
     mac: Mac,
-    /// Bytes of the longest frame.
+    /// Length of the longest frame, in bytes.
     buffer: u32,
     listener: Option<Listener>,
     state: State,
     backlog: VecDeque<Vec<u8>>,
-    /// Frames written whole before they go anywhere: those whose checksum needs all there is.
+    /// Space to compose a frame whose checksum depends on its payload.
     whole: Vec<u8>,
     changes: u64,
     errors: u64,
@@ -62,32 +63,32 @@ pub(super) struct Memif {
 
 #[allow(clippy::large_enum_variant, reason = "there is one a device")]
 enum State {
-    /// Until when a client waits before it calls.
-    Apart(Nanos),
+    /// Not connected. A client waits until this time before it connects.
+    Disconnected(Nanos),
     Joining(Joining),
     Joined(Joined),
 }
 
 impl Memif {
-    /// Whether a device is one of these.
+    /// Whether a device's name is that of a memory interface.
     pub(super) fn is(device: &str) -> bool {
-        Arguments::are(device)
+        Arguments::name_memif(device)
     }
 
-    /// Opens one, for frames of up to `frame` bytes.
+    /// Opens an interface for frames of up to `frame` bytes.
     ///
     /// # Errors
-    /// Wrong arguments; the socket's.
+    /// Wrong arguments; errors of the socket.
     pub(super) fn open(device: &str, mac: Option<Mac>, frame: usize) -> io::Result<Self> {
         let arguments = Arguments::parse(device)?;
         let needed = u32::try_from(frame.next_multiple_of(64)).expect("frames are short");
         let buffer = arguments.buffer.unwrap_or(needed);
         if (buffer as usize) < frame {
-            let mend = format!(
+            let reason = format!(
                 "{}: bsize={buffer} is too short for frames of {frame} bytes: set mtu",
                 arguments.name
             );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, mend));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let listener = match arguments.role {
             Role::Server => Some(Listener::open(&arguments)?),
@@ -102,7 +103,7 @@ impl Memif {
             },
             arguments,
             listener,
-            state: State::Apart(Nanos(0)),
+            state: State::Disconnected(Nanos(0)),
             backlog: VecDeque::new(),
             whole: Vec::new(),
             changes: 0,
@@ -120,7 +121,7 @@ impl Memif {
         matches!(self.state, State::Joined(_))
     }
 
-    /// Whether it is about to find its peer, and to be tended often.
+    /// Whether it is shaking hands with its peer, so that it needs maintenance often.
     pub(super) fn is_joining(&self) -> bool {
         matches!(self.state, State::Joining(_))
     }
@@ -141,17 +142,17 @@ impl Memif {
         }
     }
 
-    /// Frames that wait.
+    /// Frames that wait for room or the peer.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.len()
     }
 
-    /// Drops what waits; how many those were.
-    pub(super) fn forget(&mut self) -> usize {
+    /// Drops the waiting frames and returns how many.
+    pub(super) fn discard_waiting(&mut self) -> usize {
         self.backlog.drain(..).count()
     }
 
-    /// Takes a datagram to send: its route, and its parts, `len` bytes together.
+    /// Sends a datagram, given its route and its parts of `len` bytes in all.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -176,12 +177,12 @@ impl Memif {
         self.whole = whole;
     }
 
-    /// Takes a whole frame to send.
+    /// Sends a whole frame.
     pub(super) fn send_frame(&mut self, frame: &[u8], counters: &mut Counters) {
         self.send_parts(frame, &[], frame.len(), counters);
     }
 
-    /// Takes a frame of `len` bytes: `head`, and behind it the parts.
+    /// Sends a frame of `len` bytes: `head`, then the parts.
     #[inline]
     pub(super) fn send_parts(
         &mut self,
@@ -212,8 +213,8 @@ impl Memif {
                 true
             }
             Ok(None) => false,
-            Err(broken) => {
-                self.part(&broken.into());
+            Err(error) => {
+                self.disconnect(&error.into());
                 false
             }
         }
@@ -230,7 +231,7 @@ impl Memif {
         self.backlog.push_back(frame);
     }
 
-    /// Shows the peer what has been written, and wakes it if it sleeps.
+    /// Publishes the frames written, and wakes the peer if it sleeps.
     #[inline]
     pub(super) fn flush(&mut self, counters: &mut Counters) {
         if !self.backlog.is_empty() {
@@ -240,9 +241,9 @@ impl Memif {
         if joined.sender.publish(&joined.regions) {
             counters.sends += 1;
         }
-        if joined.sender.is_news(&joined.regions) {
-            // It fails only when the counter is full: then the peer is being woken anyway.
-            let _ = rustix::io::write(&joined.bell, &1_u64.to_ne_bytes());
+        if joined.sender.must_wake(&joined.regions) {
+            // Fails only when the counter is full, and then the peer is being woken anyway.
+            let _ = rustix::io::write(&joined.peer_bell, &1_u64.to_ne_bytes());
         }
     }
 
@@ -256,20 +257,20 @@ impl Memif {
         }
     }
 
-    /// Copies the next frame that has come into `frame`; its length.
+    /// Copies the next received frame into `frame` and returns its length.
     #[inline]
     pub(super) fn take(&mut self, frame: &mut [u8]) -> Option<usize> {
         let State::Joined(joined) = &mut self.state else { return None };
         match joined.receiver.take(&joined.regions, frame) {
             Ok(len) => len,
-            Err(broken) => {
-                self.part(&broken.into());
+            Err(error) => {
+                self.disconnect(&error.into());
                 None
             }
         }
     }
 
-    /// Gives the peer back the room of what was taken.
+    /// Returns the slots of the frames taken to the peer.
     #[inline]
     pub(super) fn release(&mut self) {
         if let State::Joined(joined) = &mut self.state {
@@ -277,18 +278,18 @@ impl Memif {
         }
     }
 
-    /// What to sleep on. The peer is asked to wake us until [`wake`](Self::wake).
+    /// Adds the descriptors to sleep on, and asks the peer to wake us until [`wake`](Self::wake).
     pub(super) fn sources<'a>(&'a self, now: Nanos, sources: &mut Sources<'a>) {
         if sources.room() <= SOURCES {
-            return sources.nap(CROWDED); // others want a place too
+            return sources.nap(CROWDED); // leaves descriptors for others
         }
         match &self.state {
             State::Joined(joined) => {
                 joined.receiver.sleep(&joined.regions, true);
-                if joined.receiver.has_news(&joined.regions) {
+                if joined.receiver.has_frame(&joined.regions) {
                     sources.nap(Duration::ZERO);
                 }
-                sources.push(joined.alarm.as_fd());
+                sources.push(joined.own_bell.as_fd());
                 sources.push(joined.socket.fd());
                 if !self.backlog.is_empty() {
                     sources.nap(CROWDED);
@@ -298,40 +299,40 @@ impl Memif {
                 sources.push(joining.socket.fd());
                 sources.nap(HANDSHAKE);
             }
-            &State::Apart(until) => match &self.listener {
+            &State::Disconnected(until) => match &self.listener {
                 Some(listener) => sources.push(listener.fd()),
                 None => sources.nap(until.since(now)),
             },
         }
     }
 
-    /// Awake again, behind [`sources`](Self::sources): the peer need not wake us.
+    /// Ends the sleep begun by [`sources`](Self::sources): the peer need not wake us.
     pub(super) fn wake(&mut self) {
         if let State::Joined(joined) = &mut self.state {
             joined.receiver.sleep(&joined.regions, false);
             let mut count = [0; 8];
-            let _ = rustix::io::read(&joined.alarm, &mut count);
+            let _ = rustix::io::read(&joined.own_bell, &mut count);
         }
     }
 
-    /// Goes on with coming to terms, and sees whether the peer is still there.
-    pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
-        if let Err(error) = self.go_on(now) {
-            self.part(&error);
+    /// Advances the handshake, checks whether the peer is still there, and returns that.
+    pub(super) fn maintain(&mut self, now: Nanos, counters: &mut Counters) -> bool {
+        if let Err(error) = self.advance(now) {
+            self.disconnect(&error);
         }
-        if let State::Apart(until) = &mut self.state
+        if let State::Disconnected(until) = &mut self.state
             && self.listener.is_none()
             && *until == Nanos::NEVER
         {
-            *until = now + CALL;
+            *until = now + RECONNECT;
         }
         self.flush(counters);
         self.is_up()
     }
 
-    fn go_on(&mut self, now: Nanos) -> io::Result<()> {
+    fn advance(&mut self, now: Nanos) -> io::Result<()> {
         match &mut self.state {
-            &mut State::Apart(until) => {
+            &mut State::Disconnected(until) => {
                 let socket = match &self.listener {
                     Some(listener) => listener.accept(),
                     None if now < until => None,
@@ -342,13 +343,13 @@ impl Memif {
                 }
             }
             State::Joining(joining) => {
-                if joining.go_on(&self.arguments, self.buffer)? {
+                if joining.advance(&self.arguments, self.buffer)? {
                     let State::Joining(joining) =
-                        std::mem::replace(&mut self.state, State::Apart(now))
+                        std::mem::replace(&mut self.state, State::Disconnected(now))
                     else {
                         unreachable!("it was")
                     };
-                    self.state = State::Joined(joining.end(self.arguments.role));
+                    self.state = State::Joined(joining.finish(self.arguments.role));
                     self.changes += 1;
                     self.trouble = None;
                 } else if now.since(joining.since) > HANDSHAKE {
@@ -360,7 +361,7 @@ impl Memif {
             }
             State::Joined(joined) => match joined.socket.receive()? {
                 None => {}
-                Some((Message::Disconnect(why), _)) => return Err(ended(&why)),
+                Some((Message::Disconnect(why), _)) => return Err(disconnected(&why)),
                 Some((other, _)) => {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
@@ -369,7 +370,7 @@ impl Memif {
                 }
             },
         }
-        if !matches!(self.state, State::Apart(_))
+        if !matches!(self.state, State::Disconnected(_))
             && let Some(other) = self.listener.as_ref().and_then(Listener::accept)
         {
             let _ = other
@@ -378,22 +379,22 @@ impl Memif {
         Ok(())
     }
 
-    /// Lets go of the peer.
+    /// Closes the connection to the peer.
     #[cold]
-    fn part(&mut self, why: &io::Error) {
-        match std::mem::replace(&mut self.state, State::Apart(Nanos::NEVER)) {
-            State::Apart(_) => {}
-            State::Joining(Joining { socket, .. }) => self.say(&socket, why),
+    fn disconnect(&mut self, why: &io::Error) {
+        match std::mem::replace(&mut self.state, State::Disconnected(Nanos::NEVER)) {
+            State::Disconnected(_) => {}
+            State::Joining(Joining { socket, .. }) => self.send_reason(&socket, why),
             State::Joined(joined) => {
                 self.changes += 1;
-                self.say(&joined.socket, why);
+                self.send_reason(&joined.socket, why);
             }
         }
         self.trouble = Some(why.to_string());
     }
 
-    /// Tells the peer why it is let go, if it is still there and it is its doing.
-    fn say(&mut self, socket: &Socket, why: &io::Error) {
+    /// Sends the peer the reason if it has violated the protocol.
+    fn send_reason(&mut self, socket: &Socket, why: &io::Error) {
         if why.kind() == io::ErrorKind::InvalidData {
             self.errors += 1;
             let _ = socket.send(&Message::Disconnect(why.to_string()), None);
@@ -401,13 +402,13 @@ impl Memif {
     }
 }
 
-impl From<Broken> for io::Error {
-    fn from(Broken(what): Broken) -> Self {
-        Self::new(io::ErrorKind::InvalidData, what)
+impl From<ProtocolError> for io::Error {
+    fn from(ProtocolError(violation): ProtocolError) -> Self {
+        Self::new(io::ErrorKind::InvalidData, violation)
     }
 }
 
-/// An address that nobody else is likely to have: locally administered, of one host.
+/// A random hardware address: locally administered, unicast.
 fn random_mac() -> Mac {
     let [_, a, b, c, d, e, ..] = random().to_ne_bytes();
     Mac([2, a, b, c, d, e])

@@ -1,9 +1,9 @@
 //! Memory that two processes share.
 //!
-//! All `unsafe` of memory interfaces is here. No reference into the memory ever exists: bytes are
-//! copied in and out, and what orders them are positions of 16 bits, read and written as atomics. A
-//! peer that breaks the rules can garble what it could have sent garbled anyway; whatever has been
-//! copied out it can no longer change.
+//! All `unsafe` of memory interfaces is here. No Rust reference into the shared memory ever exists:
+//! bytes are copied in and out, ordered by positions of 16 bits, which are read and written as
+//! atomics. A peer that violates the protocol can only garble frames that it could have sent
+//! garbled anyway; it cannot change what has been copied out.
 
 #![allow(
     unsafe_code,
@@ -21,25 +21,25 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Most bytes of a region: what the widest rings with the longest buffers take, both ways.
+/// Largest region, in bytes: what the largest rings with the longest buffers take, both ways.
 pub(super) const MAX_BYTES: u64 = 4 << 30;
 
-/// A region of shared memory. Stays mapped, and as long as it was, whatever becomes of the peer.
+/// A region of shared memory. It stays mapped at its full length, whatever happens to the peer.
 pub(super) struct Region {
     start: NonNull<u8>,
     len: usize,
     fd: OwnedFd,
 }
 
-// SAFETY: the mapping is the process's, and no thread's; what is read and written of it is said
-// above.
+// SAFETY: the mapping belongs to the process, not to a thread; the module's text says how it is
+// accessed.
 unsafe impl Send for Region {}
 
 impl Region {
-    /// Makes one of zeros, which cannot shrink.
+    /// Creates a zeroed region that cannot shrink.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system.
     pub(super) fn create(name: &str, len: usize) -> io::Result<Self> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, len as u64)?;
@@ -47,14 +47,14 @@ impl Region {
         Self::map(fd, len)
     }
 
-    /// Takes one from a peer.
+    /// Maps a region that a peer has sent.
     ///
     /// # Errors
-    /// The system's; a region that is shorter than it should be, or that the peer could shorten: to
-    /// touch what is gone ends a process.
-    pub(super) fn take(fd: OwnedFd, bytes: u64) -> io::Result<Self> {
-        let wrong = |what: &str| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("a region of memory {what}"))
+    /// Errors of the system; a region that is shorter than stated, or that the peer could shorten,
+    /// since access beyond its end would kill this process.
+    pub(super) fn from_peer(fd: OwnedFd, bytes: u64) -> io::Result<Self> {
+        let wrong = |problem: &str| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("a region of memory {problem}"))
         };
         let len = usize::try_from(bytes).ok().filter(|_| (1..=MAX_BYTES).contains(&bytes));
         let len = len.ok_or_else(|| wrong(&format!("of {bytes} bytes")))?;
@@ -69,7 +69,7 @@ impl Region {
 
     fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping, wherever there is room.
+        // SAFETY: it creates a new mapping at an address that the kernel chooses.
         let start = unsafe {
             mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, &fd, 0)?
         };
@@ -77,61 +77,61 @@ impl Region {
         Ok(Self { start, len, fd })
     }
 
-    /// By which the peer has it too.
+    /// The descriptor to send to the peer.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Whether `len` bytes at `offset` lie in it.
+    /// Whether `len` bytes at `offset` lie within the region.
     #[inline]
-    pub(super) fn holds(&self, offset: usize, len: usize) -> bool {
+    pub(super) fn contains(&self, offset: usize, len: usize) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
     #[inline]
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(self.holds(offset, len), "{len} bytes at {offset} of {}", self.len);
-        // SAFETY: within the mapping.
+        assert!(self.contains(offset, len), "{len} bytes at {offset} of {}", self.len);
+        // SAFETY: the pointer is within the mapping.
         unsafe { self.start.as_ptr().add(offset) }
     }
 
-    /// Copies bytes out.
+    /// Copies bytes out of the region.
     #[inline]
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) {
         let from = self.at(offset, to.len());
-        // SAFETY: so many bytes are mapped; `to` is ours, and so not among them.
+        // SAFETY: that many bytes are mapped; `to` is ours, and so does not overlap them.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
     }
 
-    /// Copies bytes in.
+    /// Copies bytes into the region.
     #[inline]
     pub(super) fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
-        // SAFETY: so many bytes are mapped, writable, and `from`, to which there is a reference, is
-        // not among them.
+        // SAFETY: that many bytes are mapped and writable; `from`, to which there is a reference,
+        // does not overlap them.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
     }
 
-    /// Has the processor fetch the line at `offset`, if there is one.
+    /// Prefetches the cache line at `offset`, if that is within the region.
     #[inline]
     pub(super) fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
         if offset < self.len {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let line = self.start.as_ptr().wrapping_add(offset);
-            // SAFETY: a hint, which no address makes wrong.
+            // SAFETY: a hint, for which every address is allowed.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         }
     }
 
-    /// The same, to be written.
+    /// Prefetches the cache line at `offset` for writing.
     #[inline]
     pub(super) fn prefetch_to_write(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
         if offset < self.len {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
             let line = self.start.as_ptr().wrapping_add(offset);
-            // SAFETY: a hint, which no address makes wrong.
+            // SAFETY: a hint, for which every address is allowed.
             unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
         }
     }
@@ -140,19 +140,19 @@ impl Region {
     fn word(&self, offset: usize) -> &AtomicU16 {
         let at = self.at(offset, 2);
         assert!(offset.is_multiple_of(2), "a position at the odd offset {offset}");
-        // SAFETY: mapped as long as `self`, aligned (mappings are, and the offset is), and touched
-        // by atomics alone; that the peer does likewise is its part of the protocol, and
-        // any value it writes is one of a `u16`.
+        // SAFETY: it is mapped as long as `self`, aligned (mappings are, and the offset is), and
+        // accessed only by atomics; the protocol demands the same of the peer, and any value it
+        // writes is a valid `u16`.
         unsafe { AtomicU16::from_ptr(at.cast()) }
     }
 
-    /// A position that the peer writes. What it wrote before is to be seen behind it.
+    /// Loads a position that the peer writes. Everything it wrote before is visible afterwards.
     #[inline]
     pub(super) fn load(&self, offset: usize) -> u16 {
         self.word(offset).load(Ordering::Acquire)
     }
 
-    /// A position for the peer, behind all that was written before.
+    /// Stores a position for the peer, after everything written before.
     #[inline]
     pub(super) fn store(&self, offset: usize, value: u16) {
         self.word(offset).store(value, Ordering::Release);
@@ -162,7 +162,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: our mapping, to which there is no reference. It fails for no mapping that exists.
+        // SAFETY: the mapping is ours and no reference to it exists. The call fails for no existing
+        // mapping.
         let _ = unsafe { munmap(start, self.len) };
     }
 }
@@ -175,13 +176,17 @@ mod tests {
     fn both_ends_see_the_same_bytes() {
         let ours = Region::create("test", 8192).expect("memory");
         let fd = ours.fd().try_clone_to_owned().expect("a descriptor");
-        let theirs = Region::take(fd, 8192).expect("sealed and as long as it says");
+        let theirs = Region::from_peer(fd, 8192).expect("sealed and as long as it says");
         ours.write(4000, b"likes tea");
         ours.store(0, 7);
         let mut bytes = [0; 9];
         theirs.read(4000, &mut bytes);
         assert_eq!((&bytes, theirs.load(0)), (b"likes tea", 7));
-        assert!(theirs.holds(8191, 1) && !theirs.holds(8191, 2) && !theirs.holds(usize::MAX, 2));
+        assert!(
+            theirs.contains(8191, 1)
+                && !theirs.contains(8191, 2)
+                && !theirs.contains(usize::MAX, 2)
+        );
     }
 
     #[test]
@@ -189,12 +194,12 @@ mod tests {
         let loose =
             memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
         ftruncate(&loose, 8192).expect("grows");
-        let error = Region::take(loose, 8192).err().expect("refused").to_string();
+        let error = Region::from_peer(loose, 8192).err().expect("refused").to_string();
         assert!(error.contains("F_SEAL_SHRINK"), "{error}");
         let sealed = Region::create("test", 4096).expect("memory");
         for bytes in [0, 4097, u64::MAX] {
             let fd = sealed.fd().try_clone_to_owned().expect("a descriptor");
-            assert!(Region::take(fd, bytes).is_err(), "{bytes} bytes");
+            assert!(Region::from_peer(fd, bytes).is_err(), "{bytes} bytes");
         }
     }
 }

@@ -6,9 +6,9 @@
 //! byte 128 slots: flags (16), region (16), length (32), offset (32), metadata (32)
 //! ```
 //!
-//! The memory is the client's, and the client moves `head`, the server `tail`. On the ring to the
-//! server slots between tail and head hold frames. On the ring to the client they hold empty
-//! buffers, of which the server fills the first.
+//! The memory belongs to the client, which moves `head`; the server moves `tail`. On the ring to
+//! the server the slots between tail and head hold frames. On the ring to the client they hold
+//! empty buffers, of which the server fills the first.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -21,17 +21,17 @@ const TAIL: usize = 64;
 const SLOTS: usize = 128;
 const SLOT_BYTES: usize = 16;
 
-/// "Do not wake me": whoever reads from a ring is awake.
+/// Flag of a ring whose reader is awake and need not be woken.
 const AWAKE: u16 = 1;
 
-/// The frame goes on in the next slot.
+/// Flag of a slot whose frame continues in the next slot.
 const CONTINUES: u16 = 1;
 
-/// Frames that are published at once, at the latest: the peer works on the first while the next are
-/// written.
+/// After so many frames the sender publishes them, so that the peer handles the first while the
+/// next are written.
 const PUBLISH: u16 = 2;
 
-/// Lines of a frame that are fetched ahead: those of a short one.
+/// Cache lines of a frame that are prefetched: those of a short one.
 const LINES: usize = 3;
 
 /// Bytes of a ring, in whole cache lines.
@@ -39,7 +39,7 @@ pub(super) fn ring_bytes(log2_slots: u8) -> usize {
     (SLOTS + (SLOT_BYTES << log2_slots)).next_multiple_of(64)
 }
 
-/// A slot: where a buffer lies, and how much of it counts.
+/// A slot: where its buffer lies, and how many bytes are used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Slot {
     flags: u16,
@@ -48,9 +48,9 @@ struct Slot {
     offset: u32,
 }
 
-/// Where a ring lies, and who we are to it.
+/// Where a ring lies, and which end we are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RingLayout {
     pub(super) region: u16,
     pub(super) offset: usize,
     pub(super) log2_slots: u8,
@@ -58,20 +58,20 @@ pub(super) struct Place {
     pub(super) buffers: Option<Buffers>,
 }
 
-/// One buffer a slot, one behind the other, in the region of their ring.
+/// One buffer for each slot, consecutive, in the region of their ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffers {
     pub(super) offset: u32,
     pub(super) bytes: u32,
 }
 
-impl Place {
-    /// Whether the ring lies where it may.
-    pub(super) fn is_sound(&self, regions: &[Region]) -> bool {
+impl RingLayout {
+    /// Whether the ring is aligned and within its region.
+    pub(super) fn is_in_region(&self, regions: &[Region]) -> bool {
         self.offset.is_multiple_of(8)
             && regions
                 .get(usize::from(self.region))
-                .is_some_and(|region| region.holds(self.offset, ring_bytes(self.log2_slots)))
+                .is_some_and(|region| region.contains(self.offset, ring_bytes(self.log2_slots)))
     }
 
     #[inline]
@@ -112,15 +112,15 @@ impl Place {
         self.region(regions).write(self.slot_at(position), &bytes);
     }
 
-    /// The empty buffer that a slot of ours has.
+    /// The empty buffer of a slot in our memory.
     #[inline]
     fn empty(&self, buffers: Buffers, position: u16) -> Slot {
         let offset = buffers.offset + u32::from(position & (self.slots() - 1)) * buffers.bytes;
         Slot { flags: 0, region: self.region, len: buffers.bytes, offset }
     }
 
-    /// Makes a ring of zeros one, all slots of which have empty buffers.
-    pub(super) fn lay(&self, regions: &[Region]) {
+    /// Initialises a ring in zeroed memory, with an empty buffer in every slot.
+    pub(super) fn init(&self, regions: &[Region]) {
         let buffers = self.buffers.expect("the memory is ours");
         for position in 0..self.slots() {
             self.set_slot(regions, position, self.empty(buffers, position));
@@ -135,7 +135,7 @@ impl Place {
         self.slot(regions, 0).len as usize
     }
 
-    /// Whether it says that it is a ring.
+    /// Whether the ring has the magic cookie.
     pub(super) fn has_cookie(&self, regions: &[Region]) -> bool {
         let mut cookie = [0; 4];
         self.region(regions).read(self.offset, &mut cookie);
@@ -143,60 +143,60 @@ impl Place {
     }
 }
 
-/// The peer has broken the protocol.
+/// A violation of the protocol by the peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Broken(pub(super) &'static str);
+pub(super) struct ProtocolError(pub(super) &'static str);
 
-/// The ring over which we send.
+/// The sending end of a ring.
 pub(super) struct Sender {
-    place: Place,
-    /// The next slot to fill, what the peer has been told of, and the first that we may not fill.
+    layout: RingLayout,
+    /// The next slot to fill, the first one not published, and the first that we may not fill.
     next: u16,
     published: u16,
     end: u16,
-    /// What the peer has been woken for, if it slept.
-    rung: u16,
+    /// The position up to which a sleeping peer has been woken.
+    woken_for: u16,
 }
 
 impl Sender {
-    pub(super) fn new(place: Place) -> Self {
-        Self { place, next: 0, published: 0, end: 0, rung: 0 }
+    pub(super) fn new(layout: RingLayout) -> Self {
+        Self { layout, next: 0, published: 0, end: 0, woken_for: 0 }
     }
 
-    /// Room for a frame of `len` bytes in the next slot: its region and offset. `None` while the
-    /// ring is full.
+    /// Reserves the next slot for a frame of `len` bytes and returns the region and offset of its
+    /// buffer; `None` while the ring is full.
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`ProtocolError`].
     #[inline]
     pub(super) fn room(
         &mut self,
         regions: &[Region],
         len: usize,
-    ) -> Result<Option<(u16, usize)>, Broken> {
+    ) -> Result<Option<(u16, usize)>, ProtocolError> {
         if self.next == self.end {
-            self.look(regions)?;
+            self.read_end(regions)?;
             if self.next == self.end {
                 return Ok(None);
             }
         }
-        let mut slot = match self.place.buffers {
-            Some(buffers) => self.place.empty(buffers, self.next),
-            None => self.place.slot(regions, self.next),
+        let mut slot = match self.layout.buffers {
+            Some(buffers) => self.layout.empty(buffers, self.next),
+            None => self.layout.slot(regions, self.next),
         };
         let sound = regions
             .get(usize::from(slot.region))
-            .is_some_and(|region| region.holds(slot.offset as usize, slot.len as usize));
+            .is_some_and(|region| region.contains(slot.offset as usize, slot.len as usize));
         if !sound || (slot.len as usize) < len {
-            return Err(Broken("a buffer that is too short, or outside its region"));
+            return Err(ProtocolError("a buffer that is too short, or outside its region"));
         }
         slot.len = u32::try_from(len).expect("no more than there was");
         slot.flags = 0;
-        self.place.set_slot(regions, self.next, slot);
+        self.layout.set_slot(regions, self.next, slot);
         Ok(Some((slot.region, slot.offset as usize)))
     }
 
-    /// The frame is in its place.
+    /// Marks the reserved slot as filled.
     #[inline]
     pub(super) fn commit(&mut self, regions: &[Region]) {
         self.next = self.next.wrapping_add(1);
@@ -205,31 +205,31 @@ impl Sender {
         }
     }
 
-    /// Tells the peer of what is committed; whether there was anything.
+    /// Publishes the filled slots to the peer; returns whether there were any.
     #[inline]
     pub(super) fn publish(&mut self, regions: &[Region]) -> bool {
         if self.published == self.next {
             return false;
         }
         self.published = self.next;
-        let at = if self.place.buffers.is_some() { HEAD } else { TAIL };
-        self.place.region(regions).store(self.place.offset + at, self.next);
-        self.prepare(regions);
+        let at = if self.layout.buffers.is_some() { HEAD } else { TAIL };
+        self.layout.region(regions).store(self.layout.offset + at, self.next);
+        self.prefetch_slot(regions);
         true
     }
 
-    /// Has the next slot, and the first lines of its buffer, fetched to be written: they are the
-    /// peer's as yet.
+    /// Prefetches the next slot and the first lines of its buffer for writing: they are in the
+    /// peer's cache.
     #[inline]
-    fn prepare(&self, regions: &[Region]) {
+    fn prefetch_slot(&self, regions: &[Region]) {
         if self.next == self.end {
             return;
         }
-        let slot = match self.place.buffers {
-            Some(buffers) => self.place.empty(buffers, self.next),
-            None => self.place.slot(regions, self.next),
+        let slot = match self.layout.buffers {
+            Some(buffers) => self.layout.empty(buffers, self.next),
+            None => self.layout.slot(regions, self.next),
         };
-        self.place.region(regions).prefetch_to_write(self.place.slot_at(self.next));
+        self.layout.region(regions).prefetch_to_write(self.layout.slot_at(self.next));
         if let Some(region) = regions.get(usize::from(slot.region)) {
             for line in 0..LINES {
                 region.prefetch_to_write(slot.offset as usize + 64 * line);
@@ -237,123 +237,124 @@ impl Sender {
         }
     }
 
-    /// Whether the peer sleeps, and has not been woken for what was published since.
+    /// Whether the peer sleeps and has not been woken for the frames published since.
     #[inline]
-    pub(super) fn is_news(&mut self, regions: &[Region]) -> bool {
-        if self.rung == self.published {
+    pub(super) fn must_wake(&mut self, regions: &[Region]) -> bool {
+        if self.woken_for == self.published {
             return false;
         }
-        self.rung = self.published;
-        // What was published is to be seen by a peer that goes to sleep before its flags are read,
-        // or both miss each other.
+        self.woken_for = self.published;
+        // The published position must be visible to a peer that goes to sleep before we read its
+        // flags; otherwise each would miss the other.
         fence(Ordering::SeqCst);
-        self.place.region(regions).load(self.place.offset + FLAGS) & AWAKE == 0
+        self.layout.region(regions).load(self.layout.offset + FLAGS) & AWAKE == 0
     }
 
-    /// How far the peer has come.
+    /// Reads how far the peer has come: the end of what we may fill.
     #[cold]
-    fn look(&mut self, regions: &[Region]) -> Result<(), Broken> {
-        let (region, slots) = (self.place.region(regions), self.place.slots());
-        self.end = match self.place.buffers {
-            Some(_) => region.load(self.place.offset + TAIL).wrapping_add(slots),
-            None => region.load(self.place.offset + HEAD),
+    fn read_end(&mut self, regions: &[Region]) -> Result<(), ProtocolError> {
+        let (region, slots) = (self.layout.region(regions), self.layout.slots());
+        self.end = match self.layout.buffers {
+            Some(_) => region.load(self.layout.offset + TAIL).wrapping_add(slots),
+            None => region.load(self.layout.offset + HEAD),
         };
         match self.end.wrapping_sub(self.next) <= slots {
             true => Ok(()),
-            false => Err(Broken("a position beyond the ring's end")),
+            false => Err(ProtocolError("a position beyond the ring's end")),
         }
     }
 }
 
-/// The ring from which we receive.
+/// The receiving end of a ring.
 pub(super) struct Receiver {
-    place: Place,
-    /// The next slot to read, what the peer has had back, and the first that has nothing for us.
+    layout: RingLayout,
+    /// The next slot to read, the first one not returned to the peer, and the first without a
+    /// frame.
     next: u16,
     released: u16,
     end: u16,
-    /// Where the next frame probably lies: region, offset, and how far buffers are apart.
+    /// Where the next frame probably lies: region, offset, and the distance of consecutive buffers.
     guess: (u16, u32, u32),
 }
 
 impl Receiver {
-    /// Begins. The buffers that are ours are the peer's to fill from now on, and not before: DPDK's
-    /// server sets all positions to 0 while it comes to terms.
-    pub(super) fn new(place: Place, regions: &[Region]) -> Self {
-        if place.buffers.is_some() {
-            place.region(regions).store(place.offset + HEAD, place.slots());
+    /// Creates the receiving end. The peer may fill our buffers from now on, not before: DPDK's
+    /// server sets all positions to 0 during the handshake.
+    pub(super) fn new(layout: RingLayout, regions: &[Region]) -> Self {
+        if layout.buffers.is_some() {
+            layout.region(regions).store(layout.offset + HEAD, layout.slots());
         }
-        Self { place, next: 0, released: 0, end: 0, guess: (0, 0, 0) }
+        Self { layout, next: 0, released: 0, end: 0, guess: (0, 0, 0) }
     }
 
-    /// How far the peer has come.
+    /// Returns the peer's position.
     #[inline]
-    fn told(&self, regions: &[Region]) -> u16 {
-        let at = if self.place.buffers.is_some() { TAIL } else { HEAD };
-        self.place.region(regions).load(self.place.offset + at)
+    fn peer_position(&self, regions: &[Region]) -> u16 {
+        let at = if self.layout.buffers.is_some() { TAIL } else { HEAD };
+        self.layout.region(regions).load(self.layout.offset + at)
     }
 
-    /// Whether there is a frame.
+    /// Whether a frame has arrived.
     #[inline]
-    pub(super) fn has_news(&self, regions: &[Region]) -> bool {
-        self.next != self.end || self.next != self.told(regions)
+    pub(super) fn has_frame(&self, regions: &[Region]) -> bool {
+        self.next != self.end || self.next != self.peer_position(regions)
     }
 
-    /// Copies the next frame out; its length, or `None` when there is none.
+    /// Copies the next frame into `into` and returns its length; `None` if there is none.
     ///
     /// # Errors
-    /// [`Broken`].
+    /// [`ProtocolError`].
     #[inline]
     pub(super) fn take(
         &mut self,
         regions: &[Region],
         into: &mut [u8],
-    ) -> Result<Option<usize>, Broken> {
+    ) -> Result<Option<usize>, ProtocolError> {
         if self.next == self.end {
-            self.end = self.told(regions);
+            self.end = self.peer_position(regions);
             if self.next == self.end {
                 return Ok(None);
             }
-            self.foresee(regions);
-            if self.end.wrapping_sub(self.next) > self.place.slots() {
-                return Err(Broken("a position beyond the ring's end"));
+            self.prefetch_next(regions);
+            if self.end.wrapping_sub(self.next) > self.layout.slots() {
+                return Err(ProtocolError("a position beyond the ring's end"));
             }
         }
         let mut len = 0;
         loop {
-            let slot = self.place.slot(regions, self.next);
+            let slot = self.layout.slot(regions, self.next);
             self.next = self.next.wrapping_add(1);
             let (_, guessed, apart) = self.guess;
             let apart = slot.offset.wrapping_sub(guessed.wrapping_sub(apart));
             self.guess = (slot.region, slot.offset.wrapping_add(apart), apart);
             if self.next != self.end {
-                self.foresee(regions);
+                self.prefetch_next(regions);
             }
             let region = regions
                 .get(usize::from(slot.region))
-                .ok_or(Broken("a buffer in a region that is not there"))?;
-            if !region.holds(slot.offset as usize, slot.len as usize) {
-                return Err(Broken("a buffer outside its region"));
+                .ok_or(ProtocolError("a buffer in a region that is not there"))?;
+            if !region.contains(slot.offset as usize, slot.len as usize) {
+                return Err(ProtocolError("a buffer outside its region"));
             }
             let part = into
                 .get_mut(len..len + slot.len as usize)
-                .ok_or(Broken("a frame longer than any"))?;
+                .ok_or(ProtocolError("a frame longer than any"))?;
             region.read(slot.offset as usize, part);
             len += part.len();
             if slot.flags & CONTINUES == 0 {
                 return Ok(Some(len));
             }
             if self.next == self.end {
-                return Err(Broken("a frame without an end"));
+                return Err(ProtocolError("a frame without an end"));
             }
         }
     }
 
-    /// Has the next slot and the first lines of its frame fetched at once, the frame from where it
-    /// probably lies: to read first where it does would be one wait behind the other.
+    /// Prefetches the next slot and the first lines of its frame together, the frame from where it
+    /// probably lies: reading the slot first would mean one cache miss after the other.
     #[inline]
-    fn foresee(&self, regions: &[Region]) {
-        self.place.region(regions).prefetch(self.place.slot_at(self.next));
+    fn prefetch_next(&self, regions: &[Region]) {
+        self.layout.region(regions).prefetch(self.layout.slot_at(self.next));
         let (region, offset, _) = self.guess;
         if let Some(region) = regions.get(usize::from(region)) {
             for line in 0..LINES {
@@ -362,44 +363,46 @@ impl Receiver {
         }
     }
 
-    /// Gives the peer back the slots of what was taken, many at once: each look at what the other
-    /// has written costs both a line's way between two cores, and a peer that has three
-    /// quarters of the ring is in no hurry.
+    /// Returns the slots of the frames taken to the peer, many at once: each access to a line that
+    /// the other has written moves it between two cores, and a peer that still has three quarters
+    /// of the ring can wait.
     #[inline]
     pub(super) fn release(&mut self, regions: &[Region]) {
-        if self.next.wrapping_sub(self.released) >= self.place.slots() / 4 {
-            self.give_back(regions);
+        if self.next.wrapping_sub(self.released) >= self.layout.slots() / 4 {
+            self.return_slots(regions);
         }
     }
 
     #[cold]
-    fn give_back(&mut self, regions: &[Region]) {
-        let region = self.place.region(regions);
-        match self.place.buffers {
+    fn return_slots(&mut self, regions: &[Region]) {
+        let region = self.layout.region(regions);
+        match self.layout.buffers {
             Some(buffers) => {
                 while self.released != self.next {
-                    self.place.set_slot(
+                    self.layout.set_slot(
                         regions,
                         self.released,
-                        self.place.empty(buffers, self.released),
+                        self.layout.empty(buffers, self.released),
                     );
                     self.released = self.released.wrapping_add(1);
                 }
                 region.store(
-                    self.place.offset + HEAD,
-                    self.released.wrapping_add(self.place.slots()),
+                    self.layout.offset + HEAD,
+                    self.released.wrapping_add(self.layout.slots()),
                 );
             }
             None => {
                 self.released = self.next;
-                region.store(self.place.offset + TAIL, self.next);
+                region.store(self.layout.offset + TAIL, self.next);
             }
         }
     }
 
-    /// Says whether the peer is to wake us when it sends.
+    /// Tells the peer whether to wake us when it sends.
     pub(super) fn sleep(&self, regions: &[Region], sleeps: bool) {
-        self.place.region(regions).store(self.place.offset + FLAGS, if sleeps { 0 } else { AWAKE });
+        self.layout
+            .region(regions)
+            .store(self.layout.offset + FLAGS, if sleeps { 0 } else { AWAKE });
         if sleeps {
             fence(Ordering::SeqCst);
         }
@@ -416,15 +419,16 @@ mod tests {
 
     const BUFFER: u32 = 64;
 
-    /// A ring of four slots in memory of its own: as its maker sees it, and as the other end does.
-    fn ring() -> (Vec<Region>, Place, Place) {
+    /// A ring of four slots in memory of its own, as seen by the end that created it and by the
+    /// other end.
+    fn ring() -> (Vec<Region>, RingLayout, RingLayout) {
         let log2_slots = 2;
         let buffers = Buffers { offset: 256, bytes: BUFFER };
-        let ours = Place { region: 0, offset: 0, log2_slots, buffers: Some(buffers) };
+        let ours = RingLayout { region: 0, offset: 0, log2_slots, buffers: Some(buffers) };
         let regions = vec![Region::create("test", 256 + 4 * BUFFER as usize).expect("memory")];
-        ours.lay(&regions);
-        assert!(ours.is_sound(&regions) && ours.has_cookie(&regions));
-        (regions, ours, Place { buffers: None, ..ours })
+        ours.init(&regions);
+        assert!(ours.is_in_region(&regions) && ours.has_cookie(&regions));
+        (regions, ours, RingLayout { buffers: None, ..ours })
     }
 
     fn put(sender: &mut Sender, regions: &[Region], frame: &[u8]) -> bool {
@@ -437,9 +441,13 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever made the ring, and in whatever order both work: frames come out as they went in, and none is lost.
+        /// Whichever end created the ring, and in whatever order both work, frames come out as they
+        /// went in, and none is lost.
         #[test]
-        fn a_ring_is_a_queue(to_server in any::<bool>(), steps in prop::collection::vec((0_u8..4, 1_usize..64), 1..400)) {
+        fn a_ring_is_a_queue(
+            to_server in any::<bool>(),
+            steps in prop::collection::vec((0_u8..4, 1_usize..64), 1..400),
+        ) {
             let (regions, ours, theirs) = ring();
             let (mut sender, mut receiver) = match to_server {
                 true => (Sender::new(ours), Receiver::new(theirs, &regions)),
@@ -481,13 +489,18 @@ mod tests {
             }
         }
 
-        /// Whatever the peer writes into the memory: no panic, and nothing is read or written outside it.
+        /// Whatever the peer writes into the memory, nothing panics, and nothing outside it is read
+        /// or written.
         #[test]
-        fn a_peer_may_write_anything(garbage in prop::collection::vec(any::<u8>(), 192), len in 1_usize..64) {
+        fn a_peer_may_write_anything(
+            garbage in prop::collection::vec(any::<u8>(), 192),
+            len in 1_usize..64,
+        ) {
             for receives in [true, false] {
                 let (regions, ours, theirs) = ring();
-                for place in [ours, theirs] {
-                    let (mut sender, mut receiver) = (Sender::new(place), Receiver::new(place, &regions));
+                for layout in [ours, theirs] {
+                    let mut sender = Sender::new(layout);
+                    let mut receiver = Receiver::new(layout, &regions);
                     regions[0].write(0, &garbage);
                     let mut into = [0; 200];
                     for _ in 0..8 {
@@ -498,7 +511,9 @@ mod tests {
                             receiver.release(&regions);
                         } else {
                             match sender.room(&regions, len) {
-                                Ok(Some((region, at))) => regions[usize::from(region)].write(at, &into[..len]),
+                                Ok(Some((region, at))) => {
+                                    regions[usize::from(region)].write(at, &into[..len]);
+                                }
                                 Ok(None) | Err(_) => break,
                             }
                             sender.commit(&regions);
@@ -523,7 +538,10 @@ mod tests {
         }
         let mut into = [0; 100];
         regions[0].store(HEAD, 2);
-        assert_eq!(receiver.take(&regions, &mut into), Err(Broken("a frame without an end")));
+        assert_eq!(
+            receiver.take(&regions, &mut into),
+            Err(ProtocolError("a frame without an end"))
+        );
         let mut receiver = Receiver::new(theirs, &regions);
         regions[0].store(HEAD, 3);
         assert_eq!(receiver.take(&regions, &mut into), Ok(Some(15)));

@@ -1,4 +1,4 @@
-//! The socket over which both ends come to terms: whole messages, and descriptors that come along.
+//! The socket of the handshake, which carries whole messages with attached descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,18 +15,18 @@ use rustix::net::{
 use super::arguments::Arguments;
 use super::message::{MESSAGE_BYTES, Message};
 
-/// Callers that may wait to be let in.
-const CALLERS: i32 = 4;
+/// The `listen` backlog.
+const BACKLOG: i32 = 4;
 
-/// Descriptors that come with one message, at most; of more, those behind are closed.
+/// Most descriptors taken from one message; further ones are closed.
 const DESCRIPTORS: usize = 2;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-/// One end of a conversation.
+/// A connected socket.
 pub(super) struct Socket(OwnedFd);
 
-/// Where a server is called. Its file goes with it.
+/// A server's listening socket. Dropping it removes its file.
 pub(super) struct Listener {
     fd: OwnedFd,
     file: Option<String>,
@@ -44,10 +44,10 @@ fn open() -> io::Result<OwnedFd> {
 }
 
 impl Listener {
-    /// Listens. Takes the place of a server that was killed, not of one that lives.
+    /// Listens at the socket. Replaces the file of a server that was killed, not of a live one.
     ///
     /// # Errors
-    /// `AddrInUse`; the system's.
+    /// `AddrInUse`; other errors of the system.
     pub(super) fn open(arguments: &Arguments) -> io::Result<Self> {
         let (fd, at) = (open()?, address(arguments)?);
         let mut bound = bind(&fd, &at);
@@ -58,18 +58,18 @@ impl Listener {
             std::fs::remove_file(&arguments.socket)?;
             bound = bind(&fd, &at);
         }
-        let said = |errno: Errno| {
+        let named = |errno: Errno| {
             let error = io::Error::from(errno);
             io::Error::new(
                 error.kind(),
                 format!("{}: socket {}: {error}", arguments.name, arguments.socket),
             )
         };
-        bound.and_then(|()| listen(&fd, CALLERS)).map_err(said)?;
+        bound.and_then(|()| listen(&fd, BACKLOG)).map_err(named)?;
         Ok(Self { fd, file: (!arguments.is_abstract).then(|| arguments.socket.clone()) })
     }
 
-    /// Who calls, if somebody does.
+    /// Accepts a connection, if there is one.
     pub(super) fn accept(&self) -> Option<Socket> {
         accept_with(&self.fd, FLAGS).ok().map(Socket)
     }
@@ -88,37 +88,44 @@ impl Drop for Listener {
 }
 
 impl Socket {
-    /// Calls the server.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// The system's: nobody listens, say.
+    /// Errors of the system, such as that no server listens.
     pub(super) fn connect(arguments: &Arguments) -> io::Result<Self> {
         let fd = open()?;
         connect(&fd, &address(arguments)?)?;
         Ok(Self(fd))
     }
 
-    /// Says something.
+    /// Sends a message with at most one descriptor.
     ///
     /// # Errors
-    /// The system's; a peer that does not listen to what little there is to say counts as gone.
-    pub(super) fn send(&self, message: &Message, along: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    /// Errors of the system. A peer that does not read the few messages there are counts as gone.
+    pub(super) fn send(
+        &self,
+        message: &Message,
+        attached: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
         let bytes = message.to_bytes();
-        let along = along.as_slice();
+        let attached = attached.as_slice();
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        if !along.is_empty() {
-            assert!(control.push(SendAncillaryMessage::ScmRights(along)), "there is room for one");
+        if !attached.is_empty() {
+            assert!(
+                control.push(SendAncillaryMessage::ScmRights(attached)),
+                "there is room for one"
+            );
         }
         sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
         Ok(())
     }
 
-    /// What the peer has said, if anything, and the descriptor that came along.
+    /// Receives a message with its descriptor, if one has arrived.
     ///
     /// # Errors
-    /// The system's; `UnexpectedEof` when the peer has hung up; `InvalidData` for what is no
-    /// message.
+    /// Errors of the system; `UnexpectedEof` when the peer has closed the socket; `InvalidData` for
+    /// a malformed message.
     pub(super) fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
         let mut bytes = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -133,7 +140,7 @@ impl Socket {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let along = control.drain().find_map(|message| match message {
+        let attached = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
             _ => None,
         });
@@ -142,7 +149,7 @@ impl Socket {
             MESSAGE_BYTES => {
                 let message = Message::parse(&bytes)
                     .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
-                Ok(Some((message, along)))
+                Ok(Some((message, attached)))
             }
             _ => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {got} bytes")))

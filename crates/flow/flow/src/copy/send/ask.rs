@@ -1,7 +1,7 @@
-//! What there is at a server of a file that is to be sent: the groups that have come, and the file
-//! of that name.
+//! Queries what a server has of a file that is to be sent: the groups received so far, and the file
+//! that already has the name.
 
-use super::talk::{Line, Reply, request, taken};
+use super::talk::{Connection, Reply, request, taken};
 use crate::copy::error::{Error, Trouble};
 use crate::group::{Value, count};
 use crate::journal;
@@ -13,34 +13,34 @@ use std::time::SystemTime;
 
 /// What a server has.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct UploadState {
     /// Groups of this upload.
     pub(super) groups: BTreeMap<u64, Value>,
-    /// A group of which a beginning is there, and how many bytes.
+    /// A group that the server has in part, and how many bytes of it.
     pub(super) begun: Option<(u64, u64)>,
-    /// The file that has the name.
-    pub(super) there: Option<There>,
+    /// The file that already has the name.
+    pub(super) there: Option<ExistingFile>,
 }
 
 /// A file at a server.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct There {
+pub(super) struct ExistingFile {
     pub(super) tag: String,
     pub(super) length: Option<u64>,
     pub(super) modified: Option<SystemTime>,
 }
 
-/// When a file may have its name.
+/// The condition under which an uploaded file gets its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
-    /// Nothing has it.
+    /// No file has it.
     Nothing,
-    /// This state of a file has it, and is replaced.
+    /// A file in this state has it, and is replaced.
     Replaces(String),
 }
 
 impl Condition {
-    /// As a field of a request.
+    /// Returns the header field that states the condition.
     pub(super) fn field(&self) -> (&str, &str) {
         match self {
             Self::Nothing => ("If-None-Match", "*"),
@@ -49,41 +49,41 @@ impl Condition {
     }
 }
 
-/// Asks.
+/// Queries the state of an upload to `to`.
 pub(super) fn ask(
-    line: &mut Line<'_>,
+    connection: &mut Connection<'_>,
     to: &Address,
     tag: &str,
     length: u64,
-) -> Result<Told, Trouble> {
+) -> Result<UploadState, Trouble> {
     let bytes = length.to_string();
     let head = request("GET", to, &[("Accept", UPLOADED), (UPLOAD, tag), (LENGTH, &bytes)]);
-    let reply = line.call(to, &head, most_told(length))?;
+    let reply = connection.call(to, &head, max_state_bytes(length))?;
     let Reply { head, body } = taken(to, reply)?;
     judge(&head, &body, tag, length)
         .map_err(|why| Error::Protocol { source_name: to.to_string(), why }.into())
 }
 
-/// The same of a name that may be a directory's, in which the file then keeps its own. Gives where
-/// it goes.
-pub(super) fn ask_around(
-    line: &mut Line<'_>,
+/// Queries the state of an upload to a path that may be a directory, where the file then keeps its
+/// own name. Returns the address of the file too.
+pub(super) fn ask_following(
+    connection: &mut Connection<'_>,
     to: &Address,
     name: Option<&str>,
     tag: &str,
     length: u64,
-) -> Result<(Address, Told), Trouble> {
+) -> Result<(Address, UploadState), Trouble> {
     let bytes = length.to_string();
     let head = request("GET", to, &[("Accept", UPLOADED), (UPLOAD, tag), (LENGTH, &bytes)]);
-    let reply = line.call(to, &head, most_told(length))?;
+    let reply = connection.call(to, &head, max_state_bytes(length))?;
     let folder =
         reply.head.location.as_deref().filter(|at| reply.head.status == 301 && at.ends_with('/'));
     let Some(folder) = folder else {
         let Reply { head, body } = taken(to, reply)?;
-        let told = judge(&head, &body, tag, length);
-        let told = told
+        let state = judge(&head, &body, tag, length);
+        let state = state
             .map_err(|why| Trouble::from(Error::Protocol { source_name: to.to_string(), why }))?;
-        return Ok((to.clone(), told));
+        return Ok((to.clone(), state));
     };
     let Some(name) = name else {
         return Err(Error::Usage(format!(
@@ -92,24 +92,24 @@ pub(super) fn ask_around(
         .into());
     };
     let to = to.with_path(&format!("{folder}{name}"), None);
-    let told = ask(line, &to, tag, length)?;
-    Ok((to, told))
+    let state = ask(connection, &to, tag, length)?;
+    Ok((to, state))
 }
 
-/// Whether there is a directory of that name.
-pub(super) fn is_folder(line: &mut Line<'_>, to: &Address) -> Result<bool, Trouble> {
+/// Returns whether the server has a directory at this path.
+pub(super) fn is_folder(connection: &mut Connection<'_>, to: &Address) -> Result<bool, Trouble> {
     let head = request("GET", to, &[("Accept", UPLOADED), (UPLOAD, "none"), (LENGTH, "0")]);
-    let reply = line.call(to, &head, most_told(0))?;
+    let reply = connection.call(to, &head, max_state_bytes(0))?;
     match reply.head.status {
         301 => Ok(true),
-        // Nor is there one above it: both are made.
+        // The directory above is missing too: the upload makes both.
         409 => Ok(false),
         _ => taken(to, reply).map(|_| false),
     }
 }
 
-/// What an answer tells.
-fn judge(head: &Head, body: &[u8], tag: &str, length: u64) -> Result<Told, String> {
+/// Parses the response to a query.
+fn judge(head: &Head, body: &[u8], tag: &str, length: u64) -> Result<UploadState, String> {
     if head.kind != UPLOADED {
         return Err("does not take files in parts; `sprat share --writable` does".to_owned());
     }
@@ -120,15 +120,18 @@ fn judge(head: &Head, body: &[u8], tag: &str, length: u64) -> Result<Told, Strin
     if !same || parsed.groups.len() as u64 > count(length) {
         return Err("it tells of another upload".to_owned());
     }
-    let there =
-        head.tag.clone().map(|tag| There { tag, length: head.there, modified: head.changed });
+    let there = head.tag.clone().map(|tag| ExistingFile {
+        tag,
+        length: head.existing_length,
+        modified: head.changed,
+    });
     let fits =
         |(group, bytes): &(u64, u64)| *group < count(length) && *bytes < bytes_of(length, *group);
     let begun = head.begun.filter(|begun| fits(begun) && !parsed.groups.contains_key(&begun.0));
-    Ok(Told { groups: parsed.groups, begun, there })
+    Ok(UploadState { groups: parsed.groups, begun, there })
 }
 
-/// Most bytes that a server tells of an upload.
-fn most_told(length: u64) -> u64 {
+/// Returns the longest acceptable response to a query, in bytes.
+fn max_state_bytes(length: u64) -> u64 {
     (64 << 10) + count(length).saturating_mul(64)
 }

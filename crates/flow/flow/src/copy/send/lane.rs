@@ -1,9 +1,9 @@
-//! One stream that sends: takes runs of groups, reads them, tells the value of each behind it, and
-//! hears what arrived.
+//! One stream of an upload: takes runs of groups, reads them, sends each followed by its value, and
+//! learns from the responses which arrived.
 
 use super::ask::{Condition, ask};
 use super::plan::Plan;
-use super::talk::{Line, Reply, request, taken};
+use super::talk::{Connection, Reply, request, taken};
 use crate::copy::error::{Error, Trouble};
 use crate::copy::event::Event;
 use crate::copy::lane::backoff;
@@ -23,29 +23,28 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard};
 
-/// Requests whose answers have not come, at most: the next is sent while the one before is
-/// answered.
-const MAX_HELD: usize = 2;
+/// Most requests without a response: the next is sent while the server finishes the one before.
+const MAX_IN_FLIGHT: usize = 2;
 
-/// Groups between two looks at the round-trip time.
-const LOOK: u64 = 16;
+/// Groups between two samples of the round-trip time.
+const RTT_SAMPLE_GROUPS: u64 = 16;
 
-/// Most bytes of an answer to a part.
+/// Longest body of a response to a part, in bytes.
 pub(in crate::copy) const MAX_ANSWER: u64 = 64 << 10;
 
-/// A file that is being sent, as its streams see it.
+/// A file that is being sent, as shared by its streams.
 pub(super) struct Sending<'a> {
     pub(super) to: &'a Address,
     pub(super) path: &'a Path,
     pub(super) file: &'a File,
-    /// The first of its bytes that are sent, and how many.
+    /// Offset in the file of the first byte that is sent.
     pub(super) begin: u64,
     pub(super) length: u64,
     pub(super) tag: &'a str,
     pub(super) condition: &'a Condition,
     pub(super) retries: u32,
     pub(super) plan: Mutex<Plan>,
-    /// A group of which a beginning has come, and how many bytes.
+    /// A group that the server has in part, and how many bytes of it.
     pub(super) begun: Mutex<Option<(u64, u64)>>,
     pub(super) values: Mutex<BTreeMap<u64, Value>>,
     pub(super) counters: Counters,
@@ -56,87 +55,88 @@ pub(super) struct Sending<'a> {
     pub(super) events: SyncSender<Event>,
 }
 
-/// A run that was sent, or is being sent, and of which nothing was heard yet.
-struct Held {
+/// A run that was sent, or is being sent, and was not confirmed.
+struct InFlight {
     run: Range<u64>,
     /// The first of its groups that was not sent.
     next: u64,
 }
 
 impl Sending<'_> {
-    /// Works until nothing is left that nobody sends.
-    pub(super) fn lane(&self, line: &mut Line<'_>) {
-        if let Err(trouble) = self.work(line) {
+    /// Sends until no run is left to take.
+    pub(super) fn run_stream(&self, connection: &mut Connection<'_>) {
+        if let Err(trouble) = self.work(connection) {
             let mut failure = lock(&self.failure);
             if failure.is_none()
-                && !(self.stop.is_asked() && matches!(trouble, Trouble::Fatal(Error::Cancelled)))
+                && !(self.stop.is_cancelled()
+                    && matches!(trouble, Trouble::Fatal(Error::Cancelled)))
             {
                 *failure = Some(trouble);
             }
-            self.stop.ask();
+            self.stop.cancel();
         }
         self.running.fetch_sub(1, Release);
         let _ = self.events.try_send(Event::Progress(self.counters.progress(Some(self.length))));
     }
 
-    fn work(&self, line: &mut Line<'_>) -> Result<(), Trouble> {
+    fn work(&self, connection: &mut Connection<'_>) -> Result<(), Trouble> {
         let mut failures = 0;
         loop {
-            let (mut held, mut heard) = (VecDeque::new(), 0);
-            let trouble = match self.stream(line, &mut held, &mut heard) {
+            let (mut in_flight, mut replies) = (VecDeque::new(), 0);
+            let trouble = match self.send_runs(connection, &mut in_flight, &mut replies) {
                 Ok(()) => return Ok(()),
                 Err(trouble) => trouble,
             };
-            line.close();
-            for Held { run, next } in held.into_iter().rev() {
+            connection.close();
+            for InFlight { run, next } in in_flight.into_iter().rev() {
                 let sent: u64 = (run.start..next).map(|group| bytes_of(self.length, group)).sum();
                 self.counters.done.fetch_sub(sent, Relaxed);
                 self.plan().give_back(run);
             }
-            failures = if heard > 0 { 1 } else { failures + 1 };
+            failures = if replies > 0 { 1 } else { failures + 1 };
             self.pause(failures, trouble)?;
-            // Of what was under way some has arrived.
-            match self.there(line) {
+            // Some of what was in flight may have arrived.
+            match self.there(connection) {
                 Ok(0) => {}
                 Ok(_) => failures = 0,
-                Err(Trouble::Passing(..) | Trouble::Nobody(_)) => line.close(),
+                Err(Trouble::Transient(..) | Trouble::Unreachable(_)) => connection.close(),
                 Err(trouble) => return Err(trouble),
             }
         }
     }
 
-    /// Sends runs until there is none; `heard` counts answers.
-    fn stream(
+    /// Sends runs until there are none; `replies` counts the responses.
+    fn send_runs(
         &self,
-        line: &mut Line<'_>,
-        held: &mut VecDeque<Held>,
-        heard: &mut u32,
+        connection: &mut Connection<'_>,
+        in_flight: &mut VecDeque<InFlight>,
+        replies: &mut u32,
     ) -> Result<(), Trouble> {
         loop {
-            if self.stop.is_asked() {
+            if self.stop.is_cancelled() {
                 return Err(Error::Cancelled.into());
             }
             let Some(run) = self.plan().take() else { break };
-            held.push_back(Held { next: run.start, run });
-            self.run(line, held, heard)?;
-            if held.len() == MAX_HELD {
-                self.hear(line, held, heard)?;
+            in_flight.push_back(InFlight { next: run.start, run });
+            self.send_run(connection, in_flight, replies)?;
+            if in_flight.len() == MAX_IN_FLIGHT {
+                self.read_reply(connection, in_flight, replies)?;
             }
         }
-        while !held.is_empty() {
-            self.hear(line, held, heard)?;
+        while !in_flight.is_empty() {
+            self.read_reply(connection, in_flight, replies)?;
         }
         Ok(())
     }
 
-    /// Sends the run that was held last.
-    fn run(
+    /// Sends the last run of `in_flight`.
+    fn send_run(
         &self,
-        line: &mut Line<'_>,
-        held: &mut VecDeque<Held>,
-        heard: &mut u32,
+        connection: &mut Connection<'_>,
+        in_flight: &mut VecDeque<InFlight>,
+        replies: &mut u32,
     ) -> Result<(), Trouble> {
-        let groups = held.back().expect("just held").run.clone();
+        let groups = in_flight.back().expect("just held").run.clone();
         let bytes = groups.start * GROUP_BYTES..self.length.min(groups.end * GROUP_BYTES);
         let begun = *lock(&self.begun);
         let have = begun.filter(|(group, _)| *group == groups.start).map_or(0, |(_, bytes)| bytes);
@@ -157,8 +157,8 @@ impl Sending<'_> {
         let again = self.file.try_clone().map_err(|error| Error::file(self.path, error))?;
         let mut source =
             Source::new(again, self.path, self.begin + bytes.start..self.begin + bytes.end);
-        line.open(self.to)?;
-        self.send(line, &[head.as_bytes()], held, heard)?;
+        connection.open(self.to)?;
+        self.send(connection, &[head.as_bytes()], in_flight, replies)?;
         let mut have = usize::try_from(have).expect("within a group");
         for index in groups {
             self.hold_back(bytes_of(self.length, index) - have as u64);
@@ -169,12 +169,17 @@ impl Sending<'_> {
             let block = block.expect("a block for each group");
             let value = group::value(self.length, index, block);
             lock(&self.values).insert(index, value);
-            self.send(line, &[&block[std::mem::take(&mut have)..], &value], held, heard)?;
-            held.back_mut().expect("being sent").next = index + 1;
+            self.send(
+                connection,
+                &[&block[std::mem::take(&mut have)..], &value],
+                in_flight,
+                replies,
+            )?;
+            in_flight.back_mut().expect("being sent").next = index + 1;
             self.counters.done.fetch_add(block.len() as u64, Relaxed);
             self.counters.received.fetch_add(block.len() as u64, Relaxed);
-            if index % LOOK == 1
-                && let Some(path) = line.path()
+            if index % RTT_SAMPLE_GROUPS == 1
+                && let Some(path) = connection.path()
             {
                 self.counters
                     .rtt
@@ -184,40 +189,41 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sends bytes of the run that was held last. Meanwhile the one before may be answered.
+    /// Sends bytes of the last run of `in_flight`. Meanwhile a response to the one before may
+    /// arrive.
     fn send(
         &self,
-        line: &mut Line<'_>,
+        connection: &mut Connection<'_>,
         parts: &[&[u8]],
-        held: &mut VecDeque<Held>,
-        heard: &mut u32,
+        in_flight: &mut VecDeque<InFlight>,
+        replies: &mut u32,
     ) -> Result<(), Trouble> {
         let all: usize = parts.iter().map(|part| part.len()).sum();
         let mut done = 0;
         loop {
-            done = line.pass(self.to, parts, done)?;
+            done = connection.send_parts(self.to, parts, done)?;
             if done == all {
                 return Ok(());
             }
-            if held.len() < MAX_HELD {
-                let reply = taken(self.to, line.answer(self.to, MAX_ANSWER)?)?;
+            if in_flight.len() < MAX_IN_FLIGHT {
+                let reply = taken(self.to, connection.answer(self.to, MAX_ANSWER)?)?;
                 let why = format!("it answers {} before it has everything", reply.head.status);
-                return Err(Trouble::Passing(why, None));
+                return Err(Trouble::Transient(why, None));
             }
-            self.hear(line, held, heard)?;
+            self.read_reply(connection, in_flight, replies)?;
         }
     }
 
-    /// Hears what became of the run that was held first.
-    fn hear(
+    /// Reads the response to the first run of `in_flight`.
+    fn read_reply(
         &self,
-        line: &mut Line<'_>,
-        held: &mut VecDeque<Held>,
-        heard: &mut u32,
+        connection: &mut Connection<'_>,
+        in_flight: &mut VecDeque<InFlight>,
+        replies: &mut u32,
     ) -> Result<(), Trouble> {
-        let Reply { head, .. } = taken(self.to, line.answer(self.to, MAX_ANSWER)?)?;
-        let Some(Held { run, .. }) = held.pop_front() else { return Ok(()) };
-        *heard += 1;
+        let Reply { head, .. } = taken(self.to, connection.answer(self.to, MAX_ANSWER)?)?;
+        let Some(InFlight { run, .. }) = in_flight.pop_front() else { return Ok(()) };
+        *replies += 1;
         for group in head.wrong {
             if !run.contains(&group) {
                 let why = format!("says that group {group} arrived wrong, which was not sent");
@@ -231,7 +237,8 @@ impl Sending<'_> {
             let _ = self.events.try_send(Event::Wrong { offset, bytes, times });
             if times >= GROUP_ATTEMPTS {
                 let why = format!(
-                    "the {bytes} B at {offset} arrive wrong, {times} times now; look at the network cards and the memory between here and there"
+                    "the {bytes} B at {offset} arrive wrong, {times} times now; look at the \
+                     network cards and the memory between here and there"
                 );
                 return Err(Error::Corrupt { source_name: self.to.to_string(), why }.into());
             }
@@ -239,39 +246,38 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Asks what has arrived; gives how many groups have of which that was not known, the beginning
-    /// of one counted too.
-    fn there(&self, line: &mut Line<'_>) -> Result<usize, Trouble> {
-        let told = ask(line, self.to, self.tag, self.length)?;
-        let gone = self.plan().without(&told.groups);
+    /// Queries what has arrived; returns how many groups of it are new, counting a partial one.
+    fn there(&self, connection: &mut Connection<'_>) -> Result<usize, Trouble> {
+        let state = ask(connection, self.to, self.tag, self.length)?;
+        let gone = self.plan().without(&state.groups);
         let bytes: u64 = gone.iter().map(|group| bytes_of(self.length, *group)).sum();
         self.counters.done.fetch_add(bytes, Relaxed);
         let mut values = lock(&self.values);
-        for (group, value) in told.groups {
+        for (group, value) in state.groups {
             values.entry(group).or_insert(value);
         }
-        let had = std::mem::replace(&mut *lock(&self.begun), told.begun);
-        let more = told.begun.is_some() && told.begun != had;
+        let had = std::mem::replace(&mut *lock(&self.begun), state.begun);
+        let more = state.begun.is_some() && state.begun != had;
         Ok(gone.len() + usize::from(more))
     }
 
     /// Waits before the next attempt, or gives up.
     fn pause(&self, failures: u32, trouble: Trouble) -> Result<(), Trouble> {
-        let (why, asked) = match trouble {
-            Trouble::Passing(why, pause) => (why, pause),
-            Trouble::Nobody(why) => (why, None),
+        let (why, retry_after) = match trouble {
+            Trouble::Transient(why, pause) => (why, pause),
+            Trouble::Unreachable(why) => (why, None),
             other => return Err(other),
         };
         if failures > self.retries {
             return Err(Error::Unreachable { source_name: self.to.to_string(), why }.into());
         }
-        let pause = asked.unwrap_or_else(|| backoff(failures));
+        let pause = retry_after.unwrap_or_else(|| backoff(failures));
         self.counters.retries.fetch_add(1, Relaxed);
         let _ = self.events.try_send(Event::Retry { why, pause });
         if self.stop.wait(pause) { Err(Error::Cancelled.into()) } else { Ok(()) }
     }
 
-    /// Waits as the limit of the rate asks.
+    /// Waits until the rate limit allows `bytes` more.
     fn hold_back(&self, bytes: u64) {
         if let Some(limit) = &self.limit {
             let pause = lock(limit).take(bytes);

@@ -1,8 +1,8 @@
-//! From here to a server: `sprat share --writable` takes files in parts, each verified while it
-//! comes, and gives a file its name when all of it is there.
+//! Uploads to a server: `sprat share --writable` receives a file in parts, verifies each on
+//! arrival, and gives the file its name when it is complete.
 //!
-//! The server keeps what has come, and a journal of it, so that the same command goes on after any
-//! interruption of either end. Here nothing is written.
+//! The server keeps what it received, and a journal of it, so that the same command resumes after
+//! an interruption of either end. The sender stores nothing.
 
 mod ask;
 pub(super) mod lane;
@@ -19,13 +19,13 @@ use super::job::{MAX_EVENTS, MAX_RESTARTS};
 use super::lane::backoff;
 use super::options::Options;
 use super::shared::{Counters, Limit};
-use super::sums::Summed;
+use super::sums::FileSums;
 use super::unchanged::same_time;
-use super::vouch::values;
-use crate::file::{PlaceError, open_regular, xattrs_of};
+use super::vouch::fetch_values;
+use crate::file::{DestinationError, open_regular, xattrs_of};
 use crate::group::{self, Value};
 use crate::share::Version;
-use ask::{Condition, Told, ask_around};
+use ask::{Condition, UploadState, ask_following};
 use lane::{MAX_ANSWER, Sending};
 use plan::Plan;
 use sprat_host::{lock, random};
@@ -42,22 +42,27 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
-use talk::{Line, Reply, request, taken};
+use talk::{Connection, Reply, request, taken};
 pub use tree::UploadTree;
 
-/// After a file was begun anew: how often, and after how long each time, a server is asked again
-/// that takes our former streams for somebody else's.
+/// After the file changed and the upload starts over: how often, and at what interval, to try again
+/// while the server still considers our former streams another transfer.
 const MAX_WAITS: u32 = 50;
 const AFTERMATH: Duration = Duration::from_millis(100);
 
-/// How often what the server lacks at the end is sent again.
+/// How often groups that the server lacks at the end are sent again.
 const MAX_ROUNDS: u32 = 5;
 
-/// A file that is to be sent.
+/// An upload of one file to a server.
+///
+/// [`Upload::new`] takes source and destination; [`Upload::run`] sends, on the caller's thread and
+/// one for each stream, and reports progress to a callback on the caller's thread. The server keeps
+/// what it received of an interrupted upload, from which the next run of an equal one resumes. An
+/// upload may be run again after an error.
 #[derive(Debug)]
 pub struct Upload {
     from: PathBuf,
-    /// The bytes of it that are sent, as a file by themselves; none: all. They begin a group.
+    /// The bytes to send as a file of their own; `None` sends all. They begin at a group.
     part: Option<Range<u64>>,
     to: Address,
     options: Options,
@@ -71,7 +76,7 @@ struct Attempt<'a> {
     pacer: &'a Pacer,
     file: File,
     version: Version,
-    /// The bytes of it that are sent.
+    /// The bytes of the file to send.
     bytes: Range<u64>,
     tag: String,
     to: Address,
@@ -79,9 +84,10 @@ struct Attempt<'a> {
 }
 
 impl Upload {
-    /// Of the local file at `from` to an address; into it, under its own name, if that ends with a
-    /// slash or is a directory there. Of a copy's options `streams`, `retries`, `patience`,
-    /// `force`, `restart`, `preserve`, `pace`, `limit`, the sum and whom to trust are of account.
+    /// Sends the local file at `from` to an address; into it, under its own name, if the address
+    /// ends with a slash or is a directory there. Of the options, `streams`, `retries`, `patience`,
+    /// `force`, `restart`, `preserve`, `xattrs`, `pace`, `limit`, the BLAKE3 sum and those of trust
+    /// apply.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -114,7 +120,7 @@ impl Upload {
         Ok(upload)
     }
 
-    /// A part of a file, to become a file of its own at that address; its bytes begin a group.
+    /// Sends a part of a file, which begins at a group, as a file of its own.
     pub(super) fn of_part(
         from: PathBuf,
         part: Range<u64>,
@@ -125,34 +131,35 @@ impl Upload {
         Self { from, part: Some(part), to, options, cancel }
     }
 
-    /// Stops when this handle says so, which others may share.
+    /// Uses this handle, which may be shared, for cancellation.
     pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
 
-    /// Sends it, telling how it goes. The outcome's target is the address.
-    ///
+    /// Sends the file, and passes events to `report`. The outcome's target is the address.
     /// # Errors
-    /// [`Error`]. What has come stays at the server, for the next attempt.
-    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+    /// [`Error`]. The server keeps what it received for the next attempt.
+    pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
         let begun = Instant::now();
         let client = Client::new(&self.options, 0)?;
         let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
         if self.options.insecure {
-            tell(&Event::Note("--insecure: anybody may pretend to be the destination".to_owned()));
+            report(&Event::Note(
+                "--insecure: anybody may pretend to be the destination".to_owned(),
+            ));
         }
         let source_name = self.from.display().to_string();
         let (mut restarts, mut waits) = (0, 0);
         loop {
-            let mut line = Line::new(&client, &pacer, self.options.pace, &self.cancel);
-            match self.once(&client, &pacer, &mut line, tell) {
+            let mut connection = Connection::new(&client, &pacer, self.options.pace, &self.cancel);
+            match self.attempt(&client, &pacer, &mut connection, report) {
                 Ok(outcome) => return Ok(Outcome { time: begun.elapsed(), ..outcome }),
                 Err(Trouble::Changed(why)) if restarts < MAX_RESTARTS => {
                     restarts += 1;
-                    tell(&Event::StartsOver { why: format!("the source has changed: {why}") });
+                    report(&Event::StartsOver { why: format!("the source has changed: {why}") });
                 }
                 Err(Trouble::Changed(why)) => return Err(Error::Changed { source_name, why }),
-                // Our own streams of before: the server has yet to see that they have ended.
+                // The server has not yet noticed that our former streams have ended.
                 Err(Trouble::Fatal(Error::Refused { status: 409, .. }))
                     if restarts > 0 && waits < MAX_WAITS =>
                 {
@@ -166,18 +173,19 @@ impl Upload {
         }
     }
 
-    /// The name that it keeps in a directory, as part of an address.
+    /// Returns the name that the file keeps in a directory, percent-encoded.
     fn name(&self) -> Option<String> {
         self.from.file_name().map(encode)
     }
 
-    /// One attempt to send a file in one state, its first stream by that connection.
-    pub(super) fn once(
+    /// Makes one attempt to send the file in one state; `connection` becomes that of the first
+    /// stream.
+    pub(super) fn attempt(
         &self,
         client: &Client,
         pacer: &Pacer,
-        line: &mut Line<'_>,
-        tell: &mut dyn FnMut(&Event),
+        connection: &mut Connection<'_>,
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, Trouble> {
         let (file, meta) = open_regular(&self.from).map_err(Error::from)?;
         let version = Version::of(&meta);
@@ -192,10 +200,10 @@ impl Upload {
         } else {
             tag
         };
-        // A name that no earlier attempt had: nothing of one is found.
+        // A tag that no earlier attempt had, so that the server finds nothing to resume.
         let tag = if self.options.restart { format!("{tag}-{:x}", random()) } else { tag };
-        let (to, told) = self.begin(line, &tag, length, tell)?;
-        let condition = match &told.there {
+        let (to, state) = self.begin(connection, &tag, length, report)?;
+        let condition = match &state.there {
             None => Condition::Nothing,
             Some(there) => {
                 let modified = meta.modified().ok();
@@ -203,31 +211,32 @@ impl Upload {
                     there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
                 if !self.options.force {
                     if there.length == Some(length) && same_time {
-                        return self.unchanged(client, &to, length, tell);
+                        return self.unchanged(client, &to, length, report);
                     }
-                    return Err(Error::from(PlaceError::Exists(to.to_string().into())).into());
+                    return Err(Error::from(DestinationError::Exists(to.to_string().into())).into());
                 }
                 Condition::Replaces(there.tag.clone())
             }
         };
         Attempt { upload: self, client, pacer, file, version, bytes, tag, to, condition }
-            .run(line, told, tell)
+            .run(connection, state, report)
     }
 
-    /// What comes of a file that is at the server already, as long and as old. Of a hash that is
-    /// asked for, the server computes the values from what it has on its disk.
+    /// Returns the outcome for a file that the server already has with the same length and time. To
+    /// check a given sum, fetches the values, which the server computes from its disk.
     fn unchanged(
         &self,
         client: &Client,
         to: &Address,
         length: u64,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, Trouble> {
         let sums = &self.options.sums;
         let blake3 = if sums.any() {
-            tell(&Event::Checking { bytes: length });
-            let blake3 = group::root(&values(client, to, length, None, &mut None, &self.cancel)?);
-            sums.hold(&to.to_string(), &Summed { blake3, sha256: None })?;
+            report(&Event::Checking { bytes: length });
+            let blake3 =
+                group::root(&fetch_values(client, to, length, None, &mut None, &self.cancel)?);
+            sums.check(&to.to_string(), &FileSums { blake3, sha256: None })?;
             Some(blake3)
         } else {
             None
@@ -244,22 +253,22 @@ impl Upload {
         })
     }
 
-    /// The first question, with patience, once somebody has answered.
+    /// Sends the first query, with retries once the server was reached.
     fn begin(
         &self,
-        line: &mut Line<'_>,
+        connection: &mut Connection<'_>,
         tag: &str,
         length: u64,
-        tell: &mut dyn FnMut(&Event),
-    ) -> Result<(Address, Told), Trouble> {
+        report: &mut dyn FnMut(&Event),
+    ) -> Result<(Address, UploadState), Trouble> {
         let mut failures = 0;
         loop {
-            match ask_around(line, &self.to, self.name().as_deref(), tag, length) {
-                Err(Trouble::Passing(why, pause)) if failures < self.options.retries => {
-                    line.close();
+            match ask_following(connection, &self.to, self.name().as_deref(), tag, length) {
+                Err(Trouble::Transient(why, pause)) if failures < self.options.retries => {
+                    connection.close();
                     failures += 1;
                     let pause = pause.unwrap_or_else(|| backoff(failures));
-                    tell(&Event::Retry { why, pause });
+                    report(&Event::Retry { why, pause });
                     if self.cancel.wait(pause) {
                         return Err(Error::Cancelled.into());
                     }
@@ -271,22 +280,22 @@ impl Upload {
 }
 
 impl Attempt<'_> {
-    /// Bytes that are sent.
+    /// Returns how many bytes are sent.
     fn length(&self) -> u64 {
         self.bytes.end - self.bytes.start
     }
 
     fn run(
         self,
-        line: &mut Line<'_>,
-        told: Told,
-        tell: &mut dyn FnMut(&Event),
+        connection: &mut Connection<'_>,
+        state: UploadState,
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, Trouble> {
         let options = &self.upload.options;
         let length = self.length();
         let resumed: u64 =
-            told.groups.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
-        tell(&Event::Opened {
+            state.groups.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
+        report(&Event::Opened {
             source: self.upload.from.display().to_string(),
             target: self.to.to_string().into(),
             length: Some(length),
@@ -296,10 +305,10 @@ impl Attempt<'_> {
             written: "by the server".to_owned(),
         });
         let mut before = Progress { done: resumed, length: Some(length), ..Progress::default() };
-        let mut values = told.groups;
-        let (mut there, mut begun) = (values.clone(), told.begun);
+        let mut values = state.groups;
+        let (mut there, mut begun) = (values.clone(), state.begun);
         for _ in 0..MAX_ROUNDS {
-            self.send(line, (&there, begun), &mut values, &mut before, tell)?;
+            self.send(connection, (&there, begun), &mut values, &mut before, report)?;
             let now =
                 self.file.metadata().map_err(|error| Error::file(&self.upload.from, error))?;
             if Version::of(&now) != self.version {
@@ -307,9 +316,9 @@ impl Attempt<'_> {
             }
             let all: Vec<Value> = values.values().copied().collect();
             let blake3 = group::root(&all);
-            let has = Summed { blake3, sha256: None };
-            options.sums.hold(&self.upload.from.display().to_string(), &has)?;
-            if self.end(line, &blake3, tell)? {
+            let has = FileSums { blake3, sha256: None };
+            options.sums.check(&self.upload.from.display().to_string(), &has)?;
+            if self.end(connection, &blake3, report)? {
                 return Ok(Outcome {
                     target: self.to.to_string().into(),
                     length,
@@ -321,21 +330,22 @@ impl Attempt<'_> {
                     time: Duration::ZERO,
                 });
             }
-            Told { groups: there, begun, .. } = ask::ask(line, &self.to, &self.tag, length)?;
+            UploadState { groups: there, begun, .. } =
+                ask::ask(connection, &self.to, &self.tag, length)?;
             before.done = there.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
         }
         let why = format!("lacks groups that it said it had, {MAX_ROUNDS} times now");
         Err(Error::Protocol { source_name: self.to.to_string(), why }.into())
     }
 
-    /// Sends what is not there, by all streams.
+    /// Sends what the server lacks, over all streams.
     fn send(
         &self,
-        line: &mut Line<'_>,
+        connection: &mut Connection<'_>,
         (there, begun): (&BTreeMap<u64, Value>, Option<(u64, u64)>),
         values: &mut BTreeMap<u64, Value>,
         before: &mut Progress,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<(), Trouble> {
         let options = &self.upload.options;
         let length = self.length();
@@ -343,8 +353,8 @@ impl Attempt<'_> {
         if plan.is_empty() {
             return Ok(());
         }
-        let (events, told) = sync_channel(MAX_EVENTS);
-        let stop = self.upload.cancel.part();
+        let (events, emitted) = sync_channel(MAX_EVENTS);
+        let stop = self.upload.cancel.child();
         let sending = Sending {
             to: &self.to,
             path: &self.upload.from,
@@ -366,36 +376,37 @@ impl Attempt<'_> {
         };
         std::thread::scope(|scope| {
             for _ in 1..options.streams {
-                let mut line = Line::new(self.client, self.pacer, options.pace, &stop);
+                let mut connection = Connection::new(self.client, self.pacer, options.pace, &stop);
                 let sending = &sending;
-                scope.spawn(move || sending.lane(&mut line));
+                scope.spawn(move || sending.run_stream(&mut connection));
             }
-            // The connection that asked is the first stream's.
+            // The connection that queried the state becomes that of the first stream.
             let sending = &sending;
-            scope.spawn(move || sending.lane(line));
+            scope.spawn(move || sending.run_stream(connection));
             while sending.running.load(Acquire) > 0 {
-                match told.recv_timeout(PROGRESS_INTERVAL) {
-                    Ok(event) => tell(&event),
-                    Err(_) => tell(&Event::Progress(sending.counters.progress(Some(length)))),
+                match emitted.recv_timeout(PROGRESS_INTERVAL) {
+                    Ok(event) => report(&event),
+                    Err(_) => report(&Event::Progress(sending.counters.progress(Some(length)))),
                 }
             }
         });
-        told.try_iter().for_each(|event| tell(&event));
+        emitted.try_iter().for_each(|event| report(&event));
         *before = sending.counters.progress(Some(length));
         *values = std::mem::take(&mut *lock(&sending.values));
         match lock(&sending.failure).take() {
             Some(trouble) => Err(trouble),
-            None if self.upload.cancel.is_asked() => Err(Error::Cancelled.into()),
+            None if self.upload.cancel.is_cancelled() => Err(Error::Cancelled.into()),
             None => Ok(()),
         }
     }
 
-    /// Ends the upload: the file gets its name. False: the server lacks some of it.
+    /// Finishes the upload: the server gives the file its name. Returns false if the server lacks
+    /// groups.
     fn end(
         &self,
-        line: &mut Line<'_>,
+        connection: &mut Connection<'_>,
         blake3: &Value,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<bool, Trouble> {
         let (name, value) = self.condition.field();
         let hash = blake3::Hash::from_bytes(*blake3).to_hex();
@@ -413,68 +424,69 @@ impl Attempt<'_> {
         if self.upload.options.preserve {
             fields.push((MODE, &mode));
         }
-        let xattrs = self.xattrs(tell)?;
+        let xattrs = self.xattrs(report)?;
         if !xattrs.is_empty() {
             fields.push((XATTRS, &xattrs));
         }
         let head = request("PUT", &self.to, &fields);
         let mut failures = 0;
         loop {
-            let said =
-                line.call(&self.to, &head, MAX_ANSWER).and_then(|reply| taken(&self.to, reply));
+            let said = connection
+                .call(&self.to, &head, MAX_ANSWER)
+                .and_then(|reply| taken(&self.to, reply));
             let (why, pause) = match said {
                 Ok(Reply { head, .. }) => {
                     if let Some(note) = head.note {
-                        tell(&Event::Note(format!("{}: {note}", self.to)));
+                        report(&Event::Note(format!("{}: {note}", self.to)));
                     }
                     return Ok(head.missing.is_none());
                 }
-                // The answer to an end that came before may have been lost.
+                // The response to an earlier attempt to finish may have been lost.
                 Err(Trouble::Fatal(Error::Refused { status: 409 | 412, .. }))
-                    if failures > 0 && self.is_there(line)? =>
+                    if failures > 0 && self.is_there(connection)? =>
                 {
                     return Ok(true);
                 }
-                Err(Trouble::Passing(why, pause)) => (why, pause),
-                Err(Trouble::Nobody(why)) => (why, None),
+                Err(Trouble::Transient(why, pause)) => (why, pause),
+                Err(Trouble::Unreachable(why)) => (why, None),
                 Err(other) => return Err(other),
             };
-            line.close();
+            connection.close();
             failures += 1;
             if failures > self.upload.options.retries {
                 return Err(Error::Unreachable { source_name: self.to.to_string(), why }.into());
             }
             let pause = pause.unwrap_or_else(|| backoff(failures));
-            tell(&Event::Retry { why, pause });
+            report(&Event::Retry { why, pause });
             if self.upload.cancel.wait(pause) {
                 return Err(Error::Cancelled.into());
             }
         }
     }
 
-    /// The extended attributes that go along, as a field has them.
-    fn xattrs(&self, tell: &mut dyn FnMut(&Event)) -> Result<String, Error> {
+    /// Returns the extended attributes to send, as a header field.
+    fn xattrs(&self, report: &mut dyn FnMut(&Event)) -> Result<String, Error> {
         if !self.upload.options.xattrs {
             return Ok(String::new());
         }
-        let told =
+        let field =
             xattrs_of(&self.file).map_err(|error| Error::file(&self.upload.from, error))?.field();
         if let Some(left_out) =
-            Xattrs::parse(&told).map(|told| told.left_out()).filter(|count| *count > 0)
+            Xattrs::parse(&field).map(|xattrs| xattrs.left_out()).filter(|count| *count > 0)
         {
             let what = format!(
                 "{left_out} extended attributes find no room in a request, and are left out"
             );
-            tell(&Event::Note(format!("{}: {what}", self.upload.from.display())));
+            report(&Event::Note(format!("{}: {what}", self.upload.from.display())));
         }
-        Ok(told)
+        Ok(field)
     }
 
-    /// Whether the file has its name already.
-    fn is_there(&self, line: &mut Line<'_>) -> Result<bool, Trouble> {
-        let told = ask::ask(line, &self.to, &self.tag, self.length())?;
+    /// Returns whether the file already has its name.
+    fn is_there(&self, connection: &mut Connection<'_>) -> Result<bool, Trouble> {
+        let state = ask::ask(connection, &self.to, &self.tag, self.length())?;
         let modified = sprat_http::date::time(&self.version.modified.to_string());
-        Ok(told.there.is_some_and(|there| {
+        Ok(state.there.is_some_and(|there| {
             let same =
                 there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
             there.length == Some(self.length()) && same

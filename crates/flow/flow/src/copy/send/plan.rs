@@ -4,10 +4,10 @@ use crate::group::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Most groups that one of several lanes is given at a time: its speed may change.
+/// Longest run of one of several streams: its rate may change.
 const LONGEST_RUN: u64 = 64;
 
-/// Groups that nobody is sending, in runs.
+/// Groups that no stream sends, in runs.
 #[derive(Debug)]
 pub(super) struct Plan {
     missing: VecDeque<Range<u64>>,
@@ -16,17 +16,17 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Of a file of `count` groups, of which some are there, for so many lanes: one alone is given
-    /// all that lies together.
-    pub(super) fn new(count: u64, there: &BTreeMap<u64, Value>, lanes: usize) -> Self {
-        let longest = if lanes > 1 { LONGEST_RUN } else { u64::MAX };
+    /// Makes a plan for a file of `count` groups, of which the server has those in `there`. A
+    /// single stream gets runs of any length.
+    pub(super) fn new(count: u64, there: &BTreeMap<u64, Value>, streams: usize) -> Self {
+        let longest = if streams > 1 { LONGEST_RUN } else { u64::MAX };
         let mut plan = Self { missing: VecDeque::new(), longest, wrong: BTreeMap::new() };
         plan.give_back(0..count);
         plan.without(there);
         plan
     }
 
-    /// A run to be sent.
+    /// Takes a run to send.
     pub(super) fn take(&mut self) -> Option<Range<u64>> {
         let first = self.missing.front_mut()?;
         let run = first.start..first.end.min(first.start.saturating_add(self.longest));
@@ -37,14 +37,14 @@ impl Plan {
         Some(run)
     }
 
-    /// Takes back a run of which nobody knows whether it arrived.
+    /// Returns a run of which it is unknown whether it arrived.
     pub(super) fn give_back(&mut self, run: Range<u64>) {
         if !run.is_empty() {
             self.missing.push_front(run);
         }
     }
 
-    /// Takes back a group that arrived wrong; gives how often it did.
+    /// Returns a group that arrived corrupt; returns how often it has.
     pub(super) fn wrong(&mut self, group: u64) -> u32 {
         self.give_back(group..group + 1);
         let times = self.wrong.entry(group).or_default();
@@ -52,7 +52,7 @@ impl Plan {
         *times
     }
 
-    /// Does without groups that are there; gives how many of those were still to be sent.
+    /// Removes groups that the server has; returns those that were still to be sent.
     pub(super) fn without(&mut self, there: &BTreeMap<u64, Value>) -> Vec<u64> {
         let (mut kept, mut gone) = (VecDeque::new(), Vec::new());
         for run in std::mem::take(&mut self.missing) {
@@ -72,7 +72,7 @@ impl Plan {
         gone
     }
 
-    /// Whether nothing is to be sent but what somebody is sending.
+    /// Returns whether every group to be sent is in a stream's run.
     pub(super) fn is_empty(&self) -> bool {
         self.missing.is_empty()
     }

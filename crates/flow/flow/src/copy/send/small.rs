@@ -1,9 +1,9 @@
-//! Small files: many on a connection before the first answer, so that a round trip is not the price
-//! of a file.
+//! Small files: many are sent on a connection before the first response, so that each does not cost
+//! a round trip.
 
 use super::ask::Condition;
 use super::lane::MAX_ANSWER;
-use super::talk::{Line, request, taken};
+use super::talk::{Connection, request, taken};
 use super::walk::Entry;
 use crate::copy::error::{Error, Trouble};
 use crate::file::{open_regular, xattrs_of};
@@ -16,15 +16,15 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Longest file that is sent so, bytes.
+/// Longest file that is sent this way, in bytes.
 pub(super) const SMALL: u64 = 4 << 20;
 
-/// Most files that were sent and not answered yet, and most bytes of them: their answers find room
-/// in the buffers of a connection, so that neither end waits for the other to read.
-const MAX_HELD: usize = 64;
-const MAX_HELD_BYTES: u64 = 8 << 20;
+/// Most files, and most bytes of them, that were sent without a response. The responses fit in the
+/// connection's buffers, so that the two ends never wait for each other to read.
+const MAX_IN_FLIGHT: usize = 64;
+const MAX_IN_FLIGHT_BYTES: u64 = 8 << 20;
 
-/// A file that is to be sent.
+/// A file to be sent.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) entry: Entry,
@@ -32,78 +32,86 @@ pub(super) struct Task {
     pub(super) condition: Condition,
 }
 
-/// What becomes of files.
-pub(super) enum End {
-    /// It is there; perhaps with a note of the server's.
+/// The result of sending a file.
+pub(super) enum FileResult {
+    /// The server stored it, perhaps with a note.
     Done(Option<String>),
-    /// It is not, and why.
+    /// The server did not store it.
     Failed(Error),
-    /// It is tried alone, with all that one file is given.
+    /// Send it again by itself, with the retries of a single file.
     Alone,
 }
 
-/// A connection's work.
+/// The work of one connection.
 pub(super) struct Worker<'a> {
     pub(super) root: &'a Path,
     pub(super) preserve: bool,
     pub(super) xattrs: bool,
     pub(super) tasks: &'a Mutex<VecDeque<Task>>,
     pub(super) is_stopped: &'a (dyn Fn() -> bool + Sync),
-    pub(super) end: &'a (dyn Fn(Task, End) + Sync),
+    pub(super) end: &'a (dyn Fn(Task, FileResult) + Sync),
 }
 
 impl Worker<'_> {
-    /// Sends files until there are none. What ends all of it is given back.
-    pub(super) fn run(&self, line: &mut Line<'_>) -> Result<(), Error> {
-        let mut held = VecDeque::new();
+    /// Sends files until there are none. Returns an error that ends the whole transfer.
+    pub(super) fn run(&self, connection: &mut Connection<'_>) -> Result<(), Error> {
+        let mut in_flight = VecDeque::new();
         loop {
-            let result = self.some(line, &mut held);
+            let result = self.some(connection, &mut in_flight);
             let over = lock(self.tasks).is_empty();
-            // What was sent, and not heard of, may be there or not.
-            held.drain(..).for_each(|task| (self.end)(task, End::Alone));
+            // Files without a response may have been stored or not.
+            in_flight.drain(..).for_each(|task| (self.end)(task, FileResult::Alone));
             match result {
                 Ok(()) if (self.is_stopped)() => return Err(Error::Cancelled),
                 Ok(()) => return Ok(()),
                 Err(Trouble::Fatal(error)) => return Err(error),
                 Err(_) if (self.is_stopped)() => return Err(Error::Cancelled),
-                // The next one finds out whether anybody is there, with patience.
+                // The next file, sent alone with retries, shows whether the server is still
+                // reachable.
                 Err(_) if over => return Ok(()),
                 Err(_) => {
-                    line.close();
+                    connection.close();
                     let next = lock(self.tasks).pop_front();
                     if let Some(task) = next {
-                        (self.end)(task, End::Alone);
+                        (self.end)(task, FileResult::Alone);
                     }
                 }
             }
         }
     }
 
-    fn some(&self, line: &mut Line<'_>, held: &mut VecDeque<Task>) -> Result<(), Trouble> {
+    fn some(
+        &self,
+        connection: &mut Connection<'_>,
+        in_flight: &mut VecDeque<Task>,
+    ) -> Result<(), Trouble> {
         loop {
-            let bytes: u64 = held.iter().map(|task| task.entry.version.size).sum();
-            let next = if held.len() < MAX_HELD && bytes < MAX_HELD_BYTES && !(self.is_stopped)() {
+            let bytes: u64 = in_flight.iter().map(|task| task.entry.version.size).sum();
+            let next = if in_flight.len() < MAX_IN_FLIGHT
+                && bytes < MAX_IN_FLIGHT_BYTES
+                && !(self.is_stopped)()
+            {
                 lock(self.tasks).pop_front()
             } else {
                 None
             };
             match next {
-                Some(task) => self.send(line, task, held)?,
-                None if held.is_empty() => return Ok(()),
-                None => self.hear(line, held)?,
+                Some(task) => self.send(connection, task, in_flight)?,
+                None if in_flight.is_empty() => return Ok(()),
+                None => self.read_reply(connection, in_flight)?,
             }
         }
     }
 
     fn send(
         &self,
-        line: &mut Line<'_>,
+        connection: &mut Connection<'_>,
         task: Task,
-        held: &mut VecDeque<Task>,
+        in_flight: &mut VecDeque<Task>,
     ) -> Result<(), Trouble> {
         let Some((body, xattrs)) = self.body(&task) else {
-            // Gone, or another by now: alone it is seen what.
-            (self.end)(task, End::Alone);
+            // The file is gone or has changed: the attempt to send it alone reports which.
+            (self.end)(task, FileResult::Alone);
             return Ok(());
         };
         let version = task.entry.version;
@@ -123,19 +131,19 @@ impl Worker<'_> {
         }
         let head = request("PUT", &task.to, &fields);
         let to = task.to.clone();
-        held.push_back(task);
-        line.open(&to)?;
+        in_flight.push_back(task);
+        connection.open(&to)?;
         let parts: &[&[u8]] = &[head.as_bytes(), &body];
         let (all, mut done) = (head.len() + body.len(), 0);
         loop {
-            done = line.pass(&to, parts, done)?;
+            done = connection.send_parts(&to, parts, done)?;
             if done == all {
                 return Ok(());
             }
-            let was_last = held.len() == 1;
-            self.hear(line, held)?;
+            let was_last = in_flight.len() == 1;
+            self.read_reply(connection, in_flight)?;
             if was_last {
-                return Err(Trouble::Passing(
+                return Err(Trouble::Transient(
                     "it answered before it had everything".to_owned(),
                     None,
                 ));
@@ -143,8 +151,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The verified form of a file that is as it was, and its extended attributes where they go
-    /// along.
+    /// Returns the verified form of a file that has not changed, and its extended attributes if
+    /// they are to be sent.
     fn body(&self, task: &Task) -> Option<(Vec<u8>, String)> {
         let Entry { path, version } = &task.entry;
         let (mut file, _) = open_regular(&self.root.join(path)).ok()?;
@@ -167,30 +175,36 @@ impl Worker<'_> {
         Some((body, xattrs))
     }
 
-    /// Hears what became of the file that was sent first.
-    fn hear(&self, line: &mut Line<'_>, held: &mut VecDeque<Task>) -> Result<(), Trouble> {
-        let Some(to) = held.front().map(|task| task.to.clone()) else { return Ok(()) };
-        let reply = line.answer(&to, MAX_ANSWER)?;
+    /// Reads the response to the file that was sent first.
+    fn read_reply(
+        &self,
+        connection: &mut Connection<'_>,
+        in_flight: &mut VecDeque<Task>,
+    ) -> Result<(), Trouble> {
+        let Some(to) = in_flight.front().map(|task| task.to.clone()) else { return Ok(()) };
+        let reply = connection.answer(&to, MAX_ANSWER)?;
         let closes = reply.head.close;
-        let Some(task) = held.pop_front() else { return Ok(()) };
+        let Some(task) = in_flight.pop_front() else { return Ok(()) };
         match taken(&to, reply) {
-            Ok(reply) => (self.end)(task, End::Done(reply.head.note)),
-            Err(Trouble::Fatal(Error::Refused { status: 422, .. })) => (self.end)(task, End::Alone),
+            Ok(reply) => (self.end)(task, FileResult::Done(reply.head.note)),
+            Err(Trouble::Fatal(Error::Refused { status: 422, .. })) => {
+                (self.end)(task, FileResult::Alone)
+            }
             Err(Trouble::Fatal(error @ Error::Refused { .. })) if !ends_all(&error) => {
-                (self.end)(task, End::Failed(error))
+                (self.end)(task, FileResult::Failed(error))
             }
             Err(Trouble::Fatal(error)) => return Err(error.into()),
-            Err(_) => (self.end)(task, End::Alone),
+            Err(_) => (self.end)(task, FileResult::Alone),
         }
         if closes {
-            Err(Trouble::Passing("the server ended the connection".to_owned(), None))
+            Err(Trouble::Transient("the server ended the connection".to_owned(), None))
         } else {
             Ok(())
         }
     }
 }
 
-/// Whether no other file would fare better.
+/// Returns whether the error would recur for every other file.
 pub(super) fn ends_all(error: &Error) -> bool {
     match error {
         Error::Refused { status, .. } => matches!(status, 405 | 507),

@@ -1,9 +1,9 @@
-//! What is said to a server that takes files, on one connection: requests with bodies that are sent
-//! piece by piece, and short answers.
+//! A connection to a server that stores files: requests whose bodies are sent piece by piece, and
+//! short responses.
 
 use crate::copy::client::Client;
 use crate::copy::error::{Error, Trouble, fault};
-use crate::plain;
+use crate::escape_controls;
 use crate::share::{SEND_BUFFER, UNSENT};
 use sprat_http::client::Head;
 use sprat_http::client::{Body, Fault, Framing, Wire};
@@ -12,10 +12,10 @@ use sprat_pace::path::Path;
 use sprat_pace::{Pace, Paced, Pacer};
 use std::fmt::Write as _;
 
-/// Most bytes of an answer in words; the rest is not read.
+/// Longest text of a response that is displayed; the rest is ignored.
 const MAX_WORDS: usize = 4096;
 
-/// An answer, whole.
+/// A complete response.
 #[derive(Debug)]
 pub(in crate::copy) struct Reply {
     pub(in crate::copy) head: Head,
@@ -23,16 +23,16 @@ pub(in crate::copy) struct Reply {
 }
 
 impl Reply {
-    /// What a server says in words, as one line that does nothing to a terminal.
+    /// Returns the server's text as one line that is safe to print.
     pub(super) fn words(&self) -> String {
         let text = String::from_utf8_lossy(&self.body[..self.body.len().min(MAX_WORDS)]);
         let words: Vec<&str> = text.split_whitespace().collect();
-        plain(&words.join(" ")).into_owned()
+        escape_controls(&words.join(" ")).into_owned()
     }
 }
 
-/// A connection to a server, made when it is needed, and paced.
-pub(in crate::copy) struct Line<'a> {
+/// A paced connection to a server, made when it is needed.
+pub(in crate::copy) struct Connection<'a> {
     client: &'a Client,
     pacer: &'a Pacer,
     pace: Pace,
@@ -40,7 +40,7 @@ pub(in crate::copy) struct Line<'a> {
     open: Option<(Wire, Option<Paced>)>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> Connection<'a> {
     pub(in crate::copy) fn new(
         client: &'a Client,
         pacer: &'a Pacer,
@@ -50,7 +50,7 @@ impl<'a> Line<'a> {
         Self { client, pacer, pace, cancel: cancel.clone(), open: None }
     }
 
-    /// Ends the connection; the next word begins another.
+    /// Closes the connection; the next request opens another.
     pub(in crate::copy) fn close(&mut self) {
         self.open = None;
     }
@@ -61,26 +61,27 @@ impl<'a> Line<'a> {
             let mut wire = self.client.connect(address, &self.cancel)?;
             wire.prepare_to_send(SEND_BUFFER, UNSENT)
                 .map_err(|error| fault(&address.to_string(), Fault::Io(error)))?;
-            // Where the kernel refuses, it goes at the kernel's own pace.
+            // If the kernel does not support pacing, the connection is not paced.
             let paced = self.pacer.add(wire.tcp(), self.pace).ok();
             self.open = Some((wire, paced));
         }
         Ok(())
     }
 
-    /// Sends bytes, from the one at `done` on; gives how many are sent then. Fewer than there are:
-    /// an answer is to be read first.
-    pub(in crate::copy) fn pass(
+    /// Sends the concatenation of `parts` from byte `done` on, and returns how many of all its
+    /// bytes are sent afterwards. If these are not all, a response is to be read first.
+    pub(in crate::copy) fn send_parts(
         &mut self,
         address: &Address,
         parts: &[&[u8]],
         done: usize,
     ) -> Result<usize, Trouble> {
         let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
-        wire.pass(parts, done).map_err(|error| fault(&address.to_string(), error))
+        wire.send_parts(parts, done).map_err(|error| fault(&address.to_string(), error))
     }
 
-    /// The next answer, of up to so many bytes. The connection is kept, if it can be.
+    /// Reads the next response, with a body of at most `most` bytes. Keeps the connection if
+    /// possible.
     pub(in crate::copy) fn answer(
         &mut self,
         address: &Address,
@@ -94,8 +95,8 @@ impl<'a> Line<'a> {
         Ok(reply)
     }
 
-    /// A request without a body, and its answer. On a connection that was there it is made again
-    /// when that is gone.
+    /// Sends a request without a body, and reads the response. If an idle connection turns out to
+    /// be closed, repeats the request on a new one.
     pub(in crate::copy) fn call(
         &mut self,
         address: &Address,
@@ -103,7 +104,7 @@ impl<'a> Line<'a> {
         most: u64,
     ) -> Result<Reply, Trouble> {
         if self.open.is_some() {
-            if self.pass(address, &[head.as_bytes()], 0).is_ok_and(|done| done == head.len())
+            if self.send_parts(address, &[head.as_bytes()], 0).is_ok_and(|done| done == head.len())
                 && let Ok(reply) = self.answer(address, most)
             {
                 return Ok(reply);
@@ -111,19 +112,19 @@ impl<'a> Line<'a> {
             self.close();
         }
         self.open(address)?;
-        self.pass(address, &[head.as_bytes()], 0)?;
+        self.send_parts(address, &[head.as_bytes()], 0)?;
         self.answer(address, most)
     }
 
-    /// What the kernel knows of the path.
+    /// Returns what the kernel knows of the path.
     pub(super) fn path(&self) -> Option<Path> {
         self.open.as_ref().and_then(|(wire, _)| Path::of(wire.socket()).ok())
     }
 }
 
-/// A connection that ended with an answer.
+/// The failure of a connection that the server closed after a response.
 fn gone() -> Trouble {
-    Trouble::Passing("the server ended the connection".to_owned(), None)
+    Trouble::Transient("the server ended the connection".to_owned(), None)
 }
 
 fn read(wire: &mut Wire, most: u64) -> Result<Reply, Fault> {
@@ -132,7 +133,7 @@ fn read(wire: &mut Wire, most: u64) -> Result<Reply, Fault> {
         _ if matches!(head.status, 204 | 304) => Framing::Length(0),
         (true, _) => Framing::Chunked,
         (false, Some(length)) if length > most => {
-            return Err(Fault::Wrong(format!(
+            return Err(Fault::Malformed(format!(
                 "its answer has {length} B, and {most} B at most were wanted"
             )));
         }
@@ -149,12 +150,12 @@ fn read(wire: &mut Wire, most: u64) -> Result<Reply, Fault> {
             return Ok(Reply { head, body: content });
         }
         if content.len() as u64 > most {
-            return Err(Fault::Wrong(format!("its answer is longer than {most} B")));
+            return Err(Fault::Malformed(format!("its answer is longer than {most} B")));
         }
     }
 }
 
-/// The text of a request for a path on a server.
+/// Renders the text of a request to an address.
 pub(in crate::copy) fn request(method: &str, address: &Address, fields: &[(&str, &str)]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut text = format!(
@@ -170,7 +171,7 @@ pub(in crate::copy) fn request(method: &str, address: &Address, fields: &[(&str,
     text
 }
 
-/// Whether a server took what was sent.
+/// Returns the response if the server accepted the request, or the error it stands for.
 pub(in crate::copy) fn taken(address: &Address, reply: Reply) -> Result<Reply, Trouble> {
     let target_name = address.to_string();
     let (status, why) = (reply.head.status, reply.words());
@@ -178,9 +179,10 @@ pub(in crate::copy) fn taken(address: &Address, reply: Reply) -> Result<Reply, T
         200..=202 | 204 => Ok(reply),
         409 if reply.head.missing.is_some() => Ok(reply),
         401 | 407 => Err(Error::Denied { source_name: target_name, status }.into()),
-        408 | 425 | 429 | 500 | 502 | 503 | 504 => {
-            Err(Trouble::Passing(format!("the server answers {status}: {why}"), reply.head.pause))
-        }
+        408 | 425 | 429 | 500 | 502 | 503 | 504 => Err(Trouble::Transient(
+            format!("the server answers {status}: {why}"),
+            reply.head.retry_after,
+        )),
         _ => Err(Error::Refused { target_name, status, why }.into()),
     }
 }

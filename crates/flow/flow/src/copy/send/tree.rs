@@ -1,10 +1,10 @@
-//! A folder to a server, with all that is in it: small files many at a time, large ones one by one.
+//! Uploads a folder: small files many at a time, large ones one by one.
 
 use super::Upload;
 use super::ask::{Condition, is_folder};
 use super::lane::MAX_ANSWER;
-use super::small::{End, SMALL, Task, Worker, ends_all};
-use super::talk::{Line, request, taken};
+use super::small::{FileResult, SMALL, Task, Worker, ends_all};
+use super::talk::{Connection, request, taken};
 use super::walk::{Entry, Walk};
 use crate::copy::client::Client;
 use crate::copy::error::Error;
@@ -12,7 +12,7 @@ use crate::copy::event::{Event, PROGRESS_INTERVAL, Progress};
 use crate::copy::options::Options;
 use crate::copy::tree::{TreeOutcome, listing};
 use crate::copy::unchanged::same_time;
-use crate::file::PlaceError;
+use crate::file::DestinationError;
 use sprat_host::lock;
 use sprat_http::address::encode;
 use sprat_http::date::time;
@@ -26,14 +26,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Connections for small files, unless more streams are asked for: while one waits for the disk,
+/// Connections for small files, unless more streams are requested: while one waits for the disk,
 /// others send.
 const CONNECTIONS: usize = 4;
 
-/// Most events that wait to be told.
+/// Capacity of the queue of events.
 const MAX_EVENTS: usize = 256;
 
-/// A folder that is to be sent.
+/// An upload of a folder with all its content. Like [`Upload`](super::Upload), it is made with
+/// [`UploadTree::new`] and then run; files that the server already has, with the same length and
+/// time, are not sent again.
 #[derive(Debug)]
 pub struct UploadTree {
     from: PathBuf,
@@ -42,7 +44,7 @@ pub struct UploadTree {
     cancel: Cancel,
 }
 
-/// Where the folder goes, by a connection that stays.
+/// The folder's destination, and a connection to it.
 struct Sending<'a> {
     tree: &'a UploadTree,
     client: &'a Client,
@@ -52,8 +54,8 @@ struct Sending<'a> {
 }
 
 impl UploadTree {
-    /// Of the folder at `from` to an address; into it, under its own name, if that is a directory
-    /// there.
+    /// Sends the folder at `from` to an address; into it, under its own name, if the address is a
+    /// directory there.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -61,35 +63,34 @@ impl UploadTree {
         if options.sums.any() {
             return Err(Error::Usage("a sum is for one file, not for a folder".to_owned()));
         }
-        // What is asked of one file is asked of all.
+        // Options are valid if they are valid for one file.
         Upload::new(Path::new("file"), to, options.clone())?;
         let to = Address::parse(to)?.with_token(options.token.as_deref());
         Ok(Self { from: from.to_owned(), to, options, cancel: Cancel::default() })
     }
 
-    /// Stops when this handle says so, which others may share.
+    /// Uses this handle, which may be shared, for cancellation.
     pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
 
-    /// Sends it, telling how it goes. Files that are not taken are told of and counted; the others
-    /// are sent.
-    ///
+    /// Sends the folder, and passes events to `report`. Files that the server does not accept are
+    /// reported and counted; the others are sent.
     /// # Errors
-    /// [`Error`]: what ends all of it. What was sent stays.
-    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
+    /// [`Error`] that ends the whole transfer. What was sent stays.
+    pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
         let begun = Instant::now();
         let mut walk = Walk::of(&self.from)?;
         let client = Client::new(&self.options, 0)?;
         let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
-        let mut line = Line::new(&client, &pacer, self.options.pace, &self.cancel);
-        let folder = self.target(&mut line)?;
+        let mut connection = Connection::new(&client, &pacer, self.options.pace, &self.cancel);
+        let folder = self.target(&mut connection)?;
         let sending = Sending { tree: self, client: &client, pacer: &pacer, folder };
-        let made = sending.folder(&mut line, Path::new(""), None)?;
+        let made = sending.folder(&mut connection, Path::new(""), None)?;
         let there = if made { HashMap::new() } else { sending.there()? };
         for folder in walk.folders.iter().skip(1).filter(|folder| !there.contains_key(&folder.path))
         {
-            sending.folder(&mut line, &folder.path, None)?;
+            sending.folder(&mut connection, &folder.path, None)?;
         }
         let mut outcome = TreeOutcome {
             target: sending.folder.to_string().into(),
@@ -98,9 +99,9 @@ impl UploadTree {
             verified: true,
             ..TreeOutcome::default()
         };
-        let tasks = sending.tasks(&walk.files, &there, &mut outcome, tell);
+        let tasks = sending.tasks(&walk.files, &there, &mut outcome, report);
         let total = tasks.iter().map(|task| task.entry.version.size).sum();
-        tell(&Event::Opened {
+        report(&Event::Opened {
             source: self.from.display().to_string(),
             target: outcome.target.clone(),
             length: Some(total),
@@ -113,22 +114,23 @@ impl UploadTree {
             tasks.into_iter().partition(|task| task.entry.version.size <= SMALL);
         let (mut alone, mut progress) =
             (large, Progress { length: Some(total), ..Progress::default() });
-        alone.extend(sending.many(small, &mut outcome, &mut progress, tell)?);
-        sending.one_by_one(alone, &mut outcome, &mut progress, tell)?;
-        // Folders get their times when nothing in them changes any more; the innermost first.
+        alone.extend(sending.many(small, &mut outcome, &mut progress, report)?);
+        sending.one_by_one(alone, &mut outcome, &mut progress, report)?;
+        // Directory times are set last, innermost first, because each new entry changes them.
         for folder in walk.folders.iter().rev() {
-            sending.folder(&mut line, &folder.path, Some(folder))?;
+            sending.folder(&mut connection, &folder.path, Some(folder))?;
         }
         outcome.time = begun.elapsed();
         Ok(outcome)
     }
 
-    /// Where it goes: a directory that is there has it under its own name.
-    fn target(&self, line: &mut Line<'_>) -> Result<Address, Error> {
+    /// Returns the destination: inside an existing directory, the folder keeps its name.
+    fn target(&self, connection: &mut Connection<'_>) -> Result<Address, Error> {
         let path = self.to.path().trim_end_matches('/').to_owned();
         let to = self.to.with_path(&path, None);
         let into = path.is_empty()
-            || is_folder(line, &to).map_err(|trouble| trouble.into_error(&self.to.to_string()))?;
+            || is_folder(connection, &to)
+                .map_err(|trouble| trouble.into_error(&self.to.to_string()))?;
         let folder = self.from.canonicalize().map_err(|error| Error::file(&self.from, error))?;
         match folder.file_name().map(encode) {
             Some(name) if into => Ok(self.to.with_path(&format!("{path}/{name}/"), None)),
@@ -142,37 +144,38 @@ impl UploadTree {
 }
 
 impl Sending<'_> {
-    /// The address of something in the folder.
+    /// Returns the address of a path in the folder.
     fn address(&self, path: &Path, slash: &str) -> Address {
         let parts: Vec<String> = path.iter().map(encode).collect();
         let slash = if parts.is_empty() { "" } else { slash };
         self.folder.with_path(&format!("{}{}{slash}", self.folder.path(), parts.join("/")), None)
     }
 
-    /// Has a folder made, or given its time. Gives whether it is new.
+    /// Makes a directory, or sets its attributes. Returns whether it is new.
     fn folder(
         &self,
-        line: &mut Line<'_>,
+        connection: &mut Connection<'_>,
         path: &Path,
         attributes: Option<&Entry>,
     ) -> Result<bool, Error> {
         let address = self.address(path, "/");
-        let told = attributes.map(|entry| {
+        let time_and_mode = attributes.map(|entry| {
             (entry.version.modified.to_string(), format!("{:04o}", entry.version.mode & 0o777))
         });
         let mut fields = vec![("Content-Length", "0")];
-        if let Some((modified, mode)) = &told {
+        if let Some((modified, mode)) = &time_and_mode {
             fields.push((MTIME, modified));
             if self.tree.options.preserve {
                 fields.push((MODE, mode));
             }
         }
         let head = request("PUT", &address, &fields);
-        let reply = line.call(&address, &head, MAX_ANSWER).and_then(|reply| taken(&address, reply));
+        let reply =
+            connection.call(&address, &head, MAX_ANSWER).and_then(|reply| taken(&address, reply));
         Ok(reply.map_err(|trouble| trouble.into_error(&address.to_string()))?.head.status == 201)
     }
 
-    /// What the server has there already.
+    /// Lists what the server already has.
     fn there(&self) -> Result<HashMap<PathBuf, listing::Entry>, Error> {
         let listed = listing::fetch(self.client, &self.folder, true, &self.tree.cancel);
         let (_, listing) =
@@ -180,13 +183,13 @@ impl Sending<'_> {
         Ok(listing.entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect())
     }
 
-    /// What is to be sent: not what is there, as long and as old.
+    /// Returns the files to send: not those that the server has with the same length and time.
     fn tasks(
         &self,
         files: &[Entry],
         there: &HashMap<PathBuf, listing::Entry>,
         outcome: &mut TreeOutcome,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Vec<Task> {
         let mut tasks = Vec::new();
         for entry in files {
@@ -211,8 +214,8 @@ impl Sending<'_> {
                         Some(tag) if self.tree.options.force => Condition::Replaces(tag.clone()),
                         _ => {
                             outcome.failed += 1;
-                            let why = PlaceError::Exists(to.to_string().into()).to_string();
-                            tell(&Event::Failed { name: entry.path.display().to_string(), why });
+                            let why = DestinationError::Exists(to.to_string().into()).to_string();
+                            report(&Event::Failed { name: entry.path.display().to_string(), why });
                             continue;
                         }
                     }
@@ -223,39 +226,42 @@ impl Sending<'_> {
         tasks
     }
 
-    /// Sends small files, over several connections; gives those that are to be tried alone.
+    /// Sends small files over several connections; returns those to be sent alone.
     fn many(
         &self,
         small: Vec<Task>,
         outcome: &mut TreeOutcome,
         progress: &mut Progress,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Vec<Task>, Error> {
         let connections = self.tree.options.streams.max(CONNECTIONS).min(small.len());
         let (files, bytes, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (tasks, alone, failure) =
             (Mutex::new(VecDeque::from(small)), Mutex::new(Vec::new()), Mutex::new(None));
         let running = AtomicUsize::new(connections);
-        let (events, told) = sync_channel(MAX_EVENTS);
-        let stop = self.tree.cancel.part();
-        let end = |task: Task, end: End| match end {
-            End::Done(note) => {
+        let (events, emitted) = sync_channel(MAX_EVENTS);
+        let stop = self.tree.cancel.child();
+        let end = |task: Task, end: FileResult| match end {
+            FileResult::Done(note) => {
                 if let Some(note) = note {
-                    let _ =
-                        events.send(Event::Note(format!("{}: {note}", task.entry.path.display()))); // as below
+                    let _ = events.send(Event::Note(format!(
+                        "{}: \
+                            {note}",
+                        task.entry.path.display()
+                    ))); // the receiver outlives the workers
                 }
                 files.fetch_add(1, Relaxed);
                 bytes.fetch_add(task.entry.version.size, Relaxed);
             }
-            End::Alone => lock(&alone).push(task),
-            End::Failed(error) => {
+            FileResult::Alone => lock(&alone).push(task),
+            FileResult::Failed(error) => {
                 failed.fetch_add(1, Relaxed);
                 let name = task.entry.path.display().to_string();
-                let _ = events.send(Event::Failed { name, why: error.to_string() }); // who watches is there to the end
+                let _ = events.send(Event::Failed { name, why: error.to_string() }); // as above
             }
         };
         let xattrs = self.tree.options.xattrs;
-        let is_stopped = || stop.is_asked();
+        let is_stopped = || stop.is_cancelled();
         let root = &self.tree.from;
         let worker = Worker {
             root,
@@ -268,26 +274,26 @@ impl Sending<'_> {
         std::thread::scope(|scope| {
             for _ in 0..connections {
                 scope.spawn(|| {
-                    let mut line =
-                        Line::new(self.client, self.pacer, self.tree.options.pace, &stop);
-                    if let Err(error) = worker.run(&mut line) {
+                    let mut connection =
+                        Connection::new(self.client, self.pacer, self.tree.options.pace, &stop);
+                    if let Err(error) = worker.run(&mut connection) {
                         lock(&failure).get_or_insert(error);
-                        stop.ask();
+                        stop.cancel();
                     }
                     running.fetch_sub(1, Relaxed);
                 });
             }
             while running.load(Relaxed) > 0 {
-                match told.recv_timeout(PROGRESS_INTERVAL) {
-                    Ok(event) => tell(&event),
+                match emitted.recv_timeout(PROGRESS_INTERVAL) {
+                    Ok(event) => report(&event),
                     Err(_) => {
                         let done = bytes.load(Relaxed);
-                        tell(&Event::Progress(Progress { done, received: done, ..*progress }));
+                        report(&Event::Progress(Progress { done, received: done, ..*progress }));
                     }
                 }
             }
         });
-        told.try_iter().for_each(|event| tell(&event));
+        emitted.try_iter().for_each(|event| report(&event));
         if let Some(error) = lock(&failure).take() {
             return Err(error);
         }
@@ -298,13 +304,13 @@ impl Sending<'_> {
         Ok(std::mem::take(&mut *lock(&alone)))
     }
 
-    /// Sends files one after the other, each with all streams, resumption and patience.
+    /// Sends files one after the other, each with all streams, resumption and retries.
     fn one_by_one(
         &self,
         tasks: Vec<Task>,
         outcome: &mut TreeOutcome,
         progress: &mut Progress,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<(), Error> {
         for Task { entry, to, .. } in tasks {
             let before = *progress;
@@ -319,14 +325,14 @@ impl Sending<'_> {
                 Event::Opened { .. } => {}
                 Event::Progress(one) => {
                     let (done, received) = (before.done + one.done, before.received + one.received);
-                    tell(&Event::Progress(Progress {
+                    report(&Event::Progress(Progress {
                         done,
                         received,
                         length: before.length,
                         ..*one
                     }));
                 }
-                other => tell(other),
+                other => report(other),
             });
             match sent {
                 Ok(sent) => {
@@ -338,7 +344,7 @@ impl Sending<'_> {
                 Err(error) if ends_all(&error) => return Err(error),
                 Err(error) => {
                     outcome.failed += 1;
-                    tell(&Event::Failed {
+                    report(&Event::Failed {
                         name: entry.path.display().to_string(),
                         why: error.to_string(),
                     });

@@ -1,4 +1,4 @@
-//! What a folder here has, for a server that is to have it too.
+//! Lists a local folder that is to be sent.
 
 use crate::copy::error::Error;
 use crate::file::irregular;
@@ -7,40 +7,39 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Most entries of a folder with all that is in it.
+/// Most entries of a folder with all its content.
 const MAX_ENTRIES: usize = 4_000_000;
 
-/// Directories within directories that are gone down.
+/// Deepest nesting of directories.
 const MAX_DEPTH: usize = 100;
 
-/// Most things that are told to be left out.
+/// Most entries that are named as left out.
 const MAX_LEFT_OUT: usize = 1000;
 
-/// A file.
+/// A file or a directory.
 #[derive(Clone, Debug)]
 pub(in crate::copy) struct Entry {
-    /// From the folder on.
+    /// Its path from the folder on.
     pub(in crate::copy) path: PathBuf,
     pub(in crate::copy) version: Version,
 }
 
-/// What there is.
+/// The content of a folder.
 #[derive(Debug, Default)]
 pub(in crate::copy) struct Walk {
     pub(in crate::copy) files: Vec<Entry>,
-    /// Directories, each before what is in it; the folder itself is the first.
+    /// Directories, each before its content; the folder itself is the first.
     pub(in crate::copy) folders: Vec<Entry>,
     /// What is not sent, and why.
     pub(in crate::copy) left_out: Vec<String>,
-    /// How many things are not sent and not named either.
+    /// How many more entries are not sent, beyond those named.
     pub(in crate::copy) unnamed: u64,
 }
 
 impl Walk {
-    /// Of a folder.
-    ///
+    /// Lists a folder.
     /// # Errors
-    /// [`Error::File`]: it cannot be read; [`Error::Usage`]: it has too much.
+    /// [`Error::File`]: it cannot be read; [`Error::Usage`]: it has too many entries.
     pub(in crate::copy) fn of(folder: &Path) -> Result<Self, Error> {
         let mut walk = Self::default();
         walk.folder(folder, Path::new(""), MAX_DEPTH)?;

@@ -1,7 +1,7 @@
-//! Fetching a set as one: its list from any of its hosts, each piece from the host that has it,
-//! straight to its place in the file.
+//! Fetches a set as one: its list from any of its hosts, and each piece from its host, straight to
+//! its place in the file.
 
-use super::lane::{Lane, Missing, missing};
+use super::lane::{Missing, PieceStream, missing};
 use super::manifest::{LIST, Listed, Manifest};
 use super::send::{SpreadOutcome, beside};
 use super::talk;
@@ -14,11 +14,11 @@ use crate::copy::job::MAX_EVENTS;
 use crate::copy::lane::backoff;
 use crate::copy::options::{MAX_HOSTS, MAX_STREAMS, Options};
 use crate::copy::plan::Plan;
-use crate::copy::resume::{Wanted, take_up};
+use crate::copy::resume::{Wanted, resume_or_begin};
 use crate::copy::shared::Shared;
 use crate::copy::tree::TreeOutcome;
 use crate::copy::unchanged::unchanged;
-use crate::file::{Attributes, Place, PlaceError};
+use crate::file::{Attributes, Destination, DestinationError};
 use crate::group;
 use sprat_http::date::time;
 use sprat_http::xattrs::Xattrs;
@@ -32,29 +32,30 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Streams to each host, unless more are asked for: while one waits for the values of a piece,
+/// Streams to each host, unless more are requested: while one waits for the values of a piece,
 /// others receive.
 const STREAMS: usize = 4;
 
-/// A set that is to be fetched.
+/// A fetch of a set that [`Spread`](super::Spread) sent to several hosts. Made with [`Gather::new`]
+/// and [`Gather::add_host`], then run like a [`Fetch`].
 #[derive(Debug)]
 pub struct Gather {
-    /// The set's address at hosts that may have its list, and may know who we are.
+    /// The set's address at hosts that may have the list, with credentials.
     hosts: Vec<Address>,
     target: PathBuf,
     options: Options,
     cancel: Cancel,
 }
 
-/// The hosts of a set, while it is fetched.
+/// The hosts of a set while it is fetched.
 struct Hosts {
-    /// Folders of pieces.
+    /// The folder of pieces at each host.
     folders: Vec<Address>,
     received: Vec<AtomicU64>,
 }
 
 impl Gather {
-    /// Of the set at an address, to `target`: the name that it will have, or a directory in which
+    /// Fetches the set at an address to `target`: the name that it will have, or a directory where
     /// it keeps its own.
     ///
     /// # Errors
@@ -71,12 +72,11 @@ impl Gather {
         Ok(Self { hosts: vec![set], target: target.to_owned(), options, cancel: Cancel::default() })
     }
 
-    /// Another host, `HOST[:PORT]`, that may have the list, and that is told the same of who we
-    /// are. Hosts that the list names, and nobody here, are told nothing.
-    ///
+    /// Adds a host, `HOST[:PORT]`, that may have the list; it gets the same credentials. A host
+    /// that only the list names gets none.
     /// # Errors
-    /// [`Error::Usage`]: no host, or more than [`MAX_HOSTS`].
-    pub fn also(&mut self, host: &str) -> Result<(), Error> {
+    /// [`Error::Usage`]: not a host, or more than [`MAX_HOSTS`].
+    pub fn add_host(&mut self, host: &str) -> Result<(), Error> {
         if self.hosts.len() >= MAX_HOSTS {
             return Err(Error::Usage(format!("more than {MAX_HOSTS} hosts for one set")));
         }
@@ -85,24 +85,23 @@ impl Gather {
         Ok(())
     }
 
-    /// Stops when this handle says so, which others may share.
+    /// Uses this handle, which may be shared, for cancellation.
     pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
 
-    /// Fetches it, telling how it goes.
-    ///
+    /// Fetches the set, and passes events to `report`.
     /// # Errors
-    /// [`Error`]. What has arrived stays beside the destination, for the next attempt.
-    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<SpreadOutcome, Error> {
+    /// [`Error`]. What was received stays beside the destination for the next attempt.
+    pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<SpreadOutcome, Error> {
         let begun = Instant::now();
         let receive_buffer = self.options.receive_buffer / MAX_STREAMS;
         let client = Client::new(&self.options, receive_buffer)?;
-        let manifest = self.list(&client, tell)?;
+        let manifest = self.list(&client, report)?;
         if manifest.is_folder && self.options.sums.any() {
             return Err(Error::Usage("a sum is for one file, and the set is a folder".to_owned()));
         }
-        let known = |folder: &Address| self.hosts.iter().any(|host| host.is_at_host_of(folder));
+        let known = |folder: &Address| self.hosts.iter().any(|host| host.is_same_server(folder));
         let folders = manifest.hosts.iter().cloned().map(|folder| match known(&folder) {
             true => folder.with_token(self.options.token.as_deref()),
             false => folder,
@@ -111,9 +110,9 @@ impl Gather {
             folders: folders.collect(),
             received: manifest.hosts.iter().map(|_| AtomicU64::new(0)).collect(),
         };
-        let target = self.place(&manifest)?;
+        let target = self.destination_path(&manifest)?;
         let total = manifest.files.iter().map(|file| file.shape.length).sum();
-        tell(&Event::Opened {
+        report(&Event::Opened {
             source: self.hosts[0].to_string(),
             target: target.clone(),
             length: Some(total),
@@ -135,8 +134,8 @@ impl Gather {
             let at = if manifest.is_folder { target.join(file.local()) } else { target.clone() };
             let fetched =
                 self.file(&client, &manifest, &hosts, file, &at, &mut |event| match event {
-                    Event::Progress(now) => tell(&Event::Progress(sum(&before, now))),
-                    other => tell(other),
+                    Event::Progress(now) => report(&Event::Progress(sum(&before, now))),
+                    other => report(other),
                 });
             match fetched {
                 Ok(fetched) if fetched.unchanged => outcome.unchanged += 1,
@@ -146,11 +145,13 @@ impl Gather {
                     before = sum(&before, &fetched.progress);
                     blake3 = fetched.blake3.filter(|_| !manifest.is_folder);
                 }
-                Err(error @ Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. }))
-                    if manifest.is_folder =>
-                {
+                Err(
+                    error @ Error::Destination(
+                        DestinationError::Exists(_) | DestinationError::Other { .. },
+                    ),
+                ) if manifest.is_folder => {
                     outcome.failed += 1;
-                    tell(&Event::Failed {
+                    report(&Event::Failed {
                         name: file.local().display().to_string(),
                         why: error.to_string(),
                     });
@@ -158,7 +159,7 @@ impl Gather {
                 Err(error) => return Err(error),
             }
         }
-        self.finish_folders(&manifest, &target, tell);
+        self.finish_folders(&manifest, &target, report);
         outcome.time = begun.elapsed();
         let received = hosts.folders.iter().zip(&hosts.received);
         let served = received
@@ -166,8 +167,8 @@ impl Gather {
         Ok(SpreadOutcome { tree: outcome, hosts: served.collect(), blake3 })
     }
 
-    /// The list, from the first host that has it.
-    fn list(&self, client: &Client, tell: &mut dyn FnMut(&Event)) -> Result<Manifest, Error> {
+    /// Fetches the list from the first host that has it.
+    fn list(&self, client: &Client, report: &mut dyn FnMut(&Event)) -> Result<Manifest, Error> {
         let mut last = None;
         for (number, host) in self.hosts.iter().enumerate() {
             let list = beside(host, LIST, "");
@@ -178,15 +179,16 @@ impl Gather {
                     Ok(None) => {
                         break Error::NotFound { source_name: list.to_string(), status: 404 };
                     }
-                    // That nobody is there is said at once: a name may be wrong.
-                    Err(Trouble::Passing(why, pause)) if failures < self.options.retries => {
+                    // A host that cannot be reached is reported at once: its name may be
+                    // misspelled.
+                    Err(Trouble::Transient(why, pause)) if failures < self.options.retries => {
                         (why, pause)
                     }
                     Err(trouble) => break trouble.into_error(&list.to_string()),
                 };
                 failures += 1;
                 let pause = pause.unwrap_or_else(|| backoff(failures));
-                tell(&Event::Retry { why, pause });
+                report(&Event::Retry { why, pause });
                 if self.cancel.wait(pause) {
                     return Err(Error::Cancelled);
                 }
@@ -195,15 +197,15 @@ impl Gather {
                 return Err(error);
             }
             if number + 1 < self.hosts.len() {
-                tell(&Event::Without { source: list.to_string(), why: error.why() });
+                report(&Event::HostDropped { source: list.to_string(), why: error.why() });
             }
             last.get_or_insert(error);
         }
         Err(last.expect("there is a host at least"))
     }
 
-    /// Where the set goes.
-    fn place(&self, manifest: &Manifest) -> Result<PathBuf, Error> {
+    /// Returns where the set goes.
+    fn destination_path(&self, manifest: &Manifest) -> Result<PathBuf, Error> {
         let is_folder =
             self.target.is_dir() || self.target.as_os_str().as_encoded_bytes().ends_with(b"/");
         if !is_folder {
@@ -231,16 +233,17 @@ impl Gather {
         Ok(())
     }
 
-    /// Folders get their times when nothing in them changes any more; the innermost first.
-    fn finish_folders(&self, manifest: &Manifest, target: &Path, tell: &mut dyn FnMut(&Event)) {
+    /// Sets the directories' times, innermost first. This comes last because each new entry changes
+    /// them.
+    fn finish_folders(&self, manifest: &Manifest, target: &Path, report: &mut dyn FnMut(&Event)) {
         for folder in manifest.folders.iter().rev() {
             let Some(path) = crate::copy::tree::listing::local(&folder.path) else { continue };
             let mode = Some(folder.mode & 0o777).filter(|_| self.options.preserve);
             let attributes =
                 Attributes { mode, modified: time(&folder.mtime), xattrs: Xattrs::default() };
             let path = target.join(path);
-            if let Err(error) = File::open(&path).and_then(|file| attributes.give(&file)) {
-                tell(&Event::Note(format!(
+            if let Err(error) = File::open(&path).and_then(|file| attributes.apply_to(&file)) {
+                report(&Event::Note(format!(
                     "{}: time or permissions cannot be set: {error}",
                     path.display()
                 )));
@@ -252,7 +255,7 @@ impl Gather {
         self.options.streams.max(STREAMS).min(MAX_STREAMS / manifest.hosts.len()).max(1)
     }
 
-    /// One file of the set.
+    /// Fetches one file of the set.
     fn file(
         &self,
         client: &Client,
@@ -260,32 +263,39 @@ impl Gather {
         hosts: &Hosts,
         file: &Listed,
         target: &Path,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, Error> {
         let (set, length) = (&self.hosts[0], file.shape.length);
         let fetch = Fetch {
             origin: Origin::Server(set.clone()),
             others: Vec::new(),
-            place: Place::of(target)?,
+            destination: Destination::new(target)?,
             options: self.options.clone(),
             cancel: self.cancel.clone(),
         };
         let modified = time(&file.mtime);
-        if !fetch.is_for_nowhere() {
-            fetch.place.check()?;
+        if !fetch.is_discarding() {
+            fetch.destination.check()?;
         }
-        if !fetch.is_for_nowhere() && !self.options.force && target.symlink_metadata().is_ok() {
-            return unchanged(&fetch, Some(length), modified, true, tell);
+        if !fetch.is_discarding() && !self.options.force && target.symlink_metadata().is_ok() {
+            return unchanged(&fetch, Some(length), modified, true, report);
         }
         let streams = self.streams(manifest);
-        let lanes = streams * hosts.folders.len();
-        // It is the same set at any of its hosts, and its files' states have names that nothing
-        // else has.
+        let total_streams = streams * hosts.folders.len();
+        // The set is the same at all its hosts, and the name of a file's state is unique, so the
+        // journal need not name a host.
         let source = format!("{}{LIST} {}", set.path(), file.shape.path);
         let validator = Some(file.shape.state.clone());
-        let wanted = Wanted { source, length, validator, values: None, strict: false, lanes };
+        let wanted = Wanted {
+            source,
+            length,
+            validator,
+            values: None,
+            strict: false,
+            streams: total_streams,
+        };
         let source_name = set.to_string();
-        let state = take_up(&fetch, self.options.restart, wanted, tell)
+        let state = resume_or_begin(&fetch, self.options.restart, wanted, report)
             .map_err(|error| error.into_error(&source_name))?;
         let mut queues: Vec<VecDeque<Missing>> = vec![VecDeque::new(); hosts.folders.len()];
         for (number, piece) in file.pieces.iter().enumerate() {
@@ -296,8 +306,8 @@ impl Gather {
             }
         }
         let queues: Vec<Mutex<VecDeque<Missing>>> = queues.into_iter().map(Mutex::new).collect();
-        let (events, told) = sync_channel(MAX_EVENTS);
-        // Who fetches what is not this plan's affair: each piece is at one host.
+        let (events, emitted) = sync_channel(MAX_EVENTS);
+        // The plan stays empty: each piece is on one host, so the queues assign the work.
         let plan = Plan::new(0, &BTreeMap::new(), 1);
         let limit = self.options.limit;
         let shared = Shared::new(
@@ -306,27 +316,28 @@ impl Gather {
             state,
             plan,
             limit,
-            self.cancel.part(),
+            self.cancel.child(),
             events,
         );
-        shared.running.store(lanes, Release);
+        shared.running.store(total_streams, Release);
         std::thread::scope(|scope| {
             for ((host, queue), received) in hosts.folders.iter().zip(&queues).zip(&hosts.received)
             {
                 for _ in 0..streams {
                     let (shared, retries) = (&shared, self.options.retries);
-                    let lane = Lane { shared, client, host, file, queue, retries, received };
-                    scope.spawn(move || lane.run());
+                    let stream =
+                        PieceStream { shared, client, host, file, queue, retries, received };
+                    scope.spawn(move || stream.run());
                 }
             }
             while shared.running.load(Acquire) > 0 {
-                match told.recv_timeout(PROGRESS_INTERVAL) {
-                    Ok(event) => tell(&event),
-                    Err(_) => tell(&Event::Progress(shared.counters.progress(Some(length)))),
+                match emitted.recv_timeout(PROGRESS_INTERVAL) {
+                    Ok(event) => report(&event),
+                    Err(_) => report(&Event::Progress(shared.counters.progress(Some(length)))),
                 }
             }
         });
-        told.try_iter().for_each(|event| tell(&event));
+        emitted.try_iter().for_each(|event| report(&event));
         let (mut state, counters, failure) = shared.into_parts();
         let mode = Some(file.mode);
         let ready = Ready {
@@ -340,7 +351,7 @@ impl Gather {
         };
         match failure {
             None if state.values.len() as u64 == group::count(length) => {
-                ready.publish(&mut state, tell)
+                ready.publish(&mut state, report)
             }
             failure => {
                 ready.keep(&mut state);
@@ -350,7 +361,7 @@ impl Gather {
     }
 }
 
-/// Where a set is, of which some files are done and one is being fetched.
+/// Adds the progress of the current file to that of the files before.
 fn sum(before: &Progress, now: &Progress) -> Progress {
     Progress {
         done: before.done + now.done,

@@ -1,8 +1,8 @@
-//! One stream that fetches pieces from one host, and puts their groups where they belong in the
+//! One stream that fetches pieces from one host and writes their groups to their places in the
 //! file.
 
 use super::manifest::Listed;
-use crate::copy::answer::{Asked, Form};
+use crate::copy::answer::{FileRequest, Form};
 use crate::copy::client::{Client, Reply};
 use crate::copy::error::{Error, Trouble, fault};
 use crate::copy::event::Event;
@@ -10,7 +10,7 @@ use crate::copy::host::Source;
 use crate::copy::lane::{PIECE as SUMMED, backoff, fetch_rest};
 use crate::copy::plan::GROUP_ATTEMPTS;
 use crate::copy::shared::Shared;
-use crate::copy::vouch::values;
+use crate::copy::vouch::fetch_values;
 use crate::group::{self, GROUP_BYTES, Summing, Value};
 use crate::partial::bytes_of;
 use sprat_host::lock;
@@ -23,40 +23,40 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Groups between two looks at the round-trip time.
-const LOOK: u64 = 16;
+/// Groups between two samples of the round-trip time.
+const RTT_SAMPLE_GROUPS: u64 = 16;
 
-/// A piece, and the groups of the file that are missing of it, in runs.
+/// A piece, and runs of the file's groups that it has and that are missing.
 #[derive(Clone, Debug)]
 pub(super) struct Missing {
     pub(super) piece: usize,
     pub(super) runs: VecDeque<Range<u64>>,
 }
 
-/// See the module.
-pub(super) struct Lane<'a> {
+/// One stream to one host.
+pub(super) struct PieceStream<'a> {
     pub(super) shared: &'a Shared,
     pub(super) client: &'a Client,
     /// The folder of pieces at the host.
     pub(super) host: &'a Address,
     pub(super) file: &'a Listed,
-    /// What is to be fetched from it.
+    /// Pieces to fetch from the host.
     pub(super) queue: &'a Mutex<VecDeque<Missing>>,
     pub(super) retries: u32,
-    /// Bytes that came from it.
+    /// Bytes received from the host.
     pub(super) received: &'a AtomicU64,
 }
 
 /// A piece that is being fetched.
 struct Fetching {
     at: Address,
-    /// Bytes of the file.
+    /// Its bytes in the file.
     range: Range<u64>,
     wanted: Value,
-    /// Its groups' values, which make the hash that the list tells.
+    /// The values of its groups, which yield the hash in the list.
     values: Option<Vec<Value>>,
     runs: VecDeque<Range<u64>>,
-    /// How often groups of it arrived wrong.
+    /// How many of its groups arrived corrupt.
     wrong: u32,
 }
 
@@ -65,7 +65,7 @@ impl Fetching {
         self.range.end - self.range.start
     }
 
-    /// Whether group number `within` must have this value.
+    /// Returns whether `value` is that of group `within` of the piece.
     fn has(&self, within: u64, value: &Value) -> bool {
         let right = |values: &Vec<Value>| {
             usize::try_from(within).is_ok_and(|at| values.get(at) == Some(value))
@@ -74,8 +74,8 @@ impl Fetching {
     }
 }
 
-impl Lane<'_> {
-    /// Works until nothing is left to be fetched from the host.
+impl PieceStream<'_> {
+    /// Fetches until the host's queue is empty.
     pub(super) fn run(&self) {
         if let Err(trouble) = self.work() {
             self.shared.fail(trouble);
@@ -110,12 +110,13 @@ impl Lane<'_> {
         }
     }
 
-    /// Fetches a run of a piece, first of all its values.
+    /// Fetches a run of a piece, and before the first run its values.
     fn fetch(&self, fetching: &mut Fetching, kept: &mut Option<Wire>) -> Result<(), Trouble> {
         let (length, stop) = (fetching.length(), &self.shared.stop);
         if fetching.values.is_none() {
             let wanted = Some(&fetching.wanted);
-            fetching.values = Some(values(self.client, &fetching.at, length, wanted, kept, stop)?);
+            fetching.values =
+                Some(fetch_values(self.client, &fetching.at, length, wanted, kept, stop)?);
         }
         let Some(run) = fetching.runs.front().cloned() else { return Ok(()) };
         let first = fetching.range.start / GROUP_BYTES;
@@ -123,23 +124,23 @@ impl Lane<'_> {
             let right = self.rest(fetching, run.start - first, run.start, &begun, kept)?;
             return self.took(fetching, run.start, right);
         }
-        let asked = Asked {
+        let file_request = FileRequest {
             range: Some(
                 (run.start - first) * GROUP_BYTES..length.min((run.end - first) * GROUP_BYTES),
             ),
             length: Some(length),
             form: Some(Form::Verified),
             fresh: fetching.wrong > 0,
-            ..Asked::default()
+            ..FileRequest::default()
         };
         let Reply { mut wire, head, start } =
-            self.client.ask(&fetching.at, &asked, kept.take(), stop)?;
+            self.client.ask(&fetching.at, &file_request, kept.take(), stop)?;
         let mut body = Body::new(&mut wire, start.framing);
         for index in run.clone() {
             self.shared.hold_back(bytes_of(self.shared.length, index));
             let right = self.group(&mut body, fetching, index - first, index)?;
             self.took(fetching, index, right)?;
-            if index % LOOK == 1
+            if index % RTT_SAMPLE_GROUPS == 1
                 && let Ok(path) = Path::of(body.socket())
             {
                 let rtt = if path.rtt.is_zero() { path.receive_rtt } else { path.rtt };
@@ -154,12 +155,13 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Bytes that are kept of the group that comes next.
+    /// Returns how many bytes are kept of the next group.
     fn begun(&self, fetching: &Fetching) -> usize {
         fetching.runs.front().map_or(0, |run| self.shared.begun(run.start))
     }
 
-    /// The next group has come. One that is wrong is fetched again when everything else is here.
+    /// Records that the next group arrived. A corrupt one is fetched again after the rest of the
+    /// piece.
     fn took(&self, fetching: &mut Fetching, index: u64, right: bool) -> Result<(), Trouble> {
         let rest = fetching.runs.front_mut().expect("the run under way");
         rest.start = index + 1;
@@ -173,8 +175,8 @@ impl Lane<'_> {
         self.wrong(fetching, index)
     }
 
-    /// Fetches what did not come of a group before a connection broke; gives whether the whole is
-    /// right.
+    /// Fetches the bytes of a group that a broken connection left out; returns whether the group is
+    /// intact.
     fn rest(
         &self,
         fetching: &Fetching,
@@ -209,9 +211,9 @@ impl Lane<'_> {
         Ok(true)
     }
 
-    /// Receives a group, number `within` of the piece and `index` of the file; gives whether it is
-    /// right. It is summed twice: as part of the piece, by which it is known to be right, and
-    /// as part of the file, which has another tree.
+    /// Receives group `within` of the piece, which is group `index` of the file; returns whether it
+    /// is intact. It is hashed twice: as part of the piece, which verifies it, and as part of the
+    /// file, whose tree differs.
     fn group(
         &self,
         body: &mut Body<'_>,
@@ -222,14 +224,14 @@ impl Lane<'_> {
         let (length, piece) = (self.shared.length, fetching.length());
         let mut buffer = self.shared.buffer()?;
         let len = usize::try_from(bytes_of(length, index)).expect("a group is in memory");
-        let mut told = [0; 32];
+        let mut stated = [0; 32];
         let mut in_piece = Summing::begin(piece, within);
         let mut in_file = (piece != length).then(|| Summing::begin(length, index));
         for at in (0..len).step_by(SUMMED) {
             let part = &mut buffer[at..len.min(at + SUMMED)];
-            let told = if at + part.len() == len { &mut told[..] } else { &mut [] };
-            if let Err(error) = body.fill_both(part, told) {
-                self.shared.keep_begun(index, &buffer[..at + body.came()]);
+            let stated = if at + part.len() == len { &mut stated[..] } else { &mut [] };
+            if let Err(error) = body.fill_both(part, stated) {
+                self.shared.keep_begun(index, &buffer[..at + body.received()]);
                 self.shared.recycle(buffer);
                 return Err(fault(&fetching.at.to_string(), error));
             }
@@ -247,40 +249,41 @@ impl Lane<'_> {
         Ok(true)
     }
 
-    /// A group has another value than it should.
+    /// Counts a corrupt group; fails after too many.
     fn wrong(&self, fetching: &mut Fetching, index: u64) -> Result<(), Trouble> {
         fetching.wrong += 1;
         let (offset, bytes, times) =
             (index * GROUP_BYTES, bytes_of(self.shared.length, index), fetching.wrong);
         self.shared.counters.wrong.fetch_add(1, Relaxed);
-        self.shared.tell(Event::Wrong { offset, bytes, times });
+        self.shared.emit(Event::Wrong { offset, bytes, times });
         if times < GROUP_ATTEMPTS {
             return Ok(());
         }
         let why = format!(
-            "{times} groups arrive wrong, the last the {bytes} B at {offset}; look at the network cards and the memory between here and there"
+            "{times} groups arrive wrong, the last the {bytes} B at {offset}; look at the network \
+             cards and the memory between here and there"
         );
         Err(Error::Corrupt { source_name: fetching.at.to_string(), why }.into())
     }
 
-    /// Waits before the next attempt, or gives up: nobody else has the piece.
-    fn pause(&self, failures: u32, trouble: Trouble, whom: &Address) -> Result<(), Trouble> {
-        let (why, asked) = match trouble {
-            Trouble::Passing(why, pause) => (why, pause),
-            Trouble::Nobody(why) => (why, None),
+    /// Waits before the next attempt, or gives up: no other host has the piece.
+    fn pause(&self, failures: u32, trouble: Trouble, address: &Address) -> Result<(), Trouble> {
+        let (why, retry_after) = match trouble {
+            Trouble::Transient(why, pause) => (why, pause),
+            Trouble::Unreachable(why) => (why, None),
             other => return Err(other),
         };
         if failures > self.retries {
-            return Err(Error::Unreachable { source_name: whom.to_string(), why }.into());
+            return Err(Error::Unreachable { source_name: address.to_string(), why }.into());
         }
-        let pause = asked.unwrap_or_else(|| backoff(failures));
+        let pause = retry_after.unwrap_or_else(|| backoff(failures));
         self.shared.counters.retries.fetch_add(1, Relaxed);
-        self.shared.tell(Event::Retry { why, pause });
+        self.shared.emit(Event::Retry { why, pause });
         if self.shared.stop.wait(pause) { Err(Error::Cancelled.into()) } else { Ok(()) }
     }
 }
 
-/// The groups of a piece that are not there, in runs.
+/// Returns the runs of a piece's groups that are missing.
 pub(super) fn missing(range: &Range<u64>, is_there: impl Fn(u64) -> bool) -> VecDeque<Range<u64>> {
     let mut runs: VecDeque<Range<u64>> = VecDeque::new();
     let first = range.start / GROUP_BYTES;
@@ -300,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_of_a_piece_is_fetched_in_runs() {
+    fn missing_groups_of_a_piece_are_fetched_in_runs() {
         let range = 4 * GROUP_BYTES..8 * GROUP_BYTES + 1;
         assert!(missing(&range, |_| false).iter().eq([&(4..9)]));
         assert_eq!(missing(&range, |group| group == 5 || group == 8), [4..5, 6..8]);

@@ -1,5 +1,4 @@
-//! The list of a spread set: which files it has, which pieces they are made of, and which host has
-//! which.
+//! The list of a set: its files, the pieces they are made of, and the host of each piece.
 
 use crate::copy::options::MAX_HOSTS;
 use crate::copy::tree::listing::local;
@@ -10,41 +9,42 @@ use sprat_http::Address;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// What the list's name ends with, and that of the folder of pieces.
+/// Ending of the list's name.
 pub(super) const LIST: &str = ".sprat-spread";
+/// Ending of the name of the folder of pieces.
 pub(super) const PIECES: &str = ".sprat-pieces";
 
-/// Longest list, bytes: some 700,000 pieces.
+/// Longest list in bytes: some 700,000 pieces.
 pub(super) const MAX_LIST: u64 = 64 << 20;
 
-/// The version of the list that we know.
+/// The version of the format.
 const FORMAT: u32 = 1;
 
-/// Bytes of a piece of a file that is not larger than [`MANY`] of them.
+/// Bytes of a piece of a file that has at most [`MANY`] of them.
 const PIECE: u64 = 64 << 20;
 
-/// Most pieces of a file: of a larger file they are larger.
+/// Most pieces of a file; those of a larger file are longer.
 const MANY: u64 = 4096;
 
-/// A spread set.
+/// The list of a set, stored as JSON at each of its hosts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Manifest {
-    /// Whether it is a folder; else one file.
+    /// Whether the set is a folder rather than one file.
     pub is_folder: bool,
-    /// Where pieces lie: folders, with a slash at their ends.
+    /// The folder of pieces at each host, with a slash at its end.
     pub hosts: Vec<Address>,
-    /// Folders below the set's own, each before what is in it.
+    /// Directories below the set's own, each before its content.
     pub folders: Vec<Folder>,
     /// Its files, in order.
     pub files: Vec<Listed>,
 }
 
-/// A folder: where it lies in the set, when it was changed, and its permissions.
+/// A directory of the set.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Folder {
-    /// Percent-encoded.
+    /// Its path in the set, percent-encoded.
     pub path: String,
-    /// Seconds since 1970, with nanoseconds behind a dot.
+    /// Its modification time: seconds since 1970, a dot, nine digits.
     pub mtime: String,
     /// Permission bits.
     pub mode: u32,
@@ -55,38 +55,38 @@ pub struct Folder {
 pub struct Listed {
     /// Its name, length and state.
     pub shape: Shape,
-    /// When it was changed, as of a folder.
+    /// Its modification time, in the format of [`Folder::mtime`].
     pub mtime: String,
     /// Permission bits.
     pub mode: u32,
-    /// As many as its length makes.
+    /// Its pieces in order.
     pub pieces: Vec<Piece>,
 }
 
-/// What a file is cut into.
+/// How a file is cut into pieces.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Shape {
-    /// Where it lies in the set, percent-encoded; of a set that is one file its name.
+    /// Its path in the set, percent-encoded; the file's name if the set is one file.
     pub path: String,
-    /// Bytes.
+    /// Length of the file in bytes.
     pub length: u64,
-    /// What tells this state of it from others: its pieces' names begin so.
+    /// Identifies the file's state; the names of its pieces begin with it.
     pub state: String,
-    /// Bytes of each piece but the last: whole groups.
+    /// Bytes of each piece but the last; a multiple of a group.
     pub piece: u64,
 }
 
-/// A piece that is somewhere.
+/// A stored piece.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Piece {
-    /// Which of the hosts has it.
+    /// Index of its host.
     pub host: usize,
-    /// Its hash, as that of a file by itself.
+    /// Its hash, as a file of its own.
     pub blake3: Value,
 }
 
 impl Shape {
-    /// Of a file in a state.
+    /// Cuts a file in the state `version`.
     #[must_use]
     pub fn new(path: String, version: &Version) -> Self {
         let piece = PIECE.max(version.size.div_ceil(MANY).next_multiple_of(GROUP_BYTES));
@@ -94,27 +94,27 @@ impl Shape {
         Self { path, length: version.size, state, piece }
     }
 
-    /// How many pieces it has; an empty file has none.
+    /// Returns the number of pieces; an empty file has none.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::try_from(self.length.div_ceil(self.piece)).unwrap_or(usize::MAX)
     }
 
-    /// The bytes of the file that are in a piece.
+    /// Returns the bytes of the file in a piece.
     #[must_use]
     pub fn range(&self, piece: usize) -> Range<u64> {
         let start = piece as u64 * self.piece;
         start..self.length.min(start + self.piece)
     }
 
-    /// What a piece is called in the folder of pieces.
+    /// Returns the name of a piece in the folder of pieces.
     #[must_use]
     pub fn name(&self, piece: usize) -> String {
         format!("{}.{piece:06}", self.state)
     }
 }
 
-/// As it is written.
+/// The JSON form of a list.
 #[derive(Deserialize, Serialize)]
 struct Written {
     sprat_spread: u32,
@@ -132,12 +132,12 @@ struct WrittenFile {
     piece: u64,
     mtime: String,
     mode: u32,
-    /// Of each piece its host's number, and its hash.
+    /// Of each piece the index of its host, and its hash.
     pieces: Vec<(usize, String)>,
 }
 
 impl Manifest {
-    /// The text of the list.
+    /// Encodes the list.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let files = self.files.iter().map(|file| WrittenFile {
@@ -159,11 +159,10 @@ impl Manifest {
         serde_json::to_vec(&written).expect("strings and numbers are JSON")
     }
 
-    /// Reads a list. It came from somebody else: all in it is bounded, and no path leads out of the
-    /// set.
-    ///
+    /// Parses a list. It comes from another machine, so everything in it is bounded, and paths must
+    /// stay within the set.
     /// # Errors
-    /// What is wrong with it.
+    /// Says what is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(bytes)
             .map_err(|error| format!("is no list of pieces: {error}"))?;
@@ -179,7 +178,7 @@ impl Manifest {
         let mut hosts = Vec::new();
         for text in &written.hosts {
             let address = Address::parse(text).map_err(|error| error.to_string())?;
-            // As we would write it, without a query or anything that lets others in.
+            // Only an address in the form that we would write, without a query or credentials.
             let is_plain = address.authorization().is_none() && address.to_string() == *text;
             if !address.path().ends_with('/') || address.target(false).contains('?') || !is_plain {
                 return Err(format!("names {address}, which is no folder of pieces"));
@@ -200,7 +199,7 @@ impl Manifest {
         Ok(Self { is_folder: written.folder, hosts, folders: written.folders, files })
     }
 
-    /// Whether it is of the same files in the same states.
+    /// Returns whether the list is of the same files in the same states.
     #[must_use]
     pub fn is_of(&self, shapes: &[&Shape]) -> bool {
         self.files.iter().map(|file| &file.shape).eq(shapes.iter().copied())
@@ -246,10 +245,9 @@ impl WrittenFile {
 }
 
 impl Listed {
-    /// Where it lies in the set.
-    ///
+    /// Returns the path in the set as a local path.
     /// # Panics
-    /// When it is not as it was read.
+    /// When the path was not checked by [`Manifest::parse`].
     #[must_use]
     pub fn local(&self) -> PathBuf {
         local(&self.shape.path).expect("it was looked at when it was read")
@@ -285,7 +283,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_all_of_a_file_and_a_list_is_read_as_it_was_written(length in 0u64..1 << 36, groups in 1u64..300) {
+        fn pieces_are_all_of_a_file_and_a_list_is_read_as_it_was_written(
+            length in 0u64..1 << 36,
+            groups in 1u64..300,
+        ) {
             let list = manifest(length, groups * GROUP_BYTES);
             prop_assume!(list.files[0].pieces.len() < 1000);
             prop_assert_eq!(&Manifest::parse(&list.bytes()).unwrap(), &list);

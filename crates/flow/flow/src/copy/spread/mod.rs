@@ -1,9 +1,9 @@
-//! One set of files on several hosts: each has pieces of it, and all have the list of what lies
-//! where.
+//! One set of files on several hosts: each has some of its pieces, and all have a list of which
+//! host has which.
 //!
-//! A file, or a folder with all that is in it, is sent as pieces of some megabytes, each an
-//! ordinary file at a server that takes files: so that a set of machines takes it faster than the
-//! path to one of them, or its disk, allows. Whoever has the list fetches it as one again.
+//! A file, or a folder with its content, is sent as pieces of some megabytes, each an ordinary file
+//! at a server that stores files, so that several machines receive it faster than the path to one
+//! of them, or its disk, allows. With the list, the set is fetched as one again.
 //!
 //! ```text
 //! NAME.sprat-spread                     the list, at every host, when all pieces are where it says

@@ -1,60 +1,62 @@
-//! Which pieces of a set are where, and what is to be done next: without time or network, so that
-//! it can be tried by itself.
+//! Tracks where the pieces of a set are and what is to be done next; without clock or network, so
+//! that it can be tested by itself.
 
 use super::manifest::Piece;
 use crate::group::Value;
 use std::collections::VecDeque;
 
-/// What somebody who speaks to a host is to do.
+/// What a stream to a host is to do next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Turn {
+pub(super) enum PieceTask {
     /// Send this piece.
     Send(usize),
-    /// Ask for the values of this one, which the host has from an earlier run.
-    Ask(usize),
-    /// Ask again soon: others are at work, and may give something back.
+    /// Fetch the values of this piece, which the host has from an earlier run.
+    Verify(usize),
+    /// Ask again soon: other streams are at work, and may give a piece back.
     Wait,
-    /// All pieces are somewhere, or the host is done without.
-    Over,
+    /// All pieces are stored, or the host was dropped.
+    Done,
 }
 
 /// Where a piece is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Where {
-    /// Nowhere, and nobody sends it.
+enum PieceState {
+    /// On no host, and no stream sends it.
     Nowhere,
-    /// Somebody sends it to that host, or asks it.
+    /// A stream sends it to that host, or verifies it there.
     UnderWay(usize),
-    /// There, by what the host lists.
+    /// On that host, by its listing; not verified.
     Listed(usize),
-    /// There, with its hash.
+    /// On a host, with a known hash.
     At(Piece),
 }
 
-/// All pieces of a set, and its hosts.
+/// The pieces of a set and its hosts. A stream calls [`Pieces::take`] for a piece of its host, then
+/// [`Pieces::is_there`] or [`Pieces::give_back`]. [`Pieces::leave`] drops a host; its pieces go to
+/// others.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    pieces: Vec<Where>,
-    /// Those that are nowhere, in order.
+    pieces: Vec<PieceState>,
+    /// Pieces that are on no host, in order.
     missing: VecDeque<usize>,
-    /// Of each host those that it lists.
+    /// For each host, the pieces that it lists.
     listed: Vec<VecDeque<usize>>,
-    left: Vec<bool>,
+    dropped: Vec<bool>,
 }
 
 impl Pieces {
-    /// So many pieces, and for each host which of them it lists.
+    /// Makes the state of `count` pieces; `lists` says for each host which pieces it lists.
     pub(super) fn new(count: usize, lists: &[Vec<bool>]) -> Self {
         let mut this = Self {
-            pieces: vec![Where::Nowhere; count],
+            pieces: vec![PieceState::Nowhere; count],
             missing: VecDeque::new(),
             listed: vec![VecDeque::new(); lists.len()],
-            left: vec![false; lists.len()],
+            dropped: vec![false; lists.len()],
         };
         for piece in 0..count {
             match lists.iter().position(|has| has.get(piece) == Some(&true)) {
                 Some(host) => {
-                    this.pieces[piece] = Where::Listed(host);
+                    this.pieces[piece] = PieceState::Listed(host);
                     this.listed[host].push_back(piece);
                 }
                 None => this.missing.push_back(piece),
@@ -63,81 +65,83 @@ impl Pieces {
         this
     }
 
-    /// What is next for a host.
-    pub(super) fn take(&mut self, host: usize) -> Turn {
-        if self.left[host] || self.is_over() {
-            return Turn::Over;
+    /// Returns what a stream to a host is to do next.
+    pub(super) fn take(&mut self, host: usize) -> PieceTask {
+        if self.dropped[host] || self.is_over() {
+            return PieceTask::Done;
         }
-        let (piece, turn): (usize, fn(usize) -> Turn) = match self.listed[host].pop_front() {
-            Some(piece) => (piece, Turn::Ask),
+        let (piece, turn): (usize, fn(usize) -> PieceTask) = match self.listed[host].pop_front() {
+            Some(piece) => (piece, PieceTask::Verify),
             None => match self.missing.pop_front() {
-                Some(piece) => (piece, Turn::Send),
-                None => return Turn::Wait,
+                Some(piece) => (piece, PieceTask::Send),
+                None => return PieceTask::Wait,
             },
         };
-        self.pieces[piece] = Where::UnderWay(host);
+        self.pieces[piece] = PieceState::UnderWay(host);
         turn(piece)
     }
 
-    /// A piece that was taken is at its host, with this hash.
+    /// Records that a piece that was taken is on its host, with this hash.
     pub(super) fn is_there(&mut self, piece: usize, host: usize, blake3: Value) {
-        debug_assert_eq!(self.pieces[piece], Where::UnderWay(host), "it was taken");
-        if self.left[host] {
+        debug_assert_eq!(self.pieces[piece], PieceState::UnderWay(host), "it was taken");
+        if self.dropped[host] {
             self.give_back(piece);
         } else {
-            self.pieces[piece] = Where::At(Piece { host, blake3 });
+            self.pieces[piece] = PieceState::At(Piece { host, blake3 });
         }
     }
 
-    /// A piece that was taken is not there.
+    /// Records that a piece that was taken is on no host.
     pub(super) fn give_back(&mut self, piece: usize) {
-        self.pieces[piece] = Where::Nowhere;
+        self.pieces[piece] = PieceState::Nowhere;
         self.missing.push_front(piece);
     }
 
-    /// Does without a host: what it has is to be sent to others. Gives whether that is new.
+    /// Drops a host; what it has must be sent to others. Returns whether it was in use.
     pub(super) fn leave(&mut self, host: usize) -> bool {
-        if std::mem::replace(&mut self.left[host], true) {
+        if std::mem::replace(&mut self.dropped[host], true) {
             return false;
         }
         self.listed[host].clear();
-        for (piece, place) in self.pieces.iter_mut().enumerate().rev() {
-            let was_there = match place {
-                Where::Listed(at) => *at == host,
-                Where::At(piece) => piece.host == host,
-                Where::Nowhere | Where::UnderWay(_) => false, // who sends it there gives it back
+        for (piece, state) in self.pieces.iter_mut().enumerate().rev() {
+            let was_there = match state {
+                PieceState::Listed(at) => *at == host,
+                PieceState::At(piece) => piece.host == host,
+                PieceState::Nowhere | PieceState::UnderWay(_) => false, // the stream gives it back
             };
             if was_there {
-                *place = Where::Nowhere;
+                *state = PieceState::Nowhere;
                 self.missing.push_front(piece);
             }
         }
         true
     }
 
-    /// Whether a host is done without.
-    pub(super) fn has_left(&self, host: usize) -> bool {
-        self.left[host]
+    /// Returns whether a host was dropped.
+    pub(super) fn is_dropped(&self, host: usize) -> bool {
+        self.dropped[host]
     }
 
-    /// Whether all are.
-    pub(super) fn nobody_is_left(&self) -> bool {
-        self.left.iter().all(|left| *left)
+    /// Returns whether all hosts were dropped.
+    pub(super) fn no_host_is_left(&self) -> bool {
+        self.dropped.iter().all(|dropped| *dropped)
     }
 
-    /// Whether all pieces are somewhere.
+    /// Returns whether all pieces are stored.
     pub(super) fn is_over(&self) -> bool {
-        self.pieces.iter().all(|place| matches!(place, Where::At(_)))
+        self.pieces.iter().all(|state| matches!(state, PieceState::At(_)))
     }
 
-    /// Whether a piece is at a host, by what it lists or by what was sent.
+    /// Returns whether a piece is on a host, listed or sent.
     pub(super) fn is_at_host(&self, piece: usize) -> bool {
-        matches!(self.pieces[piece], Where::At(_) | Where::Listed(_))
+        matches!(self.pieces[piece], PieceState::At(_) | PieceState::Listed(_))
     }
 
-    /// Where they all are; none: some are nowhere.
+    /// Returns where all pieces are; `None` if some are nowhere.
     pub(super) fn all(&self) -> Option<Vec<Piece>> {
-        let known = |place: &Where| if let Where::At(piece) = place { Some(*piece) } else { None };
+        let known = |state: &PieceState| {
+            if let PieceState::At(piece) = state { Some(*piece) } else { None }
+        };
         self.pieces.iter().map(known).collect()
     }
 }
@@ -148,7 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever fails, and whoever goes, in the end all pieces are at hosts that are there, each asked or sent.
+        /// Whatever fails, all pieces end on hosts that were not dropped, each verified or sent.
         #[test]
         fn all_pieces_end_at_hosts_that_are_there(
             count in 0usize..40,
@@ -158,24 +162,30 @@ mod tests {
             let hosts = lists.len();
             let mut pieces = Pieces::new(count, &lists);
             let mut under_way: Vec<Option<usize>> = vec![None; hosts];
-            let step = |pieces: &mut Pieces, under_way: &mut Vec<Option<usize>>, host: usize, what: u8| {
-                match (under_way[host].take(), what) {
+            let step = |
+                pieces: &mut Pieces,
+                under_way: &mut Vec<Option<usize>>,
+                host: usize,
+                action: u8,
+            | {
+                match (under_way[host].take(), action) {
                     (Some(piece), 0..6) => pieces.is_there(piece, host, [1; 32]),
                     (Some(piece), _) => pieces.give_back(piece),
                     (None, _) => {
-                        if let Turn::Send(piece) | Turn::Ask(piece) = pieces.take(host) {
+                        let task = pieces.take(host);
+                        if let PieceTask::Send(piece) | PieceTask::Verify(piece) = task {
                             under_way[host] = Some(piece);
                         }
                     }
                 }
             };
-            for (host, what) in moves {
+            for (host, action) in moves {
                 let host = host % hosts;
-                // One stays.
-                if what == 9 && host > 0 {
+                // Host 0 is never dropped.
+                if action == 9 && host > 0 {
                     pieces.leave(host);
                 }
-                step(&mut pieces, &mut under_way, host, what);
+                step(&mut pieces, &mut under_way, host, action);
             }
             for turn in 0.. {
                 prop_assert!(turn < 1000, "it comes to an end");
@@ -186,8 +196,8 @@ mod tests {
             }
             let all = pieces.all().unwrap();
             prop_assert_eq!(all.len(), count);
-            prop_assert!(all.iter().all(|piece| !pieces.has_left(piece.host)));
-            prop_assert!((0..hosts).all(|host| pieces.take(host) == Turn::Over));
+            prop_assert!(all.iter().all(|piece| !pieces.is_dropped(piece.host)));
+            prop_assert!((0..hosts).all(|host| pieces.take(host) == PieceTask::Done));
         }
     }
 
@@ -196,13 +206,13 @@ mod tests {
         let mut pieces = Pieces::new(3, &[vec![true, false, false], vec![]]);
         assert_eq!(
             (pieces.take(1), pieces.take(1), pieces.take(1)),
-            (Turn::Send(1), Turn::Send(2), Turn::Wait)
+            (PieceTask::Send(1), PieceTask::Send(2), PieceTask::Wait)
         );
-        assert_eq!(pieces.take(0), Turn::Ask(0));
+        assert_eq!(pieces.take(0), PieceTask::Verify(0));
         pieces.is_there(0, 0, [0; 32]);
         pieces.is_there(1, 1, [1; 32]);
         assert!(pieces.leave(0) && !pieces.leave(0));
-        assert_eq!((pieces.take(0), pieces.take(1)), (Turn::Over, Turn::Send(0)));
+        assert_eq!((pieces.take(0), pieces.take(1)), (PieceTask::Done, PieceTask::Send(0)));
         pieces.is_there(0, 1, [0; 32]);
         assert_eq!(pieces.all(), None);
         pieces.is_there(2, 1, [2; 32]);
@@ -210,6 +220,6 @@ mod tests {
             pieces.all().unwrap().iter().map(|piece| piece.host).collect::<Vec<_>>(),
             [1, 1, 1]
         );
-        assert!(!pieces.nobody_is_left() && pieces.leave(1) && pieces.nobody_is_left());
+        assert!(!pieces.no_host_is_left() && pieces.leave(1) && pieces.no_host_is_left());
     }
 }

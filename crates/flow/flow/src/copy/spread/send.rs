@@ -1,8 +1,8 @@
-//! Sending a set: hosts take pieces by turns, each as many as it is good for; the list goes to all
-//! of them when nothing is missing.
+//! Sends a set: hosts take pieces in turn, each as many as its rate allows; all get the list when
+//! every piece is stored.
 
 use super::manifest::{Folder, LIST, Listed, Manifest, PIECES, Piece, Shape};
-use super::pieces::{Pieces, Turn};
+use super::pieces::{PieceTask, Pieces};
 use super::talk;
 use crate::copy::client::Client;
 use crate::copy::error::{Error, Trouble};
@@ -12,13 +12,13 @@ use crate::copy::lane::backoff;
 use crate::copy::options::{MAX_HOSTS, Options};
 use crate::copy::send::Upload;
 use crate::copy::send::lane::MAX_ANSWER;
-use crate::copy::send::talk::{Line, request, taken};
+use crate::copy::send::talk::{Connection, request, taken};
 use crate::copy::send::walk::{Entry, Walk};
 use crate::copy::shared::Counters;
 use crate::copy::sums::Sums;
 use crate::copy::tree::{TreeOutcome, listing};
-use crate::copy::vouch::values;
-use crate::file::{PlaceError, RegularError, irregular};
+use crate::copy::vouch::fetch_values;
+use crate::file::{DestinationError, RegularError, irregular};
 use crate::group::Value;
 use crate::share::Version;
 use sprat_host::lock;
@@ -33,14 +33,16 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Streams to each host, unless more are asked for: while one waits for the end of a piece to be
-/// durable, others send.
+/// Streams to each host, unless more are requested: while one waits until a piece is durable,
+/// others send.
 const STREAMS: usize = 4;
 
-/// How long a stream that has nothing to do waits before it asks again.
+/// How long an idle stream waits before it asks again.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// A file or a folder that is to be sent to several hosts, pieces of it to each.
+/// An upload of a file or a folder to several hosts, each of which gets some of its pieces.
+/// [`Gather`](super::Gather) fetches it again. Made with [`Spread::new`] and [`Spread::add_host`],
+/// then run like an [`Upload`].
 #[derive(Debug)]
 pub struct Spread {
     from: PathBuf,
@@ -50,27 +52,27 @@ pub struct Spread {
     cancel: Cancel,
 }
 
-/// What came of a set.
+/// The outcome of a [`Spread`] or a [`Gather`](super::Gather).
 #[derive(Clone, Debug)]
 pub struct SpreadOutcome {
-    /// What came of its files. The target is the set: its address at the first host, or its place
-    /// here.
+    /// The outcome for its files. The target is the set: its address at the first host, or its
+    /// local path.
     pub tree: TreeOutcome,
-    /// What each host has of it, or sent of it in this run.
+    /// Bytes of it that each host has, or sent in this run.
     pub hosts: Vec<Served>,
-    /// The BLAKE3 hash of a set that is one file and was fetched.
+    /// BLAKE3 hash of a fetched set that is one file.
     pub blake3: Option<Value>,
 }
 
-/// A set that is being sent, as all streams see it.
+/// A set that is being sent, as shared by its streams.
 struct Sending<'a> {
     spread: &'a Spread,
     client: &'a Client,
     pacer: &'a Pacer,
     shapes: Vec<Shape>,
-    /// Where the files are.
+    /// Local paths of the files.
     paths: Vec<PathBuf>,
-    /// Of each piece its file, and its number there.
+    /// Of each piece the index of its file, and its number in the file.
     index: Vec<(usize, usize)>,
     /// The folder of pieces at each host.
     folders: Vec<Address>,
@@ -78,7 +80,7 @@ struct Sending<'a> {
     counters: Counters,
     /// Streams that have not ended.
     running: AtomicUsize,
-    /// Bytes that were sent in this run, whole pieces only.
+    /// Bytes of complete pieces sent in this run.
     sent: AtomicU64,
     failure: Mutex<Option<Error>>,
     stop: Cancel,
@@ -86,8 +88,8 @@ struct Sending<'a> {
 }
 
 impl Spread {
-    /// Of the file, or the folder, at `from`, to an address: into it, under its own name, if that
-    /// ends with a slash. Options are of account as with an upload.
+    /// Sends the file or folder at `from` to an address; into it, under its own name, if the
+    /// address ends with a slash. The same options apply as to an [`Upload`].
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -95,7 +97,7 @@ impl Spread {
         if options.sums.any() {
             return Err(Error::Usage("a sum is for a file that is sent whole".to_owned()));
         }
-        // What is asked of one file is asked of all.
+        // Options are valid if they are valid for one file.
         Upload::new(Path::new("file"), to, options.clone())?;
         let mut to = Address::parse(to)?.with_token(options.token.as_deref());
         if to.path().ends_with('/') {
@@ -112,11 +114,10 @@ impl Spread {
         Ok(Self { from: from.to_owned(), hosts: vec![to], options, cancel: Cancel::default() })
     }
 
-    /// Another host that takes pieces: `HOST[:PORT]` for the same path there, by the same token.
-    ///
+    /// Adds a host: `HOST[:PORT]` for the same path there, with the same credentials.
     /// # Errors
-    /// [`Error::Usage`]: no host, one that is named already, or more than [`MAX_HOSTS`].
-    pub fn also(&mut self, host: &str) -> Result<(), Error> {
+    /// [`Error::Usage`]: not a host, one that was added before, or more than [`MAX_HOSTS`].
+    pub fn add_host(&mut self, host: &str) -> Result<(), Error> {
         let other = self.hosts[0].at_host(host)?;
         if self.hosts.contains(&other) {
             return Err(Error::Usage(format!("{other}: is named twice")));
@@ -128,17 +129,16 @@ impl Spread {
         Ok(())
     }
 
-    /// Stops when this handle says so, which others may share.
+    /// Uses this handle, which may be shared, for cancellation.
     pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
 
-    /// Sends it, telling how it goes. A host that is gone for longer than `retries`, or takes
-    /// nothing more, is done without: others get what it had.
-    ///
+    /// Sends the set, and passes events to `report`. A host that is unreachable for longer than
+    /// `retries` allows, or that rejects pieces, is dropped; other hosts get its pieces.
     /// # Errors
-    /// [`Error`]. What has come stays at the hosts, for the next attempt.
-    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<SpreadOutcome, Error> {
+    /// [`Error`]. The hosts keep what they received for the next attempt.
+    pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<SpreadOutcome, Error> {
         let begun = Instant::now();
         let (walk, is_folder) = self.walk()?;
         let client = Client::new(&self.options, 0)?;
@@ -155,7 +155,7 @@ impl Spread {
         } else {
             self.from.parent().unwrap_or(Path::new("")).to_owned()
         };
-        let (events, told) = sync_channel(MAX_EVENTS);
+        let (events, emitted) = sync_channel(MAX_EVENTS);
         let sending = Sending {
             spread: self,
             client: &client,
@@ -167,14 +167,14 @@ impl Spread {
             running: AtomicUsize::new(0),
             sent: AtomicU64::new(0),
             failure: Mutex::new(None),
-            stop: self.cancel.part(),
+            stop: self.cancel.child(),
             events,
             shapes,
             index,
         };
-        sending.begin(tell)?;
+        sending.begin(report)?;
         let total = sending.shapes.iter().map(|shape| shape.length).sum();
-        tell(&Event::Opened {
+        report(&Event::Opened {
             source: self.from.display().to_string(),
             target: self.hosts[0].to_string().into(),
             length: Some(total),
@@ -183,11 +183,11 @@ impl Spread {
             streams: self.streams() * self.hosts.len(),
             written: format!("{} pieces by {} servers", sending.index.len(), self.hosts.len()),
         });
-        // A host that does not take the list is done without, and what it had is sent again: at
-        // most once for each.
+        // A host that rejects the list is dropped, and its pieces are sent again: at most once for
+        // each host.
         let manifest = loop {
-            sending.pieces(total, &told, tell)?;
-            if let Some(manifest) = sending.end(&walk, tell)? {
+            sending.pieces(total, &emitted, report)?;
+            if let Some(manifest) = sending.end(&walk, report)? {
                 break manifest;
             }
         };
@@ -214,7 +214,7 @@ impl Spread {
         self.options.streams.max(STREAMS)
     }
 
-    /// What is to be sent; and whether it is a folder.
+    /// Lists the files to send; returns whether the set is a folder.
     fn walk(&self) -> Result<(Walk, bool), Error> {
         let meta = std::fs::metadata(&self.from).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
@@ -225,8 +225,8 @@ impl Spread {
         if meta.is_dir() {
             return Ok((Walk::of(&self.from)?, true));
         }
-        if let Some(what) = irregular(meta.file_type()) {
-            return Err(RegularError::Other { path: self.from.clone(), what }.into());
+        if let Some(kind) = irregular(meta.file_type()) {
+            return Err(RegularError::Other { path: self.from.clone(), kind }.into());
         }
         let name = self.from.file_name().map(PathBuf::from);
         let path = name.ok_or_else(|| {
@@ -238,8 +238,8 @@ impl Spread {
 }
 
 impl Sending<'_> {
-    /// Finds out what each host has. One that is not there, or takes nothing, is done without.
-    fn begin(&self, tell: &mut dyn FnMut(&Event)) -> Result<(), Error> {
+    /// Finds out what each host has. Drops hosts that are unreachable or reject pieces.
+    fn begin(&self, report: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         let found: Vec<Result<Vec<bool>, Trouble>> = std::thread::scope(|scope| {
             let asking: Vec<_> = (0..self.folders.len())
                 .map(|host| scope.spawn(move || self.listed(host)))
@@ -267,28 +267,31 @@ impl Sending<'_> {
         self.counters.done.store(here.sum(), Relaxed);
         for (host, error) in errors {
             pieces.leave(host);
-            if pieces.nobody_is_left() {
+            if pieces.no_host_is_left() {
                 return Err(error);
             }
-            tell(&Event::Without { source: self.folders[host].to_string(), why: error.why() });
+            report(&Event::HostDropped {
+                source: self.folders[host].to_string(),
+                why: error.why(),
+            });
         }
         *lock(&self.pieces) = pieces;
         Ok(())
     }
 
-    /// Makes the folder of pieces at a host; gives which are in it already. A set of that name that
-    /// is another's stays, unless it is to be replaced.
+    /// Makes the folder of pieces at a host, and returns which pieces it already has. A different
+    /// set with the same name is an error, unless it is to be replaced.
     fn listed(&self, host: usize) -> Result<Vec<bool>, Trouble> {
         let folder = &self.folders[host];
-        let mut line = self.line(&self.stop);
+        let mut connection = self.connection(&self.stop);
         let head = request("PUT", folder, &[("Content-Length", "0")]);
-        let made = taken(folder, line.call(folder, &head, MAX_ANSWER)?)?.head.status == 201;
+        let made = taken(folder, connection.call(folder, &head, MAX_ANSWER)?)?.head.status == 201;
         let list = self.list(host);
         if !self.spread.options.force
             && let Some(there) = talk::fetch(self.client, &list, &self.stop)?
             && !there.is_of(&self.shapes.iter().collect::<Vec<_>>())
         {
-            return Err(Error::from(PlaceError::Exists(list.to_string().into())).into());
+            return Err(Error::from(DestinationError::Exists(list.to_string().into())).into());
         }
         if made || self.spread.options.restart {
             return Ok(Vec::new());
@@ -303,63 +306,63 @@ impl Sending<'_> {
         Ok((0..self.index.len()).map(is_there).collect())
     }
 
-    /// Sends all that is missing, by all hosts.
+    /// Sends all missing pieces, to all hosts.
     fn pieces(
         &self,
         total: u64,
-        told: &Receiver<Event>,
-        tell: &mut dyn FnMut(&Event),
+        emitted: &Receiver<Event>,
+        report: &mut dyn FnMut(&Event),
     ) -> Result<(), Error> {
         let (hosts, streams) = (self.folders.len(), self.spread.streams());
         self.running.store(hosts * streams, Release);
         std::thread::scope(|scope| {
-            // By turns, so that of a few pieces each host has some.
+            // Interleaved, so that each host gets some of a few pieces.
             for _ in 0..streams {
                 for host in 0..hosts {
                     scope.spawn(move || {
                         if let Err(error) = self.stream(host) {
                             lock(&self.failure).get_or_insert(error);
-                            self.stop.ask();
+                            self.stop.cancel();
                         }
                         self.running.fetch_sub(1, Release);
                     });
                 }
             }
             while self.running.load(Acquire) > 0 {
-                match told.recv_timeout(PROGRESS_INTERVAL) {
-                    Ok(event) => tell(&event),
-                    Err(_) => tell(&Event::Progress(self.counters.progress(Some(total)))),
+                match emitted.recv_timeout(PROGRESS_INTERVAL) {
+                    Ok(event) => report(&event),
+                    Err(_) => report(&Event::Progress(self.counters.progress(Some(total)))),
                 }
             }
         });
-        told.try_iter().for_each(|event| tell(&event));
+        emitted.try_iter().for_each(|event| report(&event));
         match lock(&self.failure).take() {
-            _ if self.spread.cancel.is_asked() => Err(Error::Cancelled),
+            _ if self.spread.cancel.is_cancelled() => Err(Error::Cancelled),
             Some(error) => Err(error),
             None => Ok(()),
         }
     }
 
-    /// One stream to a host, until there is nothing more for it.
+    /// Runs one stream to a host, until there is no more work for it.
     fn stream(&self, host: usize) -> Result<(), Error> {
-        let mut line = self.line(&self.stop);
+        let mut connection = self.connection(&self.stop);
         let mut kept = None;
         let mut failures = 0;
-        while !self.stop.is_asked() {
+        while !self.stop.is_cancelled() {
             let turn = self.lock().take(host);
             let (piece, done) = match turn {
-                Turn::Over => return Ok(()),
-                Turn::Wait => {
+                PieceTask::Done => return Ok(()),
+                PieceTask::Wait => {
                     self.stop.wait(IDLE);
                     continue;
                 }
-                Turn::Send(piece) => (piece, self.send(&mut line, host, piece)),
-                Turn::Ask(piece) => {
+                PieceTask::Send(piece) => (piece, self.send(&mut connection, host, piece)),
+                PieceTask::Verify(piece) => {
                     let (at, length) = (self.address(host, piece), self.bytes(piece));
-                    let has = values(self.client, &at, length, None, &mut kept, &self.stop);
+                    let has = fetch_values(self.client, &at, length, None, &mut kept, &self.stop);
                     let has = has.map(|values| crate::group::root(&values));
                     match has.and_then(|has| Ok((has, self.local(piece)?))) {
-                        // Damaged there since it was sent: it is sent again.
+                        // Damaged there since it was sent, so it is sent again.
                         Ok((has, wanted)) if has != wanted => {
                             self.counters.done.fetch_sub(length, Relaxed);
                             self.lock().give_back(piece);
@@ -375,12 +378,12 @@ impl Sending<'_> {
                     self.lock().is_there(piece, host, blake3);
                 }
                 Err(trouble) => {
-                    // Others may send it meanwhile.
+                    // Another stream may send it meanwhile.
                     self.lock().give_back(piece);
-                    if matches!(turn, Turn::Ask(_)) {
+                    if matches!(turn, PieceTask::Verify(_)) {
                         self.counters.done.fetch_sub(self.bytes(piece), Relaxed);
                     }
-                    line.close();
+                    connection.close();
                     kept = None;
                     failures += 1;
                     self.trouble(host, failures, trouble)?;
@@ -390,11 +393,16 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sends a piece; gives its hash.
-    fn send(&self, line: &mut Line<'_>, host: usize, piece: usize) -> Result<Value, Trouble> {
+    /// Sends a piece; returns its hash.
+    fn send(
+        &self,
+        connection: &mut Connection<'_>,
+        host: usize,
+        piece: usize,
+    ) -> Result<Value, Trouble> {
         let (file, number) = self.index[piece];
         let (to, range) = (self.address(host, piece), self.shapes[file].range(number));
-        // One attempt: if it fails, another host may be faster than this one comes back.
+        // One attempt: if it fails, another host may be faster than a retry.
         let options = Options {
             streams: 1,
             retries: 0,
@@ -406,7 +414,7 @@ impl Sending<'_> {
         };
         let part = Upload::of_part(self.paths[file].clone(), range, to, options, self.stop.clone());
         let (mut done, mut received) = (0, 0);
-        let outcome = part.once(self.client, self.pacer, line, &mut |event| match event {
+        let outcome = part.attempt(self.client, self.pacer, connection, &mut |event| match event {
             Event::Progress(progress) => {
                 self.counters.done.fetch_add(progress.done.saturating_sub(done), Relaxed);
                 self.counters
@@ -420,9 +428,9 @@ impl Sending<'_> {
             Event::Opened { .. } => {}
             Event::Wrong { .. } => {
                 self.counters.wrong.fetch_add(1, Relaxed);
-                self.tell(event.clone());
+                self.emit(event.clone());
             }
-            other => self.tell(other.clone()),
+            other => self.emit(other.clone()),
         });
         let all = self.bytes(piece);
         match outcome {
@@ -434,10 +442,10 @@ impl Sending<'_> {
                 self.sent.fetch_add(all, Relaxed);
                 match outcome.blake3 {
                     Some(blake3) => Ok(blake3),
-                    // It was there already: somebody sent it meanwhile.
+                    // It was there already: another program has stored it meanwhile.
                     None => {
                         let at = self.address(host, piece);
-                        Ok(crate::group::root(&values(
+                        Ok(crate::group::root(&fetch_values(
                             self.client,
                             &at,
                             all,
@@ -456,26 +464,25 @@ impl Sending<'_> {
         }
     }
 
-    /// The hash of a piece as it is here.
+    /// Hashes a piece of the local file.
     fn local(&self, piece: usize) -> Result<Value, Error> {
         let (file, number) = self.index[piece];
         let range = self.shapes[file].range(number);
-        Ok(Sums::default().of_file(&self.paths[file], Some(range), &self.stop)?.blake3)
+        Ok(Sums::default().hash_file(&self.paths[file], Some(range), &self.stop)?.blake3)
     }
 
-    /// Whether a file is in the state that its pieces are called by.
+    /// Returns whether a file is still in the state that its pieces are named after.
     fn is_as_it_was(&self, file: usize) -> bool {
         let now = std::fs::metadata(&self.paths[file]).map(|meta| Version::of(&meta));
         now.is_ok_and(|now| now.tag().trim_matches('"') == self.shapes[file].state)
     }
 
-    /// What follows from a piece's not being sent: a pause, or doing without the host. An error
-    /// ends all of it.
+    /// Handles a failed piece: pauses, or drops the host. An error ends the whole transfer.
     fn trouble(&self, host: usize, failures: u32, trouble: Trouble) -> Result<(), Error> {
         let source = self.folders[host].to_string();
         let (why, pause) = match trouble {
-            Trouble::Passing(why, pause) => (why, pause),
-            Trouble::Nobody(why) => (why, None),
+            Trouble::Transient(why, pause) => (why, pause),
+            Trouble::Unreachable(why) => (why, None),
             Trouble::Changed(why) => {
                 return Err(Error::Changed {
                     source_name: self.spread.from.display().to_string(),
@@ -491,16 +498,16 @@ impl Sending<'_> {
         }
         let pause = pause.unwrap_or_else(|| backoff(failures));
         self.counters.retries.fetch_add(1, Relaxed);
-        self.tell(Event::Retry { why: format!("{source}: {why}"), pause });
-        // When the others have done all of it meanwhile, nobody waits for this one.
+        self.emit(Event::Retry { why: format!("{source}: {why}"), pause });
+        // Stop waiting when the other hosts have completed the set.
         let until = Instant::now() + pause;
-        while Instant::now() < until && !self.stop.is_asked() && !self.lock().is_over() {
+        while Instant::now() < until && !self.stop.is_cancelled() && !self.lock().is_over() {
             self.stop.wait(IDLE.min(until.saturating_duration_since(Instant::now())));
         }
         Ok(())
     }
 
-    /// Does without a host, as long as there is another.
+    /// Drops a host, as long as there is another.
     fn leave(&self, host: usize, error: Error) -> Result<(), Error> {
         let mut pieces = self.lock();
         let before: u64 =
@@ -509,38 +516,41 @@ impl Sending<'_> {
         let after: u64 =
             (0..self.index.len()).filter(|p| pieces.is_at_host(*p)).map(|p| self.bytes(p)).sum();
         self.counters.done.fetch_sub(before - after, Relaxed);
-        if pieces.nobody_is_left() {
+        if pieces.no_host_is_left() {
             return Err(error);
         }
         drop(pieces);
         if is_new {
-            self.tell(Event::Without { source: self.folders[host].to_string(), why: error.why() });
+            self.emit(Event::HostDropped {
+                source: self.folders[host].to_string(),
+                why: error.why(),
+            });
         }
         Ok(())
     }
 
-    /// Gives the list to all hosts. None: one of them does not take it, or was done without, and
-    /// some pieces are nowhere.
-    fn end(&self, walk: &Walk, tell: &mut dyn FnMut(&Event)) -> Result<Option<Manifest>, Error> {
+    /// Sends the list to all hosts. `None` if one of them rejects it or was dropped, so that pieces
+    /// are missing again.
+    fn end(&self, walk: &Walk, report: &mut dyn FnMut(&Event)) -> Result<Option<Manifest>, Error> {
         let (all, hosts) = {
             let pieces = self.lock();
             let hosts: Vec<usize> =
-                (0..self.folders.len()).filter(|host| !pieces.has_left(*host)).collect();
-            // A host may have been done without when all others had ended.
+                (0..self.folders.len()).filter(|host| !pieces.is_dropped(*host)).collect();
+            // A host may have been dropped after the streams of all others had ended.
             let Some(all) = pieces.all() else { return Ok(None) };
             (all, hosts)
         };
         let manifest = self.manifest(walk, &all, &hosts);
         let bytes = manifest.bytes();
         for &host in &hosts {
-            let mut line = self.line(&self.spread.cancel);
+            let mut connection = self.connection(&self.spread.cancel);
             let mut failures = 0;
-            while let Err(trouble) = talk::put(&mut line, &self.list(host), &bytes) {
-                line.close();
+            while let Err(trouble) = talk::put(&mut connection, &self.list(host), &bytes) {
+                connection.close();
                 failures += 1;
                 let (why, pause) = match trouble {
-                    Trouble::Passing(why, pause) => (why, pause),
-                    Trouble::Nobody(why) => (why, None),
+                    Trouble::Transient(why, pause) => (why, pause),
+                    Trouble::Unreachable(why) => (why, None),
                     other => {
                         let error = other.into_error(&self.list(host).to_string());
                         self.leave(host, error)?;
@@ -555,7 +565,7 @@ impl Sending<'_> {
                     return Ok(None);
                 }
                 let pause = pause.unwrap_or_else(|| backoff(failures));
-                tell(&Event::Retry { why, pause });
+                report(&Event::Retry { why, pause });
                 if self.spread.cancel.wait(pause) {
                     return Err(Error::Cancelled);
                 }
@@ -564,7 +574,7 @@ impl Sending<'_> {
         Ok(Some(manifest))
     }
 
-    /// The list, of the hosts that are left.
+    /// Makes the list of the hosts in use.
     fn manifest(&self, walk: &Walk, all: &[Piece], hosts: &[usize]) -> Manifest {
         let number = |host: usize| {
             hosts
@@ -591,11 +601,11 @@ impl Sending<'_> {
         Manifest { is_folder, hosts, folders: folders.collect(), files }
     }
 
-    fn line(&self, stop: &Cancel) -> Line<'_> {
-        Line::new(self.client, self.pacer, self.spread.options.pace, stop)
+    fn connection(&self, stop: &Cancel) -> Connection<'_> {
+        Connection::new(self.client, self.pacer, self.spread.options.pace, stop)
     }
 
-    /// The limit of each stream: they share that of all.
+    /// Returns the rate limit of each stream: an equal share of the total.
     fn limit(&self) -> Option<u64> {
         let streams = (self.folders.len() * self.spread.streams()) as u64;
         self.spread.options.limit.map(|all| (all / streams).max(1))
@@ -611,15 +621,15 @@ impl Sending<'_> {
         folder.with_path(&format!("{}{}", folder.path(), self.shapes[file].name(number)), None)
     }
 
-    /// Bytes of a piece.
+    /// Returns the length of a piece in bytes.
     fn bytes(&self, piece: usize) -> u64 {
         let (file, number) = self.index[piece];
         let range = self.shapes[file].range(number);
         range.end - range.start
     }
 
-    fn tell(&self, event: Event) {
-        let _ = self.events.try_send(event); // one who does not listen misses it
+    fn emit(&self, event: Event) {
+        let _ = self.events.try_send(event); // dropped if the queue is full
     }
 
     fn lock(&self) -> MutexGuard<'_, Pieces> {
@@ -627,12 +637,12 @@ impl Sending<'_> {
     }
 }
 
-/// What is beside a set, or its folder of pieces.
+/// Returns the address of a set's list or of its folder of pieces.
 pub(super) fn beside(set: &Address, ending: &str, slash: &str) -> Address {
     set.with_path(&format!("{}{ending}{slash}", set.path().trim_end_matches('/')), None)
 }
 
-/// What each host has of a set.
+/// Returns how much of a set each host has.
 fn held(manifest: &Manifest) -> Vec<Served> {
     let mut bytes = vec![0; manifest.hosts.len()];
     for file in &manifest.files {
@@ -649,12 +659,12 @@ fn held(manifest: &Manifest) -> Vec<Served> {
         .collect()
 }
 
-/// Whether an error is about a host, so that others may do.
+/// Returns whether an error concerns a host, so that other hosts might succeed.
 fn is_of_host(error: &Error) -> bool {
     error.is_of_source() || matches!(error, Error::Refused { .. })
 }
 
-/// A path in the set as part of an address.
+/// Percent-encodes a path in the set.
 fn encoded(path: &Path) -> String {
     path.iter().map(encode).collect::<Vec<_>>().join("/")
 }

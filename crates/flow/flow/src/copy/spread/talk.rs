@@ -1,23 +1,23 @@
-//! Lists and values: what is asked of a host, and told to it, besides pieces.
+//! Fetches and stores the list of a set.
 
 use super::manifest::{MAX_LIST, Manifest};
-use crate::copy::answer::{Asked, Form};
+use crate::copy::answer::{FileRequest, Form};
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::{Error, Trouble, fault};
 use crate::copy::send::lane::MAX_ANSWER;
-use crate::copy::send::talk::{Line, request, taken};
+use crate::copy::send::talk::{Connection, request, taken};
 use crate::group::{self, VERIFIED, count};
 use sprat_http::client::Body;
 use sprat_http::{Address, Cancel};
 
-/// Fetches a list. None: there is none.
+/// Fetches a list; `None` if there is none.
 pub(super) fn fetch(
     client: &Client,
     list: &Address,
     cancel: &Cancel,
 ) -> Result<Option<Manifest>, Trouble> {
-    let asked = Asked { form: Some(Form::Plain), ..Asked::default() };
-    let (address, reply) = match client.ask_around(list, &asked, cancel) {
+    let file_request = FileRequest { form: Some(Form::Plain), ..FileRequest::default() };
+    let (address, reply) = match client.ask_following(list, &file_request, cancel) {
         Ok(found) => found,
         Err(Trouble::Fatal(Error::NotFound { .. })) => return Ok(None),
         Err(trouble) => return Err(trouble),
@@ -33,8 +33,12 @@ pub(super) fn fetch(
     Manifest::parse(&bytes).map(Some).map_err(|why| wrong(&address, why))
 }
 
-/// Puts a list, in place of one that is there.
-pub(super) fn put(line: &mut Line<'_>, list: &Address, bytes: &[u8]) -> Result<(), Trouble> {
+/// Stores a list, replacing one that exists.
+pub(super) fn put(
+    connection: &mut Connection<'_>,
+    list: &Address,
+    bytes: &[u8],
+) -> Result<(), Trouble> {
     let length = bytes.len() as u64;
     let mut body = Vec::with_capacity(bytes.len() + 64);
     for index in 0..count(length) {
@@ -52,17 +56,18 @@ pub(super) fn put(line: &mut Line<'_>, list: &Address, bytes: &[u8]) -> Result<(
             list,
             &[("Content-Type", VERIFIED), ("Content-Length", &body_length), condition],
         );
-        line.open(list)?;
-        let early = line.pass(list, &[head.as_bytes(), &body], 0)? < head.len() + body.len();
-        let answered = line.answer(list, MAX_ANSWER).and_then(|reply| taken(list, reply));
+        connection.open(list)?;
+        let early =
+            connection.send_parts(list, &[head.as_bytes(), &body], 0)? < head.len() + body.len();
+        let answered = connection.answer(list, MAX_ANSWER).and_then(|reply| taken(list, reply));
         if early || answered.is_err() {
-            line.close();
+            connection.close();
         }
         match answered {
             Ok(_) if !early => return Ok(()),
             Ok(reply) => {
                 let why = format!("it answers {} before it has everything", reply.head.status);
-                return Err(Trouble::Passing(why, None));
+                return Err(Trouble::Transient(why, None));
             }
             Err(Trouble::Fatal(error @ Error::Refused { status: 409 | 412, .. })) => {
                 refused = Some(error)

@@ -1,7 +1,7 @@
-//! What a folder on a server has, as the server lists it: a line of JSON for each entry, and one
-//! that says that it is the end.
+//! The listing of a folder on a server: a line of JSON for each entry, and a last line that marks
+//! the end.
 
-use crate::copy::answer::{Asked, Form};
+use crate::copy::answer::{FileRequest, Form};
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::{Trouble, fault};
 use crate::file::Attributes;
@@ -13,16 +13,16 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// Most entries of a folder with all that is in it.
+/// Most entries of a folder with all its content.
 const MAX_ENTRIES: usize = 4_000_000;
 
-/// Most bytes of a line.
+/// Longest line in bytes.
 const MAX_LINE: usize = 64 << 10;
 
 /// The media type of a listing.
 const LINES: &str = "application/jsonl";
 
-/// A line, as it comes: an entry, or the end.
+/// A line as received: an entry, or the end.
 #[derive(Deserialize)]
 struct Line {
     href: Option<String>,
@@ -43,9 +43,9 @@ struct Line {
 /// An entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::copy) struct Entry {
-    /// Its path, percent-encoded, from the folder on.
+    /// Its percent-encoded path from the folder on.
     pub(in crate::copy) href: String,
-    /// Its path here, from the folder on.
+    /// Its local path from the folder on.
     pub(in crate::copy) path: PathBuf,
     pub(in crate::copy) is_folder: bool,
     pub(in crate::copy) bytes: u64,
@@ -53,17 +53,17 @@ pub(in crate::copy) struct Entry {
     pub(in crate::copy) tag: Option<String>,
 }
 
-/// What a folder has.
+/// The content of a folder.
 #[derive(Debug, Default)]
 pub(in crate::copy) struct Listing {
     pub(in crate::copy) entries: Vec<Entry>,
-    /// What the server does not give: names, quoted, and why.
+    /// Entries that the server does not offer: names, quoted, and why.
     pub(in crate::copy) left_out: Vec<String>,
-    /// How many names it does not show, because they begin with a dot.
+    /// How many names begin with a dot and are not listed.
     pub(in crate::copy) hidden: u64,
 }
 
-/// Asks for what the folder at an address has; gives the address as it is after redirects.
+/// Fetches the listing of a folder; returns its address after redirects too.
 pub(in crate::copy) fn fetch(
     client: &Client,
     folder: &Address,
@@ -71,13 +71,17 @@ pub(in crate::copy) fn fetch(
     cancel: &Cancel,
 ) -> Result<(Address, Listing), Trouble> {
     let query = if recursive { "format=jsonl&recursive=1" } else { "format=jsonl" };
-    let asked = Asked { form: Some(Form::Plain), ..Asked::default() };
-    let (address, reply) =
-        client.ask_around(&folder.with_path(folder.path(), Some(query)), &asked, cancel)?;
+    let file_request = FileRequest { form: Some(Form::Plain), ..FileRequest::default() };
+    let (address, reply) = client.ask_following(
+        &folder.with_path(folder.path(), Some(query)),
+        &file_request,
+        cancel,
+    )?;
     let Reply { mut wire, head, start } = reply;
     if head.kind != LINES {
         let why = format!(
-            "does not list folders as a server of ours does: it sends {:?}; name the files one by one",
+            "does not list folders as a server of ours does: it sends {:?}; name the files one by \
+             one",
             head.kind
         );
         return Err(wrong(folder, why));
@@ -102,13 +106,13 @@ pub(in crate::copy) fn fetch(
             return Err(wrong(folder, format!("lists something in more than {MAX_LINE} B")));
         }
         if count < block.len() {
-            return Err(Trouble::Passing("the listing ended in the middle".to_owned(), None));
+            return Err(Trouble::Transient("the listing ended in the middle".to_owned(), None));
         }
     }
 }
 
 impl Listing {
-    /// Takes a line; gives whether it is the last one.
+    /// Takes a line; returns whether it is the last one.
     fn take(&mut self, line: &[u8]) -> Result<bool, String> {
         let line: Line = serde_json::from_slice(line)
             .map_err(|error| format!("its listing is not what it should be: {error}"))?;
@@ -143,7 +147,7 @@ impl Listing {
     }
 }
 
-/// The name that begins what is said of something left out: `"dir/name" why`.
+/// Returns the name at the beginning of a text of `left_out`: `"dir/name" why`.
 pub(in crate::copy) fn left_out_name(text: &str) -> Option<String> {
     let mut escaped = false;
     let end = text.strip_prefix('"')?.find(|char| {
@@ -154,7 +158,7 @@ pub(in crate::copy) fn left_out_name(text: &str) -> Option<String> {
     serde_json::from_str(&text[..end + 2]).ok()
 }
 
-/// A path in an address as one here: parts that are names, and nothing that leads out.
+/// Decodes a path of an address to a local path; `None` if a part is no name or leads out.
 pub(in crate::copy) fn local(href: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in href.split('/') {
@@ -176,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_lists_stays_in_its_folder() {
+    fn listed_paths_stay_in_their_folder() {
         for (href, path) in [
             ("a/b%20c", "a/b c"),
             ("%2e%2ehidden", "..hidden"),
@@ -215,7 +219,10 @@ mod tests {
         ] {
             assert!(listing.take(line.as_bytes()).is_err(), "{line}");
         }
-        let line = r#"{"href":"d/x","kind":"file","size":9,"mtime":"5.000000001","mode":"0640","etag":"\"t\"","new":1}"#;
+        let line = concat!(
+            r#"{"href":"d/x","kind":"file","size":9,"mtime":"5.000000001","#,
+            r#""mode":"0640","etag":"\"t\"","new":1}"#,
+        );
         assert_eq!(listing.take(line.as_bytes()), Ok(false));
         assert_eq!(listing.take(br#"{"end":true,"entries":1,"left_out":["y"]}"#), Ok(true));
         let entry = &listing.entries[0];

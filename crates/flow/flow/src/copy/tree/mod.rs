@@ -1,4 +1,4 @@
-//! Folders: what a server of ours lists, file by file, into the same folders here.
+//! Fetches folders: what `sprat share` lists, file by file.
 
 pub(in crate::copy) mod listing;
 mod pattern;
@@ -11,7 +11,7 @@ use super::fetch::{Fetch, Origin};
 use super::lane::backoff;
 use super::options::Options;
 use super::unchanged::same_time;
-use crate::file::{Attributes, Place, PlaceError, sync_directory};
+use crate::file::{Attributes, Destination, DestinationError, sync_directory};
 use listing::{Entry, Listing};
 use small::{BATCH_BYTES, BATCH_FILES, BATCH_REQUESTS, SMALL, Task, Worker};
 use sprat_host::lock;
@@ -24,14 +24,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Connections for small files, unless more streams are asked for: while one waits for the disk,
+/// Connections for small files, unless more streams are requested: while one waits for the disk,
 /// others receive.
 const CONNECTIONS: usize = 4;
 
-/// Most events that wait to be told.
+/// Capacity of the queue of events.
 const MAX_EVENTS: usize = 256;
 
-/// A folder to be copied, or those of its files that a pattern stands for.
+/// A fetch of a folder, or of those of its files that match a pattern. Made with [`Tree::new`] and
+/// then run like a [`Fetch`]; files that are here already, with the same length and time, are not
+/// fetched again. Small files are fetched many at a time over several connections, large ones one
+/// by one with all streams.
 #[derive(Debug)]
 pub struct Tree {
     folder: Address,
@@ -42,42 +45,42 @@ pub struct Tree {
     cancel: Cancel,
 }
 
-/// What came of a folder.
+/// The outcome of a transfer of a folder.
 #[derive(Clone, Debug, Default)]
 pub struct TreeOutcome {
-    /// The folder here.
+    /// The destination folder.
     pub target: PathBuf,
     /// Files that were copied.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Files that were there already, as long and as old as the source's.
+    /// Files that the destination already had, with the same length and time.
     pub unchanged: u64,
-    /// Folders in it.
+    /// Directories in it.
     pub directories: u64,
-    /// Files that could not be copied; each was told.
+    /// Files that could not be copied; each was reported.
     pub failed: u64,
-    /// What the server does not give (symbolic links, pipes, names that begin with a dot), or what
-    /// is not sent, and why.
+    /// Entries that the source does not offer (symbolic links, pipes, names that begin with a dot)
+    /// or that are not sent, and why.
     pub left_out: Vec<String>,
-    /// Whether every group of every file was verified on the way.
+    /// Whether every group of every file was verified on arrival.
     pub verified: bool,
-    /// How long it took.
+    /// Duration of the run.
     pub time: Duration,
 }
 
 impl TreeOutcome {
-    /// Whether all of it is here.
+    /// Returns whether nothing failed or was left out.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.failed == 0 && self.left_out.is_empty()
     }
 }
 
-/// What the workers share.
+/// State shared by the workers.
 struct Shared {
     tasks: Mutex<VecDeque<Task>>,
-    /// Files that are to be copied one by one: large ones, and small ones that met something.
+    /// Files to copy one by one: large ones, and small ones that failed in a batch.
     alone: Mutex<Vec<Task>>,
     files: AtomicU64,
     bytes: AtomicU64,
@@ -89,14 +92,14 @@ struct Shared {
 }
 
 impl Tree {
-    /// Whether a source is a pattern: `*` or `?` in the last part of an address.
+    /// Returns whether a source is a pattern: an address with `*` or `?` in its last part.
     #[must_use]
     pub fn has_pattern(source: &str) -> bool {
-        Address::is_one(source) && source.rsplit('/').next().is_some_and(pattern::is_pattern)
+        Address::is_address(source) && source.rsplit('/').next().is_some_and(pattern::is_pattern)
     }
 
-    /// A copy of a folder to `target`; into it, under its own name, if that is a directory. Or of
-    /// what matches, into that directory.
+    /// Copies a folder to `target`; into it, under its own name, if that is a directory. With a
+    /// pattern, copies what matches into that directory.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -127,28 +130,27 @@ impl Tree {
         Ok(Self { folder, pattern, recursive, target, options, cancel: Cancel::default() })
     }
 
-    /// A handle that stops it.
+    /// Returns a handle that cancels the fetch.
     #[must_use]
     pub fn cancel(&self) -> Cancel {
         self.cancel.clone()
     }
 
-    /// Stops when this handle says so, which others may share.
+    /// Uses this handle, which may be shared, for cancellation.
     pub fn stop_with(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
 
-    /// Makes the copy, telling how it goes. Files that cannot be copied are told of and counted;
-    /// the others are copied.
-    ///
+    /// Copies the folder, and passes events to `report`. Files that cannot be copied are reported
+    /// and counted; the others are copied.
     /// # Errors
-    /// [`Error`]: what ends all of it. What was copied stays.
-    pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
+    /// [`Error`] that ends the whole transfer. What was copied stays.
+    pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
         let begun = Instant::now();
         let connections = self.options.streams.max(CONNECTIONS);
         let receive_buffer = self.options.receive_buffer / connections;
         let client = Client::new(&self.options, receive_buffer)?;
-        let (folder, mut listing) = self.list(&client, tell)?;
+        let (folder, mut listing) = self.list(&client, report)?;
         let mut outcome =
             TreeOutcome { target: self.target.clone(), verified: true, ..TreeOutcome::default() };
         self.choose(&mut listing, &mut outcome);
@@ -166,9 +168,9 @@ impl Tree {
             std::fs::create_dir_all(&path).map_err(|error| Error::file(path, error))?;
         }
         outcome.directories = folders.len() as u64;
-        let tasks = self.tasks(&folder, &listing, &mut outcome, tell)?;
+        let tasks = self.tasks(&folder, &listing, &mut outcome, report)?;
         let total = tasks.iter().map(|task| task.entry.bytes).sum();
-        tell(&Event::Opened {
+        report(&Event::Opened {
             source: folder.to_string(),
             target: self.target.clone(),
             length: Some(total),
@@ -179,12 +181,12 @@ impl Tree {
         });
         let parents: BTreeSet<PathBuf> = tasks
             .iter()
-            .filter_map(|task| task.place.target().parent())
+            .filter_map(|task| task.destination.target().parent())
             .map(Path::to_owned)
             .collect();
         let (small, large): (Vec<_>, Vec<_>) =
             tasks.into_iter().partition(|task| task.entry.bytes <= SMALL);
-        let (events, told) = sync_channel(MAX_EVENTS);
+        let (events, emitted) = sync_channel(MAX_EVENTS);
         let shared = Shared {
             tasks: Mutex::new(small.into()),
             alone: Mutex::new(large),
@@ -193,16 +195,16 @@ impl Tree {
             unverified: AtomicBool::new(false),
             running: AtomicUsize::new(connections),
             failure: Mutex::new(None),
-            stop: self.cancel.part(),
+            stop: self.cancel.child(),
             events,
         };
-        self.many(&shared, &client, connections, total, &told, tell);
+        self.many(&shared, &client, connections, total, &emitted, report);
         let alone = std::mem::take(&mut *lock(&shared.alone));
         if let Some(error) = lock(&shared.failure).take() {
             return Err(error);
         }
-        self.one_by_one(alone, &shared, &mut outcome, total, tell)?;
-        // Folders get their times when nothing in them changes any more; the innermost first.
+        self.one_by_one(alone, &shared, &mut outcome, total, report)?;
+        // Directory times are set last, innermost first, because each new entry changes them.
         for folder in folders.iter().rev() {
             let mode = folder
                 .attributes
@@ -211,9 +213,9 @@ impl Tree {
                 .or(Some(0o777 & !crate::file::umask()));
             let path = self.target.join(&folder.path);
             let given = File::open(&path)
-                .and_then(|file| Attributes { mode, ..folder.attributes.clone() }.give(&file));
+                .and_then(|file| Attributes { mode, ..folder.attributes.clone() }.apply_to(&file));
             if let Err(error) = given {
-                tell(&Event::Note(format!(
+                report(&Event::Note(format!(
                     "{}: time or permissions cannot be set: {error}",
                     path.display()
                 )));
@@ -229,7 +231,7 @@ impl Tree {
     fn list(
         &self,
         client: &Client,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<(Address, Listing), Error> {
         let mut failures = 0;
         loop {
@@ -237,11 +239,13 @@ impl Tree {
                 match listing::fetch(client, &self.folder, self.recursive, &self.cancel) {
                     Ok(found) => return Ok(found),
                     Err(Trouble::Fatal(error)) => return Err(error),
-                    Err(Trouble::Passing(why, pause)) if failures < self.options.retries => {
+                    Err(Trouble::Transient(why, pause)) if failures < self.options.retries => {
                         (why, pause)
                     }
                     Err(
-                        Trouble::Passing(why, _) | Trouble::Nobody(why) | Trouble::Changed(why),
+                        Trouble::Transient(why, _)
+                        | Trouble::Unreachable(why)
+                        | Trouble::Changed(why),
                     ) => {
                         return Err(Error::Unreachable {
                             source_name: self.folder.to_string(),
@@ -251,14 +255,14 @@ impl Tree {
                 };
             failures += 1;
             let pause = pause.unwrap_or_else(|| backoff(failures));
-            tell(&Event::Retry { why, pause });
+            report(&Event::Retry { why, pause });
             if self.cancel.wait(pause) {
                 return Err(Error::Cancelled);
             }
         }
     }
 
-    /// Keeps the entries that are meant.
+    /// Removes the entries that the pattern or the missing `-r` excludes.
     fn choose(&self, listing: &mut Listing, outcome: &mut TreeOutcome) {
         let Some(pattern) = &self.pattern else { return };
         let named = |entry: &Entry| {
@@ -289,21 +293,21 @@ impl Tree {
         }
     }
 
-    /// What is to be fetched: not what is there, as long and as old as the source's.
+    /// Returns the files to fetch: not those that are here with the same length and time.
     fn tasks(
         &self,
         folder: &Address,
         listing: &Listing,
         outcome: &mut TreeOutcome,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<Vec<Task>, Error> {
         let mut tasks = Vec::new();
         for entry in listing.entries.iter().filter(|entry| !entry.is_folder) {
             let target = self.target.join(&entry.path);
-            let place = Place::of(&target)?;
-            if let Err(error) = place.check() {
+            let destination = Destination::new(&target)?;
+            if let Err(error) = destination.check() {
                 outcome.failed += 1;
-                tell(&Event::Failed {
+                report(&Event::Failed {
                     name: entry.path.display().to_string(),
                     why: error.to_string(),
                 });
@@ -322,28 +326,28 @@ impl Tree {
                         outcome.unchanged += 1;
                     } else {
                         outcome.failed += 1;
-                        let why = PlaceError::Exists(target).to_string();
-                        tell(&Event::Failed { name: entry.path.display().to_string(), why });
+                        let why = DestinationError::Exists(target).to_string();
+                        report(&Event::Failed { name: entry.path.display().to_string(), why });
                     }
                     continue;
                 }
                 Err(_) => {}
             }
             let address = folder.with_path(&format!("{}{}", folder.path(), entry.href), None);
-            tasks.push(Task { entry: entry.clone(), address, place });
+            tasks.push(Task { entry: entry.clone(), address, destination });
         }
         Ok(tasks)
     }
 
-    /// Copies small files, several connections at a time.
+    /// Copies small files over several connections.
     fn many(
         &self,
         shared: &Shared,
         client: &Client,
         connections: usize,
         total: u64,
-        told: &Receiver<Event>,
-        tell: &mut dyn FnMut(&Event),
+        emitted: &Receiver<Event>,
+        report: &mut dyn FnMut(&Event),
     ) {
         let progress = || {
             Event::Progress(Progress {
@@ -359,34 +363,34 @@ impl Tree {
                     let mut worker = Worker::new(client, &shared.stop, &self.options);
                     while shared.step(&mut worker) {}
                     shared.running.fetch_sub(1, Relaxed);
-                    let _ = shared.events.try_send(progress()); // who waits looks again
+                    let _ = shared.events.try_send(progress()); // wakes the loop below
                 });
             }
             while shared.running.load(Relaxed) > 0 {
-                match told.recv_timeout(PROGRESS_INTERVAL) {
-                    Ok(event) => tell(&event),
-                    Err(_) => tell(&progress()),
+                match emitted.recv_timeout(PROGRESS_INTERVAL) {
+                    Ok(event) => report(&event),
+                    Err(_) => report(&progress()),
                 }
             }
         });
-        told.try_iter().for_each(|event| tell(&event));
+        emitted.try_iter().for_each(|event| report(&event));
     }
 
-    /// Copies files one after the other, each with all streams, resumption and patience.
+    /// Copies files one after the other, each with all streams, resumption and retries.
     fn one_by_one(
         &self,
         tasks: Vec<Task>,
         shared: &Shared,
         outcome: &mut TreeOutcome,
         total: u64,
-        tell: &mut dyn FnMut(&Event),
+        report: &mut dyn FnMut(&Event),
     ) -> Result<(), Error> {
-        for Task { entry, address, place } in tasks {
+        for Task { entry, address, destination } in tasks {
             let before = shared.bytes.load(Relaxed);
             let fetch = Fetch {
                 origin: Origin::Server(address),
                 others: Vec::new(),
-                place,
+                destination,
                 options: self.options.clone(),
                 cancel: self.cancel.clone(),
             };
@@ -394,14 +398,14 @@ impl Tree {
                 Event::Opened { .. } => {}
                 Event::Progress(progress) => {
                     let (done, received) = (before + progress.done, before + progress.received);
-                    tell(&Event::Progress(Progress {
+                    report(&Event::Progress(Progress {
                         done,
                         received,
                         length: Some(total.max(done)),
                         ..*progress
                     }));
                 }
-                other => tell(other),
+                other => report(other),
             });
             match copied {
                 Ok(copied) => {
@@ -412,7 +416,7 @@ impl Tree {
                 Err(error) if ends_all(&error) => return Err(error),
                 Err(error) => {
                     outcome.failed += 1;
-                    tell(&Event::Failed {
+                    report(&Event::Failed {
                         name: entry.path.display().to_string(),
                         why: error.to_string(),
                     });
@@ -424,7 +428,7 @@ impl Tree {
 }
 
 impl Shared {
-    /// One batch; gives whether there may be another.
+    /// Copies one batch; returns whether there may be another.
     fn step(&self, worker: &mut Worker<'_>) -> bool {
         let mut batch = Vec::new();
         {
@@ -441,7 +445,7 @@ impl Shared {
                 batch.extend(tasks.pop_front());
             }
         }
-        if batch.is_empty() || self.stop.is_asked() {
+        if batch.is_empty() || self.stop.is_cancelled() {
             return false;
         }
         let copied = worker.batch(&batch, &mut |task, verified| {
@@ -454,11 +458,11 @@ impl Shared {
             && ends_all(&error)
         {
             lock(&self.failure).get_or_insert(error);
-            self.stop.ask();
+            self.stop.cancel();
             return false;
         }
-        // What met something is tried alone, with all that one file is given; what stood behind it
-        // is asked for again.
+        // The file that failed is fetched alone, with the retries of a single file; those behind it
+        // are requested again.
         let mut rest = batch.drain(done..);
         lock(&self.alone).extend(rest.next());
         let mut tasks = lock(&self.tasks);
@@ -467,7 +471,7 @@ impl Shared {
     }
 }
 
-/// Whether no other file would fare better.
+/// Returns whether the error would recur for every other file.
 fn ends_all(error: &Error) -> bool {
     matches!(
         error,

@@ -1,12 +1,12 @@
-//! Names with `*` and `?`.
+//! Patterns of names with `*` and `?`.
 
-/// Whether a text has what stands for others.
+/// Returns whether a text contains wildcards.
 pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Whether `name` is one that `pattern` stands for: `*` for any characters, also none, `?` for one.
-/// A name that begins with a dot is only meant by a pattern that does.
+/// Returns whether `name` matches `pattern`: `*` matches any characters, also none, `?` one. A name
+/// that begins with a dot only matches a pattern that does.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
@@ -14,7 +14,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut of) = (0, 0);
-    // Where the last star was, and how far what it stands for went.
+    // The last star, and the end of what it matches so far.
     let mut star = None;
     while at < name.len() {
         match pattern.get(of) {

@@ -1,32 +1,31 @@
-//! Small files: many requests on a connection before the first answer, so that a round trip is not
-//! the price of a file.
+//! Small files: many are requested on a connection before the first response, so that each does not
+//! cost a round trip.
 
 use super::listing::Entry;
-use crate::copy::answer::{Answer, Asked, Form, judge};
+use crate::copy::answer::{Answer, FileRequest, Form, judge};
 use crate::copy::client::{Client, request};
 use crate::copy::error::{Error, Trouble, fault};
-use crate::file::{Attributes, Place, SinkError};
+use crate::file::{Attributes, Destination, SinkError};
 use crate::group::{self, GROUP_BYTES};
 use sprat_http::client::{Body, Wire};
 use sprat_http::{Address, Cancel};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 
-/// Longest file that counts as small, bytes: read in no time, so that nothing is kept of it after
-/// an interruption.
+/// Longest file that counts as small, in bytes: fetched so quickly that it is not journaled.
 pub(super) const SMALL: u64 = 4 << 20;
 
-/// Most files that are asked for at a time.
+/// Most files requested at a time.
 pub(super) const BATCH_FILES: usize = 128;
 
-/// Most bytes of their requests: all find room in the buffers of a connection, so that neither end
-/// waits for the other to read.
+/// Most bytes of their requests: all fit in the connection's buffers, so that the two ends never
+/// wait for each other to read.
 pub(super) const BATCH_REQUESTS: usize = 64 << 10;
 
-/// Bytes of a request besides its path, or more.
+/// Upper bound of a request's length without its path.
 const REQUEST: usize = 400;
 
-/// Most bytes of those.
+/// Most bytes of the files of a batch.
 pub(super) const BATCH_BYTES: u64 = 8 << 20;
 
 /// A file to be copied.
@@ -34,24 +33,24 @@ pub(super) const BATCH_BYTES: u64 = 8 << 20;
 pub(super) struct Task {
     pub(super) entry: Entry,
     pub(super) address: Address,
-    pub(super) place: Place,
+    pub(super) destination: Destination,
 }
 
 impl Task {
-    /// Bytes of its request, or more.
+    /// Returns an upper bound of its request's length.
     pub(super) fn request_bytes(&self) -> usize {
         REQUEST + self.address.path().len()
     }
 }
 
-/// One worker's connection and memory.
+/// The connection and memory of one worker.
 pub(super) struct Worker<'a> {
     pub(super) client: &'a Client,
     pub(super) cancel: &'a Cancel,
     pub(super) force: bool,
     pub(super) preserve: bool,
     pub(super) xattrs: bool,
-    /// Whether the verified form is asked for, and whether nothing else will do.
+    /// Whether to request the verified form.
     pub(super) verify: bool,
     kept: Option<Wire>,
     buffer: Vec<u8>,
@@ -68,19 +67,19 @@ impl<'a> Worker<'a> {
         Self { client, cancel, force, preserve, xattrs: options.xattrs, verify, kept: None, buffer }
     }
 
-    /// Copies files in order, telling of each whether it was verified; gives how many are done, and
-    /// what met the next one.
+    /// Copies files in order, and calls `done` after each with whether it was verified. On failure,
+    /// returns how many are done, and the failure of the next one.
     pub(super) fn batch(
         &mut self,
         tasks: &[Task],
         done: &mut dyn FnMut(&Task, bool),
     ) -> Result<(), (usize, Trouble)> {
         let mut count = 0;
-        // A server may have closed what it kept: then once more, on a new connection.
+        // The server may have closed the idle connection: then try once more, on a new one.
         for reused in [self.kept.is_some(), false] {
             match self.all(&tasks[count..], &mut count, done) {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Passing(..)) if reused => {}
+                Err(Trouble::Transient(..)) if reused => {}
                 Err(trouble) => return Err((count, trouble)),
             }
         }
@@ -98,70 +97,78 @@ impl<'a> Worker<'a> {
             Some(wire) => wire,
             None => self.client.connect(&first.address, self.cancel)?,
         };
-        let asked: Vec<_> = tasks.iter().map(|task| self.asked(task)).collect();
-        let requests: String =
-            tasks.iter().zip(&asked).map(|(task, asked)| request(&task.address, asked)).collect();
+        let file_request: Vec<_> = tasks.iter().map(|task| self.file_request(task)).collect();
+        let requests: String = tasks
+            .iter()
+            .zip(&file_request)
+            .map(|(task, file_request)| request(&task.address, file_request))
+            .collect();
         wire.send(requests.as_bytes()).map_err(|error| fault(&first.address.to_string(), error))?;
-        for (task, asked) in tasks.iter().zip(&asked) {
-            let (verified, goes_on) = self.one(&mut wire, task, asked)?;
+        for (task, file_request) in tasks.iter().zip(&file_request) {
+            let (verified, goes_on) = self.one(&mut wire, task, file_request)?;
             *count += 1;
             done(task, verified);
             if goes_on.is_break() {
-                return Err(Trouble::Passing("the server ended the connection".to_owned(), None));
+                return Err(Trouble::Transient("the server ended the connection".to_owned(), None));
             }
         }
         self.kept = Some(wire);
         Ok(())
     }
 
-    fn asked(&self, task: &Task) -> Asked {
+    fn file_request(&self, task: &Task) -> FileRequest {
         let insists = task.address.wants_verified().then_some(Form::Verified);
         let form = insists.or((!self.verify).then_some(Form::Plain));
-        Asked {
+        FileRequest {
             length: Some(task.entry.bytes),
             validator: task.entry.tag.clone(),
             form,
             xattrs: self.xattrs,
-            ..Asked::default()
+            ..FileRequest::default()
         }
     }
 
-    /// Receives a file and gives it its name. Gives whether it was verified, and whether the
-    /// connection goes on.
+    /// Receives a file and gives it its name. Returns whether it was verified, and whether the
+    /// connection can be used further.
     fn one(
         &mut self,
         wire: &mut Wire,
         task: &Task,
-        asked: &Asked,
+        file_request: &FileRequest,
     ) -> Result<(bool, ControlFlow<()>), Trouble> {
         let trouble = |error| fault(&task.address.to_string(), error);
         let head = wire.head().map_err(trouble)?;
-        let start = match judge(&head, asked) {
+        let start = match judge(&head, file_request) {
             Answer::Bytes(start) => start,
-            // Whatever it is: alone, it is seen what to do.
-            _ => return Err(Trouble::Passing(format!("the server answers {}", head.status), None)),
+            // The attempt to fetch the file alone handles whatever this is.
+            _ => {
+                return Err(Trouble::Transient(
+                    format!("the server answers {}", head.status),
+                    None,
+                ));
+            }
         };
         let Some(length) = start.length else {
-            return Err(Trouble::Passing(
+            return Err(Trouble::Transient(
                 "the server does not say how long it is".to_owned(),
                 None,
             ));
         };
-        let at = |source| Error::from(SinkError::at(task.place.part(), length, source));
-        let mut file = task.place.create().map_err(at)?;
+        let at = |source| Error::from(SinkError::at(task.destination.part(), length, source));
+        let mut file = task.destination.create().map_err(at)?;
         let mut body = Body::new(wire, start.framing);
         for index in 0..group::count(length) {
             let range = group::range(length, index);
             let content = &mut self.buffer
                 [..usize::try_from(range.end - range.start).expect("a group is in memory")];
-            let mut told = [0; 32];
+            let mut stated = [0; 32];
             if start.verified {
-                body.fill_both(content, &mut told).map_err(trouble)?;
-                if group::value(length, index, content) != told {
-                    return Err(Trouble::Passing("it arrived wrong".to_owned(), None));
+                body.fill_both(content, &mut stated).map_err(trouble)?;
+                if group::value(length, index, content) != stated {
+                    return Err(Trouble::Transient("it arrived wrong".to_owned(), None));
                 }
             } else if body.fill(content).map_err(trouble)? < content.len() {
-                return Err(Trouble::Passing(
+                return Err(Trouble::Transient(
                     "the connection ended in the middle".to_owned(),
                     None,
                 ));
@@ -169,7 +176,7 @@ impl<'a> Worker<'a> {
             file.write_all(content).map_err(at)?;
         }
         if !body.is_over() && body.fill(&mut [0]).map_err(trouble)? > 0 {
-            return Err(Trouble::Passing("it is longer than it was".to_owned(), None));
+            return Err(Trouble::Transient("it is longer than it was".to_owned(), None));
         }
         let goes_on = if body.is_over() && !head.close {
             ControlFlow::Continue(())
@@ -179,9 +186,9 @@ impl<'a> Worker<'a> {
         let modified = task.entry.attributes.modified.or_else(|| head.changed());
         let mode = task.entry.attributes.mode.filter(|_| self.preserve);
         let xattrs = head.xattrs.filter(|_| self.xattrs).unwrap_or_default();
-        Attributes { mode, modified, xattrs }.give(&file).map_err(at)?;
+        Attributes { mode, modified, xattrs }.apply_to(&file).map_err(at)?;
         file.sync_data().map_err(at)?;
-        task.place.name(self.force).map_err(Error::from)?;
+        task.destination.rename(self.force).map_err(Error::from)?;
         Ok((start.verified, goes_on))
     }
 }

@@ -1,52 +1,49 @@
-//! The body of a request, as it comes: every wait has an end, and nothing is read that is not of
-//! it.
+//! Reads the body of a request: every wait has a time limit, and nothing beyond the body is read.
 
 use super::super::socket::Channel;
 use crate::group::{GROUP_BYTES, Summing, Value};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a group of a file may take to come, however steadily: 1.7 kB/s.
+/// Time limit for a group to arrive, which allows 1.7 kB/s.
 const GROUP_TIME: Duration = Duration::from_secs(600);
 
-/// Bytes that are received, and summed while they are in the processor's cache, at a time; whole
-/// chunks of the tree.
+/// Bytes received at a time, and hashed while they are in the cache; whole chunks of the tree.
 const PIECE: usize = 256 << 10;
 
 /// A body that is being received.
-pub(super) struct Intake<'a> {
+pub(super) struct BodyReader<'a> {
     channel: &'a mut Channel,
-    /// What came with the head.
-    came: &'a mut Vec<u8>,
-    /// Bytes that have not been read.
+    /// Bytes received together with the head.
+    early: &'a mut Vec<u8>,
+    /// Bytes not read yet.
     left: u64,
-    /// Bytes that are here of the group that was begun last.
-    here: usize,
+    /// Bytes here of the group that was begun last.
+    group_bytes: usize,
     patience: Duration,
 }
 
-impl<'a> Intake<'a> {
+impl<'a> BodyReader<'a> {
     pub(super) fn new(
         channel: &'a mut Channel,
-        came: &'a mut Vec<u8>,
+        early: &'a mut Vec<u8>,
         length: u64,
         patience: Duration,
     ) -> Self {
-        Self { channel, came, left: length, here: 0, patience }
+        Self { channel, early, left: length, group_bytes: 0, patience }
     }
 
-    /// Bytes that have not been read.
+    /// Returns how many bytes were not read yet.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
 
-    /// Says that the body is wanted.
-    pub(super) fn invite(&mut self) -> io::Result<()> {
+    /// Sends the interim response (100) that asks for the body.
+    pub(super) fn send_continue(&mut self) -> io::Result<()> {
         self.channel.send(&[b"HTTP/1.1 100 Continue\r\n\r\n"])
     }
 
-    /// Reads a group's bytes into `into`, behind the `have` bytes of it that are there, and gives
-    /// its value.
+    /// Reads a group into `into`, after the `have` bytes that are there, and returns its value.
     pub(super) fn group(
         &mut self,
         file: u64,
@@ -57,7 +54,7 @@ impl<'a> Intake<'a> {
         let until = Instant::now() + GROUP_TIME;
         let mut summing = Summing::begin(file, index);
         summing.add(&into[..have]);
-        self.here = have;
+        self.group_bytes = have;
         for piece in into[have..].chunks_mut(PIECE) {
             self.fill(piece, until)?;
             summing.add(piece);
@@ -65,20 +62,20 @@ impl<'a> Intake<'a> {
         Ok(summing.value())
     }
 
-    /// Bytes that are here of the group that was begun last, whether or not the rest came.
-    pub(super) fn here(&self) -> usize {
-        self.here
+    /// Returns how many bytes are here of the group that was begun last, also if reading it failed.
+    pub(super) fn group_bytes(&self) -> usize {
+        self.group_bytes
     }
 
-    /// Reads a value that was told.
+    /// Reads the value that the sender states.
     pub(super) fn value(&mut self) -> io::Result<Value> {
         let mut value = [0; 32];
         self.fill(&mut value, Instant::now() + self.patience)?;
         Ok(value)
     }
 
-    /// Reads what is left and throws it away, if it is no more than so many bytes; gives whether
-    /// nothing is left.
+    /// Discards the rest of the body if it has at most `most` bytes; returns whether nothing is
+    /// left.
     pub(super) fn skip(&mut self, most: u64) -> bool {
         let until = Instant::now() + self.patience;
         let mut room = vec![0; usize::try_from(self.left.min(PIECE as u64)).expect("a piece")];
@@ -93,10 +90,10 @@ impl<'a> Intake<'a> {
 
     fn fill(&mut self, into: &mut [u8], until: Instant) -> io::Result<()> {
         debug_assert!(into.len() as u64 <= self.left, "a body is read to its end");
-        let early = into.len().min(self.came.len());
-        into[..early].copy_from_slice(&self.came[..early]);
-        self.came.drain(..early);
-        self.here += early;
+        let early = into.len().min(self.early.len());
+        into[..early].copy_from_slice(&self.early[..early]);
+        self.early.drain(..early);
+        self.group_bytes += early;
         let mut done = early;
         while done < into.len() {
             match self
@@ -111,7 +108,7 @@ impl<'a> Intake<'a> {
                 }
                 count => {
                     done += count;
-                    self.here += count;
+                    self.group_bytes += count;
                 }
             }
         }

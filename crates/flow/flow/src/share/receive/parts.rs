@@ -1,13 +1,12 @@
-//! What unfinished uploads hold of the disk: counted, bounded, and given back when nobody goes on
-//! with them.
+//! Disk space of unfinished uploads: counted, limited, and freed when an upload is abandoned.
 //!
-//! An upload that is under way has set space aside for its whole file. When its last connection
-//! ends, what has not come is given back ([`Upload`](super::uploads::Upload)), and the part stays
-//! for as long as parts are kept. A look at the whole directory at the start, and now and then,
-//! finds parts that other processes left.
+//! An upload in progress has reserved space for its whole file. When its last connection ends, the
+//! space of missing groups is freed ([`Upload`](super::uploads::Upload)), and the part stays as
+//! long as parts are kept. A sweep of the whole directory, at the start and at intervals, finds
+//! parts that other processes left.
 
 use super::super::root::Root;
-use crate::file::Place;
+use crate::file::Destination;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use sprat_disk::is_named;
 use sprat_host::lock;
@@ -22,29 +21,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-/// How long a part is kept that nobody goes on with, unless told: a weekend and some days.
+/// Default time for which the part of an interrupted upload is kept: long enough for a weekend and
+/// some days.
 pub const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Most directories within directories that are looked through for parts.
+/// Deepest nesting of directories that are swept.
 const MAX_DEPTH: usize = 128;
 
-/// Bytes of a block as the kernel counts what a file holds.
+/// Bytes of the blocks in which the kernel counts a file's disk usage.
 const COUNTED: u64 = 512;
 
-/// A part: device and inode of its directory, and its own name there.
+/// Identifies a part: device and inode of its directory, and its name there.
 pub(super) type Key = (u64, u64, OsString);
 
-/// All of them, and what uploads under way hold.
+/// All parts, and the space that uploads in progress have reserved.
 #[derive(Debug)]
 pub(in crate::share) struct Parts {
-    /// Bytes that all may hold together; none: half of the filesystem.
+    /// Limit for all together in bytes; `None` is half of the filesystem.
     most: Option<u64>,
-    /// Bytes that each part holds which nobody is at.
+    /// Bytes of each part without an upload in progress.
     kept: Mutex<HashMap<Key, u64>>,
     reserved: AtomicU64,
 }
 
-/// Space that an upload under way holds, until it is dropped.
+/// Space reserved for an upload in progress, until dropped.
 pub(super) struct Reserved {
     parts: Arc<Parts>,
     bytes: u64,
@@ -55,10 +55,9 @@ impl Parts {
         Self { most, kept: Mutex::default(), reserved: AtomicU64::new(0) }
     }
 
-    /// Sets space aside for an upload of `length` bytes into a directory.
-    ///
+    /// Reserves space for an upload of `length` bytes into a directory.
     /// # Errors
-    /// [`Refused`] with 507: unfinished uploads would hold more than they may.
+    /// [`Refused`] with 507: unfinished uploads would exceed the limit.
     pub(super) fn reserve(
         self: &Arc<Self>,
         key: Option<&Key>,
@@ -67,17 +66,18 @@ impl Parts {
     ) -> Result<Reserved, Refused> {
         let most = self.most.unwrap_or_else(|| {
             rustix::fs::fstatvfs(folder)
-                .map_or(u64::MAX, |told| told.f_blocks.saturating_mul(told.f_frsize) / 2)
+                .map_or(u64::MAX, |stat| stat.f_blocks.saturating_mul(stat.f_frsize) / 2)
         });
         let mut kept = self.lock();
         let others: u64 =
             kept.iter().filter(|(other, _)| Some(*other) != key).map(|(_, bytes)| bytes).sum();
         let held = others.saturating_add(self.reserved.load(Ordering::Acquire));
         if held.saturating_add(length) > most {
-            let what = format!(
-                "unfinished uploads hold {held} B and may hold {most} B together; sprat share --max-unfinished allows more"
+            let reason = format!(
+                "unfinished uploads hold {held} B and may hold {most} B together; sprat share \
+                 --max-unfinished allows more"
             );
-            return Err(Refused { status: 507, what });
+            return Err(Refused { status: 507, reason });
         }
         self.reserved.fetch_add(length, Ordering::AcqRel);
         if let Some(key) = key {
@@ -86,13 +86,13 @@ impl Parts {
         Ok(Reserved { parts: self.clone(), bytes: length })
     }
 
-    /// A part is left, and holds so many bytes.
+    /// Records an interrupted part that occupies `bytes` bytes.
     pub(super) fn keep(&self, key: Key, bytes: u64) {
         self.lock().insert(key, bytes);
     }
 
-    /// Looks through all of the shared directory: counts parts, and removes those that nobody has
-    /// gone on with for longer than they are kept.
+    /// Searches the whole shared directory: counts parts, and removes those that have not been
+    /// written for longer than `kept_for`.
     pub(in crate::share) fn sweep(
         &self,
         root: &Root,
@@ -100,7 +100,7 @@ impl Parts {
         is_stopped: &dyn Fn() -> bool,
     ) {
         let mut found = HashMap::new();
-        look_through(root, &mut Vec::new(), (kept_for, is_stopped), &mut found, MAX_DEPTH);
+        sweep_folder(root, &mut Vec::new(), (kept_for, is_stopped), &mut found, MAX_DEPTH);
         if is_stopped() {
             return;
         }
@@ -118,9 +118,9 @@ impl Drop for Reserved {
     }
 }
 
-/// Looks through the directory at `names`. What cannot be read is passed over: nothing was put
-/// there either.
-fn look_through(
+/// Searches the directory at `names`. One that cannot be read is skipped: nothing was stored there
+/// either.
+fn sweep_folder(
     root: &Root,
     names: &mut Vec<OsString>,
     (kept_for, is_stopped): (Duration, &dyn Fn() -> bool),
@@ -136,8 +136,8 @@ fn look_through(
     for entry in entries.filter_map(Result::ok) {
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name.as_bytes().starts_with(b".") {
-            if let Some(place) = Place::of_part(name) {
-                found.extend(part(&folder, name, &place, kept_for));
+            if let Some(destination) = Destination::from_part_name(name) {
+                found.extend(part(&folder, name, &destination, kept_for));
             }
         } else if depth > 0 && matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
         {
@@ -146,26 +146,31 @@ fn look_through(
     }
     for name in folders {
         names.push(name);
-        look_through(root, names, (kept_for, is_stopped), found, depth - 1);
+        sweep_folder(root, names, (kept_for, is_stopped), found, depth - 1);
         names.pop();
     }
 }
 
-/// Looks at a part, by its name in a directory; removes it, with its journal, if nobody has been at
-/// it for too long.
-fn part(folder: &OwnedFd, name: &OsStr, place: &Place, kept_for: Duration) -> Option<(Key, u64)> {
+/// Examines a part in a directory; removes it and its journal if it is too old.
+fn part(
+    folder: &OwnedFd,
+    name: &OsStr,
+    destination: &Destination,
+    kept_for: Duration,
+) -> Option<(Key, u64)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?);
     let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    // Who writes it holds it locked.
+    // An upload in progress holds the lock.
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     if !is_named(&file, folder, name).ok()? {
-        return None; // it went meanwhile, and what has its name now is looked at the next time
+        return None; // the name is another file's now, which the next sweep examines
     }
     let age = SystemTime::now().duration_since(meta.modified().ok()?).unwrap_or_default();
     if age > kept_for {
-        for path in [place.journal(), place.part()] {
-            let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty()); // or the next time
+        for path in [destination.journal(), destination.part()] {
+            // If it fails, the next sweep tries again.
+            let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty());
         }
         return None;
     }

@@ -1,9 +1,9 @@
-//! Uploads: files that come in parts, over one connection after the other or several at a time.
-//! What has come lies under a hidden name beside the file, with a journal, until all of it is
-//! there.
+//! Uploads: files that arrive in parts, over several connections one after the other or at the same
+//! time. What has arrived is in a hidden file beside the destination, with a journal, until the
+//! file is complete.
 
 use super::parts::{self, Parts, Reserved};
-use crate::file::{Attributes, Place, PlaceError, Sink, SinkError};
+use crate::file::{Attributes, Destination, DestinationError, Sink, SinkError};
 use crate::group::{self, Value};
 use crate::journal::{Identity, Journal, begin, boot, groups};
 use crate::partial::{Partial, part_id};
@@ -23,87 +23,88 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most files that are received at a time, small ones apart; one more is answered 503.
+/// Most files that are received at a time, not counting small ones; one more is answered with 503.
 pub const MAX_UPLOADS: usize = 16;
 
-/// Most connections that bring parts of one upload at a time.
-pub const MAX_LANES: usize = 16;
+/// Most connections that send parts of one upload at a time.
+pub const MAX_UPLOAD_STREAMS: usize = 16;
 
-/// Groups in memory for an upload: its connections fill one each while the disk works on others.
-const BUFFERS: usize = MAX_LANES + 8;
+/// Groups in memory for an upload: each connection fills one while the disk works on others.
+const BUFFERS: usize = MAX_UPLOAD_STREAMS + 8;
 const _: () = assert!(BUFFERS <= crate::file::MAX_BUFFERS);
 
-/// A directory that is open, and a name in it: what is put there stays in that directory, wherever
-/// that is moved.
-pub(super) struct Spot {
+/// An open directory and a name in it. What is stored stays in that directory even if it is moved.
+pub(super) struct PutTarget {
     folder: OwnedFd,
     name: OsString,
-    /// What people call the file.
+    /// The file's path in messages.
     shown: String,
 }
 
-/// Which file: whatever path leads to it.
+/// Identifies a file independently of the path that leads to it: device and inode of its directory,
+/// and its name.
 type Key = (u64, u64, OsString);
 
-/// What is being received, and what was.
+/// The uploads in progress.
 pub(in crate::share) struct Uploads {
     slots: Mutex<HashMap<Key, Arc<Slot>>>,
     parts: Arc<Parts>,
     begun: Arc<Mutex<HashMap<Key, Begun>>>,
 }
 
-/// The beginning of a group whose rest did not come before a connection broke: one of each upload,
-/// 1 MiB at most.
+/// The first bytes of a group whose rest a broken connection left out: one for each upload, 1 MiB
+/// at most.
 struct Begun {
     tag: String,
     group: u64,
     bytes: Vec<u8>,
 }
 
-/// An upload's place among all. Whoever opens it waits here for who closes it, for it is written
-/// down then what there is.
+/// The place of an upload. A connection that opens the upload waits here for one that closes it,
+/// which writes the journal.
 type Slot = Mutex<Option<Arc<Upload>>>;
 
 /// A file that is being received.
 pub(super) struct Upload {
-    spot: Spot,
-    place: Place,
+    target: PutTarget,
+    destination: Destination,
     pub(super) length: u64,
     tag: Option<String>,
-    lanes: AtomicUsize,
-    state: Mutex<State>,
+    streams: AtomicUsize,
+    state: Mutex<UploadState>,
     parts: Arc<Parts>,
     begun: Arc<Mutex<HashMap<Key, Begun>>>,
     _reserved: Reserved,
 }
 
-struct State {
+/// The state of an upload, shared by its connections.
+struct UploadState {
     partial: Partial,
-    /// Whether it has its name, or is thrown away: nothing is kept.
+    /// Whether it has its name or was discarded, so that nothing is kept.
     over: bool,
-    /// Groups that a sender was told are here: it goes on behind them, so that they are read back
-    /// before the end.
-    relied_on: BTreeSet<u64>,
+    /// Groups that were reported to a sender, which then skips them; they are read back before the
+    /// end.
+    reported: BTreeSet<u64>,
 }
 
-impl Spot {
+impl PutTarget {
     pub(super) fn new(folder: OwnedFd, name: &OsStr, shown: String) -> Self {
         Self { folder, name: name.to_owned(), shown }
     }
 
-    /// The file's path, by the directory that is open.
+    /// Returns the file's path, by way of the open directory.
     fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(&self.name)
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place::hidden(&self.path()).expect("a name")
+    pub(super) fn destination(&self) -> Destination {
+        Destination::hidden(&self.path()).expect("a name")
     }
 
-    /// The part among all.
+    /// Returns the key of its part.
     fn part_key(&self) -> Option<parts::Key> {
         let (device, inode, _) = self.key().ok()?;
-        Some((device, inode, self.place().part().file_name()?.to_owned()))
+        Some((device, inode, self.destination().part().file_name()?.to_owned()))
     }
 
     fn key(&self) -> io::Result<Key> {
@@ -111,8 +112,9 @@ impl Spot {
         Ok((stat.st_dev, stat.st_ino, self.name.clone()))
     }
 
-    /// What is there under the name: a file, or none. Anything else is in the way.
-    pub(super) fn there(&self) -> Result<Option<Version>, Refused> {
+    /// Returns the version of the file that has the name, if there is one. Anything but a file is a
+    /// conflict.
+    pub(super) fn existing(&self) -> Result<Option<Version>, Refused> {
         match self.path().symlink_metadata() {
             Ok(meta) if meta.is_file() => Ok(Some(Version::of(&meta))),
             Ok(_) => Err(conflict("there is something else of that name".to_owned())),
@@ -121,55 +123,59 @@ impl Spot {
         }
     }
 
-    /// Whether a file may get the name.
-    pub(super) fn may_be(&self, request: &Request) -> Result<Option<Version>, Refused> {
-        let there = self.there()?;
-        let tag = there.map(|there| there.tag()).unwrap_or_default();
+    /// Checks whether the request's conditions allow a file to get the name; returns the existing
+    /// one.
+    pub(super) fn check_condition(&self, request: &Request) -> Result<Option<Version>, Refused> {
+        let existing = self.existing()?;
+        let tag = existing.map(|existing| existing.tag()).unwrap_or_default();
         put::may_replace(
             request,
-            there.map(|there| Condition { tag: &tag, modified: there.modified }),
+            existing.map(|existing| Condition { tag: &tag, modified: existing.modified }),
         )?;
-        Ok(there)
+        Ok(existing)
     }
 
-    /// Gives the part, whole and durable, its name, if the request's conditions still hold.
+    /// Gives the part, complete and durable, its name, if the request's conditions still hold.
     pub(super) fn publish(&self, request: &Request) -> Result<(Version, bool), Refused> {
-        let replaced = self.may_be(request)?.is_some();
-        self.place().publish(replaced).map_err(|error| match error {
-            PlaceError::Exists(_) => {
-                Refused { status: 412, what: "there is such a file by now".to_owned() }
+        let replaced = self.check_condition(request)?.is_some();
+        self.destination().publish(replaced).map_err(|error| match error {
+            DestinationError::Exists(_) => {
+                Refused { status: 412, reason: "there is such a file by now".to_owned() }
             }
-            PlaceError::NoName(_) => Refused::bad("a file has a name"),
-            PlaceError::Other { what, .. } => conflict(format!("there is {what} of that name")),
-            PlaceError::Io { source, .. } => failed(&source),
+            DestinationError::NoName(_) => Refused::bad("a file has a name"),
+            DestinationError::Other { kind, .. } => {
+                conflict(format!("there is {kind} of that name"))
+            }
+            DestinationError::Io { source, .. } => failed(&source),
         })?;
         let meta = self.path().symlink_metadata().map_err(|error| failed(&error))?;
         Ok((Version::of(&meta), replaced))
     }
 
-    /// What a full disk means to who sends; `kept`: what has come stays.
-    pub(super) fn refuse(&self, error: &SinkError, kept: bool) -> Refused {
+    /// Turns a failure to write into a response; `kept` says whether the sender can resume.
+    pub(super) fn refuse(&self, error: &SinkError, find_kept: bool) -> Refused {
         match error {
-            SinkError::NoSpace { bytes, .. } if kept => {
+            SinkError::NoSpace { bytes, .. } if find_kept => {
                 let part = self
-                    .place()
+                    .destination()
                     .part()
                     .file_name()
                     .unwrap_or_default()
                     .to_string_lossy()
                     .into_owned();
-                let what = format!(
-                    "no space for the {bytes} B of {}; what has come stays beside it as {part}, for the same command to go on",
+                let reason = format!(
+                    "no space for the {bytes} B of {}; what has come stays beside it as {part}, \
+                     for the same command to go on",
                     self.shown
                 );
-                Refused { status: 507, what }
+                Refused { status: 507, reason }
             }
             SinkError::NoSpace { bytes, .. } => Refused {
                 status: 507,
-                what: format!("no space for the {bytes} B of {}", self.shown),
+                reason: format!("no space for the {bytes} B of {}", self.shown),
             },
             SinkError::Busy(_) => {
-                Refused { status: 503, what: "another transfer writes this file".to_owned() }
+                Refused { status: 503, reason: "another transfer writes this file".to_owned() }
             }
             SinkError::Io { source, .. } => failed(source),
         }
@@ -181,16 +187,21 @@ impl Uploads {
         Self { slots: Mutex::default(), parts, begun: Arc::default() }
     }
 
-    /// Takes up an upload, which others may be at, or begins it. Without a tag nobody can go on
-    /// with it.
-    pub(super) fn open(&self, spot: Spot, tag: Option<&str>, length: u64) -> Result<Lane, Refused> {
-        let key = spot.key().map_err(|error| failed(&error))?;
+    /// Joins an upload in progress, resumes an interrupted one, or begins one. Without a tag it
+    /// cannot be resumed.
+    pub(super) fn open(
+        &self,
+        target: PutTarget,
+        tag: Option<&str>,
+        length: u64,
+    ) -> Result<UploadStream, Refused> {
+        let key = target.key().map_err(|error| failed(&error))?;
         let slot = {
             let mut slots = lock(&self.slots);
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).is_some());
             if slots.len() >= MAX_UPLOADS && !slots.contains_key(&key) {
-                let what = format!("{MAX_UPLOADS} files are being received; come again soon");
-                return Err(Refused { status: 503, what });
+                let reason = format!("{MAX_UPLOADS} files are being received; come again soon");
+                return Err(Refused { status: 503, reason });
             }
             slots.entry(key).or_default().clone()
         };
@@ -203,96 +214,100 @@ impl Uploads {
                 }
                 live.clone()
             }
-            None => held.insert(Arc::new(Upload::open(spot, tag, length, self)?)).clone(),
+            None => held.insert(Arc::new(Upload::open(target, tag, length, self)?)).clone(),
         };
-        if upload.lanes.fetch_add(1, Ordering::AcqRel) >= MAX_LANES {
-            upload.lanes.fetch_sub(1, Ordering::AcqRel);
-            let what = format!("{MAX_LANES} connections bring parts of this file already");
-            return Err(Refused { status: 503, what });
+        if upload.streams.fetch_add(1, Ordering::AcqRel) >= MAX_UPLOAD_STREAMS {
+            upload.streams.fetch_sub(1, Ordering::AcqRel);
+            let reason =
+                format!("{MAX_UPLOAD_STREAMS} connections bring parts of this file already");
+            return Err(Refused { status: 503, reason });
         }
-        Ok(Lane { upload: Some(upload), slot: slot.clone() })
+        Ok(UploadStream { upload: Some(upload), slot: slot.clone() })
     }
 
-    /// The group of an upload of which a beginning is here, and how many bytes.
-    pub(super) fn begun(&self, spot: &Spot, tag: &str) -> Option<(u64, usize)> {
+    /// Returns the group of an upload that is here in part, and how many bytes of it.
+    pub(super) fn begun(&self, target: &PutTarget, tag: &str) -> Option<(u64, usize)> {
         let begun = lock(&self.begun);
-        let begun = begun.get(&spot.key().ok()?).filter(|begun| begun.tag == tag)?;
+        let begun = begun.get(&target.key().ok()?).filter(|begun| begun.tag == tag)?;
         Some((begun.group, begun.bytes.len()))
     }
 
-    /// What there is of an upload, as a journal says it.
-    pub(super) fn tell(&self, spot: &Spot, asked: &put::Upload) -> Result<Vec<u8>, Refused> {
-        let key = spot.key().map_err(|error| failed(&error))?;
+    /// Encodes the state of an upload as a journal.
+    pub(super) fn encode_state(
+        &self,
+        target: &PutTarget,
+        asked: &put::Upload,
+    ) -> Result<Vec<u8>, Refused> {
+        let key = target.key().map_err(|error| failed(&error))?;
         let slot = lock(&self.slots).get(&key).cloned().unwrap_or_default();
         let held = lock(&slot);
         let values = match &*held {
             Some(live) if live.tag.as_ref() == Some(&asked.tag) => {
                 let mut state = lock(&live.state);
                 let values = state.partial.values.clone();
-                state.relied_on.extend(values.keys());
+                state.reported.extend(values.keys());
                 values
             }
             Some(_) => BTreeMap::new(),
-            None => {
-                kept(spot, &asked.tag, asked.length).map(|(_, values)| values).unwrap_or_default()
-            }
+            None => find_kept(target, &asked.tag, asked.length)
+                .map(|(_, values)| values)
+                .unwrap_or_default(),
         };
-        let mut told = begin(&identity(&asked.tag, asked.length, String::new(), String::new()));
-        groups(&mut told, &values);
-        Ok(told)
+        let mut encoded = begin(&identity(&asked.tag, asked.length, String::new(), String::new()));
+        groups(&mut encoded, &values);
+        Ok(encoded)
     }
 }
 
 impl Upload {
     fn open(
-        spot: Spot,
+        target: PutTarget,
         tag: Option<&str>,
         length: u64,
         uploads: &Uploads,
     ) -> Result<Self, Refused> {
         let parts = &uploads.parts;
-        let place = spot.place();
-        let reserved = parts.reserve(spot.part_key().as_ref(), &spot.folder, length)?;
-        if place.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
+        let destination = target.destination();
+        let reserved = parts.reserve(target.part_key().as_ref(), &target.folder, length)?;
+        if destination.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
             return Err(conflict(
                 "something else has the name that it would have on its way".to_owned(),
             ));
         }
-        let is_kept = || tag.is_some_and(|tag| kept(&spot, tag, length).is_some());
-        let open = || Sink::open(place.part(), Access::Direct, Some(length), BUFFERS);
+        let is_kept = || tag.is_some_and(|tag| find_kept(&target, tag, length).is_some());
+        let open = || Sink::open(destination.part(), Access::Direct, Some(length), BUFFERS);
         let sink = open().or_else(|error| match error {
-            // What is there of another file makes room.
-            SinkError::NoSpace { .. } if !is_kept() && place.discard().is_ok() => open(),
+            // Remove the part of another upload to make room.
+            SinkError::NoSpace { .. } if !is_kept() && destination.discard().is_ok() => open(),
             error => Err(error),
         });
-        let sink = sink.map_err(|error| spot.refuse(&error, is_kept()))?;
-        // It is locked from here on: nobody else, nor another process, writes what is looked at
-        // now.
-        let had = tag.and_then(|tag| kept(&spot, tag, length));
+        let sink = sink.map_err(|error| target.refuse(&error, is_kept()))?;
+        // The part is locked from here on, so what is examined now cannot change.
+        let had = tag.and_then(|tag| find_kept(&target, tag, length));
         let mut partial = Partial::new(sink, None);
-        let identity = |tag| identity(tag, length, part_id(place.part()), boot());
+        let identity = |tag| identity(tag, length, part_id(destination.part()), boot());
         match (had, tag) {
             (Some((journal, values)), Some(_)) => {
                 (partial.journal, partial.values) = (Some(journal), values);
             }
             (_, Some(tag)) => {
                 partial.journal = Some(
-                    Journal::begin(place.journal(), &identity(tag))
+                    Journal::begin(destination.journal(), &identity(tag))
                         .map_err(|error| failed(&error))?,
                 );
             }
-            // An earlier one's journal would tell of what is overwritten.
-            (_, None) => place.forget().map_err(|error| failed(&error))?,
+            // The journal of an earlier upload would describe bytes that are overwritten.
+            (_, None) => destination.remove_journal().map_err(|error| failed(&error))?,
         }
-        let relied_on = partial.values.keys().copied().collect();
+        let reported = partial.values.keys().copied().collect();
         let (tag, state) =
-            (tag.map(str::to_owned), Mutex::new(State { partial, over: false, relied_on }));
+            (tag.map(str::to_owned), Mutex::new(UploadState { partial, over: false, reported }));
         Ok(Self {
-            spot,
-            place,
+            target,
+            destination,
             length,
             tag,
-            lanes: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
             state,
             parts: parts.clone(),
             begun: uploads.begun.clone(),
@@ -300,13 +315,13 @@ impl Upload {
         })
     }
 
-    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one
-    /// all the same.
+    /// Keeps the first bytes of an incomplete group, so that an upload progresses even over a path
+    /// that breaks within every megabyte.
     pub(super) fn keep_begun(&self, group: u64, bytes: &[u8]) {
-        let (Some(tag), Ok(key)) = (self.tag.clone(), self.spot.key()) else { return };
+        let (Some(tag), Ok(key)) = (self.tag.clone(), self.target.key()) else { return };
         let mut all = lock(&self.begun);
         if all.len() >= MAX_UPLOADS && !all.contains_key(&key) {
-            all.clear(); // they are sent again, no worse
+            all.clear(); // they will be sent again
         }
         let is_less =
             |had: &Begun| had.tag == tag && had.group == group && had.bytes.len() >= bytes.len();
@@ -315,9 +330,9 @@ impl Upload {
         }
     }
 
-    /// The first `have` bytes of a group, if they are here.
+    /// Removes and returns the first `have` bytes of a group, if they are here.
     pub(super) fn take_begun(&self, group: u64, have: usize) -> Option<Vec<u8>> {
-        let key = self.spot.key().ok()?;
+        let key = self.target.key().ok()?;
         let mut all = lock(&self.begun);
         let is_it = |had: &&Begun| {
             self.tag.as_ref() == Some(&had.tag) && had.group == group && had.bytes.len() >= have
@@ -328,73 +343,77 @@ impl Upload {
         Some(bytes)
     }
 
-    /// Whether it is this one, and goes on.
-    pub(super) fn is(&self, spot: &Spot, upload: &put::Upload) -> bool {
+    /// Returns whether this is the given upload, and still in progress.
+    pub(super) fn is(&self, target: &PutTarget, upload: &put::Upload) -> bool {
         let same = self.tag.as_ref() == Some(&upload.tag) && self.length == upload.length;
-        let key = |spot: &Spot| spot.key().ok();
-        same && key(&self.spot) == key(spot) && !lock(&self.state).over
+        let key = |target: &PutTarget| target.key().ok();
+        same && key(&self.target) == key(target) && !lock(&self.state).over
     }
 
-    /// Begins the journal again, of these groups alone.
+    /// Begins the journal again, with these groups only.
     fn journal(&self, values: &BTreeMap<u64, Value>) -> io::Result<Journal> {
         let tag = self.tag.as_deref().unwrap_or_default();
-        let identity = identity(tag, self.length, part_id(self.place.part()), boot());
-        let mut journal = Journal::begin(self.place.journal(), &identity)?;
+        let identity = identity(tag, self.length, part_id(self.destination.part()), boot());
+        let mut journal = Journal::begin(self.destination.journal(), &identity)?;
         journal.append(values)?;
         Ok(journal)
     }
 
-    /// Gives the whole file its name.
+    /// Verifies the complete file and gives it its name.
     pub(super) fn finish(
         &self,
         request: &Request,
         blake3: Option<&Value>,
         attributes: &Attributes,
-    ) -> Result<Named, Ending> {
+    ) -> Result<PublishedFile, FinishError> {
         let mut state = lock(&self.state);
-        let State { partial, relied_on, over } = &mut *state;
-        if !*over && !relied_on.is_empty() {
-            // The disk, or somebody who wrote to the part, may have damaged them since.
-            let checked =
-                partial.check(self.length, &|group| relied_on.contains(&group), &|| false);
-            let wrong = checked.map_err(|error| self.spot.refuse(&error, true))?;
-            relied_on.clear();
+        let UploadState { partial, reported, over } = &mut *state;
+        if !*over && !reported.is_empty() {
+            // The disk, or another program, may have damaged them since.
+            let checked = partial.check(self.length, &|group| reported.contains(&group), &|| false);
+            let wrong = checked.map_err(|error| self.target.refuse(&error, true))?;
+            reported.clear();
             if wrong != Some(0) {
                 partial.journal = self.journal(&partial.values).ok();
             }
         }
         let missing = group::count(self.length) - state.partial.values.len() as u64;
         if state.over || missing > 0 {
-            return Err(Ending::Missing(missing));
+            return Err(FinishError::Missing(missing));
         }
         let values: Vec<Value> = state.partial.values.values().copied().collect();
         if blake3.is_some_and(|blake3| *blake3 != group::root(&values)) {
-            // What is here is another file than its sender has: nothing of it is of use.
+            // The bytes are not those of the sender's file: none are of use.
             state.over = true;
-            let _ = self.place.discard();
-            let what = "the file that came has another hash; it is thrown away".to_owned();
-            return Err(Refused { status: 422, what }.into());
+            let _ = self.destination.discard();
+            let reason = "the file that came has another hash; it is thrown away".to_owned();
+            return Err(Refused { status: 422, reason }.into());
         }
         let finished = state.partial.sink.finish(self.length, attributes);
-        let refused = finished.map_err(|error| self.spot.refuse(&error, true))?;
-        let (version, replaced) = self.spot.publish(request)?;
+        let attribute_error = finished.map_err(|error| self.target.refuse(&error, true))?;
+        let (version, replaced) = self.target.publish(request)?;
         state.over = true;
-        Ok((version, replaced, refused))
+        Ok(PublishedFile { version, replaced, attribute_error })
     }
 }
 
-/// A file that has its name, whether it replaced another, and why it does not have all of its
-/// attributes.
-pub(super) type Named = (Version, bool, Option<io::Error>);
+/// An uploaded file that has its name.
+pub(super) struct PublishedFile {
+    pub(super) version: Version,
+    /// Whether it replaced another file.
+    pub(super) replaced: bool,
+    /// Why some of its attributes could not be set.
+    pub(super) attribute_error: Option<io::Error>,
+}
 
-/// Why an upload does not end.
-pub(super) enum Ending {
-    /// So many groups are not here.
+/// Why an upload cannot be finished.
+pub(super) enum FinishError {
+    /// So many groups are missing.
     Missing(u64),
     Refused(Refused),
 }
 
-impl From<Refused> for Ending {
+impl From<Refused> for FinishError {
     fn from(refused: Refused) -> Self {
         Self::Refused(refused)
     }
@@ -406,39 +425,39 @@ impl Drop for Upload {
         if state.over {
             return;
         }
-        // What is durable is kept, and holds no more space than that; a failure was told to who
-        // sent it.
+        // Keep what is durable, and free all other space. A failure was already reported to the
+        // sender.
         let _ = state.partial.sink.release_all_but(state.partial.values.keys().copied());
-        state.partial.write_down();
+        state.partial.journal_durable();
         if state.partial.values.is_empty() || state.partial.journal.is_none() {
-            let _ = self.place.discard();
-        } else if let Some(key) = self.spot.part_key() {
+            let _ = self.destination.discard();
+        } else if let Some(key) = self.target.part_key() {
             self.parts.keep(key, state.partial.bytes(self.length));
         }
     }
 }
 
-/// One of the connections that bring an upload: as long as there is one, it stays open.
-pub(in crate::share) struct Lane {
-    /// There until it is dropped.
+/// A connection's share in an upload, which stays open as long as there is one.
+pub(in crate::share) struct UploadStream {
+    /// `Some` until dropped.
     upload: Option<Arc<Upload>>,
     slot: Arc<Slot>,
 }
 
-impl Lane {
-    /// A buffer for a group.
+impl UploadStream {
+    /// Returns a buffer for a group.
     pub(super) fn buffer(&self) -> Result<AlignedBuf, Refused> {
         let mut state = lock(&self.upload().state);
         let buffer = state.partial.sink.buffer().map_err(|error| self.refuse(&state, &error))?;
         Ok(buffer.expect("there are more buffers than lanes"))
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer unused.
     pub(super) fn recycle(&self, buffer: AlignedBuf) {
         lock(&self.upload().state).partial.sink.recycle(buffer);
     }
 
-    /// Takes a group that is right.
+    /// Stores a verified group.
     pub(super) fn arrived(
         &self,
         index: u64,
@@ -456,41 +475,46 @@ impl Lane {
             state.partial.values.remove(&index);
             return Err(self.refuse(&state, &error));
         }
-        state.partial.write_down();
+        state.partial.journal_durable();
         Ok(())
     }
 
-    /// The upload.
+    /// Returns the upload.
     pub(super) fn upload(&self) -> &Upload {
         self.upload.as_ref().expect("there until it is dropped")
     }
 
-    fn refuse(&self, state: &State, error: &SinkError) -> Refused {
-        self.upload().spot.refuse(error, state.partial.journal.is_some())
+    fn refuse(&self, state: &UploadState, error: &SinkError) -> Refused {
+        self.upload().target.refuse(error, state.partial.journal.is_some())
     }
 }
 
-impl Drop for Lane {
+impl Drop for UploadStream {
     fn drop(&mut self) {
         let mut held = lock(&self.slot);
         let Some(upload) = self.upload.take() else { return };
-        let was_last = upload.lanes.fetch_sub(1, Ordering::AcqRel) == 1;
+        let was_last = upload.streams.fetch_sub(1, Ordering::AcqRel) == 1;
         if was_last || lock(&upload.state).over {
-            // Another may have come to its place.
+            // Another upload may have taken the slot.
             held.take_if(|other| Arc::ptr_eq(other, &upload));
         }
-        // The last one writes down what there is, before anybody else looks.
+        // Dropping the last reference writes the journal, while the slot is still locked.
         drop(upload);
     }
 }
 
-/// What an earlier connection left of an upload, if that is what the journal says it is.
-fn kept(spot: &Spot, tag: &str, length: u64) -> Option<(Journal, BTreeMap<u64, Value>)> {
-    let place = spot.place();
-    let meta = place.part().symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
-    let (journal, parsed) = Journal::resume(place.journal(), length).ok()??;
+/// Returns the journal and groups that an earlier connection left of this upload, if they are
+/// valid.
+fn find_kept(
+    target: &PutTarget,
+    tag: &str,
+    length: u64,
+) -> Option<(Journal, BTreeMap<u64, Value>)> {
+    let destination = target.destination();
+    let meta = destination.part().symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let (journal, parsed) = Journal::resume(destination.journal(), length).ok()??;
     let has = (&parsed.identity.validator[..], parsed.identity.length, &parsed.identity.part);
-    let same = has == (tag, length, &part_id(place.part())) && meta.len() >= length;
+    let same = has == (tag, length, &part_id(destination.part())) && meta.len() >= length;
     same.then_some((journal, parsed.groups))
 }
 
@@ -498,7 +522,7 @@ fn identity(tag: &str, length: u64, part: String, boot: String) -> Identity {
     Identity { source: String::new(), length, validator: tag.to_owned(), part, boot }
 }
 
-/// What an error of the filesystem means to who sends.
+/// Turns an error of the filesystem into a response.
 pub(super) fn failed(error: &io::Error) -> Refused {
     let status = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => 507,
@@ -506,9 +530,9 @@ pub(super) fn failed(error: &io::Error) -> Refused {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::WOULDBLOCK) => 503,
         _ => 500,
     };
-    Refused { status, what: format!("the server cannot write that: {error}") }
+    Refused { status, reason: format!("the server cannot write that: {error}") }
 }
 
-pub(super) fn conflict(what: String) -> Refused {
-    Refused { status: 409, what }
+pub(super) fn conflict(reason: String) -> Refused {
+    Refused { status: 409, reason }
 }

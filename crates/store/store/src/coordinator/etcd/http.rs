@@ -1,4 +1,4 @@
-//! One request to one etcd.
+//! A request to one etcd endpoint.
 
 use super::EtcdError;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -13,26 +13,26 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::Url;
 
-/// Longest answer that is read, bytes: what the largest catalog takes is half of it.
-const MAX_ANSWER: usize = 16 << 20;
+/// Longest response that is read, bytes: twice what the largest catalog takes.
+const MAX_RESPONSE: usize = 16 << 20;
 
-/// Longest part of an error that is told, characters.
+/// Longest part of etcd's error message that is reported, characters.
 const MAX_REASON: usize = 200;
 
-/// A URL of etcd's.
+/// A URL of etcd.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint {
     host: String,
     port: u16,
 }
 
-/// Why there is no answer.
+/// Why a request failed, with the reason.
 pub(super) enum Fault {
-    /// Nothing was sent.
+    /// The request was not sent.
     NotSent(String),
-    /// It may have been executed.
-    Perhaps(String),
-    /// It was not executed.
+    /// etcd may have executed it.
+    Unknown(String),
+    /// etcd has not executed it.
     Refused(String),
 }
 
@@ -71,59 +71,69 @@ impl Endpoint {
     }
 }
 
-/// Asks; `limits` are those of the time to connect, and of all of it.
+/// Time limits of a request.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// To connect.
+    pub(super) connect: Duration,
+    /// From then on to the end of the response.
+    pub(super) exchange: Duration,
+}
+
+/// Posts `body` over a new connection and returns the JSON of the response.
 pub(super) async fn post(
     endpoint: &Endpoint,
     path: &str,
-    question: String,
-    (to_connect, in_all): (Duration, Duration),
+    body: String,
+    limits: Limits,
 ) -> Result<Value, Fault> {
-    let place = (endpoint.host.as_str(), endpoint.port);
-    let stream = match timeout(to_connect, TcpStream::connect(place)).await {
+    let Limits { connect, exchange: in_all } = limits;
+    let address = (endpoint.host.as_str(), endpoint.port);
+    let stream = match timeout(connect, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(cause)) => return Err(Fault::NotSent(format!("cannot connect: {cause}"))),
-        Err(_) => return Err(Fault::NotSent(format!("cannot connect within {to_connect:?}"))),
+        Err(_) => return Err(Fault::NotSent(format!("cannot connect within {connect:?}"))),
     };
     let request = Request::post(path)
         .header(HOST, endpoint.authority())
         .header(CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(question)))
+        .body(Full::new(Bytes::from(body)))
         .map_err(|cause| Fault::NotSent(cause.to_string()))?;
     let exchange = async {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|cause| cause.to_string())?;
-        let carried = tokio::spawn(connection);
-        let answered = async {
-            let answer = sender.send_request(request).await.map_err(|cause| cause.to_string())?;
-            let status = answer.status();
-            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+        let connection = tokio::spawn(connection);
+        let response = async {
+            let response = sender.send_request(request).await.map_err(|cause| cause.to_string())?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
             Ok::<_, String>((status, body.map_err(|cause| cause.to_string())?.to_bytes()))
         };
-        let answered = answered.await;
-        carried.abort(); // nobody asks over this connection again
-        answered
+        let response = response.await;
+        connection.abort(); // each request has a connection of its own
+        response
     };
     match timeout(in_all, exchange).await {
         Ok(Ok((status, body))) if status.is_success() => serde_json::from_slice(&body)
-            .map_err(|cause| Fault::Perhaps(format!("not JSON: {cause}"))),
+            .map_err(|cause| Fault::Unknown(format!("not JSON: {cause}"))),
         Ok(Ok((status, body))) => {
             let reason = reason(&body).unwrap_or_else(|| status.to_string());
-            // What etcd does not understand, or has no room for, it has not done; of anything else
-            // it cannot be sure itself.
+            // etcd has not executed a request that it rejects as malformed or too large. After any
+            // other error it does not know itself, for example when its own leader changed.
             Err(if status.is_client_error() {
                 Fault::Refused(reason)
             } else {
-                Fault::Perhaps(reason)
+                Fault::Unknown(reason)
             })
         }
-        Ok(Err(cause)) => Err(Fault::Perhaps(cause)),
-        Err(_) => Err(Fault::Perhaps(format!("no answer within {in_all:?}"))),
+        Ok(Err(cause)) => Err(Fault::Unknown(cause)),
+        Err(_) => Err(Fault::Unknown(format!("no answer within {in_all:?}"))),
     }
 }
 
-/// What etcd says of an error.
+/// Extracts the message of an error response.
 fn reason(body: &[u8]) -> Option<String> {
-    let told: Value = serde_json::from_slice(body).ok()?;
-    let text = told.get("message").or_else(|| told.get("error"))?.as_str()?;
+    let error: Value = serde_json::from_slice(body).ok()?;
+    let text = error.get("message").or_else(|| error.get("error"))?.as_str()?;
     Some(text.chars().take(MAX_REASON).collect())
 }

@@ -1,4 +1,4 @@
-//! The catalog's rows in etcd.
+//! The catalog's rows in etcd, changed only by the leader.
 
 use super::super::members::{LEASE, RENEWAL};
 use super::super::metadata::{Metadata, MetadataError};
@@ -6,30 +6,31 @@ use super::{Etcd, EtcdError, words};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a change may take. The coordinator's node waits for it meanwhile and renews no lease,
-/// and the oldest has so much left, and a little more: what takes longer ends as not known, and the
-/// coordinator begins anew.
+/// How long a change may take. The coordinator's node blocks meanwhile and renews no lease, so this
+/// plus [`RENEWAL`] must be shorter than [`LEASE`]. The outcome of a change that takes longer is
+/// unknown: the coordinator resigns and reads the catalog again in a new term.
 pub const APPLY_WAIT: Duration = Duration::from_millis(300);
 
 const _: () = assert!(APPLY_WAIT.as_millis() + RENEWAL.as_millis() < LEASE.as_millis());
 
-/// How long reading all of it may take.
+/// How long reading all rows may take.
 pub const LOAD_WAIT: Duration = Duration::from_secs(5);
 
-/// Most changes made at once: what etcd takes in one transaction, unless it was told otherwise.
+/// Most changes made at once: etcd's default limit for a transaction.
 pub const MAX_CHANGES: usize = 128;
 
-/// Metadata in etcd, for as long as a term lasts: every change is made only if the leader's key was
-/// last written by the claim that began this term. So a coordinator that was deposed changes
-/// nothing, whatever it takes itself for; and what it had on its way when it began a new term comes
-/// to nothing too.
+/// Metadata in etcd, for one term of a leader.
+///
+/// Every change is a transaction on condition that the leader's key was last written by the claim
+/// that began this term. So a coordinator that was deposed changes nothing, even if it does not
+/// know yet; and a change that was on its way when the same coordinator began a new term fails.
 pub struct MetadataEtcd {
     etcd: Etcd,
     term: u64,
 }
 
 impl MetadataEtcd {
-    /// Metadata of the coordinator that leads in this term.
+    /// The metadata for the coordinator that leads in `term`.
     #[must_use]
     pub fn new(etcd: Etcd, term: u64) -> Self {
         Self { etcd, term }
@@ -73,8 +74,8 @@ impl Metadata for MetadataEtcd {
         match self.etcd.transact((&self.etcd.leader_key(), self.term), &changes, APPLY_WAIT) {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(MetadataError::Fenced { place: self.etcd.urls() }),
-            // Most likely it is full, or has no leader: the cluster waits until somebody has seen
-            // to it.
+            // Most likely etcd is full, or has no leader: the coordinator keeps leading and refuses
+            // changes until an operator has fixed that.
             Err(error @ EtcdError::Refused { .. }) => {
                 tracing::error!("{error}");
                 Err(MetadataError::Unavailable {

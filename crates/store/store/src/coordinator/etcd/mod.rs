@@ -1,12 +1,13 @@
-//! Metadata in etcd, over its HTTP interface: what several coordinators share.
+//! Metadata in etcd, over its HTTP gateway, which several coordinators share.
 //!
 //! ```text
-//! /sprat/NAME/leader      who leads: a number drawn at its start, and its locator; the key's mod revision is its *term*
+//! /sprat/NAME/leader      the leader: a number drawn at its start, and its locator;
+//!                         the key's mod revision is the leader's *term*
 //! /sprat/NAME/rows/...    the rows of the catalog
 //! ```
 //!
-//! Each request has a connection of its own: they are seldom, and one that has been idle since
-//! before etcd's restart would leave it open whether a transaction was executed.
+//! Each request opens a connection of its own. Requests are rare, and on a connection that was idle
+//! while etcd restarted it would be unknown whether a transaction was executed.
 
 mod http;
 mod metadata;
@@ -14,8 +15,8 @@ mod words;
 
 pub use metadata::{APPLY_WAIT, LOAD_WAIT, MAX_CHANGES, MetadataEtcd};
 
-use super::election::Holder;
-use http::{Endpoint, Fault};
+use super::election::LeaderRecord;
+use http::{Endpoint, Fault, Limits};
 use serde_json::Value;
 use std::cell::Cell;
 use std::io;
@@ -23,19 +24,19 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 
-/// Most URLs of one etcd.
+/// Most URLs of an etcd cluster.
 pub const MAX_URLS: usize = 16;
 
-/// Longest name of a cluster within etcd, bytes.
+/// Longest name of a Sprat cluster within etcd, bytes.
 pub const MAX_NAME: usize = 64;
 
-/// How long it may take to learn who leads, or to become the one who does.
+/// How long reading or writing the leader's key may take.
 pub const REGISTER_WAIT: Duration = Duration::from_secs(1);
 
-/// Why etcd cannot be used, or has not done what was asked.
+/// Why etcd cannot be used, or a request failed.
 #[derive(Debug, Error)]
 pub enum EtcdError {
-    /// A URL that is of no use.
+    /// A URL is not valid.
     #[error("--etcd {url}: {fault}")]
     Url {
         /// The URL.
@@ -43,44 +44,44 @@ pub enum EtcdError {
         /// What is wrong with it.
         fault: &'static str,
     },
-    /// Not a name.
+    /// The name of a cluster is not valid.
     #[error("--name {0:?}: a cluster's name has 1 to {MAX_NAME} letters, digits, `-`, `_` or `.`")]
     Name(String),
-    /// Nobody was asked: nothing is done.
+    /// No endpoint could be reached: nothing was executed.
     #[error("{0}; is etcd running there, and can it be reached from here?")]
     Unreachable(String),
-    /// etcd refuses; nothing is done.
+    /// etcd refused the request: nothing was executed.
     #[error("{url} refuses: {reason}")]
     Refused {
-        /// Which.
+        /// The endpoint.
         url: String,
-        /// In its words.
+        /// etcd's message.
         reason: String,
     },
-    /// Whether it is done is not known.
+    /// It is not known whether the request was executed.
     #[error("{url} has not said whether it did what was asked: {reason}")]
     Unknown {
-        /// Which.
+        /// The endpoint.
         url: String,
-        /// What came instead.
+        /// The error in place of a response.
         reason: String,
     },
-    /// The operating system refuses.
+    /// The operating system returned an error.
     #[error("cannot begin to speak to etcd: {0}")]
     System(io::Error),
 }
 
-/// Where a cluster's metadata is.
+/// Where a cluster's metadata is in etcd: URLs and a name.
 #[derive(Clone, Debug)]
 pub struct EtcdPlace {
     endpoints: Vec<Endpoint>,
     prefix: String,
-    /// Every question waits for its answer so long at least.
-    least_wait: Duration,
+    /// Shortest time limit of any request.
+    min_wait: Duration,
 }
 
 impl EtcdPlace {
-    /// The metadata of cluster `name` in the etcd of these URLs, with commas between them.
+    /// The metadata of cluster `name` in the etcd at `urls`, which are separated by commas.
     ///
     /// # Errors
     /// [`EtcdError::Url`], [`EtcdError::Name`].
@@ -99,17 +100,18 @@ impl EtcdPlace {
         if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(fits) {
             return Err(EtcdError::Name(name.to_owned()));
         }
-        Ok(Self { endpoints, prefix: format!("/sprat/{name}/"), least_wait: Duration::ZERO })
+        Ok(Self { endpoints, prefix: format!("/sprat/{name}/"), min_wait: Duration::ZERO })
     }
 
-    /// Waits so long at least for every answer. A coordinator must not: its lease is over before
-    /// ([`APPLY_WAIT`]). For tests whose etcd may be kept from the processor for seconds.
+    /// Raises the time limit of every request to at least `min_wait`. It is for tests, whose etcd
+    /// may get no processor for seconds. A coordinator must not use it: leases would expire while
+    /// it waits ([`APPLY_WAIT`]).
     #[must_use]
-    pub fn waiting(self, least_wait: Duration) -> Self {
-        Self { least_wait, ..self }
+    pub fn waiting(self, min_wait: Duration) -> Self {
+        Self { min_wait, ..self }
     }
 
-    /// A way there; each thread has its own. Sends nothing yet.
+    /// Makes a client, one for each thread that uses it. Nothing is sent yet.
     ///
     /// # Errors
     /// [`EtcdError::System`].
@@ -120,48 +122,49 @@ impl EtcdPlace {
     }
 }
 
-/// A way to an etcd.
+/// A client of an etcd cluster. Its calls block until the response has come or the time limit is
+/// over.
 pub struct Etcd {
     place: EtcdPlace,
     runtime: Runtime,
-    /// Who answered last.
+    /// Index of the endpoint that answered last, which is tried first.
     first: Cell<usize>,
 }
 
-/// A row as etcd has it.
+/// A key, its value, and the revision of the last write.
 struct Row {
     key: String,
     value: Vec<u8>,
-    /// The revision in which it was written.
-    written: u64,
+    mod_revision: u64,
 }
 
 impl Etcd {
-    /// The URLs, as they were given.
+    /// The URLs, separated by commas.
     #[must_use]
     pub fn urls(&self) -> String {
         self.place.endpoints.iter().map(Endpoint::url).collect::<Vec<_>>().join(",")
     }
 
-    /// Who leads.
+    /// Reads the leader's key; `None` if no coordinator ever led.
     ///
     /// # Errors
     /// [`EtcdError`].
-    pub fn holder(&self) -> Result<Option<Holder>, EtcdError> {
+    pub fn leader(&self) -> Result<Option<LeaderRecord>, EtcdError> {
         let rows = self.range(&words::one(&self.leader_key()), REGISTER_WAIT)?;
         let Some(row) = rows.first() else { return Ok(None) };
         let nonsense = || self.nonsense("the leader's key holds nothing that a coordinator wrote");
-        Holder::parse(row.written, &row.value).map(Some).ok_or_else(nonsense)
+        LeaderRecord::parse(row.mod_revision, &row.value).map(Some).ok_or_else(nonsense)
     }
 
-    /// Leads from here on, if the leader is still the one of term `over` (zero: if there is none).
-    /// Returns the new term; `None` when it was somebody else's by then.
+    /// Writes the leader's key if its term is still `over` (zero: if there is no leader). Returns
+    /// the new term; `None` if another coordinator wrote the key first.
     ///
     /// # Errors
-    /// [`EtcdError`]; when that is [`EtcdError::Unknown`], [`holder`](Self::holder) tells.
+    /// [`EtcdError`]. After [`EtcdError::Unknown`] call [`leader`](Self::leader) to find out
+    /// whether the key was written.
     pub fn claim(&self, over: u64, life: u64, locator: &str) -> Result<Option<u64>, EtcdError> {
         let key = self.leader_key();
-        let change = (key.clone(), Some(Holder::encode(life, locator)));
+        let change = (key.clone(), Some(LeaderRecord::encode(life, locator)));
         self.transact((&key, over), &[change], REGISTER_WAIT)
     }
 
@@ -177,39 +180,39 @@ impl Etcd {
         EtcdError::Refused { url: self.urls(), reason: reason.to_owned() }
     }
 
-    fn range(&self, question: &Value, wait: Duration) -> Result<Vec<Row>, EtcdError> {
-        let answer = self.ask("/v3/kv/range", question, wait, true)?;
-        words::rows(&answer).ok_or_else(|| self.nonsense("an answer that makes no sense"))
+    fn range(&self, request: &Value, wait: Duration) -> Result<Vec<Row>, EtcdError> {
+        let response = self.request("/v3/kv/range", request, wait, true)?;
+        words::rows(&response).ok_or_else(|| self.nonsense("an answer that makes no sense"))
     }
 
-    /// Makes changes if a key was written in this revision (zero: if there is no such key). Returns
-    /// the revision of the change.
+    /// Makes changes on condition that `key` was last written at `mod_revision` (zero: that it does
+    /// not exist). Returns the revision of the change; `None` if the condition did not hold.
     fn transact(
         &self,
-        (key, written): (&str, u64),
+        (key, mod_revision): (&str, u64),
         changes: &[(String, Option<Vec<u8>>)],
         wait: Duration,
     ) -> Result<Option<u64>, EtcdError> {
-        let answer =
-            self.ask("/v3/kv/txn", &words::transaction((key, written), changes), wait, false)?;
+        let request = words::transaction((key, mod_revision), changes);
+        let response = self.request("/v3/kv/txn", &request, wait, false)?;
         let unknown = || EtcdError::Unknown {
             url: self.urls(),
             reason: "an answer that makes no sense".into(),
         };
-        words::outcome(&answer).ok_or_else(unknown)
+        words::outcome(&response).ok_or_else(unknown)
     }
 
-    /// Asks one after the other, until one answers; what must not be done twice is asked of one
-    /// only, once it is connected.
-    fn ask(
+    /// Sends a request to one endpoint after the other until one responds. A request that is not
+    /// `idempotent` goes to the first endpoint that a connection is made to, and to no other.
+    fn request(
         &self,
         path: &str,
-        question: &Value,
+        request: &Value,
         wait: Duration,
-        again: bool,
+        idempotent: bool,
     ) -> Result<Value, EtcdError> {
         let endpoints = &self.place.endpoints;
-        let until = Instant::now() + wait.max(self.place.least_wait);
+        let until = Instant::now() + wait.max(self.place.min_wait);
         let mut last = EtcdError::Unreachable("nobody was asked".into());
         for (tried, at) in (0..endpoints.len())
             .map(|number| (self.first.get() + number) % endpoints.len())
@@ -217,13 +220,14 @@ impl Etcd {
         {
             let endpoint = &endpoints[at];
             let left = until.saturating_duration_since(Instant::now());
-            // One that is silent does not use up the time of the others.
+            // A silent endpoint must not use up the time of the others.
             let share = left / u32::try_from(endpoints.len() - tried).expect("few");
-            let limits = (share, if again { share } else { left });
-            match self.runtime.block_on(http::post(endpoint, path, question.to_string(), limits)) {
-                Ok(answer) => {
+            let exchange = if idempotent { share } else { left };
+            let limits = Limits { connect: share, exchange };
+            match self.runtime.block_on(http::post(endpoint, path, request.to_string(), limits)) {
+                Ok(response) => {
                     self.first.set(at);
-                    return Ok(answer);
+                    return Ok(response);
                 }
                 Err(Fault::NotSent(reason)) => {
                     last = EtcdError::Unreachable(format!("{}: {reason}", endpoint.url()))
@@ -231,9 +235,9 @@ impl Etcd {
                 Err(Fault::Refused(reason)) => {
                     return Err(EtcdError::Refused { url: endpoint.url(), reason });
                 }
-                Err(Fault::Perhaps(reason)) => {
+                Err(Fault::Unknown(reason)) => {
                     last = EtcdError::Unknown { url: endpoint.url(), reason };
-                    if !again {
+                    if !idempotent {
                         return Err(last);
                     }
                 }

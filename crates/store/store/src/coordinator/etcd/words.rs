@@ -1,5 +1,5 @@
-//! etcd's language, as its gateway has it: JSON, with bytes in base64 and numbers of 64 bits as
-//! text.
+//! Encodes requests for etcd's JSON gateway and decodes its responses: bytes are in base64, and
+//! 64-bit numbers are text.
 
 use super::Row;
 use base64::Engine as _;
@@ -10,52 +10,56 @@ fn bytes(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The question for one key.
+/// A range request for one key.
 pub(super) fn one(key: &str) -> Value {
     json!({ "key": bytes(key) })
 }
 
-/// The question for all keys that begin with `prefix`, which ends with a slash.
+/// A range request for all keys that begin with `prefix`, which must end with a slash.
 pub(super) fn all(prefix: &str) -> Value {
     let head = prefix.strip_suffix('/').expect("a prefix ends with a slash");
-    // The byte behind a slash is a zero's.
+    // '0' is the byte after '/'.
     json!({ "key": bytes(prefix), "range_end": bytes(format!("{head}0")) })
 }
 
-/// Changes, to be made if a key was last written in this revision; in none, if it is zero.
+/// A transaction that makes `changes` if `key` was last written at `mod_revision`; zero means that
+/// the key must not exist.
 pub(super) fn transaction(
-    (key, written): (&str, u64),
+    (key, mod_revision): (&str, u64),
     changes: &[(String, Option<Vec<u8>>)],
 ) -> Value {
     let change = |(key, value): &(String, Option<Vec<u8>>)| match value {
         Some(value) => json!({ "request_put": { "key": bytes(key), "value": bytes(value) } }),
         None => json!({ "request_delete_range": { "key": bytes(key) } }),
     };
-    let compare = json!({ "key": bytes(key), "target": "MOD", "result": "EQUAL", "mod_revision": written.to_string() });
+    let compare = json!({
+        "key": bytes(key), "target": "MOD", "result": "EQUAL",
+        "mod_revision": mod_revision.to_string(),
+    });
     json!({ "compare": [compare], "success": changes.iter().map(change).collect::<Vec<_>>() })
 }
 
-/// The rows of an answer; `None` when it makes no sense.
-pub(super) fn rows(answer: &Value) -> Option<Vec<Row>> {
-    let header = answer.get("header")?;
+/// Decodes the rows of a range response; `None` if it is malformed.
+pub(super) fn rows(response: &Value) -> Option<Vec<Row>> {
+    let header = response.get("header")?;
     number(header.get("revision"))?;
-    let Some(rows) = answer.get("kvs") else { return Some(Vec::new()) };
+    let Some(rows) = response.get("kvs") else { return Some(Vec::new()) };
     let row = |row: &Value| {
         let key = String::from_utf8(decode(row.get("key")?)?).ok()?;
-        // What is empty is left out.
+        // The gateway leaves out empty values.
         let value = row.get("value").map_or(Some(Vec::new()), decode)?;
-        Some(Row { key, value, written: number(row.get("mod_revision"))? })
+        Some(Row { key, value, mod_revision: number(row.get("mod_revision"))? })
     };
     rows.as_array()?.iter().map(row).collect()
 }
 
-/// What came of a transaction: its revision, or `None` if the condition did not hold; `None` around
-/// it when the answer makes no sense.
-pub(super) fn outcome(answer: &Value) -> Option<Option<u64>> {
-    let revision = number(answer.get("header")?.get("revision"))?;
-    // What is false is left out.
-    let done = answer.get("succeeded").map_or(Some(false), Value::as_bool)?;
-    Some(done.then_some(revision))
+/// Decodes the outcome of a transaction: its revision, or `Some(None)` if the condition did not
+/// hold. `None` if the response is malformed.
+pub(super) fn outcome(response: &Value) -> Option<Option<u64>> {
+    let revision = number(response.get("header")?.get("revision"))?;
+    // The gateway leaves out `false`.
+    let succeeded = response.get("succeeded").map_or(Some(false), Value::as_bool)?;
+    Some(succeeded.then_some(revision))
 }
 
 fn decode(value: &Value) -> Option<Vec<u8>> {
@@ -71,18 +75,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_empty_or_false() {
+    fn missing_fields_are_empty_or_false() {
         let header = json!({ "revision": "7" });
         assert_eq!(rows(&json!({ "header": header })).map(|rows| rows.len()), Some(0));
         let row = json!({ "key": bytes("k"), "mod_revision": "5" });
         let rows = rows(&json!({ "header": header, "kvs": [row] })).unwrap();
-        assert_eq!((rows[0].key.as_str(), rows[0].value.len(), rows[0].written), ("k", 0, 5));
+        assert_eq!((rows[0].key.as_str(), rows[0].value.len(), rows[0].mod_revision), ("k", 0, 5));
         assert_eq!(outcome(&json!({ "header": header })), Some(None));
         assert_eq!(outcome(&json!({ "header": header, "succeeded": true })), Some(Some(7)));
     }
 
     #[test]
-    fn what_makes_no_sense_is_no_answer() {
+    fn malformed_responses_are_refused() {
         for answer in [
             json!(null),
             json!({}),
@@ -101,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_before_its_next_neighbour() {
+    fn a_prefix_range_ends_before_the_next_key() {
         assert_eq!(all("/a/"), json!({ "key": bytes("/a/"), "range_end": bytes("/a0") }));
     }
 }

@@ -47,12 +47,11 @@ mod tests {
     }
 
     #[test]
-    fn it_is_called_what_its_manifest_says() {
+    fn the_name_matches_the_manifest() {
         let manifest = manifest();
         assert_eq!(manifest["browser_specific_settings"]["gecko"]["id"], GECKO_ID);
         assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
-        // Chromium's id is the first 16 bytes of the key's SHA-256, in hexadecimal with the
-        // digits
+        // Chromium's id is the first 16 bytes of the key's SHA-256, in hexadecimal with the digits
         // a to p.
         use base64::Engine as _;
         let key = manifest["key"].as_str().expect("a key");

@@ -17,7 +17,7 @@ pub(super) fn downloads() -> Result<PathBuf> {
 
 /// Returns this user's home folder.
 pub(super) fn home() -> Result<PathBuf> {
-    absolute("HOME").context("HOME is not set: whose folders are meant?")
+    absolute("HOME").context("HOME is not set; set it to your home folder")
 }
 
 /// Returns the folder in which programs keep their settings.

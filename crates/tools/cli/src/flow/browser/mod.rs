@@ -17,17 +17,20 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:
-  sprat browser install               for the browsers that are here
+  sprat browser install               for the installed browsers
   sprat browser status
   sprat browser uninstall")]
 pub(crate) enum BrowserCommand {
-    /// Write the extension, and tell browsers how to start sprat.
+    /// Install the extension and the program that browsers start.
     Install(BrowserInstallArgs),
-    /// Take away what install wrote.
+    /// Remove the files that install wrote.
     Uninstall(BrowserPlaceArgs),
     /// Show what is installed.
+    #[command(after_help = "Exit codes:
+  0  a browser can start sprat
+  1  no browser can start it, or another error")]
     Status(BrowserPlaceArgs),
-    /// What the browser starts; it speaks native messaging on standard input and output.
+    /// Serve a browser that started this, by native messaging on standard input and output.
     #[command(hide = true)]
     Host(BrowserHostArgs),
 }
@@ -53,30 +56,29 @@ pub(crate) enum ForArg {
     Chromium,
     /// Google Chrome.
     Chrome,
-    /// Every one of them.
+    /// All of them.
     All,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat browser install                         for the browsers that are here, and this user
+  sprat browser install                         for the installed browsers, for this user
   sprat browser install --for firefox --downloads /data/incoming
-  sprat browser install --dry-run               only says what it would write
-  sudo sprat browser install --system           for all users; Debian's Firefox and Chromium have it at once
+  sprat browser install --dry-run               list the files only
+  sudo sprat browser install --system           for all users; Debian's browsers load it
 
-What a browser fetches through sprat goes into --downloads, under the name that its address has,
-never over a file that is there. The program must stay where it is: browsers start it by its path.
-Run it again after an update of sprat.")]
+Browsers start this program by its path: do not move it, and run install again after an update.
+Downloads are named after their addresses and never replace existing files.")]
 pub(crate) struct BrowserInstallArgs {
-    /// Which browser [default: those that are here].
+    /// Browser to install for; repeat for several [default: the installed ones].
     #[arg(long = "for", value_name = "BROWSER", value_enum, value_delimiter = ',')]
     browsers: Vec<ForArg>,
 
-    /// Where files go [default: the user's download folder].
+    /// Folder for downloads, an absolute path [default: the user's download folder].
     #[arg(long, value_name = "DIR")]
     downloads: Option<PathBuf>,
 
-    /// Write nothing, only say what would be written.
+    /// List the files that would be written, and write nothing.
     #[arg(long)]
     dry_run: bool,
 
@@ -86,7 +88,7 @@ pub(crate) struct BrowserInstallArgs {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BrowserPlaceArgs {
-    /// For all users of this machine (needs root).
+    /// Use the system's folders, for all users (needs root).
     #[arg(long)]
     system: bool,
 
@@ -97,11 +99,11 @@ pub(crate) struct BrowserPlaceArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct BrowserHostArgs {
-    /// Where files go [default: the user's download folder].
+    /// Folder for downloads, an absolute path [default: the user's download folder].
     #[arg(long, value_name = "DIR")]
     downloads: Option<PathBuf>,
 
-    /// What the browser says of who is calling.
+    /// The browser's arguments, which identify the calling extension.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     caller: Vec<String>,
 }
@@ -113,11 +115,11 @@ pub(crate) fn install(args: &BrowserInstallArgs) -> Result<ExitCode> {
         && !downloads.is_absolute()
     {
         bail!(
-            "--downloads {}: want the whole path, for browsers start sprat anywhere",
+            "--downloads {}: want an absolute path, because browsers start sprat in any folder",
             downloads.display()
         );
     }
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let program = std::env::current_exe().context("cannot determine the path of this program")?;
     let planned = plan::plan(&place, &browsers, &program, args.downloads.as_deref())?;
     if !args.dry_run {
         planned.iter().try_for_each(PlannedFile::write)?;
@@ -154,10 +156,10 @@ pub(crate) fn uninstall(args: &BrowserPlaceArgs) -> Result<ExitCode> {
     if args.json {
         print_json(&json!({ "removed": removed }))?;
     } else if removed.is_empty() {
-        print_line("nothing was installed")?;
+        print_line("nothing to remove")?;
     } else {
         removed.iter().try_for_each(|path| print_line(&format!("removed {path}")))?;
-        print_line("Take the extension out of the browser too, if you loaded it there yourself.")?;
+        print_line("If you loaded the extension in a browser yourself, remove it there too.")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -201,7 +203,7 @@ pub(crate) fn host(args: &BrowserHostArgs) -> Result<ExitCode> {
         None => folder::downloads()?,
     };
     sprat_browser::serve(std::io::stdin(), std::io::stdout(), &folder, signals()?).with_context(
-        || format!("cannot serve the browser, with files into {}", folder.display()),
+        || format!("cannot serve the browser with downloads to {}", folder.display()),
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -217,8 +219,8 @@ fn chosen(wanted: &[ForArg]) -> Result<Vec<Browser>> {
     };
     if browsers.is_empty() {
         bail!(
-            "neither Firefox nor Chromium nor Chrome is here; --for firefox, say, installs for \
-             one all the same"
+            "found neither Firefox nor Chromium nor Chrome; name the browser to install for, such \
+             as --for firefox"
         );
     }
     Ok(browsers)
@@ -227,7 +229,7 @@ fn chosen(wanted: &[ForArg]) -> Result<Vec<Browser>> {
 /// Quotes a path for a shell.
 fn quoted(path: &Path) -> Result<String> {
     let text = path.to_str().with_context(|| {
-        format!("{}: is not UTF-8, which a browser cannot start", path.display())
+        format!("{}: not UTF-8; browsers cannot start such a path", path.display())
     })?;
     Ok(format!("'{}'", text.replace('\'', "'\\''")))
 }

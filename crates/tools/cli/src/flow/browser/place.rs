@@ -69,7 +69,7 @@ impl Browser {
     pub(super) fn manifest(self, host: &Path) -> Value {
         let mut manifest = json!({
             "name": HOST_NAME,
-            "description": "Sprat fetches downloads: verified, resumed, fast over long ways",
+            "description": "Sprat fetches downloads: verified, resumable, fast over long distances",
             "path": host,
             "type": "stdio",
         });
@@ -156,25 +156,26 @@ impl InstallPlace {
         match (self, browser) {
             (Self::System, Browser::Firefox) => {
                 format!(
-                    "Debian's has it when it starts next; of others see docs/browser.md, for {}",
+                    "Debian's Firefox loads it at its next start; others load {}: see \
+                     docs/browser.md",
                     packed.display()
                 )
             }
             (Self::System, Browser::Chromium) => {
                 format!(
-                    "Debian's has it when it starts next; any other: see docs/browser.md, for {}",
+                    "Debian's Chromium loads it at its next start; others load {}: see \
+                     docs/browser.md",
                     folder.display()
                 )
             }
             (_, Browser::Firefox) => format!(
-                "ESR: in about:config set xpinstall.signatures.required to false, then open {}; \
-                 any other: on \
-                 about:debugging#/runtime/this-firefox load it, until Firefox ends",
+                "ESR: set xpinstall.signatures.required to false in about:config, then open {}; \
+                 others: load it on about:debugging#/runtime/this-firefox after each start",
                 packed.display()
             ),
             (_, Browser::Chromium | Browser::Chrome) => format!(
-                "on chrome://extensions switch the developer mode on, and load {} by \"Load \
-                 unpacked\"",
+                "on chrome://extensions enable developer mode, choose \"Load unpacked\", and \
+                 select {}",
                 folder.display()
             ),
         }
@@ -186,12 +187,12 @@ fn origin() -> String {
     format!("chrome-extension://{CHROMIUM_ID}/")
 }
 
-/// Returns an error unless our extension started the host. Browsers start it for no other, and
-/// name the extension in the arguments: Firefox passes the manifest's path and the extension's id,
+/// Returns an error unless our extension started the host. Browsers start it for no other, and name
+/// the extension in the arguments: Firefox passes the manifest's path and the extension's id,
 /// Chromium its origin.
 pub(super) fn check_caller(caller: &[String]) -> Result<()> {
     if caller.iter().any(|word| *word == GECKO_ID || *word == origin()) {
         return Ok(());
     }
-    bail!("this is for browsers to start; `sprat browser install` tells them how")
+    bail!("only browsers start this command; `sprat browser install` sets them up")
 }

@@ -20,87 +20,72 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat cp sprat://left.example/big.iso .            from `sprat share`: each megabyte is verified
+  sprat cp sprat://left.example/big.iso .            from `sprat share`, verified on the way
   sprat cp https://example.org/big.iso big.iso --sha256 9f86d081884c7d65...
   sprat cp -r sprat://left.example/photos/ photos    a folder
-  sprat cp 'sprat://left.example/photos/*.jpg' .     what matches
+  sprat cp 'sprat://left.example/photos/*.jpg' .     files that match
+  sprat cp big.iso sprat://left.example/inbox/       to `sprat share --writable`
+  sprat cp -r photos sprat://left.example/           a folder to it
   sprat cp big.iso /mnt/other/                       from disk to disk, past the page cache
   sprat cp --streams 4 --limit 2Gb/s http://left.example:8040/big.iso .
   sprat cp --also b.example --also http://mirror.example/iso/big.iso sprat://a.example/big.iso .
-  sprat cp big.iso sprat://left.example/inbox/       to `sprat share --writable`
-  sprat cp -r photos sprat://left.example/           and a folder
   sprat cp -r run7 --spread b.example --spread c.example sprat://a.example/data/
-                                                     pieces of it to each of three servers
-  sprat cp --gather sprat://a.example/data/run7 .    and from all of them, as one
-  sprat cp --streams 8 s3://bucket/big.iso .         an object, by AWS_ACCESS_KEY_ID and its like
-  sprat cp big.iso s3://bucket/iso/                  and to an object
-  sprat cp sprat://left.example/big.iso /dev/null    only measures the way here
+                                                     pieces of it to three servers
+  sprat cp --gather sprat://a.example/data/run7 .    from all three, as one folder
+  sprat cp --streams 8 s3://bucket/big.iso .         an object; set AWS_ACCESS_KEY_ID and so on
+  sprat cp big.iso s3://bucket/iso/                  to an object
+  sprat cp sprat://left.example/big.iso /dev/null    measure the path, keep nothing
 
-SRC is http://, https://; sprat:// (http on port 8040, where nothing but the verified form will
-do), sprats:// (the same with TLS); s3://BUCKET/KEY; or a local file. A file is written as
-NAME.sprat-part and gets its name when all of it is right and on disk, with the time that the
-source tells. After any interruption, kill -9 and power cuts too, the same command reads back what
-NAME.sprat-journal says is here, and goes on from there. What is sent to a server lies there under a
-hidden name until all of it is there and right, and the same command goes on with it too. A file
-that is as long and as old as the source, and has the hash if one is asked for, stays as it is; any
-other of that name is replaced with --force only.
+SRC is a local file or an address: http://, https://, s3://BUCKET/KEY, or sprat://HOST/PATH,
+which is http on port 8040 in verified form only (sprats:// is the same with TLS).
 
-Exit codes: 0 done; 1 other errors; 2 wrong usage; 3 no such file; 4 the destination exists;
-5 nobody there, or not for long enough; 6 some of a folder was not copied; 8 not for us, or the
-other end is not who it should be; 9 the source keeps changing; 10 what comes, or is there, is not
-right; 11 the destination cannot be written; 130 interrupted: run the same command to go on.")]
+To continue after an interruption, even kill -9 or a power cut, run the same command again (only
+uploads to s3:// start over). Data stays in NAME.sprat-part and NAME.sprat-journal until the
+file is complete, verified and on disk; then it gets its name. An existing file with the
+source's size and modification time (and the given hash) counts as done; --force replaces any
+other.
+
+Exit codes:
+  0    done
+  1    any other error
+  2    wrong usage
+  3    no such file
+  4    the destination exists or is not a file, or its directory on the server is missing
+  5    no server answered, or it stopped answering
+  6    part of a folder was left out; the messages name each file
+  8    access denied, uploads not accepted, or the server's certificate is not trusted
+  9    the source kept changing during the copy
+  10   the data or an existing file has the wrong hash, or the server broke the protocol
+  11   the destination cannot be written: disk full, or permission denied
+  130  interrupted: run the same command to continue")]
 pub(crate) struct CpArgs {
-    /// Where from: addresses or local files; * and ? stand for what matches in the last part.
+    /// Addresses or local files to copy; `*` and `?` match names in the last part of an address.
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
     sources: Vec<String>,
 
-    /// Where to: a file, or a directory, in which names stay what they are. For local files also
-    /// an address, or s3://BUCKET/KEY.
+    /// File or directory to copy to; for local files also an address or s3://BUCKET/KEY. In a
+    /// directory, files keep their names.
     #[arg(value_name = "DST", required = true)]
     target: PathBuf,
 
-    /// Copy folders, with all that is in them.
+    /// Copy folders with everything in them.
     #[arg(short, long)]
     recursive: bool,
 
-    /// TCP streams for a file: its parts by turns. Of small files: so many at a time.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        value_parser = clap::value_parser!(u8).range(1..=16)
-    )]
-    streams: u8,
-
-    /// Another host of the same file: HOST[:PORT] for the same path there, or an address. Several
-    /// may be named. What comes from them is held against what the first says.
-    #[arg(long, value_name = "HOST", conflicts_with = "recursive")]
-    also: Vec<String>,
-
-    /// Send pieces of the file, or folder, to this server too: HOST[:PORT] for the same path
-    /// there. Several may be named.
-    #[arg(long, value_name = "HOST", conflicts_with_all = ["also", "gather"])]
-    spread: Vec<String>,
-
-    /// Fetch what was sent with --spread, as one: SRC is what it would be called at one of its
-    /// servers, and --also names others that may have the list.
-    #[arg(long, conflicts_with = "recursive")]
-    gather: bool,
-
-    /// Replace files that are there.
+    /// Replace existing files.
     #[arg(short, long)]
     force: bool,
 
-    /// Keep permissions too, as far as the source tells them.
+    /// Keep permissions, if the source provides them.
     #[arg(short, long)]
     preserve: bool,
 
-    /// Keep extended attributes of the user's too (`user.*`), of files, where the source tells
-    /// them (`sprat share --xattrs`).
+    /// Keep extended attributes of files (`user.*`), if the source provides them (`sprat share
+    /// --xattrs`).
     #[arg(long)]
     xattrs: bool,
 
-    /// Throw away what an interrupted copy left, and begin anew.
+    /// Discard what an interrupted copy left, and start over.
     #[arg(long)]
     restart: bool,
 
@@ -109,66 +94,109 @@ pub(crate) struct CpArgs {
     #[arg(long, hide = true)]
     check: bool,
 
-    /// Do without verification on the way.
+    /// Print results as JSON, one value a line.
     #[arg(long)]
-    no_verify: bool,
+    json: bool,
 
-    /// At most this rate, such as 2Gb/s (bits) or 200MB/s (bytes); a number alone is bits a
-    /// second.
-    #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
+    /// Print no progress bar and no summary.
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// TCP streams that transfer parts of a file, and small files of a folder at once.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=16),
+        help_heading = "Speed"
+    )]
+    streams: u8,
+
+    /// Limit the rate of all streams together, such as 2Gb/s (bits) or 200MB/s (bytes); a bare
+    /// number is bits per second. At least 8kb/s.
+    #[arg(long, value_name = "RATE", value_parser = quantity::limit, help_heading = "Speed")]
     limit: Option<u64>,
 
-    /// How fast what is sent to a server leaves on each connection: `auto` (a controller of ours,
-    /// on paths of 2 ms and more), `off` (as the kernel sees fit), or a rate such as 2Gb/s.
+    /// Pace each connection that sends: `auto` (by Sprat's controller, on paths of 2 ms and more),
+    /// `off` (by the kernel), or at a fixed rate such as 2Gb/s.
     #[arg(
         long,
         value_name = "PACE",
         default_value = "auto",
-        value_parser = crate::flow::share::pace
+        value_parser = crate::flow::share::pace,
+        help_heading = "Speed"
     )]
     pace: Pace,
 
-    /// The BLAKE3 hash that the file must have on disk, as `b3sum` prints it; also one that is
-    /// there already.
-    #[arg(long, value_name = "HEX", value_parser = sum)]
-    blake3: Option<[u8; 32]>,
-
-    /// The SHA-256 hash that it must have, as `sha256sum` prints it.
-    #[arg(long, value_name = "HEX", value_parser = sum)]
-    sha256: Option<[u8; 32]>,
-
-    /// A file whose first line is the token that says who we are.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-
-    /// Trust the certificates in this file (PEM), in place of this machine's authorities.
-    #[arg(long, value_name = "FILE")]
-    cacert: Option<PathBuf>,
-
-    /// Trust any certificate: anybody may pretend to be the source.
-    #[arg(long, conflicts_with = "cacert")]
-    insecure: bool,
-
-    /// Give up after this many failures one after the other.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    retries: u32,
-
-    /// Give a connection up when nothing comes for this long, such as 10s or 5m; a number alone is
-    /// seconds.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::patience)]
-    timeout: Duration,
-
-    /// Bytes of the receive buffers; 0: as the kernel would; default: what the fattest pipe needs.
-    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
+    /// Total size of the receive buffers, such as 64MB; 0 leaves it to the kernel [default: enough
+    /// for the longest and fastest paths].
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = sprat_units::size,
+        help_heading = "Speed"
+    )]
     receive_buffer: Option<u64>,
 
-    /// Print what happens as JSON, a value on each line.
-    #[arg(long)]
-    json: bool,
+    /// Also fetch from this host: HOST[:PORT] for the same path there, or a full address. Repeat
+    /// for several. SRC decides what the file is; hosts with different data are dropped.
+    #[arg(long, value_name = "HOST", conflicts_with = "recursive", help_heading = "Several hosts")]
+    also: Vec<String>,
 
-    /// No progress bar, and no word if all is well.
-    #[arg(short, long)]
-    quiet: bool,
+    /// Also send pieces of the file or folder to this server: HOST[:PORT] for the same path there.
+    /// Repeat for several.
+    #[arg(
+        long,
+        value_name = "HOST",
+        conflicts_with_all = ["also", "gather"],
+        help_heading = "Several hosts"
+    )]
+    spread: Vec<String>,
+
+    /// Fetch what --spread sent, as one: SRC is its address on one of the servers. --also names
+    /// another server to ask for the list of pieces.
+    #[arg(long, conflicts_with = "recursive", help_heading = "Several hosts")]
+    gather: bool,
+
+    /// Check the file on disk, also an existing one, against this BLAKE3 hash (64 hexadecimal
+    /// digits, as `b3sum` prints).
+    #[arg(long, value_name = "HEX", value_parser = sum, help_heading = "Verification")]
+    blake3: Option<[u8; 32]>,
+
+    /// Check a fetched file against this SHA-256 hash (as `sha256sum` prints).
+    #[arg(long, value_name = "HEX", value_parser = sum, help_heading = "Verification")]
+    sha256: Option<[u8; 32]>,
+
+    /// Do not ask the server for the verified form.
+    #[arg(long, help_heading = "Verification")]
+    no_verify: bool,
+
+    /// Send the token on the first line of this file.
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    token_file: Option<PathBuf>,
+
+    /// Trust only the certificates in this file (PEM), instead of the system's authorities.
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    cacert: Option<PathBuf>,
+
+    /// Trust any certificate. Unsafe: any machine on the path can pretend to be the server.
+    #[arg(long, conflicts_with = "cacert", help_heading = "Connection")]
+    insecure: bool,
+
+    /// Give up after this many failures in a row.
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Connection")]
+    retries: u32,
+
+    /// Reconnect when nothing arrives for this long, such as 10s or 5m; a bare number is seconds.
+    /// 1s to 1d.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "60s",
+        value_parser = quantity::patience,
+        help_heading = "Connection"
+    )]
+    timeout: Duration,
 }
 
 /// Parses a hash of sixty-four hexadecimal digits.
@@ -195,25 +223,29 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     if args.sources.len() > 1 {
         if bucket.is_none() && server.is_none() && !args.target.is_dir() {
             let why = format!(
-                "{}: is no directory, and several files are to go there",
+                "{}: not a directory; to copy several files, DST must be one",
                 args.target.display()
             );
             return Err(Error::Usage(why).into());
         }
         if options.sums != Sums::default() {
-            return Err(
-                Error::Usage("a sum is for one file; copy them one by one".to_owned()).into()
-            );
+            return Err(Error::Usage(
+                "--blake3 and --sha256 apply to one file; copy the files one by one".to_owned(),
+            )
+            .into());
         }
     }
     let several =
         args.sources.len() > 1 || args.sources.iter().any(|source| Tree::has_pattern(source));
     if several && !args.also.is_empty() {
-        return Err(Error::Usage("--also is for one file; copy them one by one".to_owned()).into());
+        return Err(Error::Usage(
+            "--also applies to one file; copy the files one by one".to_owned(),
+        )
+        .into());
     }
     if !args.spread.is_empty() && server.is_none() {
         return Err(Error::Usage(
-            "--spread is for what is sent to servers: DST is an address".to_owned(),
+            "--spread sends to servers; DST must be an address such as sprat://HOST/".to_owned(),
         )
         .into());
     }
@@ -244,19 +276,19 @@ fn one(
 ) -> Result<bool> {
     if args.gather {
         let mut gather = Gather::new(source, &args.target, options.clone())?;
-        args.also.iter().try_for_each(|host| gather.also(host))?;
+        args.also.iter().try_for_each(|host| gather.add_host(host))?;
         gather.stop_with(cancel);
         let outcome = gather.run(&mut |event| show.event(event))?;
         show.set_done(&outcome, "from")?;
         return Ok(!outcome.tree.is_whole());
     }
-    let is_object = Location::is_one(source);
+    let is_object = Location::is_location(source);
     if is_object || (!args.recursive && !Tree::has_pattern(source)) {
         let mut copy = match is_object {
             true => objects::fetch(args, source, options, cancel)?,
             false => Fetch::new(source, &args.target, options.clone())?,
         };
-        args.also.iter().try_for_each(|host| copy.also(host))?;
+        args.also.iter().try_for_each(|host| copy.add_host(host))?;
         copy.stop_with(cancel);
         let outcome = copy.run(&mut |event| show.event(event))?;
         show.done(&outcome)?;
@@ -278,7 +310,7 @@ fn options(args: &CpArgs) -> Result<Options> {
         receive_buffer: match args.receive_buffer {
             None => defaults.receive_buffer,
             Some(bytes) => {
-                usize::try_from(bytes).context("--receive-buffer: more than there can be")?
+                usize::try_from(bytes).context("--receive-buffer: too large for this machine")?
             }
         },
         force: args.force,
@@ -306,7 +338,11 @@ fn token(path: &Path) -> Result<String> {
         .read_to_string(&mut text)
         .with_context(context)?;
     let line = text.lines().next().unwrap_or("").trim();
-    anyhow::ensure!(!line.is_empty(), "{}: its first line is empty; want a token there", context());
+    anyhow::ensure!(
+        !line.is_empty(),
+        "{}: the first line is empty; put the token there",
+        context()
+    );
     Ok(line.to_owned())
 }
 
@@ -316,7 +352,7 @@ fn stop_on_signals(cancel: &Cancel) -> Result<()> {
     let (signals, cancel) = (crate::signals::signals()?, cancel.clone());
     let watch = move || {
         if signals.recv().is_ok() {
-            cancel.ask();
+            cancel.cancel();
         }
     };
     std::thread::Builder::new()

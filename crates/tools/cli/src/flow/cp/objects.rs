@@ -5,25 +5,26 @@ use crate::flow::cp::show::Show;
 use anyhow::Result;
 use sprat_flow::copy::{Error, Fetch, Options, Tree};
 use sprat_http::{Address, Cancel};
-use sprat_objects::{Location, Store, Upload};
+use sprat_objects::{Bucket, Location, Upload};
 use std::path::Path;
 
-/// Returns the target's location if it is in an object store.
+/// The place in a bucket that a copy goes to, if it goes to one.
 pub(super) fn target(args: &CpArgs) -> Result<Option<Location>> {
-    let Some(text) = args.target.to_str().filter(|text| Location::is_one(text)) else {
+    let Some(text) = args.target.to_str().filter(|text| Location::is_location(text)) else {
         return Ok(None);
     };
     let to = Location::parse(text)?;
     if args.sources.len() > 1 && !to.is_folder() {
         return Err(Error::Usage(format!(
-            "{to}: is no folder, and several files are to go there; end it with /"
+            "{to}: to send several files, DST must be a folder; end it with /"
         ))
         .into());
     }
     if args.recursive || !args.also.is_empty() {
-        return Err(
-            Error::Usage(format!("{to}: takes files one by one; leave out -r and --also")).into()
-        );
+        return Err(Error::Usage(format!(
+            "{to}: objects are sent one by one; leave out -r and --also"
+        ))
+        .into());
     }
     Ok(Some(to))
 }
@@ -42,11 +43,11 @@ pub(super) fn fetch(
         ))
         .into());
     }
-    let store = Store::open(&location.bucket, options, cancel)?;
-    Ok(Fetch::of(store.address(&location)?, &args.target, options.clone())?)
+    let bucket = Bucket::open(&location.bucket, options, cancel)?;
+    Ok(Fetch::from_address(bucket.address(&location)?, &args.target, options.clone())?)
 }
 
-/// Sends a local file to an object store.
+/// Sends a local file to a bucket.
 pub(super) fn send(
     source: &str,
     to: &Location,
@@ -54,12 +55,12 @@ pub(super) fn send(
     cancel: &Cancel,
     show: &mut Show,
 ) -> Result<()> {
-    if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
-        let why = format!("{source}: only local files are sent to {to}; fetch it first");
+    if Address::is_address(source) || Location::is_location(source) || Tree::has_pattern(source) {
+        let why = format!("{source}: only local files can be sent to {to}; fetch it first");
         return Err(Error::Usage(why).into());
     }
     let upload = Upload::new(Path::new(source), to, options.clone(), cancel)?;
-    let store = Store::open(&to.bucket, options, cancel)?;
-    let sent = upload.run(&store, &mut |event| show.event(event))?;
+    let bucket = Bucket::open(&to.bucket, options, cancel)?;
+    let sent = upload.run(&bucket, &mut |event| show.event(event))?;
     show.sent(&sent)
 }

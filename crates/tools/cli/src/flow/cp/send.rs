@@ -10,22 +10,22 @@ use std::path::Path;
 
 /// Returns the target if it is a server's address.
 pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
-    let Some(to) = args.target.to_str().filter(|text| Address::is_one(text)) else {
+    let Some(to) = args.target.to_str().filter(|text| Address::is_address(text)) else {
         return Ok(None);
     };
     if args.sources.len() > 1 && !to.ends_with('/') {
-        let why = format!("{to}: is no folder, and several files are to go there; end it with /");
+        let why = format!("{to}: to send several files, DST must be a folder; end it with /");
         return Err(Error::Usage(why).into());
     }
     if !args.also.is_empty() {
         return Err(Error::Usage(
-            "--also is for what is fetched; send it to one host after the other".to_owned(),
+            "--also applies to downloads; run the command once for each server".to_owned(),
         )
         .into());
     }
     if args.gather {
         return Err(Error::Usage(
-            "--gather is for what is fetched; --spread sends it so".to_owned(),
+            "--gather applies to downloads; use --spread to send pieces to servers".to_owned(),
         )
         .into());
     }
@@ -41,19 +41,21 @@ pub(super) fn send(
     cancel: &Cancel,
     show: &mut Show,
 ) -> Result<bool> {
-    if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
+    if Address::is_address(source) || Location::is_location(source) || Tree::has_pattern(source) {
         let why = format!(
-            "{source}: only local files are sent to {to}; fetch it first, or run this on that \
-             machine"
+            "{source}: only local files can be sent to {to}; fetch it first, or run this command \
+             on the machine that has it"
         );
         return Err(Error::Usage(why).into());
     }
     if !args.spread.is_empty() {
         if Path::new(source).is_dir() && !args.recursive {
-            return Err(Error::Usage(format!("{source}: is a folder; -r copies folders")).into());
+            return Err(
+                Error::Usage(format!("{source}: is a folder; use -r to copy folders")).into()
+            );
         }
         let mut spread = Spread::new(Path::new(source), to, options.clone())?;
-        args.spread.iter().try_for_each(|host| spread.also(host))?;
+        args.spread.iter().try_for_each(|host| spread.add_host(host))?;
         spread.stop_with(cancel);
         let outcome = spread.run(&mut |event| show.event(event))?;
         show.set_done(&outcome, "at")?;

@@ -4,9 +4,9 @@ use crate::output::print_json;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use sprat_flow::Recent;
+use sprat_flow::RecentRate;
 use sprat_flow::copy::{Event, Outcome, Progress, SpreadOutcome, TreeOutcome};
-use sprat_flow::plain;
+use sprat_flow::escape_controls;
 use sprat_objects::Sent;
 use sprat_units::figure;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(super) struct Show {
     json: bool,
     quiet: bool,
     bar: ProgressBar,
-    recent: Recent,
+    recent: RecentRate,
     last_printed: Instant,
     /// Whether printing failed: a reader that went away does not end a copy.
     broken: bool,
@@ -29,7 +29,7 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn new(json: bool, quiet: bool) -> Self {
         let bar = if quiet || json { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        let (recent, last_printed) = (Recent::default(), Instant::now());
+        let (recent, last_printed) = (RecentRate::default(), Instant::now());
         Self { json, quiet, bar, recent, last_printed, broken: false }
     }
 
@@ -41,30 +41,33 @@ impl Show {
         match event {
             Event::Opened { length, resumed, streams, verified, written, .. } => {
                 self.begin(*length, *resumed);
-                let form = if *verified { "verified" } else { "as it comes" };
+                let form = if *verified { "verified" } else { "not verified" };
                 let streams =
                     if *streams == 1 { String::new() } else { format!(", {streams} streams") };
                 self.bar.set_prefix(format!("{form}{streams}"));
                 if *resumed > 0 {
-                    self.say(&format!("goes on: {} are here", size(*resumed)));
+                    self.say(&format!("resuming: {} are already there", size(*resumed)));
                 }
                 let _ = written; // only in the JSON: people can do nothing with it
             }
             Event::Progress(progress) => self.progress(progress),
             Event::Wrong { offset, bytes, times } => {
                 self.say(&format!(
-                    "{bytes} B at {offset} arrived wrong (time {times}): fetched again"
+                    "{bytes} bytes at offset {offset} arrived corrupt (attempt {times}); \
+                     transferring them again"
                 ));
             }
             Event::Retry { why, pause } => {
-                self.say(&format!("{why}; tries again in {:.1} s", pause.as_secs_f64()))
+                self.say(&format!("{why}; retrying in {:.1} s", pause.as_secs_f64()))
             }
-            Event::StartsOver { why } => self.say(&format!("begins anew: {why}")),
+            Event::StartsOver { why } => self.say(&format!("starting over: {why}")),
             Event::Checking { bytes } => {
-                self.say(&format!("reads and verifies the {} that are here", size(*bytes)))
+                self.say(&format!("verifying {} of an earlier attempt", size(*bytes)))
             }
             Event::Failed { name, why } => self.say(&format!("{name}: {why}")),
-            Event::Without { source, why } => self.say(&format!("goes on without {source}: {why}")),
+            Event::HostDropped { source, why } => {
+                self.say(&format!("continuing without {source}: {why}"))
+            }
             Event::Note(text) => self.say(text),
         }
     }
@@ -94,8 +97,10 @@ impl Show {
         }
         let target = shown(&outcome.target);
         if outcome.unchanged {
-            let sum = if outcome.verified { ", and has the hash that was asked for" } else { "" };
-            eprintln!("{target}: is there already, as long and as old as the source{sum}");
+            let sum = if outcome.verified { ", and the given hash" } else { "" };
+            eprintln!(
+                "{target}: exists already, with the source's size and modification time{sum}"
+            );
             return Ok(());
         }
         let mut text = format!("{target}: {} in {seconds:.1} s", size(outcome.length));
@@ -103,12 +108,12 @@ impl Show {
             text += &format!(", {}", rate(outcome.progress.received, seconds));
         }
         if !outcome.verified {
-            text += "; nothing to verify it against";
+            text += "; not verified";
         }
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
         if let [_, _, ..] = &outcome.sources[..] {
             outcome.sources.iter().for_each(|served| {
-                eprintln!("{} from {}", size(served.bytes), plain(&served.source))
+                eprintln!("{} from {}", size(served.bytes), escape_controls(&served.source))
             });
         }
         Ok(())
@@ -127,7 +132,10 @@ impl Show {
         }
         if !self.quiet {
             let (size, rate) = (size(sent.length), rate(sent.length, seconds));
-            eprintln!("{}: {size} in {seconds:.1} s, {rate}\nblake3 {blake3}", plain(&target));
+            eprintln!(
+                "{}: {size} in {seconds:.1} s, {rate}\nblake3 {blake3}",
+                escape_controls(&target)
+            );
         }
         Ok(())
     }
@@ -147,11 +155,11 @@ impl Show {
             }));
         }
         for why in &outcome.left_out {
-            eprintln!("left out: {}", plain(why));
+            eprintln!("left out: {}", escape_controls(why));
         }
         if !self.quiet {
             eprintln!(
-                "{}: {} files, {} in {seconds:.1} s, {}; {} were there already, {} failed",
+                "{}: {} files, {} in {seconds:.1} s, {}; {} existed already, {} failed",
                 shown(&outcome.target),
                 outcome.files,
                 size(outcome.bytes),
@@ -163,8 +171,7 @@ impl Show {
         Ok(())
     }
 
-    /// Reports that a set is done, with the bytes of each host. `word` says how a host took
-    /// part:
+    /// Reports that a set is done, with the bytes of each host. `word` says how a host took part:
     /// `at` or `from`.
     pub(super) fn set_done(&mut self, outcome: &SpreadOutcome, word: &str) -> Result<()> {
         let (tree, blake3) = (&outcome.tree, outcome.blake3.map(hex));
@@ -187,7 +194,7 @@ impl Show {
         if !self.quiet {
             blake3.iter().for_each(|blake3| eprintln!("blake3 {blake3}"));
             outcome.hosts.iter().for_each(|served| {
-                eprintln!("{} {word} {}", size(served.bytes), plain(&served.source))
+                eprintln!("{} {word} {}", size(served.bytes), escape_controls(&served.source))
             });
         }
         Ok(())
@@ -199,7 +206,7 @@ impl Show {
     }
 
     fn begin(&mut self, length: Option<u64>, here: u64) {
-        self.recent = Recent::default();
+        self.recent = RecentRate::default();
         let template = match length {
             Some(_) => "{bar:32} {bytes}/{total_bytes}  {msg}  {prefix}",
             None => "{spinner} {bytes}  {msg}  {prefix}",
@@ -233,14 +240,14 @@ impl Show {
             text += &format!("  {} retries", progress.retries);
         }
         if progress.wrong > 0 {
-            text += &format!("  {} wrong", progress.wrong);
+            text += &format!("  {} corrupt", progress.wrong);
         }
         self.bar.set_message(text);
     }
 
     /// Prints a line above the bar.
     fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("sprat: {}", plain(text)));
+        self.bar.suspend(|| eprintln!("sprat: {}", escape_controls(text)));
     }
 
     fn print(&mut self, event: &Event) {
@@ -257,7 +264,7 @@ impl Show {
     fn value(&mut self, event: &Event) -> Value {
         match event {
             Event::Opened { source, target, length, verified, resumed, streams, written } => {
-                self.recent = Recent::default();
+                self.recent = RecentRate::default();
                 json!({
                     "event": "opened", "source": source, "target": target.display().to_string(),
                     "bytes": length,
@@ -281,7 +288,7 @@ impl Show {
             Event::StartsOver { why } => json!({ "event": "starts_over", "why": why }),
             Event::Checking { bytes } => json!({ "event": "checking", "bytes": bytes }),
             Event::Failed { name, why } => json!({ "event": "failed", "name": name, "why": why }),
-            Event::Without { source, why } => {
+            Event::HostDropped { source, why } => {
                 json!({ "event": "without", "source": source, "why": why })
             }
             Event::Note(text) => json!({ "event": "note", "text": text }),
@@ -292,7 +299,7 @@ impl Show {
 /// Renders a path for a terminal. A server may have chosen the name, so control characters are
 /// escaped.
 fn shown(path: &Path) -> String {
-    plain(&path.to_string_lossy()).into_owned()
+    escape_controls(&path.to_string_lossy()).into_owned()
 }
 
 fn size(bytes: u64) -> String {

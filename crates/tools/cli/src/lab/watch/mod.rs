@@ -13,8 +13,8 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use sprat_lab::config::set;
-use sprat_lab::control::{Client, ControlError, Place};
-use sprat_lab::line::Settings;
+use sprat_lab::control::{Client, ControlDir, ControlError};
+use sprat_lab::line::LineSettings;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -22,20 +22,22 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat lab watch                               the only box that runs
+  sprat lab watch                               the only running box
   sprat lab watch two-sites.wan
-  sprat lab watch wan --once                    one screen, as text
-  sprat lab watch wan --json --every 100ms      a sample on each line, for programs
+  sprat lab watch wan --once                    one screen as text
+  sprat lab watch wan --json --every 100ms      samples for programs
 
-Keys: q leaves, arrows and tab choose a line, s sorts the flows, p pauses. Of each port: what comes
-in and goes out, what waits and how much of the buffer that is, drops by reason since the box began,
-and how late packets leave. Of the chosen line's flows: rate, what waits, drops, round trip.")]
+Keys: q quits, arrows and Tab select a line, s changes the order of flows, p pauses.
+
+The table shows, for each port: rates in and out, the queue and its share of the buffer, drops
+by reason since the start of the box, and how late packets leave. Below it are the rate of the
+selected line over time, and its flows.")]
 pub(crate) struct LabWatchArgs {
-    /// The box: BOX or LAB.BOX [default: the only one that runs].
+    /// Box to watch, BOX or LAB.BOX [default: the only running one].
     #[arg(value_name = "BOX")]
     name: Option<String>,
 
-    /// Time between two looks, 100ms to 60s.
+    /// Interval between updates, 100ms to 60s.
     #[arg(
         long,
         value_name = "TIME",
@@ -44,14 +46,14 @@ pub(crate) struct LabWatchArgs {
     )]
     every: Duration,
 
-    /// Print one screen as text.
+    /// Print one screen as text, and exit.
     #[arg(long, conflicts_with = "json")]
     once: bool,
 
     #[command(flatten)]
     state: LabState,
 
-    /// Print each sample as JSON, on a line, until the box ends.
+    /// Print samples as JSON, one value a line, until the box ends.
     #[arg(long)]
     json: bool,
 }
@@ -67,7 +69,7 @@ const ONCE: (u16, u16) = (120, 40);
 
 pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
     let every = args.every;
-    let place = Place::of(&dir(&args.state));
+    let place = ControlDir::of(&dir(&args.state));
     let mut client = place.connect(args.name.as_deref())?;
     let view = begin(&mut client)?;
     if args.json || args.once {
@@ -75,13 +77,13 @@ pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
     }
     if !std::io::stdout().is_terminal() {
         bail!(
-            "standard output is no terminal: use --json for programs, or --once for one screen as \
-             text"
+            "standard output is not a terminal; use --json for programs, or --once for one screen \
+             as text"
         );
     }
     let signals = signals()?;
     // From here to `restore` the terminal is in raw mode; ratatui's panic hook restores it too.
-    let mut terminal = ratatui::try_init().context("the terminal")?;
+    let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
     let ended = screen(&mut terminal, &place, client, view, every, &signals);
     ratatui::restore();
     ended
@@ -92,9 +94,8 @@ pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
 fn begin(client: &mut Client) -> Result<View, ControlError> {
     let state = client.settings()?;
     let buffer = |port: &sprat_lab::control::PortState| {
-        let mut settings = Settings::default();
-        // Without a buffer size that we understand, only the buffer's fill level is not
-        // shown.
+        let mut settings = LineSettings::default();
+        // Without a buffer size that we understand, only the buffer's fill level is not shown.
         let parsed = port.line.buffer.as_ref().map(|word| set(&mut settings, "buffer", &word.0));
         matches!(parsed, Some(Ok(()))).then(|| (port.port.clone(), settings.buffer))
     };
@@ -132,7 +133,7 @@ fn plain(mut client: Client, mut view: View, every: Duration, json: bool) -> Res
 /// Samples the box and draws until the user leaves or a signal arrives.
 fn screen(
     terminal: &mut DefaultTerminal,
-    place: &Place,
+    place: &ControlDir,
     client: Client,
     mut view: View,
     every: Duration,
@@ -140,10 +141,10 @@ fn screen(
 ) -> Result<ExitCode> {
     let (mut client, mut next) = (Some(client), Instant::now() + every);
     loop {
-        terminal.draw(|frame| screen::draw(&view, frame)).context("the terminal")?;
+        terminal.draw(|frame| screen::draw(&view, frame)).context("cannot use the terminal")?;
         let left = next.saturating_duration_since(Instant::now()).min(POLL_INTERVAL);
-        if event::poll(left).context("the terminal")?
-            && let Event::Key(key) = event::read().context("the terminal")?
+        if event::poll(left).context("cannot use the terminal")?
+            && let Event::Key(key) = event::read().context("cannot use the terminal")?
             && key.kind == KeyEventKind::Press
             && view.key(key)
         {

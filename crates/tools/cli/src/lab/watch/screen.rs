@@ -31,7 +31,7 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
     draw_lines(view, frame, table);
     draw_curve(view, frame, curve);
     draw_flows(view, frame, flows);
-    let help = "q leave   arrows, tab choose a line   s sort   p pause";
+    let help = "q quit   arrows, Tab select a line   s sort   p pause";
     frame.render_widget(Paragraph::new(help).style(Style::new().add_modifier(Modifier::DIM)), keys);
 }
 
@@ -57,7 +57,7 @@ fn title(view: &View) -> String {
         title.push_str("   PAUSED");
     }
     if let Some(why) = view.why_lost() {
-        title.push_str(&format!("   GONE: {why}; it is looked for again"));
+        title.push_str(&format!("   LOST: {why}; reconnecting"));
     }
     title
 }
@@ -65,8 +65,8 @@ fn title(view: &View) -> String {
 fn draw_lines(view: &View, frame: &mut Frame<'_>, area: Rect) {
     let Some(report) = view.report() else { return };
     let head = [
-        "PORT", "IN", "OUT", "QUEUE", "OF", "DROPS/s", "AS SET", "FULL", "MEMORY", "REFUSED",
-        "LATE", "WORST",
+        "PORT", "IN", "OUT", "QUEUE", "FULL", "DROPS/s", "LOSS", "BUFFER", "MEMORY", "REFUSED",
+        "LATE", "MAX LATE",
     ];
     let rows = report.lines.iter().enumerate().map(|(at, line)| {
         let row = Row::new(line_cells(view, line));
@@ -192,7 +192,9 @@ mod tests {
                 "left": { "segments": count(80.0) as u64, "bytes": count(share) as u64 },
                 "drops": { "loss": 0, "buffer": count(drops) as u64, "memory": 0, "refused": 0 },
                 "queue": 100 * u64::from(port), "queue_max": 9_000_000, "passage_ns": 1,
-                "round_trips": { "samples": 3, "last_ns": 1, "min_ns": 1, "smoothed_ns": 1, "whole_ns": whole },
+                "round_trips": {
+                    "samples": 3, "last_ns": 1, "min_ns": 1, "smoothed_ns": 1, "whole_ns": whole
+                },
             })
         };
         let none = flow(0, 0.0, 0.0, Value::Null);
@@ -204,7 +206,10 @@ mod tests {
                 "drops": { "loss": 3, "buffer": count(13.0) as u64, "memory": 2, "refused": 1 },
                 "duplicated": 0, "corrupted": 0, "reordered": 0, "on_line": 5, "queue": 1_000_000,
                 "queue_max": 2_000_000, "flows": flows, "other_flows": none, "flows_forgotten": 0,
-                "lateness": { "packets": 10, "sum_ns": 35_000, "max_ns": 812_000, "late_packets": 0, "late_segments": 0 },
+                "lateness": {
+                    "packets": 10, "sum_ns": 35_000, "max_ns": 812_000, "late_packets": 0,
+                    "late_segments": 0
+                },
                 "lost_by_device": 0,
             })
         };
@@ -214,8 +219,11 @@ mod tests {
             flow(40_002, 1e6, 0.0, Value::Null),
         ];
         let input = |port: &str, bytes: f64| {
-            json!({ "port": port, "packets": 5, "arrived": { "segments": 5, "bytes": count(bytes) as u64 },
-                    "malformed": 0, "exhausted": 0, "dropped_by_kernel": 0 })
+            json!({
+                "port": port, "packets": 5,
+                "arrived": { "segments": 5, "bytes": count(bytes) as u64 },
+                "malformed": 0, "exhausted": 0, "dropped_by_kernel": 0
+            })
         };
         json!({
             "seconds": seconds, "inputs": [input("left", 8.5e6), input("right", 3e5)],
@@ -256,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_do_what_they_say() {
+    fn keys_act_as_described() {
         let mut view = view();
         let first = |view: &View| {
             let screen = shown(view);
@@ -288,15 +296,12 @@ mod tests {
     }
 
     #[test]
-    fn a_box_that_went_is_told() {
+    fn an_ended_box_is_reported() {
         let mut view = view();
         view.lost("box merge.wan: the connection ended");
-        assert!(
-            shown(&view)
-                .contains("GONE: box merge.wan: the connection ended; it is looked for again")
-        );
+        assert!(shown(&view).contains("LOST: box merge.wan: the connection ended; reconnecting"));
         view.take(serde_json::from_value(report(13.0)).expect("a report"));
-        assert!(!shown(&view).contains("GONE"));
+        assert!(!shown(&view).contains("LOST"));
     }
 
     #[test]

@@ -6,13 +6,13 @@ use crate::rack::watch::{Output, Terminal, spinner};
 use crate::signals::signals;
 use anyhow::{Context as _, Error, Result, bail};
 use indicatif::ProgressBar;
-use sprat_load::{Load, Report, Running, Step};
+use sprat_load::{Load, LoadReport, RunningLoad, Step};
 use sprat_plan::Plan;
 use sprat_rack::{Host, hosts};
 use sprat_ring::{Deployment, update_instance, wait_until_well};
 use sprat_tune::{
-    Change, Entry, Journal, Measured, News, Overlay, State, Subject, Table, Tables, TuneError,
-    chosen, is_kernel_file,
+    Change, Entry, Journal, Measured, Overlay, Subject, Table, Tables, TrialState, TuneError,
+    TuneEvent, chosen, is_kernel_file,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -90,7 +90,9 @@ impl<'a> Live<'a> {
 
     /// Runs a command on a host and returns its output.
     fn run(&self, host: &str, command: &str) -> Result<String, String> {
-        self.rack.ask(&self.host(host)?, command).map_err(|error| format!("{host}: {error:#}"))
+        self.rack
+            .run_command(&self.host(host)?, command)
+            .map_err(|error| format!("{host}: {error:#}"))
     }
 
     /// Reads a kernel setting of a host. If the file lists choices, returns the selected one.
@@ -118,7 +120,7 @@ impl<'a> Live<'a> {
     }
 
     /// Runs the load for `duration`, and shows `doing` as its purpose.
-    fn load(&self, doing: &str, duration: Duration) -> Result<Report> {
+    fn load(&self, doing: &str, duration: Duration) -> Result<LoadReport> {
         let Some(cassandra) = &self.rack.plan.spec.cassandra else {
             bail!("the plan has no [cassandra]")
         };
@@ -127,10 +129,9 @@ impl<'a> Live<'a> {
             work(&self.args.work, contacts(&hosts(&self.rack.plan)), steps, cassandra)?;
         load.check()?;
         self.fresh.set(false);
-        // Threads inherit the network namespace, so those of the load stay in the one from
-        // which
+        // Threads inherit the network namespace, so those of the load stay in the one from which
         // the hosts can be reached.
-        let running = self.rack.within(|| Running::start(load))??;
+        let running = self.rack.within(|| RunningLoad::start(load))??;
         while !running.is_done() {
             let progress = running.progress();
             let (at, of) = (progress.elapsed.as_secs_f64(), progress.length.as_secs_f64());
@@ -147,8 +148,7 @@ impl<'a> Live<'a> {
         Ok(running.finish().report)
     }
 
-    /// Lets hosts with systemd apply the kept kernel settings whenever they start. Removes the
-    /// file
+    /// Lets hosts with systemd apply the kept kernel settings whenever they start. Removes the file
     /// from hosts on which no setting was kept.
     pub(super) fn keep_across_boots(&self, journal: &Journal) -> Result<()> {
         let mut lines: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
@@ -168,7 +168,8 @@ impl<'a> Live<'a> {
                 true => format!("printf %s '{text}' > {file}"),
                 false => format!("rm -f {file}"),
             };
-            self.rack.ask(host, &format!("if [ -d /run/systemd/system ]; then {write}; fi"))?;
+            self.rack
+                .run_command(host, &format!("if [ -d /run/systemd/system ]; then {write}; fi"))?;
         }
         Ok(())
     }
@@ -209,8 +210,7 @@ impl Subject for Live<'_> {
                             "{host}: {path} = {value:?} is nothing that a kernel is told"
                         ));
                     }
-                    // Do not write what is set already: the file may be one that
-                    // cannot be written.
+                    // Do not write what is set already: the file may be one that cannot be written.
                     if self.read_setting(host, path)? == *value {
                         continue;
                     }
@@ -238,7 +238,7 @@ impl Subject for Live<'_> {
         }
     }
 
-    fn start_anew(&mut self) -> Result<(), String> {
+    fn restart_instances(&mut self) -> Result<(), String> {
         if self.fresh.get() {
             return Ok(());
         }
@@ -257,36 +257,35 @@ impl Subject for Live<'_> {
         self.stopped.get()
     }
 
-    fn tell(&mut self, news: &News<'_>) {
-        let line = match news {
-            News::Before(measured, margin) => {
+    fn notify(&mut self, event: &TuneEvent<'_>) {
+        let line = match event {
+            TuneEvent::Before(measured, margin) => {
                 format!(
                     "before: {}; two measurements of it differ by {:.0} %",
                     describe(measured),
                     margin * 100.0
                 )
             }
-            News::Trying(candidate, number, of) => {
+            TuneEvent::Trying(candidate, number, of) => {
                 self.bar.set_prefix(format!(
                     "{number}/{of} {}: {}",
                     candidate.class.name(),
-                    candidate.what
+                    candidate.proposed
                 ));
                 return;
             }
-            News::Tried(entry) => outcome(entry),
-            News::Mended(entry) => {
-                format!("undone, since an earlier run left it half-way: {}", entry.what)
+            TuneEvent::Tried(entry) => outcome(entry),
+            TuneEvent::Recovered(entry) => {
+                format!("undone, since an earlier run left it half-way: {}", entry.proposed)
             }
-            News::After(measured) => format!("after: {}", describe(measured)),
+            TuneEvent::After(measured) => format!("after: {}", describe(measured)),
         };
         self.bar.suspend(|| eprintln!("{line}"));
     }
 }
 
 impl Live<'_> {
-    /// After a change of a table's compression, lets all instances rewrite the table's files
-    /// with
+    /// After a change of a table's compression, lets all instances rewrite the table's files with
     /// it. Does nothing after changes of other properties.
     fn rewrite(&self, table: &str, property: &str) -> Result<(), String> {
         let Some((keyspace, name)) = table.split_once('.').filter(|_| property == "compression")
@@ -329,12 +328,12 @@ fn outcome(entry: &Entry) -> String {
     let p99 = |measured: Option<Measured>| {
         measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99))
     };
-    let what = format!("{}: {}", entry.class.name(), entry.what);
+    let what = format!("{}: {}", entry.class.name(), entry.proposed);
     let times = format!("p99 {} -> {} ms", p99(entry.before), p99(entry.after));
     match &entry.state {
-        State::Trying => format!("trying  {what}"),
-        State::Kept => format!("kept    {what} ({times})"),
-        State::Undone => format!("undone  {what} ({times})"),
-        State::Failed(why) => format!("failed  {what}: {why}"),
+        TrialState::Trying => format!("trying  {what}"),
+        TrialState::Kept => format!("kept    {what} ({times})"),
+        TrialState::Undone => format!("undone  {what} ({times})"),
+        TrialState::Failed(why) => format!("failed  {what}: {why}"),
     }
 }

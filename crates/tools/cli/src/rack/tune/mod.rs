@@ -138,7 +138,7 @@ fn check(args: &RackTuneArgs, rack: &Deployment) -> Result<ExitCode> {
             if last.replace(candidate.class) != Some(candidate.class) {
                 print_line(&format!("{}: {}", candidate.class.name(), candidate.why))?;
             }
-            print_line(&format!("  {} -> {}", candidate.present, candidate.what))?;
+            print_line(&format!("  {} -> {}", candidate.present, candidate.proposed))?;
         }
     }
     Ok(if advised.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
@@ -160,7 +160,8 @@ fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
         let folders: Vec<_> =
             host.instances.iter().map(|instance| instance.home.display().to_string()).collect();
         let script = SCRIPT.replace('\'', "'\\''");
-        let answer = rack.ask(host, &format!("sh -c '{script}' sh {}", folders.join(" ")))?;
+        let answer =
+            rack.run_command(host, &format!("sh -c '{script}' sh {}", folders.join(" ")))?;
         let of_host = Facts::parse(&answer).with_context(|| host.name.clone())?;
         facts.push((host.name.clone(), of_host));
     }

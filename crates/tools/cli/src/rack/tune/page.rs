@@ -4,7 +4,7 @@ use sprat_measure::machine::Machine;
 use sprat_measure::report::Report as Page;
 use sprat_measure::report::svg::{Axis, Line, chart};
 use sprat_measure::table::Table;
-use sprat_tune::{Journal, Measured, Overlay, State};
+use sprat_tune::{Journal, Measured, Overlay, TrialState};
 
 /// Renders a table of all settings that were tried, and their outcomes.
 pub(super) fn tried(journal: &Journal) -> Table {
@@ -14,13 +14,13 @@ pub(super) fn tried(journal: &Journal) -> Table {
             measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99))
         };
         let state = match &entry.state {
-            State::Trying => "half-way",
-            State::Kept => "kept",
-            State::Undone => "undone",
-            State::Failed(_) => "failed",
+            TrialState::Trying => "half-way",
+            TrialState::Kept => "kept",
+            TrialState::Undone => "undone",
+            TrialState::Failed(_) => "failed",
         };
         let cells = [
-            format!("{}: {} -> {}", entry.class.name(), entry.present, entry.what),
+            format!("{}: {} -> {}", entry.class.name(), entry.present, entry.proposed),
             p99(entry.before),
             p99(entry.after),
             state.to_owned(),
@@ -49,8 +49,12 @@ pub(super) fn text(journal: &Journal) -> Vec<String> {
         ));
     }
     for entry in &journal.entries {
-        if let State::Failed(why) = &entry.state {
-            lines.push(format!("{}: {} could not be tried: {why}", entry.class.name(), entry.what));
+        if let TrialState::Failed(why) = &entry.state {
+            lines.push(format!(
+                "{}: {} could not be tried: {why}",
+                entry.class.name(),
+                entry.proposed
+            ));
         }
     }
     let overlays =
@@ -74,7 +78,7 @@ pub(super) fn page(name: &str, journal: &Journal) -> Page {
     page.table("What was tried", &tried(journal));
     let mut why = Table::new(&["what stands", "why"]);
     for entry in journal.standing() {
-        why.row(vec![entry.what.clone(), entry.why.clone()]);
+        why.row(vec![entry.proposed.clone(), entry.why.clone()]);
     }
     page.table("Why", &why);
     let steps: Vec<Measured> = journal.entries.iter().filter_map(|entry| entry.after).collect();

@@ -106,8 +106,7 @@ fn clear_on_signal(leftovers: Arc<Mutex<Leftovers>>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     let watch = move || {
         if let Some(signal) = signals.forever().next() {
-            // The lock is held until the end, so that the main thread starts no other
-            // server.
+            // The lock is held until the end, so that the main thread starts no other server.
             let mut leftovers = lock(&leftovers);
             leftovers.clear();
             eprintln!("sprat: stopped; removed the server and its data");
@@ -167,7 +166,7 @@ impl ServerChild {
         let (sender, lines) = channel();
         let listen = move || {
             for line in BufReader::new(stderr).lines().map_while(std::io::Result::ok) {
-                // Fails once the server is ready, when there is no receiver any more.
+                // Fails once the server is ready, because the receiver is dropped then.
                 let _ = sender.send(line);
             }
         };

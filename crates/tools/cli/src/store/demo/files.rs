@@ -4,7 +4,7 @@ use crate::progress::Bar;
 use crate::store::demo::{grouped, seconds};
 use anyhow::{Result, bail, ensure};
 use sprat_client::{Client, Condition, Table, Ticket};
-use sprat_transfer::{Item, Large, Progress, Source as _, TreeSource, display_key};
+use sprat_transfer::{Item, ItemSource as _, LargePolicy, Progress, TreeSource, display_key};
 use sprat_wire::op::{Request, Status};
 use std::collections::VecDeque;
 use std::fmt;
@@ -86,7 +86,7 @@ impl Tree {
 
     /// Examines a tree; also returns its number of files, counted up to [`ENOUGH_FILES`].
     fn look(root: &Path) -> Result<(Self, usize)> {
-        let source = TreeSource::open(root, Large::Skip)?;
+        let source = TreeSource::open(root, LargePolicy::Skip)?;
         let mut tree = Self {
             root: root.to_owned(),
             bytes: source.total_bytes().unwrap_or(0),
@@ -135,7 +135,7 @@ fn pass(
     compare: bool,
 ) -> Result<Passed> {
     let started = Instant::now();
-    let mut source = TreeSource::open(&tree.root, Large::Skip)?;
+    let mut source = TreeSource::open(&tree.root, LargePolicy::Skip)?;
     let bar = Bar::new(source.total_bytes(), false);
     let mut under_way: VecDeque<UnderWay> = VecDeque::with_capacity(WINDOW);
     let (mut bytes_under_way, mut progress) =

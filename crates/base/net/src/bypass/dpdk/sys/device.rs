@@ -1,4 +1,4 @@
-//! Devices: each opened once, used by one thread.
+//! Devices of DPDK's, each opened once and used by one thread.
 
 use sprat_host::lock;
 use std::cell::Cell;
@@ -9,69 +9,70 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::bell::{Before, Bell};
+use super::bell::{Bell, SocketSnapshot};
 use super::eal::error;
 use super::ffi::{self, Description, RawCounters, RawSetup};
 use super::frames::{Buffers, Draft, Pool, transmit, transmit_with};
 use crate::Mac;
 
-/// Frames that a device's rings hold each way.
+/// Frames that each of a device's rings holds.
 const DESCRIPTORS: u16 = 1024;
 
-/// Devices that are open in this process.
+/// Ports that are open in this process.
 static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// An open device, by one queue each way: the only one it has, or a thread's own.
+/// An open device with one queue each way: its only one, or the thread's own.
 pub(in crate::bypass) struct Device {
     port: u16,
     queue: u16,
-    /// Queues there are for this thread: it listens to them in turn, and sends by the first.
+    /// The number of this thread's queues: it polls them in turn, and sends by the first.
     queues: u16,
-    turn: u16,
-    /// What it has in common with others, if it is one of several.
-    joint: Option<Arc<Joint>>,
+    next_queue: u16,
+    /// The state shared with other threads, if several have queues of the device.
+    shared: Option<Arc<SharedDevice>>,
     name: String,
-    about: Description,
+    description: Description,
     group: Option<Mac>,
     vlan: Option<u16>,
     started: bool,
     copies: bool,
     bell: Option<Bell>,
-    /// With which it was opened, and how it was set up.
+    /// The arguments it was opened with, and its settings.
     arguments: Option<String>,
     setup: Option<Setup>,
-    /// False when it could not be opened again: then there is no port.
+    /// False if it could not be reopened: then there is no port.
     open: bool,
-    /// What it had counted before it was opened again.
+    /// Its counters from before it was reopened.
     before: DeviceCounters,
-    /// Its queues have no lock: it may change its thread, but has one at a time.
+    /// Makes it `!Sync`: queues have no lock; the device may move between threads, but one at a
+    /// time uses it.
     _thread: PhantomData<Cell<()>>,
 }
 
-/// How a device is to be set up.
+/// The settings of a device.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::bypass) struct Setup {
-    /// Hardware address to take, instead of the device's own.
+    /// Hardware address to use instead of the device's own.
     pub(in crate::bypass) mac: Option<Mac>,
-    /// Largest IP packet; `None` leaves it to the device.
+    /// Largest IP packet; `None` keeps the device's setting.
     pub(in crate::bypass) mtu: Option<u16>,
-    /// The VLAN of all its frames. Most cards take in any; virtual functions those that they were
-    /// told of.
+    /// The VLAN of all its frames. Most cards receive any VLAN; virtual functions only those they
+    /// were given.
     pub(in crate::bypass) vlan: Option<u16>,
-    /// Whether the device is to check what it can.
+    /// Whether the device verifies and computes checksums, as far as it can.
     pub(in crate::bypass) check: bool,
-    /// Whether it is to take in frames to everybody.
+    /// Whether it receives frames to all addresses (promiscuous mode).
     pub(in crate::bypass) all: bool,
-    /// Whether it is to wake who sleeps, if it can.
+    /// Whether it wakes a sleeping node by an interrupt, if it can.
     pub(in crate::bypass) ring: bool,
 }
 
-/// What a device has counted.
+/// The counters of a device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(in crate::bypass) struct DeviceCounters {
-    /// Frames lost because nobody took those before in time.
+    /// Frames lost because earlier ones were not read in time.
     pub(in crate::bypass) missed: u64,
-    /// Frames received broken.
+    /// Frames received with errors.
     pub(in crate::bypass) errors_in: u64,
     /// Frames that could not be sent.
     pub(in crate::bypass) errors_out: u64,
@@ -80,11 +81,11 @@ pub(in crate::bypass) struct DeviceCounters {
 }
 
 impl Device {
-    /// Opens the device of that name, which may carry arguments behind commas; without a name the
-    /// first one that is not open. DPDK has been started.
+    /// Opens the device of that name, which may have arguments after commas; without a name, the
+    /// first one not open yet. DPDK must have been started.
     ///
     /// # Errors
-    /// No such device; opened already; what DPDK says.
+    /// No such device; the device is open already; errors of DPDK.
     pub(in crate::bypass) fn open(arguments: Option<&str>) -> io::Result<Self> {
         let mut open = OPEN.lock().expect("nobody panics while opening");
         let (port, name) = match arguments {
@@ -97,7 +98,7 @@ impl Device {
                 format!("device {name} is open already"),
             ));
         }
-        let mut about = Description {
+        let mut description = Description {
             driver: [0; 32],
             mac: [0; 6],
             max_mtu: 0,
@@ -105,18 +106,18 @@ impl Device {
             numa: 0,
             max_queues: 0,
         };
-        let device = |about: Description| {
-            let copies = text_of(&about.driver) == "net_vhost";
+        let device = |description: Description| {
+            let copies = text_of(&description.driver) == "net_vhost";
             let arguments = arguments.map(str::to_owned);
             let before = DeviceCounters::default();
             Self {
                 port,
                 queue: 0,
                 queues: 1,
-                turn: 0,
-                joint: None,
+                next_queue: 0,
+                shared: None,
                 name,
-                about,
+                description,
                 group: None,
                 vlan: None,
                 started: false,
@@ -129,9 +130,9 @@ impl Device {
                 _thread: PhantomData,
             }
         };
-        // SAFETY: the port exists; `about` outlives the call.
-        match unsafe { ffi::sprat_dpdk_describe(port, &raw mut about) } {
-            0 => Ok(device(about)),
+        // SAFETY: the port exists; `description` outlives the call.
+        match unsafe { ffi::sprat_dpdk_describe(port, &raw mut description) } {
+            0 => Ok(device(description)),
             code => {
                 open.remove(&port);
                 Err(error("ask the device what it is", code))
@@ -139,15 +140,15 @@ impl Device {
         }
     }
 
-    /// Closes it and opens, sets up and starts it anew, with what it had before: what it stands on
-    /// has been replaced. Its hardware address may be another afterwards. The pool is the same.
+    /// Closes the device and opens, sets up and starts it again with the same settings, because the
+    /// interface below it was replaced. Its hardware address may have changed afterwards. The pool
+    /// stays the same.
     ///
     /// # Errors
-    /// What DPDK says. Then there is no device until another attempt succeeds; it counts as stopped
-    /// meanwhile.
+    /// Errors of DPDK. Until another attempt succeeds there is no device, and it counts as stopped.
     pub(in crate::bypass) fn reopen(&mut self, pool: &Pool) -> io::Result<()> {
         let Some(setup) = self.setup else { return Ok(()) };
-        if self.joint.is_some() {
+        if self.shared.is_some() {
             let reason =
                 format!("device {} is in use by several nodes; start the server again", self.name);
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
@@ -155,12 +156,12 @@ impl Device {
         let queues = self.queues;
         self.before = self.counters();
         self.close();
-        let before = Before::opening();
+        let before = SocketSnapshot::take();
         let mut fresh = Self::open(self.arguments.as_deref())?;
         (fresh.setup, fresh.group, fresh.before) = (Some(setup), self.group, self.before);
         *self = fresh;
         self.set_up(&setup, &vec![pool.buffers(); queues.into()])?;
-        self.bell = before.found().pop();
+        self.bell = before.new_bells().pop();
         self.start()
     }
 
@@ -170,8 +171,8 @@ impl Device {
         }
         self.started = false;
         self.bell = None;
-        if self.joint.take().is_some() {
-            return; // whoever is the last closes it
+        if self.shared.take().is_some() {
+            return; // the last one closes it
         }
         close(self.port);
     }
@@ -181,68 +182,69 @@ impl Device {
         self.port
     }
 
-    /// The queue whose turn it is to be listened to.
+    /// Returns the next of its queues to poll.
     #[inline]
-    pub(super) fn listen(&mut self) -> u16 {
+    pub(super) fn queue_to_poll(&mut self) -> u16 {
         if self.queues > 1 {
-            self.turn = (self.turn + 1) % self.queues;
+            self.next_queue = (self.next_queue + 1) % self.queues;
         }
-        self.queue + self.turn
+        self.queue + self.next_queue
     }
 
-    /// Held while the device itself is asked or told something: several threads may want to.
+    /// Locks the device's control functions, which several threads may call.
     fn control(&self) -> Option<MutexGuard<'_, ()>> {
-        let joint = self.joint.as_ref()?;
-        Some(lock(&joint.control))
+        let shared = self.shared.as_ref()?;
+        Some(lock(&shared.control))
     }
 
-    /// What it was opened with; `None` for the first there was.
+    /// The arguments it was opened with; `None` if it was the first one found.
     pub(in crate::bypass) fn arguments(&self) -> Option<&str> {
         self.arguments.as_deref()
     }
 
-    /// Its name, as DPDK knows it.
+    /// Its name, as DPDK has it.
     pub(in crate::bypass) fn name(&self) -> &str {
         &self.name
     }
 
     /// Its driver's name.
     pub(in crate::bypass) fn driver(&self) -> String {
-        text_of(&self.about.driver)
+        text_of(&self.description.driver)
     }
 
     /// Its hardware address.
     pub(in crate::bypass) fn mac(&self) -> Mac {
-        Mac(self.about.mac)
+        Mac(self.description.mac)
     }
 
-    /// Largest IP packet it carries; `None` when it does not say.
+    /// The largest IP packet it carries; `None` if it does not report that.
     pub(in crate::bypass) fn max_mtu(&self) -> Option<u16> {
-        (self.about.max_mtu > 0).then_some(self.about.max_mtu)
+        (self.description.max_mtu > 0).then_some(self.description.max_mtu)
     }
 
-    /// The NUMA node that it is attached to; `None` when it does not say, or is attached to none.
+    /// The NUMA node it is attached to; `None` if it does not report one.
     pub(in crate::bypass) fn node(&self) -> Option<i32> {
-        (self.about.numa >= 0).then_some(self.about.numa)
+        (self.description.numa >= 0).then_some(self.description.numa)
     }
 
-    /// Whether it writes the checksums of what it sends.
+    /// Whether it computes the checksums of the frames it sends.
     pub(in crate::bypass) fn checks_sent(&self) -> bool {
-        self.about.can & ffi::CAN_CHECK_SENT != 0
+        self.description.can & ffi::CAN_CHECK_SENT != 0
     }
 
-    /// Sets the queues up, one for each of the buffers that its frames come from. Before the start.
+    /// Sets up the queues, one for each element of `buffers`, which hold its frames. Call this
+    /// before the start.
     ///
     /// # Errors
-    /// What DPDK says; that it has not so many queues.
+    /// Errors of DPDK; too few queues.
     pub(in crate::bypass) fn set_up(
         &mut self,
         setup: &Setup,
         buffers: &[&Buffers],
     ) -> io::Result<()> {
         let queues = u16::try_from(buffers.len()).expect("few");
-        if queues > self.about.max_queues {
-            let (name, most) = (&self.name, self.about.max_queues);
+        if queues > self.description.max_queues {
+            let (name, most) = (&self.name, self.description.max_queues);
             let reason = format!(
                 "device {name} has {most} queues, and each of {queues} nodes wants its own"
             );
@@ -251,7 +253,8 @@ impl Device {
         let pools: Vec<_> = buffers.iter().map(|buffers| buffers.as_ptr()).collect();
         let check = if setup.check { ffi::CAN_CHECK_RECEIVED | ffi::CAN_CHECK_SENT } else { 0 };
         let filter = if setup.vlan.is_some() { ffi::CAN_FILTER_VLAN } else { 0 };
-        let using = self.about.can & (check | filter) | if setup.ring { ffi::CAN_RING } else { 0 };
+        let using =
+            self.description.can & (check | filter) | if setup.ring { ffi::CAN_RING } else { 0 };
         let raw = RawSetup {
             pools: pools.as_ptr(),
             mac: setup.mac.as_ref().map_or(std::ptr::null(), |mac| mac.0.as_ptr()),
@@ -260,14 +263,14 @@ impl Device {
             queues,
             using,
         };
-        // SAFETY: the port is ours; pools and hardware address outlive the call, and the pools what
-        // is set up here, because whoever has both closes the device first.
+        // SAFETY: the port is ours. Pools and hardware address outlive the call, and the pools
+        // outlive the queues set up here, because their owner closes the device first.
         let code = unsafe { ffi::sprat_dpdk_setup(self.port, &raw const raw) };
         if code < 0 {
             return Err(error(&format!("set up device {}", self.name), code));
         }
         if let Some(mac) = setup.mac {
-            self.about.mac = mac.0;
+            self.description.mac = mac.0;
         }
         self.setup = Some(*setup);
         self.queues = queues;
@@ -275,16 +278,16 @@ impl Device {
         Ok(())
     }
 
-    /// Has it take in frames to this group besides its own and broadcasts.
+    /// Makes the device receive frames to this group besides its own and broadcasts.
     ///
     /// # Errors
-    /// What DPDK says.
-    pub(in crate::bypass) fn hear(&mut self, group: Mac) -> io::Result<()> {
+    /// Errors of DPDK.
+    pub(in crate::bypass) fn join_group(&mut self, group: Mac) -> io::Result<()> {
         self.group = Some(group);
         if self.started { self.apply() } else { Ok(()) }
     }
 
-    /// Tells it what to take in; a start makes it forget.
+    /// Applies the receive filters, which a start resets.
     fn apply(&self) -> io::Result<()> {
         let _control = self.control();
         let (name, port) = (&self.name, self.port);
@@ -312,10 +315,10 @@ impl Device {
         Ok(())
     }
 
-    /// Starts it. Again, later, if it says that its peer is not there yet.
+    /// Starts the device. Call it again later if the device reports that its peer is not there yet.
     ///
     /// # Errors
-    /// What DPDK says.
+    /// Errors of DPDK.
     pub(in crate::bypass) fn start(&mut self) -> io::Result<()> {
         if !self.open {
             return Err(io::Error::new(
@@ -329,7 +332,7 @@ impl Device {
             return Err(error(&format!("start device {}", self.name), code));
         }
         self.started = true;
-        self.look_for_interrupt();
+        self.find_interrupt();
         self.apply()
     }
 
@@ -339,27 +342,27 @@ impl Device {
         self.started
     }
 
-    /// Whether the other end is there.
+    /// Whether the link is up.
     pub(in crate::bypass) fn is_up(&self) -> bool {
         let _control = self.control();
         // SAFETY: the port is ours.
         self.started && unsafe { ffi::sprat_dpdk_link(self.port) } == 1
     }
 
-    /// What it wakes a sleeper by, if it can.
+    /// The bell that wakes a sleeping node, if it has one.
     #[inline]
     pub(in crate::bypass) fn bell(&self) -> Option<&Bell> {
         self.bell.as_ref()
     }
 
-    /// Takes a bell that its opening brought.
-    pub(in crate::bypass) fn hang(&mut self, bell: Option<Bell>) {
+    /// Sets the bell found when it was opened.
+    pub(in crate::bypass) fn set_bell(&mut self, bell: Option<Bell>) {
         self.bell = bell;
     }
 
-    /// Looks for its interrupt, which may be another, or there at last, when it has been started or
-    /// has met a peer.
-    pub(in crate::bypass) fn look_for_interrupt(&mut self) {
+    /// Finds the device's interrupt, which may have changed or appeared when it was started or has
+    /// met a peer.
+    pub(in crate::bypass) fn find_interrupt(&mut self) {
         if !self.started
             || matches!(self.bell, Some(Bell::Socket(_)))
             || !self.setup.is_some_and(|setup| setup.ring)
@@ -371,26 +374,27 @@ impl Device {
         self.bell = if fd < 0 { None } else { Bell::of_interrupt(fd).ok() };
     }
 
-    /// Of one that several nodes share: whether it puts datagrams into the right queues by itself.
+    /// For a device that several nodes share: whether it steers datagrams to the right queues
+    /// itself.
     pub(in crate::bypass) fn steers(&self) -> Option<bool> {
-        self.joint.as_ref().map(|joint| joint.steers.load(Ordering::Relaxed))
+        self.shared.as_ref().map(|shared| shared.steers.load(Ordering::Relaxed))
     }
 
-    /// Has its bell ring for the next frame, or no more; whether it can.
+    /// Arms or disarms the bell for the next frame. Returns whether the device can.
     pub(in crate::bypass) fn arm(&self, armed: bool) -> bool {
         let _control = self.control();
         // SAFETY: the port is ours.
         self.started && unsafe { ffi::sprat_dpdk_arm(self.port, self.queue, armed.into()) } == 0
     }
 
-    /// What it has counted.
+    /// The device's counters, including those from before it was reopened.
     pub(in crate::bypass) fn counters(&self) -> DeviceCounters {
         let mut raw = RawCounters::default();
         if !self.open {
             return self.before;
         }
         let _control = self.control();
-        // SAFETY: the port is ours; `raw` outlives the call. A device that counts nothing leaves
+        // SAFETY: the port is ours; `raw` outlives the call. A device without counters leaves
         // zeros.
         let _ = unsafe { ffi::sprat_dpdk_counters(self.port, &raw mut raw) };
         let before = self.before;
@@ -402,14 +406,14 @@ impl Device {
         }
     }
 
-    /// Whether it has copied a frame, and let go of it, when it has taken it.
+    /// Whether it copies each frame before a transmit returns.
     #[inline]
     pub(in crate::bypass) fn copies(&self) -> bool {
         self.copies
     }
 
-    /// Hands the device a frame that begins with `head` and ends with `tail`, if it
-    /// [copies](Self::copies); gives `head` back if it has no room.
+    /// Sends a frame that begins with `head` and ends with `tail`, if the device
+    /// [copies](Self::copies) frames. Returns `head` if it has no room.
     #[inline]
     pub(in crate::bypass) fn transmit_with(
         &mut self,
@@ -421,34 +425,33 @@ impl Device {
         transmit_with((self.port, self.queue), pool, head, tail)
     }
 
-    /// Hands the first of `frames` to the device; returns how many it took.
+    /// Sends the first of `frames`, as many as the device takes, and returns how many.
     #[inline]
     pub(in crate::bypass) fn transmit(&mut self, frames: &mut Vec<Draft>) -> usize {
         transmit((self.port, self.queue), frames)
     }
 }
 
-/// A device of which several threads have a queue each: what they have in common. Closed when the
-/// last has gone.
-pub(in crate::bypass) struct Joint {
+/// A device of which several threads have a queue each. The last to drop it closes it.
+pub(in crate::bypass) struct SharedDevice {
     port: u16,
     name: String,
-    about: Description,
+    description: Description,
     arguments: Option<String>,
     setup: Option<Setup>,
     copies: bool,
     vlan: Option<u16>,
-    /// The sockets, if any, of the queues that nobody has so far.
+    /// The queues that no thread has taken yet, each with its socket if it has one.
     free: Mutex<Vec<Option<Option<Bell>>>>,
-    /// It puts datagrams into the right queues by itself.
+    /// Whether it steers datagrams to the right queues itself.
     steers: AtomicBool,
-    /// Where each queue's frames come from. Given up when the device is closed.
+    /// The buffers of each queue's frames, dropped when the device is closed.
     buffers: Vec<Arc<Buffers>>,
     control: Mutex<()>,
 }
 
-impl Joint {
-    /// Makes one of a device that has been set up with these buffers and started.
+impl SharedDevice {
+    /// Shares a device that has been set up with these buffers and started.
     pub(in crate::bypass) fn of(
         mut device: Device,
         buffers: Vec<Arc<Buffers>>,
@@ -460,7 +463,7 @@ impl Joint {
         Self {
             port: device.port,
             name: std::mem::take(&mut device.name),
-            about: device.about,
+            description: device.description,
             arguments: device.arguments.take(),
             setup: device.setup,
             copies: device.copies,
@@ -477,10 +480,10 @@ impl Joint {
         Arc::clone(&self.buffers[queue])
     }
 
-    /// The device, by that queue, for this thread.
+    /// Returns the device with that queue, for the calling thread.
     ///
     /// # Errors
-    /// Another has it, or had it: a queue has no lock, and is given away once.
+    /// The queue was taken before. A queue has no lock, and is given out only once.
     pub(in crate::bypass) fn queue(self: &Arc<Self>, queue: usize) -> io::Result<Device> {
         let Some(bell) = lock(&self.free)[queue].take() else {
             let reason = format!("queue {queue} of device {} is another node's", self.name);
@@ -490,10 +493,10 @@ impl Joint {
             port: self.port,
             queue: u16::try_from(queue).expect("few"),
             queues: 1,
-            turn: 0,
-            joint: Some(Arc::clone(self)),
+            next_queue: 0,
+            shared: Some(Arc::clone(self)),
             name: self.name.clone(),
-            about: self.about,
+            description: self.description,
             group: None,
             vlan: self.vlan,
             started: true,
@@ -505,12 +508,12 @@ impl Joint {
             before: DeviceCounters::default(),
             _thread: PhantomData,
         };
-        device.look_for_interrupt();
+        device.find_interrupt();
         Ok(device)
     }
 
-    /// Has the device put datagrams for these ports into the queues, the first port's into the
-    /// first, if it can.
+    /// Makes the device steer datagrams for consecutive UDP ports, from `first` on, to its queues,
+    /// if it can.
     pub(in crate::bypass) fn steer(&self, first: u16, ipv6: bool) {
         let _control = lock(&self.control);
         // SAFETY: the port is ours, and started.
@@ -523,16 +526,16 @@ impl Joint {
     }
 }
 
-impl Drop for Joint {
+impl Drop for SharedDevice {
     fn drop(&mut self) {
         close(self.port);
     }
 }
 
-/// Closes a port that is the caller's, and nobody's from here on.
+/// Closes a port that belongs to the caller.
 fn close(port: u16) {
     let mut open = lock(&OPEN);
-    // SAFETY: the port is the caller's.
+    // SAFETY: the port belongs to the caller.
     unsafe { ffi::sprat_dpdk_close(port) };
     open.remove(&port);
 }
@@ -552,7 +555,7 @@ fn attach(arguments: &str) -> io::Result<(u16, String)> {
     let text = |text: &str| CString::new(text).map_err(io::Error::from);
     let (c_arguments, c_name) = (text(arguments)?, text(name)?);
     let mut port = 0;
-    // SAFETY: strings ended by zeros, which are copied; `port` outlives the call. DPDK has been
+    // SAFETY: the strings end in zeros and are copied; `port` outlives the call. DPDK has been
     // started.
     match unsafe { ffi::sprat_dpdk_attach(c_arguments.as_ptr(), c_name.as_ptr(), &raw mut port) } {
         0 => Ok((port, name.to_owned())),
@@ -560,14 +563,14 @@ fn attach(arguments: &str) -> io::Result<(u16, String)> {
     }
 }
 
-/// Adds to an error what would mend it, where DPDK does not say.
+/// Adds a remedy to an error for which DPDK gives none.
 fn explained(error: io::Error) -> io::Error {
-    // A packet socket's group: the process's id XOR the interface's number, of which the kernel
-    // takes 16 bits.
+    // A packet socket's fanout group is the process id XOR the interface's index, of which the
+    // kernel uses 16 bits.
     if error.to_string().contains("could not set PACKET_FANOUT") {
-        let mend = "another process has packet sockets of the same number on another interface: start this one, or that, \
-                    again, so that it gets another id";
-        return io::Error::new(error.kind(), format!("{error}; {mend}"));
+        let remedy = "another process has packet sockets of the same number on another interface: \
+                      start this one, or that, again, so that it gets another id";
+        return io::Error::new(error.kind(), format!("{error}; {remedy}"));
     }
     error
 }
@@ -577,8 +580,8 @@ fn first(open: &BTreeSet<u16>) -> io::Result<(u16, String)> {
     loop {
         // SAFETY: `port` outlives the call. DPDK has been started.
         if unsafe { ffi::sprat_dpdk_next(port, &raw mut port) } != 0 {
-            let reason = "DPDK finds no device; bind one to vfio-pci (`dpdk-devbind.py --status` lists them), or name a \
-                          virtual one, such as dev=net_memif0,role=server";
+            let reason = "DPDK finds no device; bind one to vfio-pci (`dpdk-devbind.py --status` \
+                          lists them), or name a virtual one, such as dev=net_memif0,role=server";
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
         }
         if !open.contains(&port) {

@@ -1,4 +1,4 @@
-//! DPDK's environment: one a process, started by whoever opens the first device.
+//! DPDK's environment abstraction layer, started once per process when the first device is opened.
 
 use sprat_host::memory;
 use std::ffi::{CString, c_char, c_int};
@@ -9,28 +9,29 @@ use std::thread;
 
 use super::ffi;
 
-/// Memory for frames, MiB: what two devices with jumbo frames take, and room for rings.
+/// Memory for frames, in MiB: what two devices with jumbo frames need, with room for rings.
 const MEMORY_MIB: u64 = 256;
 
-/// Arguments for DPDK besides ours, for experts: `--iova-mode=pa`, say.
+/// Environment variable with additional arguments for DPDK, for experts: for example
+/// `--iova-mode=pa`.
 const EXTRA: &str = "SPRAT_EAL";
 
-/// Which devices DPDK looks for by itself; settled when it starts.
+/// Which devices DPDK probes when it starts; this cannot change later.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Scope {
-    /// None: only virtual ones are made, by name.
+    /// None: only virtual devices are created, by name.
     Virtual,
-    /// Those on the buses that a driver for user space has been bound to.
+    /// The devices on buses that are bound to a user-space driver.
     Buses,
 }
 
 static STARTED: Mutex<Option<Scope>> = Mutex::new(None);
 
-/// Starts DPDK unless that is done. `devices`: those about to be opened; none for the first there
-/// is.
+/// Starts DPDK unless it has been started. `devices`: those about to be opened; empty for the first
+/// one found.
 ///
 /// # Errors
-/// What DPDK says; or that it has been started without buses, which it does not add later.
+/// Errors of DPDK; it was started without buses, which it cannot add later.
 pub(in crate::bypass) fn start(devices: &[String]) -> io::Result<()> {
     let named = !devices.is_empty();
     let scope = if named && devices.iter().all(|device| device.starts_with("net_")) {
@@ -50,7 +51,7 @@ pub(in crate::bypass) fn start(devices: &[String]) -> io::Result<()> {
     }
     ffi::load()?;
     let arguments = arguments(scope, devices)?;
-    // DPDK pins the thread that starts it: let that be one that nobody needs.
+    // DPDK pins the thread that starts it, so that must be one we do not need.
     let result =
         thread::spawn(move || init(arguments)).join().expect("starting DPDK does not panic");
     result.map_err(|code| error("start DPDK", code))?;
@@ -64,20 +65,20 @@ fn arguments(scope: Scope, devices: &[String]) -> io::Result<Vec<CString>> {
         .filter(|&cpu| cpus.is_set(cpu))
         .map(|cpu| cpu.to_string())
         .collect();
-    // One "lcore", on any of our cores: DPDK's own threads then stay off none of them in
-    // particular.
+    // One "lcore" on any of our cores, so that DPDK's own threads may run on all of them.
     let mut arguments = vec!["sprat".to_owned(), format!("--lcores=0@({})", cpus.join(","))];
     arguments.push(format!("-m{MEMORY_MIB}"));
     arguments.extend(["--no-telemetry", "--log-level=*:warning"].map(str::to_owned));
     let memory: &[_] = if free_huge_pages_mib() >= MEMORY_MIB {
-        &["--in-memory", "--single-file-segments"] // the latter for devices that share frames between processes
+        // The latter is for devices that share frames between processes.
+        &["--in-memory", "--single-file-segments"]
     } else {
         &["--no-huge", "--no-shconf"]
     };
     arguments.extend(memory.iter().map(|&argument| argument.to_owned()));
     match scope {
         Scope::Virtual => arguments.push("--no-pci".to_owned()),
-        // Others that are bound stay free for other programs.
+        // Other bound devices stay free for other programs.
         Scope::Buses => arguments.extend(
             devices
                 .iter()
@@ -92,31 +93,31 @@ fn arguments(scope: Scope, devices: &[String]) -> io::Result<Vec<CString>> {
 }
 
 fn init(arguments: Vec<CString>) -> Result<(), c_int> {
-    // DPDK keeps pointers into its arguments.
+    // DPDK keeps pointers to its arguments.
     let arguments: &'static mut [CString] = arguments.leak();
     let mut pointers: Vec<*mut c_char> =
         arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
     let count = c_int::try_from(pointers.len()).expect("few arguments");
     pointers.push(std::ptr::null_mut());
     let pointers: &'static mut [*mut c_char] = pointers.leak();
-    // SAFETY: `count` strings, each ended by a zero, and a null behind them, all of which live for
-    // ever. DPDK is not started yet (the caller holds the lock that says so), and this thread
-    // is nobody else's.
+    // SAFETY: `count` strings, each ended by a zero, and a null after them, all of which live for
+    // ever. DPDK is not started yet (the caller holds the lock that guards that), and this thread
+    // is used for nothing else.
     match unsafe { ffi::sprat_dpdk_init(count, pointers.as_mut_ptr()) } {
         0 => Ok(()),
         code => Err(code),
     }
 }
 
-/// Free huge pages of the default size, MiB.
+/// Free huge pages of the default size, in MiB.
 fn free_huge_pages_mib() -> u64 {
     (memory("HugePages_Free").unwrap_or(0) * memory("Hugepagesize").unwrap_or(0)) >> 20
 }
 
-/// An error of DPDK, with what it logged last.
-pub(super) fn error(what: &str, code: c_int) -> io::Error {
+/// Composes an error of DPDK with the last lines it logged.
+pub(super) fn error(task: &str, code: c_int) -> io::Error {
     let mut text: [c_char; 2048] = [0; 2048];
-    // SAFETY: as many bytes as it says; the C side ends what it writes by a zero.
+    // SAFETY: the buffer has as many bytes as stated; the C side ends what it writes with a zero.
     unsafe { ffi::sprat_dpdk_take_log(text.as_mut_ptr(), 2048) };
     let text: String = text
         .iter()
@@ -129,43 +130,43 @@ pub(super) fn error(what: &str, code: c_int) -> io::Error {
         [] => String::new(),
         lines => format!(" (DPDK says: {})", lines[lines.len().saturating_sub(3)..].join("; ")),
     };
-    io::Error::new(system.kind(), format!("cannot {what}: {system}{said}"))
+    io::Error::new(system.kind(), format!("cannot {task}: {system}{said}"))
 }
 
-/// This thread's place in DPDK: with it, frames are taken and given back without a lock. A thread
-/// may have several.
-pub(in crate::bypass) struct Seat {
-    /// To be given up on the thread that took it.
+/// The calling thread's registration with DPDK, by which it takes and returns frames without a
+/// lock. A thread may have several.
+pub(in crate::bypass) struct ThreadRegistration {
+    /// Makes it `!Send`: it must be dropped on the thread that registered.
     _thread: PhantomData<*const ()>,
 }
 
 thread_local! {
-    static SEATS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    static REGISTRATIONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-impl Seat {
-    /// Takes a place for the calling thread.
+impl ThreadRegistration {
+    /// Registers the calling thread.
     ///
     /// # Errors
-    /// When DPDK has none left.
-    pub(in crate::bypass) fn take() -> io::Result<Self> {
-        if SEATS.get() == 0 {
-            // SAFETY: DPDK has been started, and this thread has no place yet.
+    /// DPDK can register no more threads.
+    pub(in crate::bypass) fn register() -> io::Result<Self> {
+        if REGISTRATIONS.get() == 0 {
+            // SAFETY: DPDK has been started, and this thread is not registered yet.
             let code = unsafe { ffi::sprat_dpdk_thread_enter() };
             if code < 0 {
                 return Err(error("give the thread a place in DPDK", code));
             }
         }
-        SEATS.set(SEATS.get() + 1);
+        REGISTRATIONS.set(REGISTRATIONS.get() + 1);
         Ok(Self { _thread: PhantomData })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ThreadRegistration {
     fn drop(&mut self) {
-        SEATS.set(SEATS.get() - 1);
-        if SEATS.get() == 0 {
-            // SAFETY: this very thread, for the type cannot leave it, took the place.
+        REGISTRATIONS.set(REGISTRATIONS.get() - 1);
+        if REGISTRATIONS.get() == 0 {
+            // SAFETY: this thread registered, as the type cannot leave it.
             unsafe { ffi::sprat_dpdk_thread_leave() };
         }
     }

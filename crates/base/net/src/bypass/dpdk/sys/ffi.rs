@@ -1,5 +1,5 @@
-//! What `shim/dpdk.h` declares; that is where it is explained. The library made of it is carried in
-//! the binary.
+//! The functions that `shim/dpdk.h` declares and documents. The shared library built from the shim
+//! is embedded in the binary.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fs::File;
@@ -62,10 +62,10 @@ pub(super) struct RawCounters {
     pub(super) no_buffer: u64,
 }
 
-/// The functions, as loaded.
+/// The loaded functions.
 static SHIM: OnceLock<Shim> = OnceLock::new();
 
-/// Declares functions: each is found once, by its name, and called by it from then on.
+/// Declares functions, each of which is looked up once by its name.
 macro_rules! shim {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {
         struct Shim {
@@ -87,7 +87,7 @@ macro_rules! shim {
             #[inline]
             pub(super) unsafe fn $name($($argument: $type),*) $(-> $result)? {
                 let shim = SHIM.get().expect("DPDK is loaded before anything is asked of it");
-                // SAFETY: as the caller has it.
+                // SAFETY: the caller upholds the function's contract.
                 unsafe { (shim.$name)($($argument),*) }
             }
         )*
@@ -137,10 +137,10 @@ shim! {
     fn sprat_program_is(number: u32, name: *const c_char) -> c_int;
 }
 
-/// Loads the C side, and DPDK with it, unless that is done.
+/// Loads the shim, and DPDK with it, unless that is done.
 ///
 /// # Errors
-/// What the loader says: a library of DPDK's is missing, most likely.
+/// Errors of the loader; most likely a library of DPDK's is missing.
 pub(super) fn load() -> io::Result<()> {
     if SHIM.get().is_some() {
         return Ok(());
@@ -155,11 +155,11 @@ pub(super) fn load() -> io::Result<()> {
             format!("cannot load DPDK (Debian has it in the package dpdk): {error}"),
         )
     };
-    // SAFETY: our own library, made of `shim/dpdk.c`; what it and DPDK's do when they are loaded
-    // needs nothing of us.
+    // SAFETY: our own library, built from `shim/dpdk.c`; the initialisers of it and of DPDK's
+    // libraries require nothing of us.
     let library = unsafe { Library::new(&path) }.map_err(missing)?;
     let shim = Shim::of(&library).map_err(missing)?;
     std::mem::forget(library); // for as long as the process
-    let _ = SHIM.set(shim); // the same, if another thread was faster
+    let _ = SHIM.set(shim); // an equal one, if another thread was faster
     Ok(())
 }

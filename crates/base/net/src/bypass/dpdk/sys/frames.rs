@@ -1,4 +1,4 @@
-//! Frames: who has one owns it, and gives it back.
+//! Frames of DPDK's pools. The holder of a frame owns it, and returns it by dropping it.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_int};
@@ -15,13 +15,13 @@ use super::ffi::{self, RawFrame};
 /// Most frames received at once.
 pub(in crate::bypass) const BURST: usize = 32;
 
-/// Frames taken from the pool at once.
+/// Frames taken from the pool in one call.
 const STASH: usize = 32;
 
-/// To DPDK: memory of whichever NUMA node.
+/// DPDK's constant for memory of any NUMA node.
 const ANY_NODE: c_int = -1;
 
-/// The memory of frames. Of any thread: what DPDK does with it is safe for all of them at once.
+/// The memory of frames. Any threads may use it at once: DPDK's pools are thread-safe.
 pub(in crate::bypass) struct Buffers {
     pool: NonNull<std::ffi::c_void>,
     frames: usize,
@@ -30,17 +30,17 @@ pub(in crate::bypass) struct Buffers {
 
 // SAFETY: DPDK's pools may be used, and freed, by any thread.
 unsafe impl Send for Buffers {}
-// SAFETY: and by several at the same time.
+// SAFETY: DPDK's pools may be used by several threads at the same time.
 unsafe impl Sync for Buffers {}
 
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
 impl Buffers {
-    /// `frames` frames with `room` bytes each, in the memory of that NUMA node if there is enough.
-    /// DPDK has been started.
+    /// Allocates `frames` frames with `room` bytes each, in the memory of that NUMA node if there
+    /// is enough. DPDK must have been started.
     ///
     /// # Errors
-    /// When there is not so much memory on any node.
+    /// No node has enough memory.
     pub(in crate::bypass) fn new(frames: u32, room: usize, node: Option<i32>) -> io::Result<Self> {
         let near = node.and_then(|node| Self::on(frames, room, node).ok());
         near.map_or_else(|| Self::on(frames, room, ANY_NODE), Ok)
@@ -74,25 +74,25 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         if self.used() == 0 {
-            // SAFETY: no frame of it is anywhere else, and nobody can get another.
+            // SAFETY: no frame of it is in use, and none can be taken any more.
             unsafe { ffi::sprat_dpdk_pool_free(self.pool.as_ptr()) };
         }
-        // Else a device has not given all back: better to keep the memory than to have it written
-        // to.
+        // Otherwise a device still has frames: leak the memory, because the device may write to it.
     }
 }
 
-/// Where a node's frames come from and go back to.
+/// A node's source of frames, with a small stock of its own.
 pub(in crate::bypass) struct Pool {
-    /// Given back first.
+    /// Returned first.
     stash: Vec<Draft>,
     buffers: Arc<Buffers>,
-    /// Draws on caches of whichever thread it is on: one at a time.
+    /// Makes it `!Sync`: it uses the cache of the thread it is on, so one thread at a time may have
+    /// it.
     _thread: PhantomData<Cell<()>>,
 }
 
 impl Pool {
-    /// A thread's way to the buffers.
+    /// Wraps buffers for use by one thread.
     pub(in crate::bypass) fn of(buffers: Arc<Buffers>) -> Self {
         Self { stash: Vec::with_capacity(STASH), buffers, _thread: PhantomData }
     }
@@ -110,22 +110,22 @@ impl Pool {
         self.buffers.room
     }
 
-    /// Frames there are.
+    /// The number of frames.
     pub(in crate::bypass) fn frames(&self) -> usize {
         self.buffers.frames
     }
 
-    /// Frames that are somewhere else: with a device, or being written.
+    /// The number of frames in use: at a device, or being written.
     pub(in crate::bypass) fn used(&self) -> usize {
         self.buffers.used().saturating_sub(self.stash.len())
     }
 
-    /// Whether there is no frame left, to write or to receive into.
+    /// Whether no frame is left, to write or to receive into.
     pub(in crate::bypass) fn is_empty(&self) -> bool {
         self.used() >= self.buffers.frames
     }
 
-    /// A frame to write, unless the pool is empty.
+    /// Takes a frame to write; `None` if the pool is empty.
     #[inline]
     pub(in crate::bypass) fn draft(&mut self) -> Option<Draft> {
         if self.stash.is_empty() {
@@ -135,16 +135,16 @@ impl Pool {
     }
 
     fn refill(&mut self) {
-        // All or none: of the last frames there may be too few for many.
+        // The call takes all or none, and there may be fewer frames left than a full stock.
         for count in [STASH, 1] {
             let count = u16::try_from(count).expect("few");
-            // SAFETY: the pool lives as long as `self`; the stash is empty and has room for so
-            // many.
+            // SAFETY: the pool lives as long as `self`; the stash is empty and has room for `count`
+            // frames.
             let got = unsafe {
                 ffi::sprat_dpdk_alloc(self.buffers.as_ptr(), self.stash.as_mut_ptr().cast(), count)
             };
-            // SAFETY: the C side has filled so many, each of which is now the stash's. `Draft` is
-            // `RawFrame` by another name.
+            // SAFETY: the C side has filled that many elements, which now belong to the stash.
+            // `Draft` is a transparent `RawFrame`.
             unsafe { self.stash.set_len(usize::from(got)) };
             if got > 0 {
                 break;
@@ -157,31 +157,31 @@ impl Pool {
     }
 }
 
-/// A frame being written. Its owner's until the device has taken it; given back when dropped.
+/// A frame being written. Its owner keeps it until a device has taken it; dropping it returns it to
+/// the pool.
 #[repr(transparent)]
 pub(in crate::bypass) struct Draft(RawFrame);
 
-// SAFETY: a frame is its owner's alone, whoever that is, and may be given back by any thread.
+// SAFETY: a frame belongs to its owner alone, and any thread may return it.
 unsafe impl Send for Draft {}
 
 impl Draft {
-    /// The frame's bytes, `len` of them, as the next to have it will see them; it is of that pool.
-    /// What they are before they are written is anybody's guess, but never another process's
-    /// secret: the pool is ours.
+    /// Sets the frame's length and returns its bytes; `pool` is the pool it came from. They hold
+    /// old contents until they are written, but never those of another process: the pool is ours.
     #[inline]
     pub(in crate::bypass) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
         assert!(len <= pool.room(), "{len} bytes do not fit {}", pool.room());
         self.0.len = u32::try_from(len).expect("no more than there was");
-        // SAFETY: the buffer is ours alone, has at least the room of its pool (there is but one a
-        // driver, and its frames were looked at when they were taken), and was zero when
-        // the pool was made, so that all of it is initialised.
+        // SAFETY: the buffer is ours alone, has at least the pool's room (a driver has only one
+        // pool, and `refill` checked its frames), and was zeroed when the pool was created, so that
+        // all of it is initialised.
         unsafe { std::slice::from_raw_parts_mut(self.0.data, len) }
     }
 
-    /// Has the device fill in the UDP checksum: the IP header begins at `before`, and has `ip`
-    /// bytes.
+    /// Requests that the device fill in the UDP checksum: the IP header begins at `before` and has
+    /// `ip` bytes.
     #[inline]
-    pub(in crate::bypass) fn have_checked(&mut self, before: usize, ip: usize, v6: bool) {
+    pub(in crate::bypass) fn request_checksum(&mut self, before: usize, ip: usize, v6: bool) {
         assert!(before < 0x80 && ip < 0x100, "headers of {before} and {ip} bytes");
         let layers = u32::try_from(before << 8 | ip << 16).expect("15 and 24 bits");
         self.0.flags = ffi::CHECKSUM | layers | if v6 { ffi::IPV6 } else { 0 };
@@ -190,29 +190,28 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // SAFETY: the frame is ours, and from here on nobody's.
+        // SAFETY: the frame is ours, and not used afterwards.
         unsafe { ffi::sprat_dpdk_free(&raw const self.0, 1) };
     }
 }
 
-/// A frame on its way from the thread that received it to another. Given back when dropped,
-/// wherever that is.
+/// A received frame on its way to another thread. Dropping it, on any thread, returns it.
 pub(in crate::bypass) struct Parcel(RawFrame);
 
-// SAFETY: a frame is its owner's alone, whoever that is, and may be given back by any thread.
+// SAFETY: a frame belongs to its owner alone, and any thread may return it.
 unsafe impl Send for Parcel {}
 
 impl Parcel {
-    /// The frame, and whether the device found its checksums right.
+    /// The frame's bytes, and whether the device has verified its checksums.
     #[inline]
     pub(in crate::bypass) fn frame(&self) -> (&[u8], bool) {
-        // SAFETY: the buffer is ours, and has so many bytes.
+        // SAFETY: the buffer is ours and has `len` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(self.0.data, self.0.len as usize) };
         (bytes, self.0.flags & ffi::CHECKED != 0)
     }
 
-    /// A copy of a frame, in one of the pool's; `None` when there is none left, or it is longer
-    /// than those.
+    /// Copies a frame into one of the pool's; `None` if the pool is empty, or the frame is too
+    /// long.
     pub(in crate::bypass) fn copy(frame: &[u8], checked: bool, pool: &mut Pool) -> Option<Self> {
         if frame.len() > pool.room() {
             return None;
@@ -220,25 +219,25 @@ impl Parcel {
         let mut draft = pool.draft()?;
         draft.bytes(frame.len(), pool).copy_from_slice(frame);
         let parcel = Self(RawFrame { flags: if checked { ffi::CHECKED } else { 0 }, ..draft.0 });
-        std::mem::forget(draft); // it is the parcel's now
+        std::mem::forget(draft); // the parcel owns it now
         Some(parcel)
     }
 }
 
 impl Drop for Parcel {
     fn drop(&mut self) {
-        // SAFETY: the frame is ours, and from here on nobody's.
+        // SAFETY: the frame is ours, and not used afterwards.
         unsafe { ffi::sprat_dpdk_free(&raw const self.0, 1) };
     }
 }
 
-/// Room for frames as they are received; empty between two rounds.
+/// The frames of one receive; empty between two of them.
 pub(in crate::bypass) struct Burst {
     frames: Box<[RawFrame; BURST]>,
     count: usize,
 }
 
-// SAFETY: its frames are its own alone, and may be given back by any thread.
+// SAFETY: its frames belong to it alone, and any thread may return them.
 unsafe impl Send for Burst {}
 
 impl Burst {
@@ -248,44 +247,45 @@ impl Burst {
         Self { frames: Box::new([none; BURST]), count: 0 }
     }
 
-    /// Takes what has arrived at a device. What was there before is given back.
+    /// Receives the frames that have arrived at a device, and returns earlier ones.
     #[inline]
     pub(in crate::bypass) fn receive(&mut self, device: &mut Device) {
         self.clear();
         let count = u16::try_from(BURST).expect("few");
-        let (port, queue) = (device.port(), device.listen());
-        // SAFETY: the device is open, the queue is ours alone, and there is room for so many
+        let (port, queue) = (device.port(), device.queue_to_poll());
+        // SAFETY: the device is open, the queue is ours alone, and there is room for `count`
         // frames.
         let got = unsafe { ffi::sprat_dpdk_receive(port, queue, self.frames.as_mut_ptr(), count) };
         self.count = usize::from(got);
     }
 
-    /// The frame at that place, counted from 0; none behind the last.
+    /// The bytes of the frame at that index; `None` after the last.
     #[inline]
     pub(in crate::bypass) fn get(&self, at: usize) -> Option<&[u8]> {
         let frame = self.frames[..self.count].get(at)?;
-        // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has so many bytes.
+        // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has `len` bytes.
         Some(unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) })
     }
 
-    /// Whether there are none.
+    /// Whether there are no frames.
     #[inline]
     pub(in crate::bypass) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The frames, and whether the device found their checksums right.
+    /// Iterates over the frames, each with whether the device has verified its checksums.
     #[inline]
     pub(in crate::bypass) fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
         self.frames[..self.count].iter().map(|frame| {
-            // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has so many
+            // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has `len`
             // bytes.
             let bytes = unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) };
             (bytes, frame.flags & ffi::CHECKED != 0)
         })
     }
 
-    /// Takes out the frames that `is_for` says a number for, each with that number.
+    /// Removes the frames for which `is_for` returns a number, and passes each to `take` with that
+    /// number.
     pub(in crate::bypass) fn take_out(
         &mut self,
         is_for: impl Fn(&[u8]) -> Option<usize>,
@@ -295,10 +295,10 @@ impl Burst {
         for at in 0..count {
             let parcel = Parcel(self.frames[at]);
             match is_for(parcel.frame().0) {
-                Some(whose) => take(whose, parcel),
+                Some(number) => take(number, parcel),
                 None => {
                     self.frames[kept] = parcel.0;
-                    std::mem::forget(parcel); // it stays the burst's
+                    std::mem::forget(parcel); // it stays in the burst
                     kept += 1;
                 }
             }
@@ -306,12 +306,12 @@ impl Burst {
         self.count = kept;
     }
 
-    /// Gives the frames back.
+    /// Returns the frames to their pool.
     #[inline]
     pub(in crate::bypass) fn clear(&mut self) {
         if self.count > 0 {
             let count = u16::try_from(self.count).expect("few");
-            // SAFETY: the first `count` are ours, and from here on nobody's.
+            // SAFETY: the first `count` frames are ours, and not used afterwards.
             unsafe { ffi::sprat_dpdk_free(self.frames.as_ptr(), count) };
             self.count = 0;
         }
@@ -324,8 +324,8 @@ impl Drop for Burst {
     }
 }
 
-/// Hands a device a frame that begins with `head` and ends with `tail`; gives `head` back if it did
-/// not take it.
+/// Sends a frame that begins with `head` and ends with `tail`. Returns `head` if the device did not
+/// take it.
 #[inline]
 pub(super) fn transmit_with(
     (port, queue): (u16, u16),
@@ -334,9 +334,9 @@ pub(super) fn transmit_with(
     tail: &[u8],
 ) -> Option<Draft> {
     let len = u16::try_from(tail.len()).expect("a frame's length has 16 bits");
-    // SAFETY: the device is open, its caller's alone, and of a kind that copies a frame at once,
-    // which the C side checks: `tail` is read during the call and not after it. `head` is ours;
-    // the pool lives.
+    // SAFETY: the device is open and belongs to the caller alone, and is of a kind that copies a
+    // frame at once, which the C side checks: `tail` is not read after the call. `head` is ours;
+    // the pool is alive.
     let took = unsafe {
         ffi::sprat_dpdk_transmit_with(
             port,
@@ -350,20 +350,20 @@ pub(super) fn transmit_with(
     if took == 0 {
         return Some(head);
     }
-    std::mem::forget(head); // it is the device's now
+    std::mem::forget(head); // the device owns it now
     None
 }
 
-/// Hands the first of `frames` to a device; returns how many it took.
+/// Sends the first of `frames`, as many as the device takes, and returns how many.
 #[inline]
 pub(super) fn transmit((port, queue): (u16, u16), frames: &mut Vec<Draft>) -> usize {
     let count = u16::try_from(frames.len()).expect("queues are short");
-    // SAFETY: the device is open and its caller's alone; the frames are ours. `Draft` is `RawFrame`
-    // by another name.
+    // SAFETY: the device is open and belongs to the caller alone; the frames are ours. `Draft` is a
+    // transparent `RawFrame`.
     let took = usize::from(unsafe {
         ffi::sprat_dpdk_transmit(port, queue, frames.as_ptr().cast(), count)
     });
-    // Those are the device's now.
+    // The device owns those now.
     frames.drain(..took).for_each(std::mem::forget);
     took
 }

@@ -1,12 +1,13 @@
-//! Programs in the kernel.
+//! eBPF programs in the kernel.
 
 use std::ffi::CString;
 
 use super::ffi;
 
-/// Whether the kernel's program of that number has that name, of which the kernel keeps 15 bytes.
+/// Whether the program with that id in the kernel has that name, of which the kernel keeps 15
+/// bytes.
 pub(in crate::bypass) fn program_is(number: u32, name: &str) -> bool {
     let Ok(name) = CString::new(name) else { return false };
-    // SAFETY: a string ended by a zero, which the call keeps no pointer to.
+    // SAFETY: the string ends in a zero, and the call keeps no pointer to it.
     unsafe { ffi::sprat_program_is(number, name.as_ptr()) == 1 }
 }

@@ -1,26 +1,26 @@
-//! The program that an interface has: ours stays there when we are killed, and DPDK takes no
-//! interface that has one.
+//! The XDP program attached to an interface. Ours stays attached when we are killed, and DPDK
+//! refuses an interface that has one.
 
 use std::io;
 
 use super::object::NAME;
-use crate::bypass::dpdk::netlink::{Kernel, Message, NEW_LINK, SET_LINK, attributes};
+use crate::bypass::dpdk::netlink::{Message, NEW_LINK, Netlink, SET_LINK, attributes};
 use crate::bypass::dpdk::sys::program_is;
 
-/// Attributes of an interface: what is said of its program; the program by descriptor, by number.
+/// Attributes of an interface: IFLA_XDP, and within it the program's descriptor and its id.
 const XDP: u16 = 43;
 const NESTED: u16 = 0x8000;
 const XDP_FD: u16 = 1;
 const XDP_PROGRAM: u16 = 4;
 
-/// Takes a program of ours off an interface, if it has one: whoever put it there has been killed.
-/// Others' stay, and DPDK will say that they are in the way.
+/// Detaches our program from an interface, if a killed process has left it there. Other programs
+/// stay; DPDK reports that they are in the way.
 pub(super) fn remove_ours(index: u32) -> io::Result<()> {
-    let kernel = Kernel::open(0)?;
-    kernel.ask_for_link(index)?;
+    let netlink = Netlink::open(0)?;
+    netlink.request_link(index)?;
     let mut buffer = vec![0; 16 << 10];
     let mut program = None;
-    kernel.receive(&mut buffer, |message| {
+    netlink.receive(&mut buffer, |message| {
         if let Message::Link { kind: NEW_LINK, index: of, rest, .. } = message
             && of == index
         {
@@ -37,7 +37,7 @@ pub(super) fn remove_ours(index: u32) -> io::Result<()> {
     }
     let mut none = Vec::new();
     for word in [8_u16, XDP_FD, u16::MAX, u16::MAX] {
-        none.extend(word.to_ne_bytes()); // the descriptor is -1
+        none.extend(word.to_ne_bytes()); // descriptor -1 detaches the program
     }
-    kernel.request(SET_LINK, index, XDP | NESTED, &none)
+    netlink.request(SET_LINK, index, XDP | NESTED, &none)
 }

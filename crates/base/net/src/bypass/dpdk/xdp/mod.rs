@@ -1,6 +1,5 @@
-//! An interface by AF_XDP. A node shares it with the kernel: it gets what is for its address and
-//! port, and the kernel keeps the interface with all else that goes over it. Whoever wants whole
-//! frames gets all of them.
+//! Interfaces by AF_XDP. A node shares its interface with the kernel: the node receives frames for
+//! its address and port, and the kernel all others. A raw device receives all frames.
 
 mod attached;
 mod object;
@@ -16,24 +15,24 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, netdevice, socket_with,
 };
 
-use self::program::{Program, Taken, Wanted};
+use self::program::{NodeFilter, Program, RedirectedFrames};
 use super::arguments::argument;
 
-/// What a device needs to share its interface, for as long as it may be opened.
-pub(super) struct Shared {
-    /// The program, as a file without a name.
+/// What a device needs to share its interface, kept as long as the device may be reopened.
+pub(super) struct SharedInterface {
+    /// The program's object file, in memory.
     file: OwnedFd,
-    /// Says that the interface is ours.
+    /// A socket whose abstract name claims the interface for this process.
     _claim: OwnedFd,
 }
 
-impl Shared {
+impl SharedInterface {
     /// Prepares to share the interface that a device's arguments name with a node of that address
-    /// and tag, or to take all of it; `None` for other devices, and for those that bring a
-    /// program of their own (`xdp_prog=`).
+    /// and VLAN tag, or to receive all of its frames. `None` for other devices, and for those with
+    /// a program of their own (`xdp_prog=`).
     ///
     /// # Errors
-    /// No such interface; one that another node has; what the kernel says.
+    /// No such interface; another process has claimed it; errors of the kernel.
     pub(super) fn prepare(
         arguments: &str,
         node: Option<(SocketAddr, Option<u16>)>,
@@ -51,33 +50,36 @@ impl Shared {
         let index = netdevice::name_to_index(&claim, name).map_err(|cause| {
             io::Error::new(io::Error::from(cause).kind(), format!("interface `{name}`: {cause}"))
         })?;
-        // A name of sockets belongs to a network namespace, as interfaces do, and is free again
-        // when its owner is killed.
+        // An abstract socket name belongs to a network namespace, as interfaces do, and is free
+        // again when its owner is killed.
         let owner = SocketAddrUnix::new_abstract_name(format!("sprat af_xdp {index}").as_bytes())?;
         bind(&claim, &owner).map_err(|_| {
             let reason = format!(
-                "another program of Sprat's has interface `{name}` already; give this one an interface of its own"
+                "another program of Sprat's has interface `{name}` already; give this one an \
+                 interface of its own"
             );
             io::Error::new(io::ErrorKind::AddrInUse, reason)
         })?;
         attached::remove_ours(index)?;
-        let taken = match node {
-            Some((address, vlan)) => {
-                Taken::Node(Wanted { address, vlan, kernel_has_it: kernel_has(address)? })
-            }
-            None => Taken::All,
+        let redirected = match node {
+            Some((address, vlan)) => RedirectedFrames::Node(NodeFilter {
+                address,
+                vlan,
+                kernel_has_address: kernel_has_ip(address)?,
+            }),
+            None => RedirectedFrames::All,
         };
-        let file = object::file(&Program::of(&taken)).map_err(io::Error::other)?;
+        let file = object::file(&Program::of(&redirected)).map_err(io::Error::other)?;
         Ok(Some(Self { file: memory_file(&file)?, _claim: claim }))
     }
 
-    /// The argument by which DPDK finds the program.
+    /// The argument that gives DPDK the program.
     pub(super) fn argument(&self) -> String {
         format!("xdp_prog=/proc/self/fd/{}", self.file.as_raw_fd())
     }
 }
 
-fn kernel_has(address: SocketAddr) -> io::Result<bool> {
+fn kernel_has_ip(address: SocketAddr) -> io::Result<bool> {
     let same = |theirs: &nix::sys::socket::SockaddrStorage| match address {
         SocketAddr::V4(own) => {
             theirs.as_sockaddr_in().is_some_and(|theirs| theirs.ip() == *own.ip())

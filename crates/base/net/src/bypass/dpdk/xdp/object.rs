@@ -1,6 +1,6 @@
-//! A program as an object file, which is how DPDK's `af_xdp` takes one: an ELF relocatable with the
-//! program, a map that it refers to, and the types (BTF) that say what map that is, as libbpf reads
-//! them.
+//! Writes a program as an object file, the form in which DPDK's `af_xdp` takes it: an ELF
+//! relocatable with the program, the map that it refers to, and the type information (BTF) that
+//! describes the map to libbpf.
 
 use object::write::{Object, Relocation, Symbol, SymbolSection};
 use object::{
@@ -10,14 +10,13 @@ use object::{
 
 use super::program::Program;
 
-/// The map's name, by which DPDK finds it.
+/// The map's name, by which DPDK finds the map.
 const MAP: &str = "xsks_map";
 
-/// The program's name, by which we know it again.
+/// The program's name, by which we recognise it.
 pub(super) const NAME: &str = "sprat_share";
 
-/// The kind of map that has sockets, by queue; bytes of keys and values, and the queues there can
-/// be.
+/// The map type of AF_XDP sockets by queue; bytes of its keys and values; its number of queues.
 const XSKMAP: u32 = 17;
 const INT_BYTES: u32 = 4;
 const QUEUES: u32 = 64;
@@ -25,7 +24,7 @@ const QUEUES: u32 = 64;
 /// Bytes of the map's description: four members, each as large as a pointer.
 const DESCRIPTION: u32 = 32;
 
-/// The file.
+/// Composes the object file.
 pub(super) fn file(program: &Program) -> Result<Vec<u8>, object::write::Error> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let mut add = |name: &str, kind, bytes: &[u8]| {
@@ -58,7 +57,8 @@ pub(super) fn file(program: &Program) -> Result<Vec<u8>, object::write::Error> {
 }
 
 /// The types: `struct { int (*type)[17]; int (*key_size)[4]; int (*value_size)[4]; int
-/// (*max_entries)[64]; } xsks_map` in the section `.maps`. Numbers are told as lengths of arrays.
+/// (*max_entries)[64]; } xsks_map` in the section `.maps`. BTF expresses numbers as lengths of
+/// arrays.
 fn types() -> Vec<u8> {
     let mut strings = vec![0];
     let mut name = |text: &str| {
@@ -67,7 +67,7 @@ fn types() -> Vec<u8> {
         strings.push(0);
         at
     };
-    /// Kinds of types, where their word of flags has them.
+    /// The kinds of types, as they stand in a type's info word.
     const INT: u32 = 1 << 24;
     const POINTER: u32 = 2 << 24;
     const ARRAY: u32 = 3 << 24;
@@ -79,7 +79,7 @@ fn types() -> Vec<u8> {
     let mut words = vec![name("int"), INT, INT_BYTES, SIGNED_32]; // type 1
     for (array, number) in [(2, XSKMAP), (4, INT_BYTES), (6, QUEUES)] {
         words.extend([0, ARRAY, 0, 1, 1, number]); // types 2, 4 and 6
-        words.extend([0, POINTER, array]); // types 3, 5 and 7, to those
+        words.extend([0, POINTER, array]); // types 3, 5 and 7, pointers to those
     }
     let members = [("type", 3), ("key_size", 5), ("value_size", 5), ("max_entries", 7)];
     words.extend([0, STRUCT | 4, DESCRIPTION]); // type 8

@@ -1,63 +1,64 @@
-//! The program that the kernel runs on each frame that an interface receives: what is a node's goes
-//! to its AF_XDP socket, all else to the kernel as before.
+//! The XDP program that the kernel runs on each frame an interface receives. It redirects a node's
+//! frames to its AF_XDP socket, and passes all others to the kernel as before.
 //!
-//! Address, port and tag are constants in the program, so that a frame of somebody else's is past
-//! it after a few comparisons. The instructions are those of RFC 9669.
+//! Address, port and VLAN tag are constants in the program, so that frames for other hosts pass
+//! after a few comparisons. The instructions are those of RFC 9669.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::ether::{ETHERNET_BYTES, VLAN_BYTES};
 
-/// Whose frames are to be taken.
+/// The frames for a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct NodeFilter {
     /// The node's address and UDP port.
     pub(super) address: SocketAddr,
-    /// The tag that its frames have.
+    /// The VLAN tag of its frames.
     pub(super) vlan: Option<u16>,
-    /// Whether the kernel has the address too: then questions for it are the kernel's to answer.
-    pub(super) kernel_has_it: bool,
+    /// Whether the kernel has the address too: then it answers ARP and neighbour solicitations.
+    pub(super) kernel_has_address: bool,
 }
 
-/// Whose frames go to the socket.
+/// Which frames go to the socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Taken {
-    /// Those of a node.
-    Node(Wanted),
-    /// Everybody's.
+pub(super) enum RedirectedFrames {
+    /// Those for a node.
+    Node(NodeFilter),
+    /// All frames.
     All,
 }
 
-/// A program, and the place in it that names the map of sockets: byte of the instruction.
+/// A program, and the byte offset of the instruction that refers to the map of sockets.
 pub(super) struct Program {
     pub(super) code: Vec<u8>,
     pub(super) map: u64,
 }
 
-/// Registers. What the kernel's function takes is in 1 to 3, its result and the program's in 0.
+/// Registers. A kernel function takes its arguments in 1 to 3; its result and the program's are in
+/// 0.
 const R0: u8 = 0;
 const R1: u8 = 1;
-/// The frame, and its end.
+/// The start and end of the frame.
 const FRAME: u8 = 2;
 const END: u8 = 3;
-/// A place in the frame.
+/// A position in the frame.
 const AT: u8 = 4;
-/// What was read there.
+/// The value read there.
 const VALUE: u8 = 5;
-/// What the kernel gave us, which outlives the look at the frame.
+/// The program's context, which outlives the checks of the frame.
 const CONTEXT: u8 = 6;
 const LIMIT: u8 = 7;
 
-/// Places in `struct xdp_md`: frame, its end, number of the queue that received it.
+/// Offsets in `struct xdp_md`: frame, its end, number of the queue that received it.
 const MD_DATA: i16 = 0;
 const MD_DATA_END: i16 = 4;
 const MD_QUEUE: i16 = 16;
 
-/// "To the kernel", as the program's result.
+/// XDP_PASS, the result that passes a frame to the kernel.
 const PASS: i32 = 2;
 
-/// The kernel's `bpf_redirect_map`: to the socket that a map has for a key, or what its flags say
-/// if there is none.
+/// The kernel's `bpf_redirect_map`: redirects to the socket that a map has for a key, or returns
+/// its flags if there is none.
 const REDIRECT_MAP: i32 = 51;
 
 const ARP: u16 = 0x0806;
@@ -69,12 +70,12 @@ const ICMP: i32 = 1;
 const UDP: i32 = 17;
 const ICMPV6: i32 = 58;
 const SOLICITATION: i32 = 135;
-/// More fragments, or not the first.
+/// Mask of "more fragments" and the fragment offset.
 const FRAGMENT: u16 = 0x3fff;
 
-/// Where a jump goes.
+/// The target of a jump.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum To {
+enum Label {
     Kernel,
     Node,
     Ip,
@@ -83,24 +84,24 @@ enum To {
 }
 
 impl Program {
-    /// The program that takes those.
-    pub(super) fn of(taken: &Taken) -> Self {
+    /// Assembles the program that redirects those frames.
+    pub(super) fn of(redirected: &RedirectedFrames) -> Self {
         let mut code = Assembler::default();
         code.push(0xbf, CONTEXT, R1, 0, 0);
-        if let Taken::Node(wanted) = taken {
-            code.look(wanted);
+        if let RedirectedFrames::Node(node) = redirected {
+            code.check_frame(node);
         }
-        code.place(To::Node);
+        code.label(Label::Node);
         let map = code.instructions.len() as u64 * 8;
-        code.push(0x18, R1, 0, 0, 0); // the map; the loader fills it in. Takes the place of two.
+        code.push(0x18, R1, 0, 0, 0); // the map, filled in by the loader; two instructions long
         code.push(0, 0, 0, 0, 0);
         code.load(4, 2, CONTEXT, MD_QUEUE);
         code.push(0xb7, 3, 0, 0, PASS);
         code.push(0x85, 0, 0, 0, REDIRECT_MAP);
         code.push(0x95, 0, 0, 0, 0);
-        // The kernel refuses a program with instructions that are never reached.
+        // The kernel rejects a program with unreachable instructions.
         if !code.jumps.is_empty() {
-            code.place(To::Kernel);
+            code.label(Label::Kernel);
             code.push(0xb7, R0, 0, 0, PASS);
             code.push(0x95, 0, 0, 0, 0);
         }
@@ -108,7 +109,7 @@ impl Program {
     }
 }
 
-/// Two bytes of a frame as the program sees them after a load.
+/// A 16-bit number in network order, as a load of two bytes returns it.
 fn raw(number: u16) -> i32 {
     i32::from(u16::from_ne_bytes(number.to_be_bytes()))
 }
@@ -116,15 +117,15 @@ fn raw(number: u16) -> i32 {
 #[derive(Default)]
 struct Assembler {
     instructions: Vec<[u8; 8]>,
-    jumps: Vec<(usize, To)>,
-    places: Vec<(To, usize)>,
+    jumps: Vec<(usize, Label)>,
+    labels: Vec<(Label, usize)>,
 }
 
 impl Assembler {
     fn push(&mut self, code: u8, to: u8, from: u8, offset: i16, value: i32) {
         let ([o0, o1], [v0, v1, v2, v3]) = (offset.to_ne_bytes(), value.to_ne_bytes());
-        // Which register has the lower half of its byte depends on the byte order, and all we build
-        // for is little-endian.
+        // Which register is in the lower half of its byte depends on the byte order; all our
+        // targets are little-endian.
         self.instructions.push([code, from << 4 | to, o0, o1, v0, v1, v2, v3]);
     }
 
@@ -138,85 +139,85 @@ impl Assembler {
         self.push(code, to, from, offset, 0);
     }
 
-    fn jump(&mut self, code: u8, a: u8, b: u8, value: i32, to: To) {
+    fn jump(&mut self, code: u8, a: u8, b: u8, value: i32, to: Label) {
         self.jumps.push((self.instructions.len(), to));
         self.push(code, a, b, 0, value);
     }
 
-    /// Jumps if the lower 32 bits of a register are another value.
-    fn unless(&mut self, register: u8, value: i32, to: To) {
+    /// Jumps unless the lower 32 bits of a register equal `value`.
+    fn unless(&mut self, register: u8, value: i32, to: Label) {
         self.jump(0x56, register, 0, value, to);
     }
 
-    fn when(&mut self, register: u8, value: i32, to: To) {
+    fn when(&mut self, register: u8, value: i32, to: Label) {
         self.jump(0x16, register, 0, value, to);
     }
 
-    /// To the kernel with frames that have fewer bytes. The kernel admits no look at others before.
-    fn unless_there(&mut self, bytes: i16) {
+    /// Jumps to the kernel if the frame is shorter. The kernel's verifier demands this check before
+    /// a load.
+    fn unless_long_enough(&mut self, bytes: i16) {
         self.push(0xbf, AT, FRAME, 0, 0);
         self.push(0x07, AT, 0, 0, i32::from(bytes));
-        self.jump(0x2d, AT, END, 0, To::Kernel);
+        self.jump(0x2d, AT, END, 0, Label::Kernel);
     }
 
-    /// Jumps unless `bytes`, a multiple of four, are there.
-    fn unless_equal(&mut self, at: i16, bytes: &[u8], to: To) {
+    /// Jumps unless the frame has `bytes`, a multiple of four, at this offset.
+    fn unless_equal(&mut self, at: i16, bytes: &[u8], to: Label) {
         for (word, at) in bytes.chunks_exact(4).zip((at..).step_by(4)) {
             self.load(4, VALUE, FRAME, at);
             self.unless(VALUE, i32::from_ne_bytes(word.try_into().expect("4 bytes")), to);
         }
     }
 
-    fn place(&mut self, to: To) {
-        self.places.push((to, self.instructions.len()));
+    fn label(&mut self, to: Label) {
+        self.labels.push((to, self.instructions.len()));
     }
 
-    /// Looks at a frame: what is not wanted jumps to the kernel.
-    fn look(&mut self, wanted: &Wanted) {
+    /// Checks a frame, and jumps to the kernel if it is not for the node.
+    fn check_frame(&mut self, node: &NodeFilter) {
         self.load(4, FRAME, R1, MD_DATA);
         self.load(4, END, R1, MD_DATA_END);
-        let network = match wanted.vlan {
+        let network = match node.vlan {
             None => ETHERNET_BYTES,
             Some(_) => ETHERNET_BYTES + VLAN_BYTES,
         };
         let network = i16::try_from(network).expect("14 or 18");
-        self.unless_there(network);
+        self.unless_long_enough(network);
         self.load(2, VALUE, FRAME, 12);
-        if let Some(vlan) = wanted.vlan {
-            self.unless(VALUE, raw(VLAN), To::Kernel);
+        if let Some(vlan) = node.vlan {
+            self.unless(VALUE, raw(VLAN), Label::Kernel);
             self.load(2, VALUE, FRAME, 14);
             self.push(0x57, VALUE, 0, 0, raw(VLAN_MASK));
-            self.unless(VALUE, raw(vlan), To::Kernel);
+            self.unless(VALUE, raw(vlan), Label::Kernel);
             self.load(2, VALUE, FRAME, 16);
         }
-        match wanted.address.ip() {
-            IpAddr::V4(own) => self.ipv4(network, own.octets(), wanted),
-            IpAddr::V6(own) => self.ipv6(network, own.octets(), wanted),
+        match node.address.ip() {
+            IpAddr::V4(own) => self.ipv4(network, own.octets(), node),
+            IpAddr::V6(own) => self.ipv6(network, own.octets(), node),
         }
     }
 
-    fn ipv4(&mut self, ip: i16, own: [u8; 4], wanted: &Wanted) {
-        if !wanted.kernel_has_it {
-            // ARP: questions for our address, and answers to it. Both have it where the target
-            // stands.
-            self.unless(VALUE, raw(ARP), To::Ip);
-            self.unless_there(ip + 28);
-            self.unless_equal(ip + 24, &own, To::Kernel);
-            self.jump(0x05, 0, 0, 0, To::Node);
-            self.place(To::Ip);
+    fn ipv4(&mut self, ip: i16, own: [u8; 4], node: &NodeFilter) {
+        if !node.kernel_has_address {
+            // ARP requests for our address, and replies to it: both have it as the target.
+            self.unless(VALUE, raw(ARP), Label::Ip);
+            self.unless_long_enough(ip + 28);
+            self.unless_equal(ip + 24, &own, Label::Kernel);
+            self.jump(0x05, 0, 0, 0, Label::Node);
+            self.label(Label::Ip);
         }
-        self.unless(VALUE, raw(IPV4), To::Kernel);
-        self.unless_there(ip + 20);
-        self.unless_equal(ip + 16, &own, To::Kernel);
+        self.unless(VALUE, raw(IPV4), Label::Kernel);
+        self.unless_long_enough(ip + 20);
+        self.unless_equal(ip + 16, &own, Label::Kernel);
         self.load(1, VALUE, FRAME, ip + 9);
-        if !wanted.kernel_has_it {
-            self.when(VALUE, ICMP, To::Node);
+        if !node.kernel_has_address {
+            self.when(VALUE, ICMP, Label::Node);
         }
-        self.unless(VALUE, UDP, To::Kernel);
+        self.unless(VALUE, UDP, Label::Kernel);
         self.load(2, VALUE, FRAME, ip + 6);
         self.push(0x57, VALUE, 0, 0, raw(FRAGMENT));
-        self.unless(VALUE, 0, To::Kernel);
-        // The header has as many words of 4 bytes as the lower half of its first byte says.
+        self.unless(VALUE, 0, Label::Kernel);
+        // The lower half of the header's first byte is its length in words of 4 bytes.
         self.load(1, VALUE, FRAME, ip);
         self.push(0x57, VALUE, 0, 0, 0xf);
         self.push(0x67, VALUE, 0, 0, 2);
@@ -225,44 +226,44 @@ impl Assembler {
         self.push(0x0f, AT, VALUE, 0, 0);
         self.push(0xbf, LIMIT, AT, 0, 0);
         self.push(0x07, LIMIT, 0, 0, 8);
-        self.jump(0x2d, LIMIT, END, 0, To::Kernel);
+        self.jump(0x2d, LIMIT, END, 0, Label::Kernel);
         self.load(2, VALUE, AT, 2);
-        self.unless(VALUE, raw(wanted.address.port()), To::Kernel);
+        self.unless(VALUE, raw(node.address.port()), Label::Kernel);
     }
 
-    fn ipv6(&mut self, ip: i16, own: [u8; 16], wanted: &Wanted) {
-        self.unless(VALUE, raw(IPV6), To::Kernel);
-        self.unless_there(ip + 48);
+    fn ipv6(&mut self, ip: i16, own: [u8; 16], node: &NodeFilter) {
+        self.unless(VALUE, raw(IPV6), Label::Kernel);
+        self.unless_long_enough(ip + 48);
         self.load(1, VALUE, FRAME, ip + 6);
-        if !wanted.kernel_has_it {
-            self.when(VALUE, ICMPV6, To::Icmpv6);
+        if !node.kernel_has_address {
+            self.when(VALUE, ICMPV6, Label::Icmpv6);
         }
-        self.unless(VALUE, UDP, To::Kernel);
-        self.unless_equal(ip + 24, &own, To::Kernel);
+        self.unless(VALUE, UDP, Label::Kernel);
+        self.unless_equal(ip + 24, &own, Label::Kernel);
         self.load(2, VALUE, FRAME, ip + 42);
-        self.unless(VALUE, raw(wanted.address.port()), To::Kernel);
-        if !wanted.kernel_has_it {
-            self.jump(0x05, 0, 0, 0, To::Node);
-            self.place(To::Icmpv6);
-            self.unless_equal(ip + 24, &own, To::Solicitation);
-            self.jump(0x05, 0, 0, 0, To::Node);
-            // A question for our address goes to a group.
-            self.place(To::Solicitation);
+        self.unless(VALUE, raw(node.address.port()), Label::Kernel);
+        if !node.kernel_has_address {
+            self.jump(0x05, 0, 0, 0, Label::Node);
+            self.label(Label::Icmpv6);
+            self.unless_equal(ip + 24, &own, Label::Solicitation);
+            self.jump(0x05, 0, 0, 0, Label::Node);
+            // A solicitation for our address goes to a multicast group.
+            self.label(Label::Solicitation);
             self.load(1, VALUE, FRAME, ip + 40);
-            self.unless(VALUE, SOLICITATION, To::Kernel);
-            self.unless_there(ip + 64);
-            self.unless_equal(ip + 48, &own, To::Kernel);
+            self.unless(VALUE, SOLICITATION, Label::Kernel);
+            self.unless_long_enough(ip + 64);
+            self.unless_equal(ip + 48, &own, Label::Kernel);
         }
     }
 
     fn finish(mut self) -> Vec<u8> {
         for (at, to) in self.jumps {
-            let (_, place) = self
-                .places
+            let (_, label) = self
+                .labels
                 .iter()
                 .find(|(name, _)| *name == to)
                 .expect("every place is in the program");
-            let skipped = i16::try_from(place - at - 1).expect("jumps go forward, and not far");
+            let skipped = i16::try_from(label - at - 1).expect("jumps go forward, and not far");
             self.instructions[at][2..4].copy_from_slice(&skipped.to_ne_bytes());
         }
         self.instructions.concat()
