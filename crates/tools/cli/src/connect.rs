@@ -34,7 +34,7 @@ pub(crate) struct Connect {
     )]
     pub(super) local: Option<String>,
 
-    /// Give up on an operation after this time, such as 500ms or 1m; 1ms to 1d.
+    /// Time limit of an operation, such as 500ms; 1ms to 1d.
     #[arg(
         long,
         value_name = "TIME",

@@ -54,8 +54,8 @@ pub(crate) struct ImportArgs {
     /// Format of the source [default: by its file name extension].
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Column or field to use as the key; the value is then the whole row or line. With
-    /// --no-header, a column's number from 0 [default: columns `key` and `value` make an object].
+    /// Column or field that is the key, a number from 0 with --no-header; the value is the whole
+    /// row or line. Without --key, columns or fields `key` and `value` are an object.
     #[arg(long, value_name = "NAME")]
     key: Option<String>,
     /// Read a CSV file without a header row; without --key, its first two columns are key and

@@ -29,7 +29,7 @@ pub(crate) struct GetArgs {
     table: String,
     /// Key of the object.
     key: String,
-    /// Write the value to this file instead of standard output; an existing file is replaced.
+    /// Write the value to this file, replacing it, instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print a counter as a number instead of its 8 bytes; fails for other objects.
@@ -45,7 +45,7 @@ pub(crate) struct GetArgs {
   sprat put users alice 'likes tea'
   sprat put pictures cat.jpg -i cat.jpg
   sprat put users alice 'first!' --if-absent
-  sprat put users alice 'newer' --if-version 7     fails if somebody wrote it since version 7
+  sprat put users alice 'newer' --if-version 7     fails if its version is not 7
 
 Prints the version of the object, which grows with every write. A value has at most 1 MiB.
 
@@ -68,7 +68,7 @@ pub(crate) struct PutArgs {
     input: Option<PathBuf>,
     #[command(flatten)]
     condition: ConditionArgs,
-    /// Write only if the object does not exist.
+    /// Make the change only if the object does not exist.
     #[arg(long, conflicts_with_all = ["if_exists", "if_version"])]
     if_absent: bool,
     /// Print JSON: the new version.

@@ -41,7 +41,7 @@ pub(crate) struct ServerArgs {
     #[command(subcommand)]
     command: Option<ServerCommand>,
 
-    /// Memory for the log, such as 512M or 16G (= 16GiB) [default: half of this machine's memory].
+    /// Memory for the log, such as 512M or 16G (= 16GiB) [default: half of the machine's memory].
     #[arg(
         long,
         value_name = "SIZE",
