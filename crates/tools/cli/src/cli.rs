@@ -24,7 +24,7 @@ use crate::store::status::StatusArgs;
 use crate::store::table::TableArgs;
 use crate::{bench, flow, meta, store};
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
@@ -37,83 +37,155 @@ use std::process::ExitCode;
     arg_required_else_help = true
 )]
 #[command(after_help = "Examples:
-  sprat server                          a whole store on this machine, data in ./sprat-data
+  sprat server                          run a complete store on this machine
   sprat table create users
   sprat put users alice 'likes tea'
   sprat get users alice
-  sprat bench basic                     latency of reads and writes by size
+  sprat cp sprat://left.example/big.iso .
+  sprat bench basic                     latency of reads and writes by object size
 
-`sprat COMMAND --help` shows each command with examples.")]
+`sprat COMMAND --help` describes a command, with examples.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+/// Commands in the order of [`GROUPS`], in which the man page lists them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a server: alone, it is coordinator, master and backup in one.
+    /// Run a storage server; alone, it is a complete store.
     Server(ServerArgs),
-    /// Run a coordinator by itself.
+    /// Run a coordinator without a storage server.
     Coordinator(CoordinatorArgs),
+    /// Create, drop, list and move tables.
+    Table(TableArgs),
     /// Print an object's value.
     Get(GetArgs),
-    /// Store an object.
+    /// Write an object.
     Put(PutArgs),
     /// Remove an object.
     Del(DelArgs),
-    /// Add to a number, atomically.
+    /// Add to a counter atomically.
     Incr(IncrArgs),
     /// List a table's objects.
     Scan(ScanArgs),
-    /// Make, drop, list and measure tables.
-    Table(TableArgs),
-    /// Show servers, tables and their counters.
-    Status(StatusArgs),
     /// Load files, CSV or JSON lines into a table.
     Import(ImportArgs),
-    /// Write a table out again, exactly as it was imported.
+    /// Write a table to files, CSV or JSON lines.
     Export(ExportArgs),
-    /// Run mixed operations against a cluster and hold every answer against a model.
-    Check(CheckArgs),
-    /// Check, salvage or mend the files of a server that is stopped.
-    #[command(subcommand)]
-    Store(StoreCommand),
-    /// Measure.
-    #[command(subcommand)]
-    Bench(BenchCommand),
-    /// Measure, as the seed's program of that name: an alias of `bench basic`.
-    #[command(name = "ClusterPerf", hide = true)]
-    ClusterPerf(ClusterPerfArgs),
-    /// Show the whole store on real input: import, verify, measure, kill, recover.
-    Demo(DemoArgs),
-    /// Run the store in the simulator, faults included, and check every history.
-    Sim(SimArgs),
-    /// Copy files from servers, however far, whole and verified.
-    Cp(CpArgs),
-    /// Serve a directory over HTTP, for any client, and verified for `sprat cp`.
-    Share(ShareArgs),
-    /// Let Firefox and Chromium hand their downloads to sprat.
-    #[command(subcommand)]
-    Browser(BrowserCommand),
-    /// Make a cluster's root, and identities by which its members know one another.
+    /// Show servers, tables and counters.
+    Status(StatusArgs),
+    /// Create a cluster's root key, and issue identities to its members.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Networks to try things on: long fat pipes, harmonizers, switches.
+    /// Run random operations on a cluster and check every answer against a model.
+    Check(CheckArgs),
+    /// Verify, salvage or rebuild the files of a stopped server.
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Simulate the store with faults and check that every history is linearizable.
+    Sim(SimArgs),
+    /// Demonstrate the store: import, verify, benchmark, kill and recover.
+    Demo(DemoArgs),
+    /// Copy files from servers, verified and resumable.
+    Cp(CpArgs),
+    /// Serve a directory over HTTP, with hashes that `sprat cp` verifies.
+    Share(ShareArgs),
+    /// Hand the downloads of Firefox and Chromium to sprat.
+    #[command(subcommand)]
+    Browser(BrowserCommand),
+    /// Emulate networks: long fat pipes, stream harmonizers and switches.
     #[command(subcommand)]
     Lab(LabCommand),
-    /// Racks of small servers: on paper, then as the paper has it.
+    /// Plan, set up, load and tune racks of small servers.
     #[command(subcommand)]
     Rack(RackCommand),
-    /// Kernels of particle interactions, on this processor's vectors or a simulated GRAPE-DR.
+    /// Run particle-interaction kernels on this processor or a simulated GRAPE-DR.
     #[command(subcommand)]
     Grape(GrapeCommand),
-    /// Find what holds this machine back.
+    /// Benchmark Sprat and its peers, or the machine itself.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Benchmark reads and writes: an alias of `bench basic`, under RAMCloud's name.
+    #[command(name = "ClusterPerf", hide = true)]
+    ClusterPerf(ClusterPerfArgs),
+    /// Find system settings that limit network throughput.
     #[command(subcommand)]
     Doctor(DoctorCommand),
     /// Print a completion script for a shell.
     Completions(CompletionArgs),
-    /// Write man pages into a directory.
+    /// Write man pages to a directory.
     Man(ManArgs),
+}
+
+/// The visible commands by part of Sprat: heading and names, in the order in which `sprat --help`
+/// lists them.
+const GROUPS: &[(&str, &[&str])] = &[
+    (
+        "Store",
+        &[
+            "server",
+            "coordinator",
+            "table",
+            "get",
+            "put",
+            "del",
+            "incr",
+            "scan",
+            "import",
+            "export",
+            "status",
+            "key",
+            "check",
+            "store",
+            "sim",
+            "demo",
+        ],
+    ),
+    ("File transfer", &["cp", "share", "browser"]),
+    ("Network lab", &["lab"]),
+    ("Racks", &["rack"]),
+    ("Kernels", &["grape"]),
+    ("Benchmarks", &["bench"]),
+    ("This machine", &["doctor", "completions", "man", "help"]),
+];
+
+/// clap adds this command when it parses; its line on the root page is ours.
+const HELP: (&str, &str) = ("help", "Print help for a command");
+
+/// Returns the whole command line, with a root page that lists the commands by group. clap lists
+/// the subcommands of a command in one table only, so the groups are part of the page's template.
+pub(crate) fn command() -> clap::Command {
+    let command = Cli::command();
+    let template = root_template(&command);
+    command.help_template(template)
+}
+
+fn root_template(command: &clap::Command) -> String {
+    let styles = command.get_styles();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let names = GROUPS.iter().flat_map(|(_, names)| *names);
+    let width = names.map(|name| name.len()).max().unwrap_or(0);
+    let mut list = String::new();
+    for (heading, names) in GROUPS {
+        list += &format!("{header}{heading}:{header:#}\n");
+        for name in *names {
+            list += &format!("  {literal}{name:<width$}{literal:#}  {}\n", about(command, name));
+        }
+        list.push('\n');
+    }
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}\
+         {header}Options:{header:#}\n{{options}}{{after-help}}"
+    )
+}
+
+/// Returns the line that describes a command.
+fn about(command: &clap::Command, name: &str) -> String {
+    match command.find_subcommand(name) {
+        Some(found) => found.get_about().map(ToString::to_string).unwrap_or_default(),
+        None => HELP.1.to_owned(),
+    }
 }
 
 impl Command {
@@ -154,11 +226,31 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_table_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn root_page_lists_every_visible_command_once() {
+        let command = Cli::command();
+        let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let visible: Vec<&str> = visible.map(clap::Command::get_name).chain([HELP.0]).collect();
+        let listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let (unique, visible_set): (BTreeSet<&str>, BTreeSet<&str>) =
+            (listed.iter().copied().collect(), visible.iter().copied().collect());
+        assert_eq!(unique, visible_set, "add each command to a group of GROUPS");
+        assert_eq!(listed.len(), unique.len(), "a command is in two groups");
+        assert_eq!(listed, visible, "Command and GROUPS have different orders");
+        let page = super::command().render_help().to_string();
+        for name in listed {
+            let line = page.lines().find(|line| line.starts_with(&format!("  {name} ")));
+            let line = line.unwrap_or_else(|| panic!("no line of the page describes {name}"));
+            assert!(line.ends_with(&about(&command, name)), "{line}");
+            assert!(line.len() <= 96, "clap does not wrap this line: {line}");
+        }
     }
 
     #[test]

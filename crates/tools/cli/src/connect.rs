@@ -7,30 +7,40 @@ use clap::Args;
 use sprat_client::{Client, FileError, Mode, Options};
 use std::time::Duration;
 
-/// Where the coordinator is.
+/// The flags that name a cluster and say how to connect to it. Pages list them under a heading of
+/// their own, after the command's flags.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Connect {
-    /// Locator of the coordinator; of several, all of them with commas between.
+    /// Locator of the coordinator, or locators of all coordinators, separated by commas.
     #[arg(
         short = 'C',
         long,
         value_name = "LOCATOR",
         default_value = DEFAULT_COORDINATOR,
         env = "SPRAT_COORDINATOR",
+        help_heading = HEADING,
         global = true
     )]
     pub(super) coordinator: String,
 
-    /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
-    #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL", global = true)]
+    /// Locator of this client, if servers use fast+dpdk: its address, port 0 and device, such as
+    /// fast+dpdk:host=10.0.0.9,port=0,dev=0000:01:00.1.
+    #[arg(
+        long,
+        value_name = "LOCATOR",
+        env = "SPRAT_LOCAL",
+        help_heading = HEADING,
+        global = true
+    )]
     pub(super) local: Option<String>,
 
-    /// Give up on an operation after this long, such as 500ms or 1m.
+    /// Time limit of an operation, such as 500ms; 1ms to 1d.
     #[arg(
         long,
         value_name = "TIME",
         default_value = "10s",
         value_parser = quantity::operation_timeout,
+        help_heading = HEADING,
         global = true
     )]
     pub(super) timeout: Duration,
@@ -40,9 +50,9 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    /// Returns the client options that the flags describe, with the identity loaded from its file.
-    /// The client sleeps while it waits for answers, since a command shares the machine with other
-    /// processes.
+    /// Returns the client options that the flags describe, with the identity loaded from its
+    /// file. The client sleeps while it waits for answers, since a command shares the machine with
+    /// other processes.
     ///
     /// # Errors
     /// [`FileError`] when the identity's file cannot be read.
@@ -57,6 +67,9 @@ impl Connect {
         })
     }
 }
+
+/// Heading of these flags on the pages of commands.
+pub(crate) const HEADING: &str = "Connection";
 
 /// Locator at which a coordinator listens by default.
 pub(crate) const DEFAULT_COORDINATOR: &str = "tcp:host=127.0.0.1,port=11100";

@@ -1,7 +1,7 @@
 //! The `sprat` binary: argument parsing, progress and tables, nothing else.
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "what stands at a flag is its help, brackets and all"
+    reason = "the comment at a flag is its help text, brackets included"
 )]
 
 mod bench;
@@ -19,12 +19,14 @@ mod rack;
 mod signals;
 mod store;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 use cli::Cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
+    let parsed = cli::command().try_get_matches();
+    let parsed = parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    let command = match parsed {
         Ok(cli) => cli.command,
         Err(error) => return print_parse_error(&error),
     };

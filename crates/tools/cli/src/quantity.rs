@@ -39,7 +39,7 @@ pub(super) fn limit(text: &str) -> Result<u64, String> {
     within(
         rate(text),
         8 * sprat_pace::MIN_RATE..=u64::MAX,
-        "8kb/s at least; without --limit there is none",
+        "8kb/s or more; omit --limit for no limit",
     )
 }
 

@@ -356,7 +356,7 @@ fn changes_by_another_client_are_found_and_named() {
     let mut stderr = String::new();
     std::io::Read::read_to_string(check.0.stderr.as_mut().expect("piped"), &mut stderr)
         .expect("text");
-    for part in ["of \"key-0001\": expected ", "; got ", "--seed 5", "table \"t\" is left"] {
+    for part in ["of \"key-0001\": expected ", "; got ", "--seed 5", "kept table \"t\""] {
         assert!(stderr.contains(part), "{part} in {stderr}");
     }
     assert!(

@@ -122,13 +122,13 @@ fn contradictory_settings_are_named() {
     let dpdk = "fast+dpdk:host=10.9.0.1,port=7,dev=net_memif0";
     let last = "fast+udp:host=127.0.0.1,port=65535";
     for (flags, want) in [
-        (&["--nodes", "2", "-L", dpdk][..], "a device of its own"),
+        (&["--nodes", "2", "-L", dpdk][..], "a device for each node"),
         (
             &["--nodes", "2", "-L", "fast+dpdk:host=10.9.0.1,port=0,dev=net_vhost0,iface=x"],
-            "name the first",
+            "give the first port",
         ),
         (&["--nodes", "3", "-L", UDP, "-L", UDP], "once for each node"),
-        (&["--nodes", "2", "-L", last], "choose a lower one"),
+        (&["--nodes", "2", "-L", last], "choose a lower first port"),
         (&["--nodes", "2", "--core", "0,1,2"], "3 cores for 2 nodes"),
         (&["--nodes", "0"], "1..=64"),
     ] {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DoctorCommand {
-    /// Which network settings hold long fat paths back, by how much, and what to set instead.
+    /// Find network settings that limit long fat paths, and print better values.
     Net(DoctorNetArgs),
 }
 
@@ -29,21 +29,24 @@ impl DoctorCommand {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat doctor net                              10 Gb/s, 200 ms away
+  sprat doctor net                              for 10 Gb/s and a round trip of 200 ms
   sprat doctor net --rate 1Gb/s --rtt 30ms
   sprat doctor net --lines > /etc/sysctl.d/90-long-fat-paths.conf
 
-Ends with 1 if there is something to mend. It changes nothing by itself.")]
+Changes nothing by itself.
+
+Exit codes:
+  1  a setting limits the path, or another error")]
 pub(crate) struct DoctorNetArgs {
-    /// Rate of the path that is to be filled.
+    /// Rate that one connection should reach, such as 1Gb/s.
     #[arg(long, value_name = "RATE", default_value = "10Gb/s", value_parser = sprat_units::rate)]
     rate: u64,
 
-    /// Its round-trip time.
+    /// Round-trip time of the path, such as 30ms; 1us to 10s.
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = quantity::round_trip)]
     rtt: Duration,
 
-    /// Print only the lines for sysctl that mend it.
+    /// Print only the better values, as lines for sysctl.
     #[arg(long, conflicts_with = "json")]
     lines: bool,
 
@@ -72,10 +75,12 @@ pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
         report(&goal, &findings)?;
         match &window {
             Ok(()) => print_line(
-                "Our own congestion window can be had here: the rate decides (docs/pacing.md).",
+                "sprat can use its own congestion window on this machine: `--pace` or `--limit` \
+                 sets the rate (docs/pacing.md).",
             )?,
             Err(why) => print_line(&format!(
-                "The rate is a limit above the kernel's own congestion control: {why}."
+                "sprat cannot use its own congestion window on this machine, so the kernel's \
+                 congestion control applies below `--pace` and `--limit`: {why}."
             ))?,
         }
     }
@@ -83,13 +88,13 @@ pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
 }
 
 fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
-    let path = format!("{}, {:?} there and back", rate(goal.rate), goal.rtt);
+    let path = format!("{}, {:?} round trip", rate(goal.rate), goal.rtt);
     print_line(&format!(
-        "To fill a path of {path}, {} MB must be under way.",
+        "To fill a path of {path}, a connection needs {} MB in flight.",
         goal.bandwidth_delay_product().div_ceil(1_000_000)
     ))?;
     if findings.is_empty() {
-        return print_line("No setting of this system holds that back.");
+        return print_line("No setting of this machine limits that.");
     }
     for finding in findings {
         let limit = match finding.limit {
@@ -97,20 +102,20 @@ fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
             _ => String::new(),
         };
         let end = match finding.end {
-            PathEnd::Sender => "who sends",
-            PathEnd::Receiver => "who receives",
-            PathEnd::Both => "both ends",
+            PathEnd::Sender => "senders",
+            PathEnd::Receiver => "receivers",
+            PathEnd::Both => "senders and receivers",
         };
         print_line(&format!("\n{} = {}{limit}", finding.name, finding.current))?;
         print_line(&format!("  for {end}: {}", finding.why))?;
     }
     if findings.iter().any(|finding| finding.unprivileged_only) {
         print_line(
-            "\nWith CAP_NET_ADMIN sprat takes the buffers it needs by itself; other programs do \
-             not.",
+            "\nWith CAP_NET_ADMIN, sprat sets the buffers it needs by itself; other programs need \
+             these settings.",
         )?;
     }
-    print_line("\nTo mend it:")?;
+    print_line("\nSet instead, as with `sprat doctor net --lines`:")?;
     lines(findings)
 }
 
@@ -126,12 +131,17 @@ fn rate(bits: u64) -> String {
 }
 
 fn json_of(finding: &Finding) -> Value {
+    let end = match finding.end {
+        PathEnd::Sender => "sender",
+        PathEnd::Receiver => "receiver",
+        PathEnd::Both => "both",
+    };
     json!({
         "name": finding.name,
         "is": finding.current,
         "should": finding.recommended,
         "limit": finding.limit,
-        "end": match finding.end { PathEnd::Sender => "sender", PathEnd::Receiver => "receiver", PathEnd::Both => "both" },
+        "end": end,
         "why": finding.why,
         "only_others": finding.unprivileged_only,
     })

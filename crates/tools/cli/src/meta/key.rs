@@ -1,12 +1,13 @@
 //! `key`: makes a cluster's root and the identities that it issues, and shows them.
 
+use crate::connect::HEADING;
 use crate::output::{print_json, print_line};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use sprat_key::{Certificate, FileError, Grant, Identity, Rights, Role, Root, Terms};
 use sprat_store::server::Guard;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,11 +17,11 @@ const DEFAULT_ROOT: &str = "sprat.root";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make the root of a new cluster: by it, identities are issued.
+    /// Create the root key of a new cluster.
     Init(KeyInitArgs),
-    /// Issue an identity: to a server, to a client, to whoever administers.
+    /// Issue an identity to a server, a client or an administrator.
     Issue(KeyIssueArgs),
-    /// Tell what a file holds, and nothing that is secret.
+    /// Describe a root or identity file, without its secrets.
     Show(KeyShowArgs),
 }
 
@@ -40,9 +41,10 @@ impl KeyCommand {
   sprat key init
   sprat key init --root /media/stick/cluster.root
 
-Whoever has this file can be anybody in the cluster. No server needs it.")]
+The root key signs the identities of a cluster's members. Anyone who has the file can issue
+identities with every right, so keep it off the servers: no running process needs it.")]
 pub(crate) struct KeyInitArgs {
-    /// File to write; there must be none.
+    /// File to write; it must not exist.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_ROOT)]
     root: PathBuf,
 }
@@ -53,15 +55,17 @@ pub(crate) struct KeyInitArgs {
   sprat key issue --role admin --days 30
   sprat key issue --role client --table 'log-*:r' --table users:rw --name reporting
 
-Give the file to the process with --identity or SPRAT_IDENTITY. It cannot be taken back before its days are over.")]
+Pass the file to the process with --identity or SPRAT_IDENTITY. An identity cannot be revoked:
+it is valid until it expires.")]
 pub(crate) struct KeyIssueArgs {
-    /// What its holder is to the cluster.
+    /// Role of the holder in the cluster.
     #[arg(long, value_enum)]
     role: RoleArg,
-    /// A table that a client may use, or a pattern with *, and r to read or rw to write too.
+    /// Let a client use the tables of this name or pattern (with *): r to read, rw to read and
+    /// write, such as users:rw or 'log-*:r'. Repeatable.
     #[arg(long, value_name = "NAME:r|rw", value_parser = parse_grant)]
     table: Vec<Grant>,
-    /// Days until it expires.
+    /// Days until the identity expires.
     #[arg(
         long,
         value_name = "N",
@@ -69,20 +73,23 @@ pub(crate) struct KeyIssueArgs {
         value_parser = clap::value_parser!(u32).range(1..=36_500)
     )]
     days: u32,
-    /// What people call it [default: its role].
+    /// Name of the holder, for people [default: the role].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The cluster's root.
+    /// Root key of the cluster, as `sprat key init` wrote it.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_ROOT)]
     root: PathBuf,
-    /// File to write; there must be none [default: the name, and .id].
+    /// File to write; it must not exist [default: NAME.id].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat key show server.id
+  sprat key show reporting.id --json")]
 pub(crate) struct KeyShowArgs {
-    /// A root or an identity.
+    /// Root or identity file.
     file: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -91,11 +98,11 @@ pub(crate) struct KeyShowArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum RoleArg {
-    /// Makes and drops tables, reads and writes all of them.
+    /// Create and drop tables, read and write all tables, and read counters.
     Admin,
-    /// A server or coordinator.
+    /// Run a server or coordinator.
     Server,
-    /// Reads and writes what --table says.
+    /// Read and write the tables of --table.
     Client,
 }
 
@@ -109,12 +116,18 @@ impl From<RoleArg> for Role {
     }
 }
 
-/// Who a process is to a cluster.
+/// The identity of a client.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct IdentityArgs {
-    /// Identity by which others know this process, made by `sprat key issue`; then nobody is spoken
-    /// to without.
-    #[arg(long, value_name = "FILE", env = "SPRAT_IDENTITY", global = true)]
+    /// Identity of this client, from `sprat key issue`. The client then encrypts, and accepts only
+    /// servers of the same cluster.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SPRAT_IDENTITY",
+        help_heading = HEADING,
+        global = true
+    )]
     identity: Option<PathBuf>,
 }
 
@@ -124,23 +137,26 @@ impl IdentityArgs {
     /// # Errors
     /// [`FileError`] when the file cannot be read.
     pub(crate) fn load(&self) -> Result<Option<Arc<Identity>>, FileError> {
-        self.identity
-            .as_deref()
-            .map(Identity::load)
-            .transpose()
-            .map(|identity| identity.map(Arc::new))
+        load(self.identity.as_deref())
     }
 }
 
-/// Whom a server lets in.
+fn load(file: Option<&Path>) -> Result<Option<Arc<Identity>>, FileError> {
+    let identity = file.map(Identity::load).transpose()?;
+    Ok(identity.map(Arc::new))
+}
+
+/// The flags of servers and coordinators that decide which clients they accept.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct GuardArgs {
-    #[command(flatten)]
-    identity: IdentityArgs,
+    /// Identity of this process, from `sprat key issue --role server`. The process then encrypts,
+    /// and accepts only peers and clients with an identity of the same cluster.
+    #[arg(long, value_name = "FILE", env = "SPRAT_IDENTITY", help_heading = "Access")]
+    identity: Option<PathBuf>,
 
-    /// Let anybody in who can reach this machine, to read and write everything; without it, that
-    /// takes an identity.
-    #[arg(long, conflicts_with = "identity")]
+    /// Accept every client and peer without an identity, and let it read and write everything.
+    /// Without this flag, only loopback addresses are served without --identity.
+    #[arg(long, conflicts_with = "identity", help_heading = "Access")]
     insecure: bool,
 }
 
@@ -150,7 +166,7 @@ impl GuardArgs {
     /// # Errors
     /// [`FileError`] when the file cannot be read.
     pub(crate) fn guard(&self) -> Result<Guard, FileError> {
-        Ok(Guard { identity: self.identity.load()?, insecure: self.insecure })
+        Ok(Guard { identity: load(self.identity.as_deref())?, insecure: self.insecure })
     }
 }
 
@@ -163,7 +179,7 @@ fn parse_grant(text: &str) -> Result<Grant, String> {
         };
         (!pattern.is_empty()).then(|| Grant { pattern: pattern.to_owned(), rights })
     });
-    parsed.ok_or_else(|| "want a table or pattern, a colon, and r or rw".to_owned())
+    parsed.ok_or_else(|| "want NAME:r or NAME:rw, such as users:rw or log-*:r".to_owned())
 }
 
 /// Seconds by which an identity's validity begins before it is issued, so that it is valid on
@@ -177,10 +193,10 @@ const SHOWN_BYTES: usize = 8;
 
 pub(crate) fn init(args: &KeyInitArgs) -> Result<ExitCode> {
     let root = Root::generate()?;
-    root.save(&args.root).context("cannot write the root")?;
+    root.save(&args.root).context("cannot write the root key")?;
     let path = args.root.display();
     print_line(&format!(
-        "{path}: the root of cluster {}; keep it off the servers",
+        "wrote {path}, the root key of cluster {}; keep it off the servers",
         brief(&root.public())
     ))?;
     print_line("next: sprat key issue --role server")?;
@@ -191,15 +207,15 @@ pub(crate) fn issue(args: &KeyIssueArgs) -> Result<ExitCode> {
     let role = Role::from(args.role);
     if role == Role::Client && args.table.is_empty() {
         bail!(
-            "a client without tables may do nothing: give --table NAME:r or --table NAME:rw, or \
-             --table '*:rw' for all"
+            "a client identity needs tables: add --table NAME:r or --table NAME:rw, or --table \
+             '*:rw' for all tables"
         );
     }
     if role != Role::Client && !args.table.is_empty() {
-        bail!("--table is for clients: an {role} identity is good for all tables");
+        bail!("omit --table: the role {role} has access to all tables");
     }
-    let root =
-        Root::load(&args.root).context("cannot read the root (`sprat key init` makes one)")?;
+    let root = Root::load(&args.root)
+        .context("cannot read the root key (create one: `sprat key init`)")?;
     let name = args.name.clone().unwrap_or_else(|| role.to_string());
     let output = args
         .output
@@ -209,7 +225,7 @@ pub(crate) fn issue(args: &KeyIssueArgs) -> Result<ExitCode> {
     let valid = (now.saturating_sub(CLOCK_TOLERANCE), now + u64::from(args.days) * DAY);
     let identity = root.issue(&Terms { role, name, grants: args.table.clone(), valid })?;
     identity.save(&output).context("cannot write the identity")?;
-    print_line(&format!("{}: {}", output.display(), describe(&identity)))?;
+    print_line(&format!("wrote {}: {}", output.display(), describe(&identity)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -222,7 +238,7 @@ pub(crate) fn show(args: &KeyShowArgs) -> Result<ExitCode> {
             let cluster = brief(&root.public());
             match args.json {
                 true => print_json(&serde_json::json!({"kind": "root", "cluster": cluster}))?,
-                false => print_line(&format!("the root of cluster {cluster}"))?,
+                false => print_line(&format!("root key of cluster {cluster}"))?,
             }
         }
         Err(error) => return Err(error.into()),

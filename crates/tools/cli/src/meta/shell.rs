@@ -1,27 +1,34 @@
 //! `completions` and `man`: generated from the table of commands.
 
-use crate::cli::Cli;
+use crate::cli;
 use anyhow::{Context as _, Result};
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat completions bash > /etc/bash_completion.d/sprat
+  sprat completions zsh > /usr/local/share/zsh/site-functions/_sprat
+  sprat completions fish > ~/.config/fish/completions/sprat.fish")]
 pub(crate) struct CompletionArgs {
-    /// Shell.
+    /// Shell to complete for.
     shell: clap_complete::Shell,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat man /usr/local/share/man/man1
+  sprat man pages && man pages/sprat-cp.1")]
 pub(crate) struct ManArgs {
-    /// Directory; made if it does not exist.
+    /// Directory to write to; created if it does not exist.
     dir: PathBuf,
 }
 
 pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode> {
     // Generated into memory first: the generator panics when it writes to a closed pipe.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "sprat", &mut script);
+    clap_complete::generate(args.shell, &mut cli::command(), "sprat", &mut script);
     crate::output::print_bytes(&script)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -29,8 +36,12 @@ pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode> {
 pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
     let dir = &args.dir;
     let wrote =
-        std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+        std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(cli::command(), dir));
     wrote.with_context(|| format!("cannot write man pages to {}", dir.display()))?;
-    eprintln!("man pages are in {}; read one with `man {}/sprat.1`", dir.display(), dir.display());
+    eprintln!(
+        "wrote man pages to {}; read one with `man {}/sprat.1`",
+        dir.display(),
+        dir.display()
+    );
     Ok(ExitCode::SUCCESS)
 }

@@ -15,20 +15,25 @@ use std::time::Instant;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat check                       10,000 operations in a table of its own, dropped afterwards
+  sprat check                       10,000 operations in a new table, dropped afterwards
   sprat check --operations 1000000 --depth 32
-  sprat check --seed 4711 --keep    the operations of that seed; the table stays
+  sprat check --seed 4711 --keep    repeat the operations of a seed, and keep the table
   sprat check -C tcp:host=192.168.100.31,port=12246 --json
 
-One operation in ten adds one to a number that others of them add to at the same time. A hundred of
-the rest: 40 gets, 35 puts, 10 removals, 15 increments, on 256 objects; half of the puts and
-removals are conditional. A hundred puts: 10 empty values, 5 of 8 B, 55 up to 200 B,
-20 up to 10 KB, 8 up to 100 KB, 2 up to 1 MB; every fourth object holds a number instead.
-A wrong answer ends the run with exit code 1, and the table stays.")]
+One operation in ten increments a shared counter while others increment it. The rest, on 256
+objects, are 40 % gets, 35 % puts, 10 % removals and 15 % increments; half of the puts and
+removals are conditional. Values: 10 % empty, 5 % 8 B, 55 % up to 200 B, 20 % up to 10 KB, 8 %
+up to 100 KB, 2 % up to 1 MB; every fourth object is a counter. A wrong answer ends the run,
+and the table stays.
+
+Exit codes:
+  1  a wrong answer, or another error
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     connect: Connect,
-    /// How many operations.
+    /// Number of operations.
     #[arg(
         long,
         value_name = "N",
@@ -36,23 +41,22 @@ pub(crate) struct CheckArgs {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     operations: u64,
-    /// What the operations are drawn from [default: by chance, and told].
+    /// Seed of the random operations [default: random; printed at the end].
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Operations kept in flight, each on another object but for the shared number; 1 waits for
-    /// every answer.
+    /// Operations in flight, 1 to 64; with 1, each waits for the answer of the one before.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_check_depth)]
     depth: usize,
-    /// Table to make; there must be none of that name [default: check- and the seed].
+    /// Table to create; it must not exist [default: check-SEED].
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Leave the table when all is well.
+    /// Keep the table; without this flag, it is dropped after a run without errors.
     #[arg(long)]
     keep: bool,
-    /// No progress bar.
+    /// Hide the progress bar.
     #[arg(short, long)]
     quiet: bool,
-    /// Print the summary as JSON.
+    /// Print JSON: the summary.
     #[arg(long)]
     json: bool,
 }
@@ -86,7 +90,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let judged = judged
         .map_err(|CheckError { place, source }| anyhow::Error::new(source).context(place))
         .with_context(|| {
-            format!("the check of seed {seed} could not go on; table {name:?} is left")
+            format!("the check with seed {seed} failed before its end; kept table {name:?}")
         })?;
     if judged.is_ok() && !args.keep {
         client.drop_table(&name)?;
@@ -105,8 +109,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         Err(disagreement) => {
             eprintln!("sprat: {disagreement}");
             eprintln!(
-                "sprat: table {name:?} is left for you to look at; to run the same again: {again} \
-                 --table NAME"
+                "sprat: kept table {name:?} for inspection; to repeat the run: {again} --table NAME"
             );
             Ok(ExitCode::FAILURE)
         }
@@ -119,7 +122,7 @@ fn fresh_table(client: &mut Client, name: &str) -> Result<Table> {
         Err(Error::NoSuchTable(_)) => Ok(client.create_table(name)?),
         Err(error) => Err(error.into()),
         Ok(_) => bail!(
-            "table {name:?} exists; give another with --table, or drop it: sprat table drop {name}"
+            "table {name:?} exists: choose another with --table, or run `sprat table drop {name}`"
         ),
     }
 }
@@ -151,11 +154,9 @@ fn text(counts: &Counts, seed: u64, seconds: f64) -> String {
         objects,
     } = counts;
     format!(
-        "{} operations in {seconds:.1} s ({:.0} a second), every answer as it must be\n\
-         {gets} gets, {puts} puts, {removals} removals, {increments} increments, {shared} of them \
-         of one number; {refusals} \
-         rightly refused; \
-         {objects} objects at the end\n\
+        "{} operations in {seconds:.1} s ({:.0} a second), every answer correct\n\
+         {gets} gets, {puts} puts, {removals} removals, {increments} increments ({shared} of the \
+         shared counter), {refusals} refused as expected, {objects} objects at the end\n\
          {:.1} MB stored, {:.1} MB read; seed {seed}",
         counts.operations(),
         rate(counts, seconds),

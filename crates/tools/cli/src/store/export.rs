@@ -19,28 +19,37 @@ use std::time::Instant;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat export sources /tmp/copy
+  sprat export sources /tmp/copy                 a directory tree
   sprat export users users.csv
-  sprat export events events.jsonl --rows
-  sprat export events - --format jsonl | head")]
+  sprat export events events.jsonl --rows        the lines that were imported with --key
+  sprat export events - --format jsonl | head
+
+The target appears when it is complete. A tree leaves out keys that are not safe relative
+paths, such as /a or ../a, and names them.
+
+Exit codes:
+  3  the table does not exist
+  5  no answer in time, or no server at the address
+  6  done, but some objects were left out
+  8  the identity does not permit it")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Table.
+    /// Name of the table.
     table: String,
-    /// Directory or file to write; must not exist. `-` is standard output.
+    /// Directory or file to write, which must not exist; `-` is standard output.
     target: PathBuf,
-    /// What to write; by default as the target's name says.
+    /// Format of the target [default: by its file name extension; without one, tree].
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Write values alone, each as a row or line: what was imported with `--key`. CSV with a header
-    /// does so anyway.
+    /// Write only the values, each as a row or line, as imported with `import --key`. A table
+    /// imported from CSV with a header is always written so.
     #[arg(long)]
     rows: bool,
-    /// No progress bar.
+    /// Hide the progress bar.
     #[arg(short, long)]
     quiet: bool,
-    /// Print the totals as JSON.
+    /// Print JSON to standard error: the totals.
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +58,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     let to_stdout = args.target.as_os_str() == "-";
     let format = match (to_stdout, args.format) {
         (true, None | Some(FormatArg::Tree)) => {
-            anyhow::bail!("standard output takes --format csv or jsonl")
+            anyhow::bail!("an export to standard output needs --format csv or --format jsonl")
         }
         (true, Some(format)) => format,
         (false, given) => format_of(&args.target, given)?,

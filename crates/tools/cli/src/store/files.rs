@@ -17,12 +17,11 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Check every file of a stopped server, and name what is damaged by file and offset.
+    /// Verify every file of a stopped server, and locate damage by file and offset.
     Verify(StoreVerifyArgs),
-    /// Write every whole object of a stopped server to files, though its log or metadata may be
-    /// damaged.
+    /// Export every intact object of a stopped server, even from damaged files.
     Export(StoreExportArgs),
-    /// Make a coordinator's metadata again from the copies that servers keep.
+    /// Rebuild a coordinator's metadata from the copies that servers keep.
     Rebuild(StoreRebuildArgs),
 }
 
@@ -42,11 +41,14 @@ impl StoreCommand {
   sprat store verify /srv/sprat
   sprat store verify /srv/sprat --json
 
-Nothing is changed. Exit code 10: something is damaged.")]
+Changes nothing.
+
+Exit codes:
+  10  a file is damaged")]
 pub(crate) struct StoreVerifyArgs {
-    /// Data directory of a server or coordinator that does not run.
+    /// Data directory of a stopped server or coordinator.
     dir: PathBuf,
-    /// Print the findings as JSON.
+    /// Print JSON: the findings.
     #[arg(long)]
     json: bool,
 }
@@ -54,37 +56,39 @@ pub(crate) struct StoreVerifyArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat store export /srv/sprat /tmp/saved
-  sprat import users /tmp/saved/users.jsonl              into a store that runs
+  sprat import users /tmp/saved/users.jsonl     load a table into a running store
 
-Each table becomes a file of JSON lines with key and value. Its name is the table's, or
-table-ID.jsonl where no file can have that, or where the name is lost with the metadata.
-Nothing is changed in DIR. Exit code 10: something is damaged, and all that is whole came out.
-A server that keeps replicas for others (-r) gives what it keeps of them.")]
+Each table becomes a file of JSON lines with keys and values, TABLE.jsonl, or table-ID.jsonl if
+the name is lost or cannot be a file name. The export includes the replicas that the server
+stores for others (-r). Changes nothing in DIR.
+
+Exit codes:
+  10  a file is damaged; every intact object was exported")]
 pub(crate) struct StoreExportArgs {
-    /// Data directory of a server that does not run.
+    /// Data directory of a stopped server.
     dir: PathBuf,
-    /// Directory to make.
+    /// Directory to create for the tables; it must not exist.
     target: PathBuf,
-    /// Print the findings as JSON.
+    /// Print JSON: the findings and the exported tables.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat store rebuild /srv/coordinator --from a/catalog.sprat --from b/catalog.sprat --from c/catalog.sprat
-  sprat store rebuild /srv/sprat --from /srv/sprat/catalog.sprat       a server that brings its own
+  sprat store rebuild /srv/coordinator --from a/catalog.sprat --from b/catalog.sprat
+  sprat store rebuild /srv/sprat --from /srv/sprat/catalog.sprat     a server with a coordinator
 
-Each server keeps a copy, catalog.sprat, in its data directory: give those of all servers that can
-be reached, and the newest counts. Stop the coordinator first, and put damaged metadata aside. Of
-changes of the last tenths of a second some may be missing.")]
+Each server keeps a copy, catalog.sprat, in its data directory. Pass the copies of all servers
+that you can reach; the newest is used. Stop the coordinator first, and move damaged metadata
+away. Changes to tables in the last tenths of a second may be missing.")]
 pub(crate) struct StoreRebuildArgs {
-    /// Data directory of the coordinator; made if there is none.
+    /// Data directory of the coordinator; created if it does not exist.
     dir: PathBuf,
-    /// A server's copy; once for each.
+    /// Copy of the metadata from a server. Repeat for each server.
     #[arg(long, value_name = "FILE", required = true)]
     from: Vec<PathBuf>,
-    /// Print what was made as JSON.
+    /// Print JSON: the file, its version, tables and servers.
     #[arg(long)]
     json: bool,
 }
@@ -159,7 +163,7 @@ impl Findings {
                 print_line(&format!(
                     "{}: {}{what}",
                     file.display(),
-                    if *is_whole { "whole: " } else { "DAMAGED: " }
+                    if *is_whole { "intact: " } else { "DAMAGED: " }
                 ))?;
             }
             for fault in &self.faults.kept {
@@ -167,7 +171,7 @@ impl Findings {
             }
             let unnamed = self.faults.count - self.faults.kept.len() as u64;
             if unnamed > 0 {
-                print_line(&format!("and {unnamed} faults more"))?;
+                print_line(&format!("and {unnamed} more faults"))?;
             }
         }
         Ok(if self.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(CORRUPT) })
@@ -193,7 +197,7 @@ pub(crate) fn verify(args: &StoreVerifyArgs) -> Result<ExitCode> {
 pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
     let mut findings = Findings::default();
     fs::create_dir(&args.target)
-        .with_context(|| format!("cannot make {}", args.target.display()))?;
+        .with_context(|| format!("cannot create directory {}", args.target.display()))?;
     let (mut objects, mut names, mut logs) = (Objects::default(), BTreeMap::new(), Vec::new());
     for path in directories(&args.dir)? {
         let (dir, catalog) = look(&path, &mut findings)?;
@@ -258,13 +262,15 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
     for path in &args.from {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let copy = Catalog::<MetadataMemory>::from_copy(&bytes).map_err(anyhow::Error::msg);
-        let copy = copy.with_context(|| format!("{}: no copy of a catalog", path.display()))?;
+        let copy =
+            copy.with_context(|| format!("{}: not a copy of the metadata", path.display()))?;
         if let Some((other, at)) =
             newest.as_ref().filter(|(other, _)| other.cluster() != copy.cluster())
         {
             let (one, two) = (other.cluster(), copy.cluster());
             bail!(
-                "{} is of cluster {one:016x}, and {} of {two:016x}: give copies of one",
+                "{} is of cluster {one:016x} and {} of cluster {two:016x}: pass copies of one \
+                 cluster",
                 at.display(),
                 path.display()
             );
@@ -273,21 +279,18 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
             newest = Some((copy, path));
         }
     }
-    let (copy, from) = newest.expect("clap wants one at least");
+    let (copy, from) = newest.expect("clap requires at least one");
     let mut dir = DataDir::open_unchecked(&args.dir, random()?)?;
     let path = dir.coordinator();
     if path.exists() {
-        bail!(
-            "{}: there are metadata already: put them aside first (nothing was changed)",
-            path.display()
-        );
+        bail!("{} exists: move these metadata away first (nothing was changed)", path.display());
     }
     let known = dir.identity();
     if ![0, copy.cluster()].contains(&known.coordinator)
         || ![0, copy.cluster()].contains(&known.cluster)
     {
         bail!(
-            "{}: the directory is of another cluster than the copies (nothing was changed)",
+            "{}: the data directory and the copies are of different clusters (nothing was changed)",
             args.dir.display()
         );
     }
@@ -303,7 +306,7 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
     } else {
         let count = tables.len();
         print_line(&format!(
-            "{}: {count} tables and {servers} servers, as of version {} in {}",
+            "rebuilt {}: {count} tables and {servers} servers, from version {} in {}",
             path.display(),
             copy.version(),
             from.display()
@@ -323,7 +326,7 @@ fn random() -> Result<u64> {
 /// Returns the data directories of a server's nodes: the given one, and those within it.
 fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
     if !dir.join("identity.toml").exists() {
-        bail!("{}: no data directory: identity.toml is missing", dir.display());
+        bail!("{} is not a data directory: identity.toml is missing", dir.display());
     }
     let within =
         (2..).map(|number| dir.join(format!("node-{number}"))).take_while(|path| path.exists());
@@ -362,7 +365,7 @@ fn look(
     if dir.coordinator().exists() {
         // Open a copy, since redb may write to a file even to read it.
         let scratch =
-            tempfile::tempdir().context("cannot make a folder for a copy of the metadata")?;
+            tempfile::tempdir().context("cannot create a directory for a copy of the metadata")?;
         let copy = scratch.path().join("coordinator.redb");
         let opened = fs::copy(dir.coordinator(), &copy)
             .map_err(|error| error.to_string())

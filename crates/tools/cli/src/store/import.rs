@@ -22,45 +22,53 @@ use std::time::Instant;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum FormatArg {
-    /// A directory tree: path -> bytes.
+    /// Directory tree: each file's path and bytes.
     Tree,
-    /// Comma-separated values.
+    /// Comma-separated values (tab-separated in .tsv files).
     Csv,
-    /// One JSON object a line.
+    /// JSON lines: one object a line.
     Jsonl,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat import sources ~/project              every file, by its path
-  sprat import users users.csv --key id       every row, by a column
-  sprat import users pairs.csv                columns `key` and `value`
-  sprat import events events.jsonl --key uuid every line, by a field")]
+  sprat import sources ~/project                 every file; the key is its path
+  sprat import users users.csv --key id          every row; the key is column id
+  sprat import users pairs.csv                   columns `key` and `value`
+  sprat import events events.jsonl --key uuid    every line; the key is field uuid
+
+Of a tree, symbolic links and special files are skipped and named; modes and times are not
+kept. A column `encoding`, which `sprat export` writes, says what is in base64: `key`, `value`
+or `both`.
+
+Exit codes:
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Table; made if it does not exist.
+    /// Name of the table; created if it does not exist.
     table: String,
     /// Directory or file to read.
     source: PathBuf,
-    /// What the source is; by default as its name says.
+    /// Format of the source [default: by its file name extension].
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Column (by name, or number from 0) or field that is the key, the whole row or line being the
-    /// value; without it, the columns or fields `key` and `value`. A column `encoding`, as `export`
-    /// writes it, says which of both are base64: `key`, `value`, `both` or nothing.
+    /// Column or field that is the key, a number from 0 with --no-header; the value is the whole
+    /// row or line. Without --key, columns or fields `key` and `value` are an object.
     #[arg(long, value_name = "NAME")]
     key: Option<String>,
-    /// The CSV file has no header row; without --key its first two columns are key and value.
+    /// Read a CSV file without a header row; without --key, its first two columns are key and
+    /// value.
     #[arg(long)]
     no_header: bool,
-    /// Leave out values over 1 MB instead of refusing the import.
+    /// Skip values over 1 MiB instead of failing.
     #[arg(long)]
     skip_large: bool,
-    /// No progress bar.
+    /// Hide the progress bar.
     #[arg(short, long)]
     quiet: bool,
-    /// Print the totals as JSON.
+    /// Print JSON: the totals.
     #[arg(long)]
     json: bool,
 }
@@ -117,7 +125,7 @@ pub(super) fn warn_of_omitted(omitted: &Omitted) {
     }
     let more = omitted.count() - omitted.named().len() as u64;
     if more > 0 {
-        eprintln!("sprat: and {more} more");
+        eprintln!("sprat: left out {more} more");
     }
 }
 
@@ -131,7 +139,10 @@ pub(super) fn format_of(path: &Path, given: Option<FormatArg>) -> Result<FormatA
         Some("csv" | "tsv") => Ok(FormatArg::Csv),
         Some("jsonl" | "ndjson") => Ok(FormatArg::Jsonl),
         None if !path.exists() => Ok(FormatArg::Tree),
-        _ => bail!("cannot tell the format of {}; say --format tree, csv or jsonl", path.display()),
+        _ => bail!(
+            "{}: unknown file name extension; add --format tree, csv or jsonl",
+            path.display()
+        ),
     }
 }
 

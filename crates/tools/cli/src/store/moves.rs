@@ -15,25 +15,30 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServerCommand {
-    /// Move all tablets of a server to others, while they are served, so that it can be stopped.
+    /// Move all tablets off a server without interruption, so that it can be stopped.
     Drain(DrainArgs),
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat server drain 3
-  sprat server drain 3 --undo          it may have tablets again
+  sprat server drain 3 --undo          let it serve tablets again
 
-Ctrl-C ends the waiting, not the moving.")]
+Waits until the server has no tablets. Ctrl-C stops the waiting; the coordinator continues to
+move tablets.
+
+Exit codes:
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Its id, as `sprat status` tells it.
+    /// Id of the server, from `sprat status`.
     server: u32,
-    /// Let it have tablets again; what is moving from it goes on.
+    /// Let the server receive tablets again. Moves that have started continue.
     #[arg(long)]
     undo: bool,
-    /// Do not wait until it has none left.
+    /// Return at once, without waiting for the moves.
     #[arg(long)]
     detach: bool,
     /// Print JSON.
@@ -44,21 +49,26 @@ pub(crate) struct DrainArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat table move users --to 3
-  sprat table move users --tablet 4000..7fff --to 3     one of several
-  sprat table move users --tablet 6000..7fff --to 3     a part of one: it is divided
+  sprat table move users --tablet 4000..7fff --to 3     one tablet of several
+  sprat table move users --tablet 6000..7fff --to 3     a part of a tablet, which is split
 
-Ctrl-C ends the waiting, not the moving.")]
+Waits until the tablet is moved. Ctrl-C stops the waiting, not the move.
+
+Exit codes:
+  3  the table does not exist
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct MoveArgs {
-    /// The table.
+    /// Name of the table.
     name: String,
-    /// Which of its tablets, or which part of one, as `sprat table list` tells them; not needed
-    /// when there is but one.
+    /// Tablet to move, or a part of one, as `sprat table list` prints it, such as 4000..7fff. Not
+    /// needed for a table with one tablet.
     #[arg(long, value_name = "FIRST..LAST", value_parser = parse_range)]
     tablet: Option<Range>,
-    /// Id of the server that is to have it.
+    /// Id of the server to move it to, from `sprat status`.
     #[arg(long, value_name = "ID")]
     to: u32,
-    /// Do not wait until it is there.
+    /// Return at once, without waiting for the move.
     #[arg(long)]
     detach: bool,
 }
@@ -67,8 +77,8 @@ pub(crate) struct MoveArgs {
 fn parse_range(text: &str) -> Result<Range, String> {
     let bad = || {
         format!(
-            "`{text}` is no range of a table: write FIRST..LAST, as `sprat table list` does, such \
-             as 4000..7fff"
+            "`{text}` is not a range of tablets: write FIRST..LAST as `sprat table list` does, \
+             such as 4000..7fff"
         )
     };
     let (first, last) = text.split_once("..").ok_or_else(bad)?;
@@ -96,8 +106,7 @@ pub(super) fn table(client: &mut Client, args: &TableArgs, wanted: &MoveArgs) ->
         (None, [_]) => Range::ALL,
         (None, several) => {
             bail!(
-                "table {name:?} has {} tablets: say which with --tablet, as `sprat table list` \
-                 tells them",
+                "table {name:?} has {} tablets: choose one of `sprat table list` with --tablet",
                 several.len()
             )
         }
@@ -115,13 +124,13 @@ pub(super) fn table(client: &mut Client, args: &TableArgs, wanted: &MoveArgs) ->
             }
         }
     }
-    let state = if *detach { "moves" } else { "is moved" };
+    let state = if *detach { "moving" } else { "moved" };
     if args.json {
         print_json(
             &json!({ "name": name, "range": range.to_string(), "server": to, "done": !detach }),
         )?;
     } else {
-        print_line(&format!("{range} of table {name:?} {state} to server {to}"))?;
+        print_line(&format!("{state} {range} of table {name:?} to server {to}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -141,11 +150,11 @@ pub(crate) fn drain(args: &DrainArgs) -> Result<ExitCode> {
     if *json {
         print_json(&json!({ "server": server, "draining": !undo, "tablets": left }))?;
     } else if *undo {
-        print_line(&format!("server {server} may have tablets again; {left} are with it"))?;
+        print_line(&format!("server {server} can receive tablets again; it has {left}"))?;
     } else if left > 0 {
-        print_line(&format!("server {server} is being drained: {left} tablets are with it"))?;
+        print_line(&format!("draining server {server}: {left} tablets left"))?;
     } else {
-        print_line(&format!("server {server} has no tablets left: it can be stopped"))?;
+        print_line(&format!("drained server {server}: it has no tablets and can be stopped"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -155,7 +164,7 @@ fn find(client: &mut Client, name: &str) -> Result<TableRecord> {
     tables
         .into_iter()
         .find(|record| record.name == name)
-        .with_context(|| format!("table {name:?} is gone"))
+        .with_context(|| format!("table {name:?} was dropped meanwhile"))
 }
 
 fn tablets_of(client: &mut Client, server: u32) -> Result<u64> {
@@ -199,8 +208,8 @@ impl Watch {
         self.idle = if moves == 0 { self.idle + 1 } else { 0 };
         if self.idle > MAX_IDLE_POLLS {
             bail!(
-                "nothing moves: the coordinator's log says why (a server without memory left, or \
-                 no other that may have it)"
+                "no tablet has moved for 10 s: a server is out of memory, or no server can \
+                 receive tablets; see the coordinator's log"
             );
         }
         sleep(POLL_INTERVAL);

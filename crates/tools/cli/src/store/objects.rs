@@ -16,21 +16,26 @@ use std::process::ExitCode;
   sprat get users alice
   sprat get users alice --json
   sprat get pictures cat.jpg -o cat.jpg
-  sprat get counters visits --number")]
+  sprat get counters visits --number
+
+Exit codes:
+  3  the table or the object does not exist
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Table.
+    /// Name of the table.
     table: String,
-    /// Key.
+    /// Key of the object.
     key: String,
-    /// Write the value to this file instead of standard output.
+    /// Write the value to this file, replacing it, instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print a counter as a number instead of its 8 bytes; other objects are an error.
+    /// Print a counter as a number instead of its 8 bytes; fails for other objects.
     #[arg(long, conflicts_with_all = ["json", "output"])]
     number: bool,
-    /// Print key, version and value as JSON; of a counter its number too.
+    /// Print JSON: key, version and value; for a counter also its number.
     #[arg(long)]
     json: bool,
 }
@@ -40,50 +45,67 @@ pub(crate) struct GetArgs {
   sprat put users alice 'likes tea'
   sprat put pictures cat.jpg -i cat.jpg
   sprat put users alice 'first!' --if-absent
-  sprat put users alice 'newer' --if-version 7")]
+  sprat put users alice 'newer' --if-version 7     fails if its version is not 7
+
+Prints the version of the object, which grows with every write. A value has at most 1 MiB.
+
+Exit codes:
+  3  the table does not exist
+  4  the condition does not hold; nothing was changed
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct PutArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Table.
+    /// Name of the table.
     table: String,
-    /// Key.
+    /// Key of the object.
     key: String,
-    /// Value; from --input, or else standard input, when not given.
+    /// Value; without it, the value is read from --input or from standard input.
     value: Option<String>,
     /// Read the value from this file.
     #[arg(short, long, value_name = "FILE", conflicts_with = "value")]
     input: Option<PathBuf>,
     #[command(flatten)]
     condition: ConditionArgs,
-    /// Only if there is no such object.
+    /// Make the change only if the object does not exist.
     #[arg(long, conflicts_with_all = ["if_exists", "if_version"])]
     if_absent: bool,
-    /// Print the version as JSON.
+    /// Print JSON: the new version.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ConditionArgs {
-    /// Only if there is such an object.
+    /// Make the change only if the object exists.
     #[arg(long)]
     if_exists: bool,
-    /// Only if the object has this version.
+    /// Make the change only if the object has this version.
     #[arg(long, value_name = "N", conflicts_with = "if_exists")]
     if_version: Option<u64>,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat del users alice
+  sprat del users alice --if-version 7
+
+Exit codes:
+  3  the table or the object does not exist
+  4  the condition does not hold; nothing was changed
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct DelArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Table.
+    /// Name of the table.
     table: String,
-    /// Key.
+    /// Key of the object.
     key: String,
     #[command(flatten)]
     condition: ConditionArgs,
-    /// Print the version removed as JSON.
+    /// Print JSON: the removed version.
     #[arg(long)]
     json: bool,
 }
@@ -92,21 +114,29 @@ pub(crate) struct DelArgs {
 #[command(after_help = "Examples:
   sprat incr counters visits
   sprat incr counters visits -- -5
-  sprat incr counters temperature 0.5 --double")]
+  sprat incr counters temperature 0.5 --double
+
+Prints the sum. A counter that does not exist starts at 0; its first increment decides whether
+it holds integers or doubles.
+
+Exit codes:
+  3  the table does not exist
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct IncrArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Table.
+    /// Name of the table.
     table: String,
-    /// Key.
+    /// Key of the object.
     key: String,
-    /// What to add.
+    /// Number to add.
     #[arg(default_value = "1", allow_negative_numbers = true)]
     delta: String,
-    /// Add to a double, not to a 64-bit integer. A counter stays what its first increment made it.
+    /// Add a double to a counter of doubles, instead of an integer to one of 64-bit integers.
     #[arg(long)]
     double: bool,
-    /// Print value and version as JSON.
+    /// Print JSON: the sum and the version.
     #[arg(long)]
     json: bool,
 }
@@ -125,8 +155,8 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
         let (key, len) = (&args.key, object.value.len());
         let number = object.number().with_context(|| {
             format!(
-                "object {key:?} is no counter: its {len} bytes were written by a put, not by \
-                `sprat incr`"
+                "object {key:?} is not a counter: its {len} bytes were written by a put, not by \
+                 `sprat incr`"
             )
         })?;
         print_line(&number.to_string())?;
@@ -176,7 +206,8 @@ pub(crate) fn del(args: &DelArgs) -> Result<ExitCode> {
             &format!("removed version {version}"),
         ),
         None => {
-            report(args.json, &json!({ "removed_version": null }), "there was no such object")?;
+            let text = format!("no object {:?} in table {:?}", args.key, args.table);
+            report(args.json, &json!({ "removed_version": null }), &text)?;
             Ok(NOT_FOUND.into())
         }
     }
@@ -188,12 +219,12 @@ pub(crate) fn incr(args: &IncrArgs) -> Result<ExitCode> {
     let (value, version, text) = if args.double {
         let delta: f64 =
             args.delta.parse().with_context(|| format!("{:?} is not a number", args.delta))?;
-        ensure!(delta.is_finite(), "{:?} cannot be added: counters are finite numbers", args.delta);
+        ensure!(delta.is_finite(), "cannot add {:?}: want a finite number", args.delta);
         let (value, version) = client.increment_f64(table, args.key.as_bytes(), delta)?;
         (json!(value), version, value.to_string())
     } else {
         let hint =
-            || format!("{:?} is not a 64-bit integer; for fractions add --double", args.delta);
+            || format!("{:?} is not a 64-bit integer; add --double for fractions", args.delta);
         let delta: i64 = args.delta.parse().with_context(hint)?;
         let (value, version) = client.increment_i64(table, args.key.as_bytes(), delta)?;
         (json!(value), version, value.to_string())

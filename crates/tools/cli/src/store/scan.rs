@@ -14,22 +14,30 @@ use std::process::ExitCode;
   sprat scan users
   sprat scan users --keys --limit 20
   sprat scan users --json | jq .key
-  sprat scan users --limit 1000 --after 81985529216486895")]
+  sprat scan users --limit 1000 --after 81985529216486895     the next part
+
+Prints key, version and value, separated by tabs, in the table's own order. An object that
+changes during the scan may be missing or appear in an older state.
+
+Exit codes:
+  3  the table does not exist
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Table.
+    /// Name of the table.
     table: String,
-    /// Keys only.
+    /// Print keys only.
     #[arg(long)]
     keys: bool,
-    /// Stop after about this many objects, and tell the cursor to go on from.
+    /// Stop after about N objects, and print the cursor for --after.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Go on from a cursor that an earlier scan told.
+    /// Continue at the cursor that an earlier scan printed.
     #[arg(long, value_name = "CURSOR")]
     after: Option<u64>,
-    /// One JSON object a line.
+    /// Print results as JSON, one value a line.
     #[arg(long)]
     json: bool,
 }
@@ -72,7 +80,7 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<ExitCode> {
             None => break,
             Some(cursor) if args.limit.is_some_and(|limit| count >= limit) => {
                 out.flush().context(unwritable)?;
-                eprintln!("sprat: {count} objects so far; go on with --after {cursor}");
+                eprintln!("sprat: {count} objects so far; continue with --after {cursor}");
                 break;
             }
             Some(_) => {}

@@ -26,94 +26,143 @@ pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat server
-  sprat server --memory 16G --data /srv/sprat --durability sync
+  sprat server                                  a complete store on this machine
+  sprat server --memory 16G --data /srv/sprat
   sprat server -L tcp:host=127.0.0.1,port=11101
-  sprat server --nodes 4 --core 2,3,4,5
-  sprat server -C tcp:host=10.0.0.1,port=11100 -L fast+udp:host=10.0.0.2,port=11101 -r 3 --identity server.id
-  sprat server drain 3                                   before it is stopped for good")]
+  sprat server --nodes 4 --core 2,3,4,5         4 data threads, each pinned to a core
+  sprat server -C tcp:host=10.0.0.1,port=11100 -L fast+udp:host=10.0.0.2,port=11101 \\
+      -r 3 --identity server.id                 a server of a cluster
+  sprat server drain 3                          move its tablets away before it is removed
+
+Without -C, the server also runs the coordinator and is a complete store. Ctrl-C or SIGTERM
+stops it. By default, acknowledged writes also survive kill -9 and power failures.")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ServerArgs {
     #[command(subcommand)]
     command: Option<ServerCommand>,
 
-    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it,
-    /// this server brings its own.
-    #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
-    coordinator: Option<String>,
-
-    /// Bring the coordinator too, at the locator of -C.
-    #[arg(long, requires = "coordinator")]
-    with_coordinator: bool,
-
-    /// Where clients reach this server; once for each node, or once for all: then the others have
-    /// the ports behind it.
-    #[arg(short = 'L', long, value_name = "LOCATOR", default_value = DEFAULT_LISTEN)]
-    listen: Vec<String>,
-
-    /// Nodes in this process, each with a thread, a port, and its part of memory and disk; default
-    /// one for each -L.
+    /// Memory for the log, such as 512M or 16G (= 16GiB) [default: half of the machine's memory].
     #[arg(
         long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64)
+        value_name = "SIZE",
+        value_parser = sprat_units::size,
+        help_heading = "Memory and disk"
     )]
-    nodes: Option<u16>,
-
-    /// Memory for the log, such as 512M or 16G (16GiB); default half of this machine's.
-    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
     memory: Option<u64>,
 
-    /// Directory for what must survive.
-    #[arg(long, value_name = "DIR", default_value = "sprat-data")]
+    /// Directory for the log, the metadata and the server's identity; created if missing.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "sprat-data",
+        help_heading = "Memory and disk"
+    )]
     data: PathBuf,
 
-    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with -r
-    /// about 3.5 times for each replica.
-    #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
+    /// Disk space for the log, such as 40G or 1TB [default: 2.5 times the memory; with -r, about
+    /// 3.5 times the memory for each replica].
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = sprat_units::size,
+        help_heading = "Memory and disk"
+    )]
     disk: Option<u64>,
 
-    /// What a write has survived when it is acknowledged.
-    #[arg(long, value_enum, default_value_t = DurabilityArg::Sync)]
+    /// Failures that an acknowledged write survives.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = DurabilityArg::Sync,
+        help_heading = "Memory and disk"
+    )]
     durability: DurabilityArg,
 
-    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0: its
-    /// log is on its own disk alone.
+    /// Locator at which clients and servers reach this server. With several nodes, give -L once
+    /// for each node, or once: the further nodes then use the ports that follow.
+    #[arg(
+        short = 'L',
+        long,
+        value_name = "LOCATOR",
+        default_value = DEFAULT_LISTEN,
+        help_heading = "Cluster"
+    )]
+    listen: Vec<String>,
+
+    /// Join the cluster of the coordinator at this locator, or of several coordinators, separated
+    /// by commas. Without -C, this process also runs the coordinator.
+    #[arg(
+        short = 'C',
+        long,
+        value_name = "LOCATOR",
+        env = "SPRAT_COORDINATOR",
+        help_heading = "Cluster"
+    )]
+    coordinator: Option<String>,
+
+    /// Run the coordinator in this process too, at the locator of -C.
+    #[arg(long, requires = "coordinator", help_heading = "Cluster")]
+    with_coordinator: bool,
+
+    /// Keep N replicas of this server's log on other servers, and store replicas for them. With 0,
+    /// the log is only on this server's disk.
     #[arg(
         short = 'r',
         long,
         value_name = "N",
         default_value_t = 0,
-        value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64)
+        value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64),
+        help_heading = "Cluster"
     )]
     replicas: u8,
 
-    /// The rack that it is in, or whatever fails as one: 1 to 32 of letters, digits, _ and -.
-    /// Replicas of its log are kept in others, as far as there are enough.
-    #[arg(long, value_name = "LABEL", env = "SPRAT_RACK", value_parser = parse_rack)]
+    /// Rack (or other failure domain) of this server: 1 to 32 letters, digits, _ and -. Replicas
+    /// of its log go to other racks as far as there are enough.
+    #[arg(
+        long,
+        value_name = "LABEL",
+        env = "SPRAT_RACK",
+        value_parser = parse_rack,
+        help_heading = "Cluster"
+    )]
     rack: Option<String>,
 
-    /// What an idle thread does: spin (lowest latency, a whole core), sleep, or adapt.
-    #[arg(long, value_enum, default_value_t = IdleArg::Adaptive)]
-    idle: IdleArg,
+    /// Run N nodes in this process. Each has a thread, a port and an equal share of memory and
+    /// disk, and is a server of its own to the cluster [default: one for each -L].
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64),
+        help_heading = "Threads"
+    )]
+    nodes: Option<u16>,
 
-    /// Pin the data thread to this core; of several nodes, each to one of these, or to those that
-    /// follow this one.
-    #[arg(long, value_name = "CPU", value_delimiter = ',')]
+    /// Pin the data thread to this core. With several nodes, give a core for each, such as
+    /// 2,3,4,5, or the first: the further nodes then use the cores that follow.
+    #[arg(long, value_name = "CPU", value_delimiter = ',', help_heading = "Threads")]
     core: Vec<usize>,
 
-    /// Serve Prometheus metrics over HTTP at this address; `none` for not at all.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11109")]
+    /// Behaviour of a data thread without work.
+    #[arg(long, value_enum, default_value_t = IdleArg::Adaptive, help_heading = "Threads")]
+    idle: IdleArg,
+
+    /// Address at which to serve Prometheus metrics over HTTP, or `none`.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:11109",
+        help_heading = "Monitoring"
+    )]
     metrics: String,
 
-    /// Time requests and rounds: its counters then tell the median (request_p50_ns) and how its
-    /// thread fared.
-    #[arg(long)]
+    /// Time each request and loop iteration, and add counters for the median request time
+    /// (request_p50_ns) and the delays of the data thread.
+    #[arg(long, help_heading = "Monitoring")]
     timed: bool,
 
-    /// Count an event instead: its counters then tell what requests do, on the average
-    /// (request_events_milli).
-    #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
+    /// Count an event, and add a counter for its mean per request, in thousandths
+    /// (request_events_milli): instructions, cycles, cache-misses, page-faults or task-clock.
+    #[arg(long, value_name = "EVENT", conflicts_with = "timed", help_heading = "Monitoring")]
     counted: Option<PerfEvent>,
 
     #[command(flatten)]
@@ -123,9 +172,14 @@ pub(crate) struct ServerArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat coordinator --data /srv/coordinator
-  sprat coordinator -C tcp:host=10.0.0.1,port=11100 --identity server.id --etcd http://10.0.0.1:2379,http://10.0.0.2:2379")]
+  sprat coordinator -C tcp:host=10.0.0.1,port=11100 --identity server.id \\
+      --etcd http://10.0.0.1:2379,http://10.0.0.2:2379     one of several coordinators
+
+The coordinator names tables and assigns their tablets to servers. Without --etcd there is one
+coordinator, with its metadata in --data. With --etcd, run several: one leads, the others take
+over when it fails.")]
 pub(crate) struct CoordinatorArgs {
-    /// Where it listens; with --etcd also where others reach it.
+    /// Locator at which to listen. With --etcd, other machines must reach the coordinator at it.
     #[arg(
         short = 'C',
         long,
@@ -135,16 +189,16 @@ pub(crate) struct CoordinatorArgs {
     )]
     coordinator: String,
 
-    /// Directory for its metadata.
+    /// Directory for the coordinator's metadata; created if missing.
     #[arg(long, value_name = "DIR", default_value = "sprat-coordinator", conflicts_with = "etcd")]
     data: PathBuf,
 
-    /// Keep the metadata in this etcd instead; then several coordinators can run, one of which
-    /// leads while the others stand by.
+    /// Keep the metadata in etcd at these URLs, separated by commas, instead of --data. Several
+    /// coordinators can then share them: one leads, the others stand by.
     #[arg(long, value_name = "URL,..")]
     etcd: Option<String>,
 
-    /// Name of the cluster in etcd: coordinators of one cluster have the same.
+    /// Name of the cluster in etcd; give all coordinators of a cluster the same.
     #[arg(long, value_name = "NAME", default_value = "default", requires = "etcd")]
     name: String,
 
@@ -154,21 +208,21 @@ pub(crate) struct CoordinatorArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DurabilityArg {
-    /// It is on disk (fdatasync).
+    /// Power failures: the write is on disk (fdatasync).
     Sync,
-    /// It is with the kernel: survives the process, and a power cut after at most a second.
+    /// Crashes of the process; a power failure loses up to the last second.
     Buffered,
-    /// It is in memory only.
+    /// None: the write is in memory only.
     None,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum IdleArg {
-    /// Never sleep.
+    /// Never sleep: lowest latency, uses a whole core.
     Spin,
-    /// Sleep at once.
+    /// Sleep at once: least CPU time.
     Sleep,
-    /// Spin a little, then sleep.
+    /// Spin briefly, then sleep.
     Adaptive,
 }
 
@@ -204,12 +258,15 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
             Err(ServerError::Gone(gone))
                 if can_restart(&gone, &options) && !shutdown.is_requested() =>
             {
-                eprintln!("sprat: {gone}; it begins anew, with what it keeps for others");
+                eprintln!(
+                    "sprat: {gone}; restarting it without its tablets, with the replicas that it \
+                     stores"
+                );
                 options.deaths += 1;
             }
             ended => {
                 ended?;
-                eprintln!("sprat: stopped in order");
+                eprintln!("sprat: stopped cleanly");
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -236,7 +293,7 @@ fn run(options: &ServerOptions, shutdown: &Shutdown) -> Result<(), ServerError> 
         print_restored(&prefix, &node.restored);
     }
     if let Some(address) = server.metrics {
-        eprintln!("sprat: metrics at http://{address}/metrics");
+        eprintln!("sprat: serving metrics at http://{address}/metrics");
     }
     let listen: Vec<_> = server.nodes.iter().map(|node| node.listen.to_string()).collect();
     let listen = listen.join(" ");
@@ -250,7 +307,7 @@ fn print_restored(prefix: &str, restored: &Restored) {
     if restored.access.is_empty() {
         return; // the node has no log on disk
     }
-    eprintln!("sprat: {prefix}log on disk by {}", restored.access);
+    eprintln!("sprat: {prefix}accessing the log on disk with {}", restored.access);
     eprintln!(
         "sprat: {prefix}{} objects restored from {} entries in {} segments ({} MiB) in {:.2} s",
         restored.objects,
@@ -261,8 +318,7 @@ fn print_restored(prefix: &str, restored: &Restored) {
     );
     if report.header_repaired {
         eprintln!(
-            "sprat: {prefix}one of the two copies of log.sprat's header was damaged; it is \
-             written again"
+            "sprat: {prefix}repaired the header of log.sprat: one of its two copies was damaged"
         );
     }
     if !report.left_out.is_empty() {
@@ -271,16 +327,13 @@ fn print_restored(prefix: &str, restored: &Restored) {
             .iter()
             .map(|(table, count)| format!("{count} of table {table}"))
             .collect();
-        eprintln!(
-            "sprat: {prefix}left out objects of tables that were dropped: {}",
-            tables.join(", ")
-        );
+        eprintln!("sprat: {prefix}skipped objects of dropped tables: {}", tables.join(", "));
     }
     if let Some(cut) = &report.cut {
         let (bytes, offset, found) = (cut.bytes, cut.offset, &cut.found);
         eprintln!(
-            "sprat: {prefix}cut an unfinished write of {bytes} bytes at offset {offset} of the \
-             log ({found})"
+            "sprat: {prefix}cut an unfinished write of {bytes} bytes off the log at offset \
+             {offset} ({found})"
         );
     }
 }
@@ -298,10 +351,10 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
     let shutdown = Shutdown::default();
     shutdown.set_stopper(server.stopper());
     shutdown.stop_on_signal()?;
-    let others = if args.etcd.is_some() { ", one of several" } else { "" };
+    let others = if args.etcd.is_some() { ", metadata in etcd" } else { "" };
     eprintln!("sprat: coordinator ready at {}{others}; stop with Ctrl-C", server.coordinator);
     server.wait()?;
-    eprintln!("sprat: stopped in order");
+    eprintln!("sprat: stopped cleanly");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -317,7 +370,7 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
         address => Some(
             address
                 .parse()
-                .with_context(|| format!("--metrics {address}: want ADDRESS:PORT or `none`"))?,
+                .with_context(|| format!("--metrics {address}: want ADDR:PORT or `none`"))?,
         ),
     };
     let listen = locators(args)?;
@@ -360,8 +413,8 @@ fn locators(args: &ServerArgs) -> Result<Vec<String>> {
     let [one] = args.listen.as_slice() else {
         if given != nodes || given > MAX_NODES {
             bail!(
-                "-L was given {given} times; give it once, or once for each node (--nodes \
-                 {nodes}, at most {MAX_NODES})"
+                "-L is given {given} times for {nodes} nodes: give it once, or once for each \
+                 node (--nodes, at most {MAX_NODES})"
             );
         }
         return Ok(args.listen.clone());
@@ -373,14 +426,12 @@ fn locators(args: &ServerArgs) -> Result<Vec<String>> {
     if let Transport::FastDpdk(bypass) = &first.transport {
         if let Some(device) = bypass.devices.iter().find(|device| device.starts_with("net_memif")) {
             bail!(
-                "{device} is for one node: each of the {nodes} wants a device of its own, with -L \
-                 once for each"
+                "{device} serves one node only: give -L {nodes} times, with a device for each node"
             );
         }
         if first.port == 0 {
             bail!(
-                "{one}: nodes that share a device have ports that follow one another; name the \
-                 first"
+                "{one}: nodes that share a device use consecutive ports: give the first port, not 0"
             );
         }
     }
@@ -392,7 +443,7 @@ fn locators(args: &ServerArgs) -> Result<Vec<String>> {
     };
     let all: Option<Vec<_>> = (0..nodes).map(|number| Some(at(number)?.to_string())).collect();
     all.with_context(|| {
-        format!("{one}: there are no {nodes} ports from there on; choose a lower one")
+        format!("{one}: {nodes} nodes need {nodes} consecutive ports: choose a lower first port")
     })
 }
 
@@ -404,8 +455,8 @@ fn cores(args: &ServerArgs, nodes: usize) -> Result<Vec<usize>> {
         cores => {
             let count = cores.len();
             bail!(
-                "--core names {count} cores for {nodes} nodes; name one for each, or the first \
-                 and they take those behind it"
+                "--core lists {count} cores for {nodes} nodes: list one core for each node, or \
+                 only the first"
             )
         }
     }
@@ -429,7 +480,7 @@ fn warn_if_exposed<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a Str
     let parsed = locators.into_iter().filter_map(|text| text.parse::<Locators>().ok());
     for locator in parsed.flat_map(|locators| locators.to_vec()).filter(is_exposed) {
         eprintln!(
-            "sprat: WARNING: {locator} can be reached from other machines, and anybody is let in \
+            "sprat: WARNING: every machine that reaches {locator} can read and write everything \
              (--insecure)"
         );
     }
@@ -480,8 +531,8 @@ impl Shutdown {
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 eprintln!(
-                    "sprat: stopping; once more to stop at once (nothing acknowledged is lost \
-                     either way)"
+                    "sprat: stopping; send the signal again to stop at once (acknowledged writes \
+                     are kept either way)"
                 );
                 shutdown.request();
             }

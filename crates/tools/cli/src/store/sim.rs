@@ -15,20 +15,25 @@ use std::time::{Duration, Instant, SystemTime};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat sim --seeds 1000
-  sprat sim --seed 4711 --verbose
+  sprat sim --seeds 1000                       1,000 histories of a single server
+  sprat sim --seed 4711 --verbose              one history, with all its events
   sprat sim --cluster --operations 10000 --seeds 20 --from 1000
-  sprat sim --cluster --fresh --for 10m --keep failed.txt")]
+  sprat sim --cluster --fresh --for 10m --keep failed.txt
+
+Each seed determines a history of operations and faults in virtual time. A history fails if it
+is not linearizable, or if data or replicas are lost.
+
+Exit codes:
+  1  a history failed, or another error")]
 pub(crate) struct SimArgs {
-    /// How many histories.
+    /// Number of histories to run.
     #[arg(long, value_name = "N", default_value_t = 100)]
     seeds: u64,
-    /// Of whole clusters: servers that keep replicas for each other, and are killed, stopped and
-    /// cut off.
+    /// Simulate clusters, whose servers replicate their logs and are killed, stopped and cut off.
     #[arg(long)]
     cluster: bool,
-    /// Operations of each history, and as many more faults: from 1 up to 1000000; what a seed says
-    /// without.
+    /// Operations in each history, 1 to 1000000, with proportionally more faults [default: chosen
+    /// by the seed].
     #[arg(
         long,
         value_name = "N",
@@ -36,13 +41,13 @@ pub(crate) struct SimArgs {
         value_parser = clap::value_parser!(u64).range(1..=1_000_000)
     )]
     operations: Option<u64>,
-    /// The first seed.
+    /// First seed.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
-    /// Begin with a seed by chance, and tell which.
+    /// Start from a seed derived from the time, and print it.
     #[arg(long, conflicts_with = "from")]
     fresh: bool,
-    /// As many histories as can be begun in this time, such as 10m; a number alone is seconds.
+    /// Start histories for this time, such as 90s or 10m, instead of a number of them.
     #[arg(
         long = "for",
         value_name = "TIME",
@@ -50,17 +55,17 @@ pub(crate) struct SimArgs {
         conflicts_with = "seeds"
     )]
     time: Option<Duration>,
-    /// Add a line for each history that fails to this file: the command that repeats it.
+    /// Append the command that repeats each failed history to this file, one a line.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Only this one.
+    /// Run only the history of this seed.
     #[arg(
         long,
         value_name = "SEED",
         conflicts_with_all = ["seeds", "from", "fresh", "time", "keep"]
     )]
     seed: Option<u64>,
-    /// Tell what happens.
+    /// Print the events of the history; without --seed, of those that fail.
     #[arg(short, long)]
     verbose: bool,
 }
@@ -105,7 +110,7 @@ fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCo
     let started = Instant::now();
     let from = if args.fresh { fresh()? } else { args.from };
     if args.fresh {
-        print_line(&format!("from seed {from} on"))?;
+        print_line(&format!("first seed: {from}"))?;
     }
     let count = if args.time.is_some() { u64::MAX } else { args.seeds };
     let template = match args.time {
@@ -137,7 +142,10 @@ fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCo
     bar.finish_and_clear();
     first_error.into_inner().expect("no holder panicked")?;
     print_line(&summary.to_string())?;
-    let verdict = if failures.is_empty() { "all can be" } else { "some cannot be, see above" };
+    let verdict = match failures.len() {
+        0 => "all passed".to_owned(),
+        failed => format!("{failed} FAILED, see above"),
+    };
     let took = started.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a rate to look at")]
     let rate = summary.operations as f64 / took;

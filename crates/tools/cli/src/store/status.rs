@@ -12,6 +12,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat status
+  sprat status --json | jq '.servers[].counters.objects'
+
+Shows the coordinator, each server with its most important counters, and each table. Lines in
+capitals name troubles, with what to do. --json has all counters.
+
+Exit codes:
+  5  no answer in time, or no coordinator at the address
+  8  the identity does not permit it")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     connect: Connect,
@@ -164,18 +174,18 @@ fn limits(counters: &[Counter]) -> Vec<String> {
         let held = value("values_pinned") + value("answers_made");
         let waiting = value("answers_waiting");
         format!(
-            "LIMIT REACHED: {held} answers that clients have not taken, {waiting} that wait for \
-             the disk; each session is held to its \
-             share"
+            "LIMIT REACHED: clients have not received {held} answers, and {waiting} wait for the \
+             disk; each session is limited to its share"
         )
     });
     let full = (most > 0 && sessions >= most).then(|| {
-        format!("LIMIT REACHED: {sessions} sessions; the longest idle give way to new ones")
+        format!("LIMIT REACHED: {sessions} sessions; new ones replace those longest idle")
     });
     let reassembly = (most_bytes > 0 && bytes >= most_bytes / 8 * 7).then(|| {
         let (bytes, most_bytes) = (bytes >> 20, most_bytes >> 20);
         format!(
-            "LIMIT REACHED: {bytes} of {most_bytes} MiB for long requests; those with most give way"
+            "LIMIT REACHED: long requests use {bytes} of {most_bytes} MiB; the largest users are \
+             interrupted"
         )
     });
     [answers, full, reassembly].into_iter().flatten().collect()
@@ -188,12 +198,14 @@ fn disk_troubles(counters: &[Counter]) -> Vec<&'static str> {
     let own = match (is("writes_stopped"), is("disk_full")) {
         (false, false) => None,
         (false, true) => Some(
-            "DISK FULL: writes end when its frames are used up; remove objects, or make space on \
-             it",
+            "DISK FULL: writes will fail when its frames are used up; remove objects, or free \
+             space on the disk",
         ),
-        (true, false) => Some("WRITES STOPPED: the disk has failed; see the server's log"),
+        (true, false) => {
+            Some("WRITES STOPPED: the disk has failed (see the server's log); restart the server")
+        }
         (true, true) => {
-            Some("WRITES STOPPED: the disk is full; make space on it, and start the server again")
+            Some("WRITES STOPPED: the disk is full; free space on it, then restart the server")
         }
     };
     let kept =
@@ -201,10 +213,10 @@ fn disk_troubles(counters: &[Counter]) -> Vec<&'static str> {
         {
             (false, false, false) => None,
             (false, true, false) => {
-                Some("DISK FULL: takes replicas until its frames are used up; make space on it")
+                Some("DISK FULL: accepts replicas until its frames are used up; free disk space")
             }
             (false, true, true) => {
-                Some("DISK FULL: takes no replicas; make space on it, or add servers")
+                Some("DISK FULL: accepts no replicas; free disk space, or add servers")
             }
             (false, false, true) => Some(
                 "TAKES NO REPLICAS: all its frames are in use; give it more --disk, or add servers",
@@ -213,7 +225,7 @@ fn disk_troubles(counters: &[Counter]) -> Vec<&'static str> {
                 Some("TAKES NO REPLICAS: the disk has failed; see the server's log")
             }
             (true, true, _) => Some(
-                "TAKES NO REPLICAS: the disk is full; make space on it, and start the server again",
+                "TAKES NO REPLICAS: the disk is full; free space on it, then restart the server",
             ),
         };
     own.into_iter().chain(kept).collect()
@@ -252,24 +264,25 @@ impl RecoveryStatus {
     fn lines(&self) -> Vec<String> {
         let Self { server, tablets, read, left, .. } = self;
         let far = match &*self.stage {
-            "fencing" | "searching" => "looking for its log".to_owned(),
-            "waiting" => "to be tried again".to_owned(),
+            "fencing" | "searching" => "searching for its log".to_owned(),
+            "waiting" => "waiting to try again".to_owned(),
             "replaying" => format!("{read} of {} segments read", read + left),
-            _ => format!("{read} segments read, on their way to other servers"),
+            _ => format!("{read} segments read, being replicated to other servers"),
         };
-        let far = format!("  brings back {tablets} tablets of server {server}: {far}");
+        let far = format!("  recovering {tablets} tablets of server {server}: {far}");
         let failed = self.failed.as_ref().map(|why| match &**why {
             "lost" => {
                 let segment = self.lost_segment.map(|segment| format!("segment {segment}"));
                 let (lost, silent) =
                     (segment.unwrap_or("its newest segment".to_owned()), self.silent.unwrap_or(0));
                 format!(
-                    "    NOT ALL OF ITS LOG IS THERE: {lost} is nowhere whole, {silent} backups \
-                     do not answer; start those \
-                     that keep it, or take what is whole out of their data by `sprat store export`"
+                    "    LOG INCOMPLETE: no backup that answers has all of {lost}, and {silent} \
+                     backups do not answer; start them, or export what is left of their data with \
+                     `sprat store export`"
                 )
             }
-            _ => "    NO ROOM: it does not fit into this server's memory; add servers".to_owned(),
+            _ => "    NO ROOM: the tablets do not fit into this server's memory; add servers"
+                .to_owned(),
         });
         [far].into_iter().chain(failed).collect()
     }
@@ -298,7 +311,7 @@ fn recoveries(counters: &[Counter]) -> Vec<RecoveryStatus> {
 
 /// Renders a line for each trouble with the replicas of a server's log, and for its recoveries.
 fn replicas(counters: &[Counter]) -> Vec<String> {
-    let few = shortage(counters).map(|shortage| format!("  NO WRITE IS ACKNOWLEDGED: {shortage}"));
+    let few = shortage(counters).map(|shortage| format!("  CANNOT WRITE: {shortage}"));
     let recoveries = recoveries(counters).into_iter().flat_map(|task| task.lines());
     let short =
         counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
@@ -307,9 +320,8 @@ fn replicas(counters: &[Counter]) -> Vec<String> {
     let in_few_racks = counters
         .iter()
         .find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);
-    let in_few_racks = in_few_racks.map(|few| {
-        format!("  {} segments have their replicas in fewer racks than there are", few.value)
-    });
+    let in_few_racks = in_few_racks
+        .map(|few| format!("  {} segments have replicas in fewer racks than there are", few.value));
     few.into_iter().chain(recoveries).chain(short).chain(in_few_racks).collect()
 }
 

@@ -13,6 +13,16 @@ use sprat_wire::tablet::Range;
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat table create users
+  sprat table list
+  sprat table move users --to 3
+  sprat table drop users
+
+Exit codes:
+  3  the table does not exist
+  5  no answer in time, or no server at the address
+  8  the identity does not permit it")]
 pub(crate) struct TableArgs {
     #[command(flatten)]
     pub(super) connect: Connect,
@@ -25,27 +35,30 @@ pub(crate) struct TableArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TableCommand {
-    /// Make a table, unless it exists.
+    /// Create a table, unless it exists.
+    #[command(after_help = "Examples:
+  sprat table create users
+  sprat table create users --tablets 8")]
     Create {
-        /// Its name.
+        /// Name of the table, 1 to 255 bytes.
         name: String,
-        /// In how many tablets it begins, each with a server of its own as far as there are so many
-        /// [default: as many as servers, up to 16; one where servers keep their log themselves]
+        /// Divide the table into N tablets on different servers, as far as there are enough
+        /// [default: one for each server, up to 16; one in a cluster without replicas].
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
         tablets: Option<u32>,
     },
-    /// Move a tablet to another server while it is served.
+    /// Move a tablet to another server, without interrupting its clients.
     Move(MoveArgs),
-    /// Drop a table and every object in it.
+    /// Drop a table with all its objects.
     Drop {
-        /// Its name.
+        /// Name of the table.
         name: String,
     },
-    /// List the tables.
+    /// List tables, their tablets and servers.
     List,
-    /// Count a table's objects and bytes.
+    /// Count the objects and bytes of a table.
     Stats {
-        /// Its name.
+        /// Name of the table.
         name: String,
     },
 }
@@ -62,7 +75,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
         TableCommand::Move(wanted) => return crate::store::moves::table(&mut client, args, wanted),
         TableCommand::Drop { name } => {
             client.drop_table(name)?;
-            (json!({ "dropped": name }), format!("table {name:?} is dropped"))
+            (json!({ "dropped": name }), format!("dropped table {name:?}"))
         }
         TableCommand::List => {
             let tables = client.list_tables()?;
@@ -94,7 +107,7 @@ fn warn_of_shortage(client: &mut Client, table: u32) -> Result<()> {
         let Ok(counters) = client.server_stats(locator) else { continue };
         if let Some(shortage) = shortage(&counters) {
             eprintln!(
-                "sprat: WARNING: the table is there, and no write to it is acknowledged for now: \
+                "sprat: WARNING: created the table, but servers cannot acknowledge writes to it: \
                  {shortage}"
             );
             break;
@@ -136,7 +149,7 @@ pub(super) fn json_of(table: &TableRecord) -> Value {
 /// Renders a table in a line; if it has several tablets, with a line for each of them.
 fn lines_of(table: &TableRecord) -> Vec<String> {
     let place = |tablet: &TabletRecord| match tablet.locator.as_str() {
-        "" => "nobody: it is being brought back".to_owned(),
+        "" => "no server: in recovery".to_owned(),
         locator => locator.to_owned(),
     };
     let (name, id) = (&table.name, table.id);

@@ -58,14 +58,14 @@ impl Sandbox {
         let needed = memory * DISK_FACTOR;
         ensure!(
             free >= needed,
-            "{} has {} MiB free, {} MiB are needed; name another directory with TMPDIR",
+            "{} has {} MiB free, but the demo needs {} MiB: choose another directory with TMPDIR",
             parent.display(),
             free >> 20,
             needed >> 20,
         );
         let directory = tempfile::Builder::new().prefix("sprat-demo-").tempdir_in(&parent);
         let directory = directory
-            .with_context(|| format!("cannot make a directory in {}", parent.display()))?;
+            .with_context(|| format!("cannot create a directory in {}", parent.display()))?;
         let data = directory.path().to_owned();
         let leftovers = Arc::new(Mutex::new(Leftovers { child: None, directory: Some(directory) }));
         clear_on_signal(Arc::clone(&leftovers))?;
@@ -76,8 +76,7 @@ impl Sandbox {
     pub(super) fn describe(&self) -> String {
         let in_memory =
             rustix::fs::statfs(&self.data).is_ok_and(|fs| u64::try_from(fs.f_type) == Ok(TMPFS));
-        let remark =
-            if in_memory { " (a filesystem in memory: nothing reaches a disk)" } else { "" };
+        let remark = if in_memory { " (a filesystem in memory: not on disk)" } else { "" };
         format!("{}{remark}", self.data.display())
     }
 
@@ -97,8 +96,8 @@ impl Drop for Sandbox {
 }
 
 fn free_bytes(path: &Path) -> Result<u64> {
-    let fs =
-        rustix::fs::statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let fs = rustix::fs::statvfs(path)
+        .with_context(|| format!("cannot read the free space of {}", path.display()))?;
     Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
@@ -110,7 +109,7 @@ fn clear_on_signal(leftovers: Arc<Mutex<Leftovers>>) -> Result<()> {
             // The lock is held until the end, so that the main thread starts no other server.
             let mut leftovers = lock(&leftovers);
             leftovers.clear();
-            eprintln!("sprat: stopped; server and data are removed");
+            eprintln!("sprat: stopped; removed the server and its data");
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     };
@@ -193,10 +192,14 @@ impl ServerChild {
             let line = match lines.recv_timeout(START_PATIENCE.saturating_sub(started.elapsed())) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Disconnected) => {
-                    bail!("the server ended instead of starting: {}", said.trim_end())
+                    bail!("the server failed to start: {}", said.trim_end())
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("the server does not get ready: {}", said.trim_end())
+                    bail!(
+                        "the server is not ready after {} s: {}",
+                        START_PATIENCE.as_secs(),
+                        said.trim_end()
+                    )
                 }
             };
             if let Some((objects, how)) =
@@ -221,7 +224,8 @@ impl ServerChild {
 
     /// Kills the server with SIGKILL, and waits for its end.
     pub(super) fn kill(self) -> Result<()> {
-        let mut child = lock(&self.leftovers).child.take().context("the server is gone already")?;
+        let mut child =
+            lock(&self.leftovers).child.take().context("the server has already ended")?;
         child.kill().context("cannot kill the server")?;
         child.wait().context("cannot wait for the server")?;
         Ok(())
@@ -229,10 +233,11 @@ impl ServerChild {
 
     /// Stops the server as Ctrl-C does, and waits for its end.
     pub(super) fn stop(self) -> Result<()> {
-        let mut child = lock(&self.leftovers).child.take().context("the server is gone already")?;
+        let mut child =
+            lock(&self.leftovers).child.take().context("the server has already ended")?;
         kill_process(Pid::from_child(&child), Signal::INT).context("cannot signal the server")?;
         let status = child.wait().context("cannot wait for the server")?;
-        ensure!(status.success(), "the server did not stop in order: {status}");
+        ensure!(status.success(), "the server failed while stopping: {status}");
         Ok(())
     }
 }

@@ -123,8 +123,8 @@ impl fmt::Display for Writes {
         let sent: u64 = self.clients.iter().map(|written| written.sent).sum();
         write!(
             f,
-            "killed after {} and {} acknowledged writes of {CLIENTS} clients; {} more were under \
-             way",
+            "killed after {} and {} acknowledged writes of {CLIENTS} clients; {} more were in \
+             flight",
             seconds(self.life),
             grouped(acknowledged),
             sent - acknowledged,
@@ -134,14 +134,14 @@ impl fmt::Display for Writes {
 
 impl Writes {
     /// Reads all writes from the restarted server. Acknowledged writes must exist; those that were
-    /// under way may exist, but only complete.
+    /// in flight may exist, but only complete.
     pub(super) fn verify(&self, client: &mut Client) -> Result<String> {
         let Table(table) = client.table(TABLE)?;
         let (mut kept, mut unknown, mut acknowledged) = (0, 0, 0);
         for (number, written) in (0..).zip(&self.clients) {
             ensure!(
                 written.acknowledged > 0,
-                "client {number} got nothing written before the kill"
+                "client {number} had no write acknowledged before the kill"
             );
             let mut under_way: VecDeque<(u64, Ticket)> = VecDeque::with_capacity(DEPTH);
             let mut next = 0;
@@ -163,7 +163,7 @@ impl Writes {
                 })?;
                 ensure!(
                     found != Some(false),
-                    "{}: not the bytes that were written",
+                    "{}: the bytes differ from those written",
                     key(number, write)
                 );
                 ensure!(
@@ -178,9 +178,8 @@ impl Writes {
         }
         let lost = unknown - kept;
         Ok(format!(
-            "all {} acknowledged writes are there, byte for byte; of the {unknown} that nobody \
-             was told of, {kept} are \
-             there whole and {lost} not at all",
+            "all {} acknowledged writes exist, byte for byte; of {unknown} unacknowledged writes, \
+             {kept} exist completely and {lost} not at all",
             grouped(acknowledged),
         ))
     }

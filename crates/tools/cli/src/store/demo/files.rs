@@ -74,13 +74,14 @@ impl Tree {
                     notes.append(&mut tree.notes);
                     return Ok(Self { notes, ..tree });
                 }
-                Ok((_, files)) => {
-                    notes.push(format!("not {}: {files} files are too few", root.display()))
-                }
-                Err(error) => notes.push(format!("not {}: {error:#}", root.display())),
+                Ok((_, files)) => notes.push(format!("{}: only {files} files", root.display())),
+                Err(error) => notes.push(format!("{}: {error:#}", root.display())),
             }
         }
-        bail!("no tree of {ENOUGH_FILES} files; name one with --tree ({})", notes.join("; "))
+        bail!(
+            "found no tree of {ENOUGH_FILES} files: choose one with --tree ({})",
+            notes.join("; ")
+        )
     }
 
     /// Examines a tree; also returns its number of files, counted up to [`ENOUGH_FILES`].
@@ -144,7 +145,7 @@ fn pass(
         let equal = client.wait(ticket, |answer| {
             answer.status == Status::Ok && (!compare || answer.body == item.value)
         })?;
-        ensure!(equal, "{} is not what was imported", display_key(&item.key));
+        ensure!(equal, "{} differs from the imported file", display_key(&item.key));
         Ok(item)
     };
     loop {

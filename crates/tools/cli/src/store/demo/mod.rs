@@ -20,9 +20,16 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat demo
+  sprat demo --tree /usr/share/doc
+  TMPDIR=/srv sprat demo                        keep the data on that disk meanwhile
+
+Takes up to two minutes. Starts a server of its own in a temporary directory, and removes both
+at the end.")]
 pub(crate) struct DemoArgs {
-    /// Directory tree to import: by default the sources that building Sprat left in the cargo
-    /// registry.
+    /// Directory tree to import [default: the cargo registry's sources, /usr/share or
+    /// /usr/include].
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
 }
@@ -46,7 +53,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     let machine = Machine::describe();
     ensure!(
         memory < machine.memory_bytes,
-        "{} MiB of memory would be needed, more than this machine has",
+        "the demo needs {} MiB of memory, more than this machine has",
         memory >> 20
     );
     let sandbox = Sandbox::new(memory)?;
@@ -73,26 +80,24 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     let verified = files::verify(&tree, &mut client, table)?;
     ensure!(
         verified.files == imported.files,
-        "{} files came back of {}",
+        "read back {} files, but imported {}",
         verified.files,
         imported.files
     );
     let held = client.table_stats(table)?.objects;
     ensure!(
         held == imported.files,
-        "the table holds {held} objects, {} were imported",
+        "the table has {held} objects, but {} files were imported",
         imported.files
     );
     steps.done(&format!("{verified}; all equal"))?;
 
-    steps
-        .begin("Measure: one client on loopback, every write on disk before it is acknowledged")?;
+    steps.begin("Benchmark: one client on loopback, each write acknowledged when on disk")?;
     print_line(&measure::latencies(&server.coordinator)?)?;
     if machine.load_average > BUSY {
         let (load, cores) = (machine.load_average, machine.cores);
-        steps.note(&format!(
-            "the machine was busy (load {load:.1} on {cores} cores): alone it is faster"
-        ))?;
+        steps
+            .note(&format!("other processes slowed this down: load {load:.1} on {cores} cores"))?;
     }
 
     steps.begin("Kill the server (SIGKILL) while clients write")?;
@@ -106,19 +111,19 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     let verified = files::verify(&tree, &mut client, table)?;
     ensure!(
         verified.files == imported.files,
-        "{} files came back of {}",
+        "read back {} files, but imported {}",
         verified.files,
         imported.files
     );
-    steps.done(&format!("{verified}; the imported files are all equal still"))?;
+    steps.done(&format!("{verified}; all imported files still equal"))?;
 
-    steps.begin("Stop in order")?;
+    steps.begin("Stop the server")?;
     let stopping = Instant::now();
     server.stop()?;
     steps.done(&format!("stopped in {}", seconds(stopping.elapsed())))?;
     sandbox.remove()?;
     print_line(&format!(
-        "\nEverything held, in {}. Nothing is left behind.",
+        "\nEvery check passed, in {}. The server and its data are removed.",
         seconds(started.elapsed())
     ))?;
     Ok(ExitCode::SUCCESS)
