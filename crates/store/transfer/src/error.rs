@@ -87,7 +87,7 @@ pub enum RowError {
         first: usize,
     },
     /// A field occurs twice in one JSON object, or both plain and as base64.
-    #[error("field {0:?} is there twice")]
+    #[error("field {0:?} occurs twice")]
     Twice(String),
     /// A JSON key that is neither a string nor a number.
     #[error("the key field is neither a string nor a number")]
@@ -106,7 +106,7 @@ pub enum RowError {
     Unclosed,
     /// The key is [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY), which is reserved: the row would be
     /// taken for a header.
-    #[error("the key is one that Sprat keeps for itself")]
+    #[error("the key is reserved by Sprat")]
     Reserved,
     /// The key is over the limit.
     #[error("the key has {0} bytes, the limit is 65,535")]

@@ -402,13 +402,13 @@ pub enum Malformed {
     #[error("{0} tablets are over the limit of {max}", max = MAX_TABLETS)]
     Tablets(u32),
     /// A range of positions that ends before it begins.
-    #[error("a run of positions that ends before it begins")]
+    #[error("a range of positions that ends before it starts")]
     Range,
     /// An unknown stage of a move.
     #[error("unknown stage {0} of a move")]
     Stage(u8),
     /// An invalid or too long selection of tablets.
-    #[error("a selection of tablets that makes no sense")]
+    #[error("an invalid selection of tablets")]
     Selection,
     /// An operation id in a request that does not take one.
     #[error("operation {0} takes no id")]

@@ -208,12 +208,12 @@ impl MigrationTarget {
     fn describe(&self) -> String {
         let step = match self.step {
             Step::Clearing => "clearing".to_owned(),
-            Step::Collecting => format!("asking for {:?}, batch {}", self.stage, self.batch),
+            Step::Collecting => format!("requesting {:?}, batch {}", self.stage, self.batch),
             Step::Raising => "raising versions".to_owned(),
             Step::Settling(position) => format!("until position {position} is durable"),
-            Step::Ended { reported, failure } => format!("ended, told {reported}, {failure}"),
+            Step::Ended { reported, failure } => format!("ended, reported {reported}, {failure}"),
         };
-        format!("{} comes from server {}: {step}", self.order.tablet, self.order.from)
+        format!("{} arrives from server {}: {step}", self.order.tablet, self.order.from)
     }
 
     /// Whether it has a request to make as soon as `retry_at` allows.
@@ -373,11 +373,8 @@ mod tests {
     fn a_source_whose_address_is_known_only_later_is_found() {
         let tablet = Tablet { table: 1, range: Range::ALL };
         let order = MoveOrder { id: 7, tablet, from: 2, to: 3 };
-        let source = BackupServer {
-            server: 2,
-            address: "10.0.0.2:9".parse().expect("an address"),
-            rack: 0,
-        };
+        let source =
+            BackupServer { server: 2, address: "10.0.0.2:9".parse().expect("an address"), rack: 0 };
         let mut targets = MigrationTargets::default();
         targets.assign(&[order], &[]);
         assert_eq!(targets.targets[0].source, None);
