@@ -36,7 +36,7 @@ pub enum Error {
         ours: i64,
     },
     /// The table belongs to another home.
-    #[error("this table's home is {there}, not {wanted}; name that one, or another table")]
+    #[error("this table is bridged to {there}, not {wanted}; name that one, or use another table")]
     OtherHome {
         /// The table's home.
         there: String,
@@ -50,7 +50,7 @@ pub enum Error {
     #[error("{0:?} cannot name a keyspace or table: 1 to 48 of a-z, 0-9 and _, a letter first")]
     Name(String),
     /// The options have no address of Cassandra.
-    #[error("no address of Cassandra; name at least one, as HOST:PORT")]
+    #[error("no address of Cassandra; give at least one, as HOST:PORT")]
     NoContacts,
     /// The value is too long.
     #[error("value of {0} bytes; the longest is {max} bytes", max = crate::MAX_BRIDGED_VALUE)]

@@ -178,7 +178,7 @@ pub enum LoadError {
         error: String,
     },
     /// The datacenter does not exist.
-    #[error("no datacenter {wanted} behind {contacts}: there is {there}")]
+    #[error("Cassandra at {contacts} has no datacenter {wanted}, only {there}")]
     Datacenter {
         /// The addresses.
         contacts: String,
@@ -222,7 +222,7 @@ pub enum LoadError {
         error: String,
     },
     /// Threads could not be started.
-    #[error("threads cannot be started: {0}")]
+    #[error("cannot start threads: {0}")]
     Threads(#[from] std::io::Error),
     /// AcknowledgedWrites writes were not remembered.
     #[error("acknowledged writes were not remembered: set `remember` before the load")]

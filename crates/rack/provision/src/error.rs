@@ -121,7 +121,7 @@ pub enum Error {
     },
     /// The image that a virtual machine was started from is gone.
     #[error(
-        "{} started from {}, which is gone: put it back, or remove the rack with `sprat rack down \
+        "{} started from {}, which is gone: restore it, or remove the rack with `sprat rack down \
          --purge`, and its data with it",
         folder.display(),
         image.display()

@@ -281,7 +281,7 @@ impl Step<'_> {
             match self.view_of_others()? {
                 Some(node) if self.gone && !why.contains("already") => {
                     return Err(Error::Refused(format!(
-                        "{name} is {} to the others, and stays: {why}",
+                        "{name} stays on the ring, where the others see it as {}: {why}",
                         node.state
                     )));
                 }
