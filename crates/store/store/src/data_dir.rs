@@ -379,7 +379,7 @@ impl DataDir {
         let identity = Identity { log, replicas, ..self.identity };
         let noted = if identity != self.identity { self.set_identity(identity) } else { Ok(()) };
         if let Err(error) = noted {
-            tracing::warn!("{error}; an older copy of a file may go unnoticed");
+            tracing::warn!("{error}; this server may not notice an older copy of a file");
         }
     }
 
@@ -559,7 +559,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Identity, DataDirError> {
     let damaged = |cause: String| DataDirError::Damaged {
         path: path.to_owned(),
         cause: format!(
-            "not an identity file of sprat, or damaged: {cause}; put it back from a copy"
+            "not an identity file of sprat, or damaged: {cause}; restore it from a copy"
         ),
     };
     let text = str::from_utf8(bytes).map_err(|error| damaged(error.to_string()))?;

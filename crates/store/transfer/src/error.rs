@@ -51,7 +51,7 @@ pub enum Error {
     #[error("{}: exists already; choose another name or move it away", .0.display())]
     Exists(PathBuf),
     /// The destination of an export has no file name of its own (`/`, `..`).
-    #[error("{}: cannot be created, it names no file or directory of its own", .0.display())]
+    #[error("{}: cannot be created: the path does not end in a name", .0.display())]
     NoName(PathBuf),
     /// The table failed.
     #[error(transparent)]
@@ -99,7 +99,7 @@ pub enum RowError {
     #[error("field {0:?} is not base64")]
     Base64(String),
     /// The encoding column of a CSV of pairs has an unknown word.
-    #[error("encoding {0:?} is none of \"\", \"key\", \"value\", \"both\"")]
+    #[error("encoding {0:?} is not one of \"\", \"key\", \"value\", \"both\"")]
     Encoding(String),
     /// The file ends within quotes.
     #[error("a quoted field is never closed")]

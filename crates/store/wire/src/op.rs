@@ -381,7 +381,7 @@ pub enum Malformed {
     #[error("unknown condition {0}")]
     Condition(u8),
     /// Bytes behind the request's end.
-    #[error("{0} bytes too many behind the request")]
+    #[error("{0} bytes too many after the request")]
     Trailing(usize),
     /// A value over the limit.
     #[error("value of {0} bytes is over the limit of 1 MB")]
