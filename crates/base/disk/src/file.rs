@@ -221,7 +221,7 @@ fn go_direct(file: impl AsFd) -> Result<(), String> {
             return Err("the filesystem has none".to_owned());
         }
         if !BLOCK_BYTES.is_multiple_of(memory) || !BLOCK_BYTES.is_multiple_of(offset) {
-            return Err(format!("the device wants blocks of {offset} B"));
+            return Err(format!("the device requires blocks of {offset} B"));
         }
     }
     let flags = rustix::fs::fcntl_getfl(&file).map_err(|errno| errno.to_string())?;

@@ -143,22 +143,22 @@ fn remedy_of_bypass(cause: &io::Error) -> &'static str {
         }
         io::ErrorKind::AddrNotAvailable => "write the host's address on that network",
         io::ErrorKind::PermissionDenied => {
-            "run as root, or give the user the device and huge pages (docs/bypass.md)"
+            "run as root, or give the user access to the device and huge pages (docs/bypass.md)"
         }
-        _ => "docs/bypass.md tells which devices there are and what they take",
+        _ => "docs/bypass.md lists the devices and their arguments",
     }
 }
 
 fn remedy_of_kernel(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
-            "stop whoever has the port (`ss -lntup` shows it), or choose another port"
+            "stop the process that uses the port (`ss -lntup` shows it), or choose another port"
         }
         io::ErrorKind::AddrNotAvailable => {
             "give an address of this machine (`ip address` lists them)"
         }
         io::ErrorKind::PermissionDenied => {
-            "choose a port from 1024 up, or run with the right to use lower ones"
+            "choose a port from 1024 up, or run with CAP_NET_BIND_SERVICE"
         }
         io::ErrorKind::Unsupported => {
             "this kernel lacks what the transport needs; use `tcp` in its place"

@@ -48,7 +48,7 @@ pub enum UnitError {
         other: String,
     },
     /// The quantity is too large.
-    #[error("{text:?} is more than there can be: the limit is {most}")]
+    #[error("{text:?} is too large: the limit is {most}")]
     TooMuch {
         /// The text.
         text: String,

@@ -165,8 +165,8 @@ pub enum DataError {
     },
     /// Variables have different numbers of particles.
     #[error(
-        "{kind} variable {name} is of {len} particles, {first} of {others}; all of a kind must be \
-         of as many"
+        "{kind} variable {name} has {len} particles, {first} has {others}; all of a kind must have \
+         equally many"
     )]
     Length {
         /// `i` or `j`.

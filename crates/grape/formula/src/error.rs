@@ -31,7 +31,7 @@ pub enum Problem {
     #[error("the kernel has {len} bytes, {MAX_TEXT} are the limit")]
     TextLength { len: usize },
     /// A character that the language does not have.
-    #[error("{character:?} means nothing here")]
+    #[error("unexpected {character:?}")]
     Character { character: char },
     /// A malformed number.
     #[error("expected a number such as 2, 0.5 or 1e-4")]
@@ -64,7 +64,7 @@ pub enum Problem {
     #[error("`{name}` is a word of the language, in any case of letters: take another name")]
     Reserved { name: String },
     /// A name is declared twice.
-    #[error("`{name}` is there already, of line {line}, column {column}: each name is given once")]
+    #[error("`{name}` is already defined in line {line}, column {column}: take another name")]
     Twice { name: String, line: usize, column: usize },
     /// A name is unknown.
     #[error("`{name}` is not known{}", hint(.nearest.as_ref()))]
@@ -76,10 +76,10 @@ pub enum Problem {
     #[error("`{name}` is a function: expected `(` after it, found {found}")]
     Bare { name: &'static str, found: String },
     /// A declaration follows a statement.
-    #[error("{keyword} comes before the first statement")]
+    #[error("{keyword} must come before the first statement")]
     Late { keyword: &'static str },
     /// A result is used in an expression.
-    #[error("`{name}` is a result, known when all j are through: its value cannot be used here")]
+    #[error("`{name}` is a result, known only after all j: its value cannot be used here")]
     ResultUsed { name: String },
     /// A variable or constant is assigned.
     #[error("`{name}` is given ({keyword}) and cannot be assigned")]
@@ -185,7 +185,7 @@ pub(crate) fn place(text: &str, at: usize) -> (usize, usize) {
 }
 
 fn hint(name: Option<&String>) -> String {
-    name.map_or_else(String::new, |name| format!("; the nearest that is: `{name}`"))
+    name.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
 /// Returns the candidate most similar to a name, if it differs in at most a third of its letters

@@ -177,8 +177,8 @@ fn errors_show_their_position() {
     let text = "VARI xi\nVARJ xj, mj\nVARF pot\nrinv = rsqrt(xj - xi)\n\tpot -= mj * rinf";
     assert_eq!(
         error(text),
-        "line 5, column 14: `rinf` is not known; the nearest that is: `rinv`\n    5 |  pot -= mj * \
-         rinf\n      |              ^^^^"
+        "line 5, column 14: `rinf` is not known; did you mean `rinv`?\n    5 |  pot -= mj * rinf\n \
+         |              ^^^^"
     );
     let long = format!("VARI x\nVARF r\nr += {}oops + x", "x + ".repeat(100));
     let shown = error(&long);
@@ -210,29 +210,26 @@ fn each_error_names_what_was_expected() {
         ("r += 1.2.3", "5:6 expected a number such as 2, 0.5 or 1e-4"),
         ("r += 1e999", "5:6 this number is beyond f64; infinity is written `inf`"),
         ("r += f32(1e99)", "5:10 this number is beyond f32; infinity is written `inf`"),
-        ("r += x ^ 2", "5:8 '^' means nothing here"),
-        ("r += é", "5:6 'é' means nothing here"),
+        ("r += x ^ 2", "5:8 unexpected '^'"),
+        ("r += é", "5:6 unexpected 'é'"),
         ("r *= x", "5:3 expected `=`, or a result's `+=` and its like, found `*`"),
         (
             "r = x",
             "5:3 `r` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or \
              `argmax=`",
         ),
-        ("a += x", "5:1 `a` is not known; the nearest that is: `k`"),
+        ("a += x", "5:1 `a` is not known; did you mean `k`?"),
         ("a = x; a += y", "5:10 `a` is not a result: only names of VARF are reduced; expected `=`"),
         ("x += y", "5:1 `x` is given (VARI) and cannot be assigned"),
         ("k = y", "5:1 `k` is given (CONST) and cannot be assigned"),
-        ("a = x; a = y", "5:8 `a` is there already, of line 5, column 1: each name is given once"),
-        (
-            "a = r",
-            "5:5 `r` is a result, known when all j are through: its value cannot be used here",
-        ),
+        ("a = x; a = y", "5:8 `a` is already defined in line 5, column 1: take another name"),
+        ("a = r", "5:5 `r` is a result, known only after all j: its value cannot be used here"),
         (
             "sqrt = x",
             "5:1 `sqrt` is a word of the language, in any case of letters: take another name",
         ),
         ("r += Min", "5:9 `min` is a function: expected `(` after it, found the end of the kernel"),
-        ("r += sqr(x)", "5:6 there is no function `sqr`; the nearest that is: `sqrt`"),
+        ("r += sqr(x)", "5:6 there is no function `sqr`; did you mean `sqrt`?"),
         ("r += sqrt(x, y)", "5:6 `sqrt` takes one number, found 2"),
         ("r += min(x)", "5:6 `min` takes two numbers, found 1"),
         ("r += select()", "5:6 `select` takes a comparison and two numbers, found 0"),
@@ -259,7 +256,7 @@ fn each_error_names_what_was_expected() {
             "r argmin= x; r argmin= y",
             "5:16 `r` has its `argmin=` in line 5 already: a result has one of these",
         ),
-        ("r += x; VARI z", "5:9 VARI comes before the first statement"),
+        ("r += x; VARI z", "5:9 VARI must come before the first statement"),
         (
             "VARF s: f32; r += x; s += y",
             "5:27 `s` is f32 and this is f64: expected `f32(...)` around it, or `VARF s: f64`",
@@ -273,7 +270,7 @@ fn each_error_names_what_was_expected() {
             "VARF s; r += x",
             "5:6 nothing contributes to the result `s`: expected a statement such as `s += ...`",
         ),
-        ("VARI x", "5:6 `x` is there already, of line 1, column 6: each name is given once"),
+        ("VARI x", "5:6 `x` is already defined in line 1, column 6: take another name"),
         ("VARI z: f16", "5:9 expected `f32` or `f64`, found `f16`"),
         ("VARI 3", "5:6 expected a name, found `3`"),
         ("CONST c = x", "5:11 expected a number, found `x`"),

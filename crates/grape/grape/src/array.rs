@@ -41,7 +41,7 @@ impl Array {
         let opened = File::open(path).map_err(file)?;
         let len = opened.metadata().map_err(file)?.len();
         let npy = NpyFile::new(BufReader::new(opened))
-            .map_err(|error| array(format!("no array of NumPy's: {error}")))?;
+            .map_err(|error| array(format!("not a NumPy array: {error}")))?;
         let by_column = npy.order() == Order::Fortran;
         let (rows, columns) = match *npy.shape() {
             [rows] => (rows, 1),
@@ -54,7 +54,7 @@ impl Array {
         })?;
         let kind = match npy.dtype() {
             DType::Plain(plain) if plain.type_char() == TypeChar::Float => plain.size_field(),
-            other => return Err(array(format!("it is of {}", other.descr()))),
+            other => return Err(array(format!("its type is {}", other.descr()))),
         };
         // Memory is allocated for what the header claims, so the file must be long enough.
         if len < count * kind {
@@ -66,7 +66,7 @@ impl Array {
         let numbers = match kind {
             4 => Numbers::F32(npy.into_vec().map_err(short)?),
             8 => Numbers::F64(npy.into_vec().map_err(short)?),
-            bytes => return Err(array(format!("it is of numbers of {bytes} bytes"))),
+            bytes => return Err(array(format!("it has numbers of {bytes} bytes"))),
         };
         let fits = |count| usize::try_from(count).expect("as many as were read");
         Ok(Self { numbers, rows: fits(rows), columns: fits(columns), by_column })

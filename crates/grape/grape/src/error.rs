@@ -32,7 +32,8 @@ pub enum Error {
     },
     /// A file has no array that kernels can use.
     #[error(
-        "{}: {why}; numpy.save writes what is wanted: float32 or float64, one or two dimensions",
+        "{}: {why}; expected a file of numpy.save with float32 or float64 and one or two \
+         dimensions",
         path.display()
     )]
     Array {
@@ -50,7 +51,7 @@ pub enum Error {
         limit: usize,
     },
     /// Columns have different lengths.
-    #[error("{name} is of {len} bodies, masses of {masses}")]
+    #[error("{name} has {len} bodies, masses has {masses}")]
     Lengths {
         /// Name of the column.
         name: &'static str,
@@ -60,7 +61,7 @@ pub enum Error {
         masses: usize,
     },
     /// A number is infinite or NaN.
-    #[error("{name} of body {body} is {number}; only finite numbers can be followed")]
+    #[error("{name} of body {body} is {number}; only finite numbers are possible")]
     NotFinite {
         /// Name of the column.
         name: &'static str,
@@ -86,9 +87,8 @@ pub enum Error {
     },
     /// An acceleration or potential overflows.
     #[error(
-        "what pulls body {body}, counted from 0, is beyond the greatest number: others are too \
-         close or too heavy; a \
-         larger softening length, or f64, helps"
+        "the force on body {body}, counted from 0, exceeds the largest number: others are too \
+         close or too heavy; a larger softening length, or f64, helps"
     )]
     Pull {
         /// The number of the body.

@@ -74,7 +74,7 @@ fn files_without_a_usable_array_are_errors() {
     assert!(
         error(&head("'<f8'", "False", "(4294967296, 4294967296)"), &[]).contains("are more than")
     );
-    assert!(error("nonsense", &[]).contains("no array of NumPy's"));
+    assert!(error("nonsense", &[]).contains("not a NumPy array"));
     let nowhere = Array::read(&folder.path().join("none.npy"));
     assert!(matches!(nowhere, Err(Error::File { .. })), "{nowhere:?}");
 }

@@ -49,7 +49,7 @@ pub enum AssembleProblem {
     #[error("this cannot be declared: {0}")]
     Declared(String),
     /// An instruction of the loop accesses broadcast memory beyond the words of its j.
-    #[error("broadcast memory beyond the {0} words of a j, which `stride` says")]
+    #[error("broadcast memory beyond the {0} words of a j that `stride` sets")]
     Beyond(u16),
     /// A second `stride`, or one after instructions, which were checked against the first.
     #[error("`stride` must come once, before `init` and `loop`")]

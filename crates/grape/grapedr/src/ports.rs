@@ -32,7 +32,7 @@ pub enum PortError {
     #[error("{0} targets: an operation has 1 to {MAX_TARGETS}")]
     Targets(usize),
     /// An address is out of range.
-    #[error("{what} {at} is not there: there are {limit}")]
+    #[error("{what} {at} does not exist: there are {limit}")]
     Place {
         /// The memory or register set.
         what: &'static str,

@@ -151,7 +151,7 @@ fn errors_name_the_place() {
         ("init\npass $t", "line 2, column 8: \"\" where `->` was expected"),
         (
             "init\nnop\n  pass $r32 -> $t # no",
-            "line 3, column 3: register 32 is not there: there are 32",
+            "line 3, column 3: register 32 does not exist: there are 32",
         ),
     ] {
         assert_eq!(wrong(text), error, "{text}");
@@ -221,7 +221,7 @@ fn kernels_that_the_machine_cannot_have_are_named() {
         ("or bool", "or f32", "line 8, column 15: \"f32\" where bool was expected"),
         ("sum sum", "sum mean", "line 6, column 12: \"mean\" where sum, min,"),
         ("= 2", "= two", "line 5, column 23: \"two\" where a number was expected"),
-        ("i nothing", "i a", "line 3, column 1: this cannot be declared: `a` is there already"),
+        ("i nothing", "i a", "line 3, column 1: this cannot be declared: `a` is already defined"),
         (
             "i nothing",
             "i and",

@@ -26,8 +26,8 @@ pub enum Error {
     NotACell,
     /// Another program writes to the home table.
     #[error(
-        "the row has write timestamp {found}, and the bridge's are below {ours}: somebody else \
-         writes to it; write through the bridge alone"
+        "the row has write timestamp {found}, and the bridge's are below {ours}: another program \
+         writes to it; write only through the bridge"
     )]
     Foreign {
         /// The row's write timestamp.
@@ -36,7 +36,7 @@ pub enum Error {
         ours: i64,
     },
     /// The table belongs to another home.
-    #[error("this table's home is {there}, not {wanted}; name that one, or another table")]
+    #[error("this table is bridged to {there}, not {wanted}; name that one, or use another table")]
     OtherHome {
         /// The table's home.
         there: String,
@@ -44,19 +44,19 @@ pub enum Error {
         wanted: String,
     },
     /// The base of write timestamps is implausible.
-    #[error("write timestamps cannot begin at {0}; is the clock right?")]
+    #[error("write timestamps cannot start at {0}; is the clock right?")]
     Base(u64),
     /// A name that Cassandra does not allow.
     #[error("{0:?} cannot name a keyspace or table: 1 to 48 of a-z, 0-9 and _, a letter first")]
     Name(String),
     /// The options have no address of Cassandra.
-    #[error("no address of Cassandra; name at least one, as HOST:PORT")]
+    #[error("no address of Cassandra; give at least one, as HOST:PORT")]
     NoContacts,
     /// The value is too long.
     #[error("value of {0} bytes; the longest is {max} bytes", max = crate::MAX_BRIDGED_VALUE)]
     ValueTooLarge(usize),
     /// The key is empty.
-    #[error("an empty key: Cassandra has none, so it would never come home; nothing was changed")]
+    #[error("an empty key, which Cassandra does not allow; nothing was changed")]
     EmptyKey,
     /// Cassandra takes no row of this length.
     #[error(
@@ -71,8 +71,8 @@ pub enum Error {
     },
     /// The backlog is full, and no delivery succeeds.
     #[error(
-        "{max} writes wait for Cassandra, the most there may be, and none went in {0:?}; nothing \
-         was changed. Does Cassandra answer?",
+        "{max} writes wait for Cassandra, the limit, and it took none for {0:?}; nothing was \
+         changed. Does Cassandra answer?",
         max = crate::MAX_DIRTY
     )]
     Behind(Duration),
@@ -81,7 +81,8 @@ pub enum Error {
     Closed,
     /// The address cannot be listened at.
     #[error(
-        "cannot listen at {listen}: {error}; is somebody else there? --listen names another address"
+        "cannot listen at {listen}: {error}; if another process uses it, choose another address \
+         with --listen"
     )]
     Listen {
         /// The address.

@@ -48,7 +48,7 @@ pub fn parse_command(bytes: &[u8]) -> Result<Option<CommandParts<'_>>, &'static 
             return incomplete(bytes);
         };
         if end != b"\r\n" {
-            return Err("ERR a string does not end where it was said to");
+            return Err("ERR a string does not have the announced length");
         }
         parts.push(part);
         at = begin + len + 2;

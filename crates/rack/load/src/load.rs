@@ -159,8 +159,8 @@ pub enum LoadError {
     },
     /// No contact accepts connections.
     #[error(
-        "no Cassandra at {tried}: see that it runs, and that rpc_address and native_transport_port \
-         in its cassandra.yaml are these"
+        "no Cassandra answers at {tried}: check that it runs, and rpc_address and \
+         native_transport_port in its cassandra.yaml"
     )]
     Unreachable {
         /// Each address with its error.
@@ -168,8 +168,8 @@ pub enum LoadError {
     },
     /// A contact accepts connections, but does not answer as Cassandra does.
     #[error(
-        "{contacts} cannot be talked to: {error}; see that Cassandra is there and has started, and \
-         asks for no password"
+        "cannot connect to {contacts}: {error}; check that Cassandra has started there and \
+         requires no password"
     )]
     Session {
         /// The addresses.
@@ -178,7 +178,7 @@ pub enum LoadError {
         error: String,
     },
     /// The datacenter does not exist.
-    #[error("no datacenter {wanted} behind {contacts}: there is {there}")]
+    #[error("Cassandra at {contacts} has no datacenter {wanted}, only {there}")]
     Datacenter {
         /// The addresses.
         contacts: String,
@@ -189,8 +189,8 @@ pub enum LoadError {
     },
     /// There are fewer nodes than replicas.
     #[error(
-        "{replication} replicas in {datacenter}, which has {nodes} nodes: ask for {nodes} at most, \
-         or add nodes"
+        "{replication} replicas in {datacenter}, which has {nodes} nodes: use {nodes} at most, or \
+         add nodes"
     )]
     Nodes {
         /// The replication factor.
@@ -222,7 +222,7 @@ pub enum LoadError {
         error: String,
     },
     /// Threads could not be started.
-    #[error("threads cannot be started: {0}")]
+    #[error("cannot start threads: {0}")]
     Threads(#[from] std::io::Error),
     /// AcknowledgedWrites writes were not remembered.
     #[error("acknowledged writes were not remembered: set `remember` before the load")]
@@ -354,7 +354,7 @@ impl Load {
                 ));
             }
             if step.duration.is_zero() {
-                return Err(value("duration of a step", "0", "more than nothing"));
+                return Err(value("duration of a step", "0", "more than 0"));
             }
         }
         Ok(())

@@ -301,7 +301,7 @@ impl<T> Shared<T> {
         record.over = true;
         let scheduled_until = record.scheduled_until;
         let (windows, unanswered) = record.windows.end(scheduled_until);
-        record.failures.count("no answer", unanswered, "no answer when the time for it was up");
+        record.failures.count("no answer", unanswered, "no answer within the time limit");
         let (done, failed) = record.windows.ended();
         let [response, service, lateness] = record.windows.times();
         let (sent, not_sent) =

@@ -62,15 +62,15 @@ pub enum CassandraError {
     },
     /// The ring would have more than [`MAX_RING`] tokens.
     #[error(
-        "cassandra: {0} tokens in all, {MAX_RING} are the most: fewer tokens an instance, or \
+        "cassandra: {0} tokens in all, the limit is {MAX_RING}: fewer tokens an instance, or \
          several clusters"
     )]
     Large(usize),
     /// Rows have two replicas on one server although there are enough servers to avoid that.
     #[error(
         "cassandra.racks = \"one\": {doubled:.1} % of all rows have two replicas on one server and \
-         lose QUORUM with it; \
-         racks = \"host\" keeps them apart (accept-loss = true plans it all the same)"
+         lose QUORUM with it; racks = \"host\" keeps them apart (accept-loss = true plans it \
+         anyway)"
     )]
     Loses {
         /// Such rows, in per cent.
@@ -78,8 +78,8 @@ pub enum CassandraError {
     },
     /// An instance is on the ring but missing from the description.
     #[error(
-        "{0} is on the ring, and the description has it no more: put it back, and have it leave \
-         (sprat rack remove) before it goes from there"
+        "{0} is on the ring, but no longer in the description: put it back, and remove it from the \
+         ring first (sprat rack remove)"
     )]
     Unknown(String),
 }

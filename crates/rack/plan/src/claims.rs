@@ -59,9 +59,9 @@ impl fmt::Display for Verdict {
             Self::Follows => write!(f, "follows"),
             Self::FollowsInBinary => write!(f, "follows, in units of 1,024"),
             Self::Off(ratio) => {
-                write!(f, "does NOT follow: {} times what is there", digits(*ratio))
+                write!(f, "does NOT follow: {} times the planned amount", digits(*ratio))
             }
-            Self::Unknown => write!(f, "cannot be told: the servers' own is not given"),
+            Self::Unknown => write!(f, "unknown: the description lacks the servers' value"),
         }
     }
 }

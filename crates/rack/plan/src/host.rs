@@ -128,7 +128,7 @@ impl Storage {
                 return Err(value(
                     "storage.mounts",
                     format!("{mount:?}"),
-                    "folders of which none is in another",
+                    "folders, none inside another",
                 ));
             }
         }
@@ -229,7 +229,7 @@ mod tests {
             ("[storage]\ndisks = [\"sda\"]\nmounts = [\"data\"]", "an absolute path"),
             (
                 "[storage]\ndisks = [\"sda\", \"sdb\"]\nmounts = [\"/a\", \"/a/b\"]",
-                "none is in another",
+                "none inside another",
             ),
             (
                 "[storage]\ndisks = [\"sda\", \"sdb\", \"sdc\"]\nmounts = [\"/a\", \"/b\"]",

@@ -83,7 +83,7 @@ pub enum LayoutError {
     /// A chassis has fewer uplinks than links.
     #[error(
         "{name} needs {needed} uplinks, a chassis has {has}{}",
-        if *.split { ": `fabric.split = true` makes more of them of each" } else { "" }
+        if *.split { ": `fabric.split = true` splits each into several" } else { "" }
     )]
     Uplinks {
         /// Name of such a chassis.
@@ -235,14 +235,14 @@ impl<'a> Layout<'a> {
     /// Returns an instance by its chassis, slot and number on the server, all from 0.
     #[must_use]
     pub fn instance(&self, chassis: usize, slot: usize, instance: usize) -> Host {
-        assert!(instance < self.on_server, "an instance that there is");
+        assert!(instance < self.on_server, "an existing instance");
         self.host(chassis, slot, instance + 1)
     }
 
     fn host(&self, chassis: usize, slot: usize, part: usize) -> Host {
         assert!(
             chassis < self.fabric.stations && slot < self.spec.chassis.servers,
-            "a server that there is"
+            "an existing server"
         );
         let name = match part {
             0 => format!("c{chassis}-n{}", slot + 1),

@@ -130,9 +130,8 @@ pub enum PlanError {
     Claim(#[from] ClaimError),
     /// The fabric is too large to examine.
     #[error(
-        "topology {topology}: {chassis} chassis are too many to look at the fabric from each of \
-         them; mesh, torus and hypercube look the \
-         same from all, and may be larger"
+        "topology {topology}: {chassis} chassis are too many to compute paths from each of them; \
+         mesh, torus and hypercube look the same from every chassis, and may be larger"
     )]
     Large {
         /// The kind of topology.

@@ -106,18 +106,19 @@ pub enum StoreError {
     },
     /// The number of etcd's members is not 1, 3 or 5.
     #[error(
-        "etcd.servers: {0} members; want 1, 3 or 5: of an even number no more may fail than of one \
-         fewer"
+        "etcd.servers: {0} members; want 1, 3 or 5: an even number survives no more failures than \
+         one fewer"
     )]
     Members(usize),
     /// There are several coordinators but no etcd for their state.
-    #[error(
-        "store.coordinators: {0} of them keep what they know in etcd: say [etcd] too, or name one"
-    )]
+    #[error("store.coordinators: {0} coordinators need etcd: add [etcd], or name one")]
     NoEtcd(usize),
     /// There are too few servers for the replicas.
-    #[error("store.replicas = {replicas}: a log is on that many others, which takes {} servers; \
-             there are {servers}", replicas + 1)]
+    #[error(
+        "store.replicas = {replicas}: each log has that many replicas on other servers, which \
+         takes {} servers; there are {servers}",
+        replicas + 1
+    )]
     Few {
         /// Replicas on other servers.
         replicas: usize,
@@ -180,7 +181,7 @@ pub(crate) fn services(
             let number = names
                 .iter()
                 .position(|one| one == name)
-                .ok_or_else(|| wrong("is no server of the plan"))?;
+                .ok_or_else(|| wrong("is not a server of the plan"))?;
             if found.contains(&number) {
                 return Err(wrong("is named twice"));
             }
@@ -256,7 +257,7 @@ mod tests {
     fn errors_name_the_invalid_value() {
         for (more, word) in [
             ("[etcd]\nservers = [\"c0-n1\", \"c0-n2\"]", "want 1, 3 or 5"),
-            ("[etcd]\nservers = [\"c0-n9\"]", "\"c0-n9\" is no server of the plan"),
+            ("[etcd]\nservers = [\"c0-n9\"]", "\"c0-n9\" is not a server of the plan"),
             ("[etcd]\nservers = [\"c0-n1\", \"c0-n1\", \"c0-n2\"]", "twice"),
             ("[etcd]\nprogram = \"etcd\"", "etcd.program"),
             ("[store]\nmemory = \"1MB\"", "store.memory"),
@@ -264,10 +265,7 @@ mod tests {
             ("[store]\nmemory = \"100MB\"\ndisk = \"1MB\"", "store.disk"),
             ("[store]\nmemory = \"100MB\"\nreplicas = 4", "takes 5 servers; there are 4"),
             ("[store]\nmemory = \"100MB\"\narguments = [\"a\\nb\"]", "store.arguments"),
-            (
-                "[store]\nmemory = \"100MB\"\ncoordinators = [\"c0-n1\", \"c0-n2\"]",
-                "say [etcd] too",
-            ),
+            ("[store]\nmemory = \"100MB\"\ncoordinators = [\"c0-n1\", \"c0-n2\"]", "add [etcd]"),
         ] {
             let error = plan(more).expect_err(more);
             assert!(error.contains(word), "{more}: {error}");

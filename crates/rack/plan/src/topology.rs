@@ -102,7 +102,7 @@ impl Topology {
         match fabric.first_unreachable() {
             None => Ok(fabric),
             Some(switch) => {
-                Err(TopologyError { kind, what: format!("nothing leads from c0 to c{switch}") })
+                Err(TopologyError { kind, what: format!("no path leads from c0 to c{switch}") })
             }
         }
     }

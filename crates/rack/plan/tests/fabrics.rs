@@ -118,7 +118,7 @@ fn errors_name_the_invalid_value() {
         (Topology::FatTree { ports: 5 }, "even number"),
         (Topology::Dragonfly { groups: 10, chassis: 2, global: 4 }, "at least 9"),
         (Topology::Custom { chassis: 3, neighbours: vec![[0, 3]] }, "want two of 0 to 2"),
-        (Topology::Custom { chassis: 3, neighbours: vec![[0, 1]] }, "nothing leads from c0 to c2"),
+        (Topology::Custom { chassis: 3, neighbours: vec![[0, 1]] }, "no path leads from c0 to c2"),
     ];
     for (topology, what) in cases {
         let error = topology.fabric(1).expect_err("it cannot be").to_string();

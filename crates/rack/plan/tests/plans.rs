@@ -196,7 +196,7 @@ fn plan_errors_name_the_remedy() {
         ),
         (
             ready("mms-65536", "split = true ", "split = false"),
-            "`fabric.split = true` makes more of them of each",
+            "`fabric.split = true` splits each into several",
         ),
         (six("[addresses]\nv4 = \"10.0.0.0/29\"\n"), "do not fit into it"),
         (six("[addresses]\nv6 = \"fd00::/65\"\n"), "1 chassis with a /64 each do not fit"),
@@ -227,7 +227,7 @@ fn plan_errors_name_the_remedy() {
                  \"fat-tree\", ports = 128 }\n"),
             "8192 chassis are too many",
         ),
-        ("#".repeat(2 << 20), "2097152 bytes: a rack is described in"),
+        ("#".repeat(2 << 20), "2097152 bytes: a description has at most"),
     ];
     for (text, what) in cases {
         let error = Plan::from_toml(&text).map(|plan| plan.summary).expect_err(what).to_string();

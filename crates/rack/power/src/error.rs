@@ -18,7 +18,7 @@ pub struct Error {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Cause {
     /// There is no such sensor.
-    #[error("there is none: {0}")]
+    #[error("no reading: {0}")]
     Absent(String),
     /// A program is not installed on this machine.
     #[error("there is no {program} on this machine: {remedy}")]
@@ -45,16 +45,16 @@ pub enum Cause {
     #[error("{0}")]
     Unreachable(String),
     /// The sensor denies access.
-    #[error("it refuses us ({0}): name a file with USER:PASSWORD as `login`")]
+    #[error("access denied ({0}): name a file with USER:PASSWORD as `login`")]
     Denied(String),
     /// The reading makes no sense.
-    #[error("it tells what makes no sense: {0}")]
+    #[error("invalid reading: {0}")]
     Nonsense(String),
     /// An energy counter has a value that it cannot have reached since the last reading.
-    #[error("{0}: what was used since the reading before is not known, and is not in the energy")]
+    #[error("{0}: the energy used since the previous reading is unknown and not counted")]
     Restarted(String),
     /// There are several candidates, and none was chosen.
-    #[error("it tells of several, {}: choose, with `{key}`", all.join(", "))]
+    #[error("it reports several, {}: choose one with `{key}`", all.join(", "))]
     Several {
         /// The setting that chooses.
         key: &'static str,

@@ -64,7 +64,7 @@ impl Hwmon {
         Ok(Reading::Watts(sum(
             &channels(&files)?,
             &self.chosen,
-            "the board tells the kernel of no power",
+            "the board reports no power to the kernel",
         )?))
     }
 }

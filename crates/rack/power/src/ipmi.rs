@@ -104,13 +104,13 @@ impl Ipmi {
                     return Err(cause);
                 }
                 Ok(_) if self.method.is_some() => {
-                    return Err(Cause::Absent("it does not measure just now".to_owned()));
+                    return Err(Cause::Absent("it reports no value at the moment".to_owned()));
                 }
                 Ok(_) | Err(_) => {}
             }
         }
         let text = self.tool(&["sensor"], time.saturating_sub(begun.elapsed()))?;
-        let none = "the controller tells of no power, neither by DCMI nor by a sensor";
+        let none = "the controller reports no power, neither by DCMI nor by a sensor";
         let watts = sum(&channels(&text)?, &self.chosen, none)?;
         self.method = Some(Method::Sensors);
         Ok(Reading::Watts(watts))

@@ -89,7 +89,7 @@ impl Plug {
                 )?;
                 // Without the password it answers successfully, but with a warning only.
                 if value.get("WARNING").is_some() {
-                    return Err(Cause::Denied("it wants a password".to_owned()));
+                    return Err(Cause::Denied("it requires a password".to_owned()));
                 }
                 tasmota(&value)
             }

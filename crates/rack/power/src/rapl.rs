@@ -95,7 +95,7 @@ pub struct Counters {
 pub fn used_by_all(before: &Counters, now: &Counters) -> Result<u64, Cause> {
     if before.boot != now.boot {
         return Err(Cause::Restarted(
-            "the server has started again, and its counters with it".to_owned(),
+            "the server has restarted, which reset its counters".to_owned(),
         ));
     }
     if !before.zones.keys().eq(now.zones.keys()) {
@@ -115,8 +115,7 @@ pub fn used_by_all(before: &Counters, now: &Counters) -> Result<u64, Cause> {
 fn restarted(folder: &str, old: &Zone, new: &Zone) -> Cause {
     let (from, to) = (old.energy_uj, new.energy_uj);
     Cause::Restarted(format!(
-        "{folder} ({}) began again: from {from} uJ to {to} uJ would be more than \
-         {MAX_ZONE_WATTS} W",
+        "{folder} ({}) was reset: from {from} uJ to {to} uJ would be more than {MAX_ZONE_WATTS} W",
         new.name
     ))
 }
@@ -148,7 +147,7 @@ impl Rapl {
                 .iter()
                 .any(|(path, name)| path.starts_with("intel-rapl:") && name.starts_with("package"));
             return Err(Cause::Absent(match hidden {
-                true => "its counters are for root alone: run this as root".to_owned(),
+                true => "only root can read its counters: run this as root".to_owned(),
                 false => {
                     "the processor has no counters, or a virtual machine hides them".to_owned()
                 }

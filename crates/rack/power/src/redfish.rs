@@ -51,7 +51,7 @@ fn path(value: &Value, url: &str) -> Option<String> {
 
 fn strange(value: &Value) -> Cause {
     let shown: String = value.to_string().chars().take(80).collect();
-    Cause::Nonsense(format!("{shown}: it leads to no resource of the address in `url`"))
+    Cause::Nonsense(format!("{shown}: this is not a link to a resource at the address in `url`"))
 }
 
 /// Returns the number at a JSON pointer. Some controllers send a string, against the schema.
@@ -112,7 +112,7 @@ fn takes_nothing(supply: &Value) -> Result<(), Cause> {
         .find_map(|key| supply.get(*key)?.as_str())
         .unwrap_or("without a name");
     Err(Cause::Absent(format!(
-        "the power supply {name:?} does not say what it takes, and the others are not all"
+        "the power supply {name:?} reports no power, so the sum would be too low"
     )))
 }
 
@@ -203,7 +203,8 @@ impl Redfish {
         let until = Instant::now() + time;
         let login = self.login.as_deref().map(Login::read).transpose()?;
         if login.is_some() && self.url.starts_with("http://") && !self.any {
-            let why = "a password would go over plain http: https, or `insecure = true`";
+            let why = "the password would be sent over plain http: use https, or set `insecure = \
+                       true`";
             return Err(Cause::Unreachable(why.to_owned()));
         }
         let mut requests =
@@ -212,13 +213,11 @@ impl Redfish {
             Some(found) => found.clone(),
             None => requests.find(self.chassis.as_deref())?,
         };
-        let watts = requests.watts(&found.source)?.ok_or_else(|| {
-            Cause::Absent(
-                "it does not measure just now: the power of the whole has no value".to_owned(),
-            )
-        })?;
+        let watts = requests
+            .watts(&found.source)?
+            .ok_or_else(|| Cause::Absent("its power has no value at the moment".to_owned()))?;
         if watts.0 == 0.0 && !requests.is_off(&found.chassis)? {
-            let why = "it reports 0 W of a server that is not off: it does not measure";
+            let why = "it reports 0 W although the server is on: it does not measure";
             return Err(Cause::Absent(why.to_owned()));
         }
         self.found = Some(found);
@@ -257,7 +256,7 @@ impl Requests<'_> {
     fn find(&mut self, chosen: Option<&str>) -> Result<Found, Cause> {
         let list = self.linked(CHASSIS)?;
         let list =
-            list.ok_or_else(|| Cause::Absent(format!("{}{CHASSIS} is not there", self.url)))?;
+            list.ok_or_else(|| Cause::Absent(format!("{}{CHASSIS} does not exist", self.url)))?;
         let all = members(&list, self.url)?;
         let name = |path: &str| {
             path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()
@@ -273,7 +272,7 @@ impl Requests<'_> {
             0 => {
                 let names: Vec<String> = all.iter().map(|path| name(path)).collect();
                 Err(Cause::Absent(format!(
-                    "no power is told of its chassis ({})",
+                    "none of its chassis reports power ({})",
                     names.join(", ")
                 )))
             }

@@ -115,7 +115,7 @@ impl Sensor {
         };
         let result = result.and_then(|reading| match reading {
             Reading::Watts(watts) if watts > self.most => {
-                Err(Cause::Nonsense(format!("{watts}, where {} is the most", self.most)))
+                Err(Cause::Nonsense(format!("{watts}, above the limit of {}", self.most)))
             }
             reading => Ok(reading),
         });

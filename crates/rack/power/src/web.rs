@@ -44,7 +44,7 @@ impl Web {
     ) -> Result<Value, Cause> {
         let time = until.saturating_duration_since(Instant::now());
         if time.is_zero() {
-            return Err(Cause::Silent("the time that was given".to_owned()));
+            return Err(Cause::Silent("0".to_owned()));
         }
         let (caller, cancel) = match self.caller.take() {
             Some(kept) => kept,
@@ -76,7 +76,7 @@ impl Web {
             200..=299 => serde_json::from_slice(&reply.body)
                 .map_err(|error| Cause::Nonsense(format!("{url}: {error}"))),
             status @ (401 | 403) => Err(Cause::Denied(status.to_string())),
-            404 => Err(Cause::Absent(format!("{url} is not there"))),
+            404 => Err(Cause::Absent(format!("{url} does not exist"))),
             status => Err(Cause::Unreachable(format!("{url}: it answers {status}"))),
         }
     }
@@ -96,8 +96,9 @@ fn cause(error: &Error) -> Cause {
     match error {
         Error::Unreachable { why, .. } => Cause::Unreachable(why.clone()),
         Error::Untrusted { why, .. } => {
-            let remedy = "`authorities` names a file with whom to trust, `pin` one certificate";
-            Cause::Unreachable(format!("it is not trusted: {why}; {remedy}"))
+            let remedy = "set `authorities` to a file of trusted certificates, or `pin` to this \
+                          one's fingerprint";
+            Cause::Unreachable(format!("its certificate is not trusted: {why}; {remedy}"))
         }
         Error::Protocol { why, .. } => Cause::Nonsense(why.clone()),
         Error::File { path, source } => Cause::File { path: path.clone(), why: source.to_string() },

@@ -205,7 +205,7 @@ fn without_dcmi_sensors_are_read() {
         assert!(begun.elapsed() < PATIENCE, "{result}");
     };
     assert!(
-        result.to_string().contains("PSU1 Input, PSU2 Input: choose, with `channels`"),
+        result.to_string().contains("PSU1 Input, PSU2 Input: choose one with `channels`"),
         "{result}"
     );
     let mut both =
@@ -309,7 +309,7 @@ fn certificates_are_trusted_as_described() {
     assert!((watts(&with(None, Some(sum.clone()), false)) - 74.5).abs() < 1e-9);
     assert!((watts(&with(None, None, true)) - 74.5).abs() < 1e-9);
     let result = read(&with(None, None, false)).expect_err("nobody vouches for it").to_string();
-    assert!(result.contains("it is not trusted") && result.contains("`pin`"), "{result}");
+    assert!(result.contains("is not trusted") && result.contains("`pin`"), "{result}");
     let result =
         read(&with(None, Some("0".repeat(64)), false)).expect_err("another one").to_string();
     assert!(result.contains(&sum), "what it shows is told: {result}");
@@ -446,20 +446,20 @@ fn redfish_parts_are_never_taken_for_the_total() {
     let watts_12 = "{'PowerControl':[{'PowerConsumedWatts':12}]}";
     let elsewhere = "{'Members':[{'@odata.id':'http://203.0.113.1/redfish/v1/Chassis/1'}]}";
     let cases: [(&str, Vec<Resource>, &str); 6] = [
-        ("null", vec![ONE, POWER, ("/1/Power", null)], "the power of the whole has no value"),
+        ("null", vec![ONE, POWER, ("/1/Power", null)], "its power has no value"),
         (
             "zero",
             vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':0}]}")],
-            "0 W of a server that is not off",
+            "0 W although the server is on",
         ),
-        ("flap", vec![ONE], "no power is told of its chassis (1)"),
-        ("nothing", vec![], "/redfish/v1/Chassis is not there"),
+        ("flap", vec![ONE], "none of its chassis reports power (1)"),
+        ("nothing", vec![], "/redfish/v1/Chassis does not exist"),
         (
             "a part",
             vec![("", two), POWER, ("/1/Power", null), ("/Fans", fans), ("/Fans/Power", watts_12)],
-            "1, Fans: choose, with `chassis`",
+            "1, Fans: choose one with `chassis`",
         ),
-        ("elsewhere", vec![("", elsewhere)], "it leads to no resource of the address in `url`"),
+        ("elsewhere", vec![("", elsewhere)], "not a link to a resource at the address in `url`"),
     ];
     for (mode, resources, why) in cases {
         let result = read(&controller(&resources, |_, _| false)).expect_err(mode).to_string();
@@ -479,7 +479,7 @@ fn plugs_are_read_by_their_own_requests() {
     let result = read(&Described::Shelly { address: shelly, switch: 0 })
         .expect_err("another switch")
         .to_string();
-    assert!(result.contains("Switch.GetStatus?id=0 is not there"), "{result}");
+    assert!(result.contains("Switch.GetStatus?id=0 does not exist"), "{result}");
     let tasmota = plug(|request| match request {
         "GET /cm?user=admin&password=a%20b&cmnd=Status%208 HTTP/1.1\r\n" => {
             json(r#"{"StatusSNS":{"ENERGY":{"Power":[20,18.5]}}}"#)
@@ -528,7 +528,7 @@ fn implausible_power_is_refused() {
         .read()
         .expect_err("the largest of 16 bits")
         .to_string();
-    assert!(result.contains("65.5 kW, where 30 kW is the most"), "{result}");
+    assert!(result.contains("65.5 kW, above the limit of 30 kW"), "{result}");
     assert_eq!(read(&described), Ok(Reading::Watts(Watts(65_535.0))), "a rack may");
 }
 

@@ -43,8 +43,8 @@ pub enum Error {
     },
     /// A play was interrupted.
     #[error(
-        "ended in the middle of {play}: what was done by then stays done, and the same command \
-         goes on with the rest (all that was said: {})",
+        "interrupted during {play}: finished tasks stay done, and the same command continues with \
+         the rest (full log: {})",
         log.display()
     )]
     Interrupted {
@@ -54,7 +54,7 @@ pub enum Error {
         log: PathBuf,
     },
     /// Hosts failed.
-    #[error("{}\n(all that was said: {})", lines(faults), log.display())]
+    #[error("{}\n(full log: {})", lines(faults), log.display())]
     Hosts {
         /// What failed, per host.
         faults: Vec<Fault>,
@@ -63,9 +63,9 @@ pub enum Error {
     },
     /// An instance on the ring would get another address.
     #[error(
-        "{name} is on the ring as {was}, and by the description it would be {is}: addresses follow \
-         from how many servers a chassis has, and \
-         instances a server; add whole chassis, or servers while addresses.servers has room"
+        "{name} is on the ring as {was}, but the description gives it {is}: addresses depend on \
+         the number of servers in a chassis, and of instances on a server; add whole chassis, or \
+         servers while addresses.servers has room"
     )]
     Moved {
         /// Name of the instance.
@@ -76,13 +76,13 @@ pub enum Error {
         is: std::net::IpAddr,
     },
     /// Nothing was written to the rack's folder yet.
-    #[error("{}: nothing was brought to this rack yet: run `sprat rack up`", path.display())]
+    #[error("{}: this rack was never set up: run `sprat rack up`", path.display())]
     Unwritten {
         /// The file that is missing.
         path: PathBuf,
     },
     /// Another run holds the rack's lock.
-    #[error("{}: another run is at work on this rack: wait for it to end", path.display())]
+    #[error("{}: another run is changing this rack: wait until it ends", path.display())]
     Busy {
         /// The lock file.
         path: PathBuf,
@@ -99,7 +99,7 @@ pub enum Error {
         most: usize,
     },
     /// Servers have too many disks for a virtual machine.
-    #[error("a guest has {most} disks at most, server.disks says {has}")]
+    #[error("a virtual machine has {most} disks at most, server.disks lists {has}")]
     Disks {
         /// Disks of a server.
         has: usize,
@@ -108,8 +108,8 @@ pub enum Error {
     },
     /// Virtual machines do not fit into this machine's memory.
     #[error(
-        "{guests} guests need {least} MiB each and leave a quarter of memory to others; \
-         {available} MiB are free: fewer servers, or end what has it"
+        "{guests} virtual machines need {least} MiB each, and a quarter of memory must stay free; \
+         {available} MiB are free: describe fewer servers, or stop programs that use memory"
     )]
     Memory {
         /// Number of virtual machines.
@@ -121,7 +121,7 @@ pub enum Error {
     },
     /// The image that a virtual machine was started from is gone.
     #[error(
-        "{} started from {}, which is gone: put it back, or remove the rack with `sprat rack down \
+        "{} started from {}, which is gone: restore it, or remove the rack with `sprat rack down \
          --purge`, and its data with it",
         folder.display(),
         image.display()
@@ -133,7 +133,7 @@ pub enum Error {
         folder: PathBuf,
     },
     /// A host does not answer.
-    #[error("{host} does not answer over ssh within {seconds} s: {} says why", log.display())]
+    #[error("{host} does not answer over ssh within {seconds} s: see {}", log.display())]
     Silent {
         /// Name of the host.
         host: String,

@@ -37,31 +37,39 @@ impl fmt::Display for Fault {
 const KNOWN: [(&str, &str, &str); 10] = [
     (
         "host key verification failed",
-        "its key is not the one that is known",
-        "if the host was made anew, take its key out of known_hosts (ssh-keygen -R)",
+        "its host key is not the known one",
+        "if the host was reinstalled, remove its old key from known_hosts (ssh-keygen -R)",
     ),
     (
         "host identification has changed",
-        "its key is not the one that is known",
-        "if the host was made anew, take its key out of known_hosts (ssh-keygen -R)",
+        "its host key is not the known one",
+        "if the host was reinstalled, remove its old key from known_hosts (ssh-keygen -R)",
     ),
     (
         "permission denied (publickey",
-        "it does not take our key",
+        "it rejected our ssh key",
         "add your public key to its authorized_keys, or see provision.user",
     ),
-    ("connection refused", "nothing listens for ssh", "start its ssh server"),
-    ("no route to host", "it cannot be reached", "see that it runs, and its cable and address"),
-    ("connection timed out", "it cannot be reached", "see that it runs, and its cable and address"),
-    ("operation timed out", "it cannot be reached", "see that it runs, and its cable and address"),
+    ("connection refused", "no ssh server listens there", "start its ssh server"),
+    ("no route to host", "it cannot be reached", "check that it runs, and its cable and address"),
+    (
+        "connection timed out",
+        "it cannot be reached",
+        "check that it runs, and its cable and address",
+    ),
+    (
+        "operation timed out",
+        "it cannot be reached",
+        "check that it runs, and its cable and address",
+    ),
     (
         "could not resolve hostname",
-        "its address means nothing here",
+        "its name cannot be resolved",
         "see [addresses] of the description",
     ),
     (
         "no usable temporary directory",
-        "its disk is full, or nobody may write to its /tmp",
+        "its disk is full, or its /tmp is not writable",
         "make room there",
     ),
     ("no space left on device", "its disk is full", "make room below provision.base"),
@@ -115,7 +123,7 @@ impl Reader {
         {
             return None;
         }
-        let message = message.unwrap_or("it did not say why");
+        let message = message.unwrap_or("it gave no reason");
         let small = [word("msg"), word("module_stdout"), Some(message)]
             .into_iter()
             .flatten()
@@ -126,7 +134,7 @@ impl Reader {
         let python = NO_PYTHON.iter().any(|words| small.contains(words));
         let (why, mend) = match known {
             _ if python => (
-                "it has no Python 3, which Ansible works by".to_owned(),
+                "it has no Python 3, which Ansible needs".to_owned(),
                 Some("install python3 there"),
             ),
             Some((_, why, mend)) => ((*why).to_owned(), Some(*mend)),
@@ -185,22 +193,22 @@ mod tests {
         };
         assert_eq!(
             of(&[&unreachable("ssh: connect to host 10.0.0.4 port 22: No route to host")]),
-            ["c0-n2: ssh: it cannot be reached: see that it runs, and its cable and address"]
+            ["c0-n2: ssh: it cannot be reached: check that it runs, and its cable and address"]
         );
         assert_eq!(
             of(&[&unreachable("root@10.0.0.4: Permission denied (publickey).")]),
-            ["c0-n2: ssh: it does not take our key: add your public key to its authorized_keys, \
-                 or see provision.user"]
+            ["c0-n2: ssh: it rejected our ssh key: add your public key to its \
+              authorized_keys, or see provision.user"]
         );
         let item = r#"failed: [c0-n2] (item=1) => {"ansible_loop_var": "item", "msg": "Failed to connect to the host via ssh: Host key verification failed.", "unreachable": true}"#;
-        let key = "c0-n2: ssh: its key is not the one that is known: if the host was made anew, \
-                   take its key out of known_hosts (ssh-keygen -R)";
+        let key = "c0-n2: ssh: its host key is not the known one: if the host was reinstalled, \
+                   remove its old key from known_hosts (ssh-keygen -R)";
         assert_eq!(of(&[task, item, &item.replace("item=1", "item=2")]), [key], "reported once");
         let python = r#"fatal: [a]: FAILED! => {"changed": false, "module_stderr": "", "module_stdout": "/bin/sh: 1: /usr/bin/python3: not found\r\n", "msg": "The module failed to execute correctly", "rc": 127}"#;
         assert_eq!(
             of(&[task, python]),
-            ["a: cassandra : Start instances: it has no Python 3, which Ansible works by: \
-                 install python3 there"]
+            ["a: cassandra : Start instances: it has no Python 3, which Ansible needs: install \
+              python3 there"]
         );
     }
 
@@ -215,8 +223,8 @@ mod tests {
         let full = traceback(
             "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp']",
         );
-        let says = "a: before the first task: its disk is full, or nobody may write to its /tmp: \
-                    make room there";
+        let says = "a: before the first task: its disk is full, or its /tmp is not writable: make \
+                    room there";
         assert_eq!(of(&[&full]), [says]);
     }
 

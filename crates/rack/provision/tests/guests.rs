@@ -271,7 +271,7 @@ fn what_a_server_lacks_has_a_name() {
     let said = output("no Python");
     assert!(
         said.contains("c0-n2: ")
-            && said.contains("it has no Python 3, which Ansible works by: install"),
+            && said.contains("it has no Python 3, which Ansible needs: install"),
         "{said}"
     );
     rack.ask(1, "mv /usr/bin/python3-away /usr/bin/python3");
@@ -306,9 +306,7 @@ fn what_a_server_lacks_has_a_name() {
     rack.ask(1, "rm /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh");
     let said = output("another key");
     assert!(
-        said.contains(
-            "c0-n2: ssh: its key is not the one that is known: if the host was made anew"
-        ),
+        said.contains("c0-n2: ssh: its host key is not the known one: if the host was reinstalled"),
         "{said}"
     );
 }

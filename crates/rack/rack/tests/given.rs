@@ -169,10 +169,7 @@ fn an_existing_ring_keeps_its_tokens() {
 
     members.insert("c9-n1-i1".to_owned(), RingMember::default());
     let error = with(&members).expect_err("nobody is there").to_string();
-    assert!(
-        error.contains("c9-n1-i1 is on the ring, and the description has it no more"),
-        "{error}"
-    );
+    assert!(error.contains("c9-n1-i1 is on the ring, but no longer in the description"), "{error}");
 }
 
 #[test]

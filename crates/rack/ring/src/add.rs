@@ -65,8 +65,8 @@ pub fn add(
     if !joining.is_empty() {
         let there = only(&hosts(&deployment.plan), |name| !joining.contains(name));
         check_well(deployment, &there).map_err(Error::during(
-            "nothing was done: all must be well before anybody joins (`sprat rack up` starts who \
-             does not run)",
+            "nothing was changed: all instances must be well before another joins (`sprat rack up` \
+             starts those that do not run)",
         ))?;
     }
     let all_hosts = deployment.folder.write(&deployment.plan, jars)?;
@@ -83,7 +83,7 @@ pub fn add(
         }
         let later = &joining[at + 1..];
         wait_until_well(deployment, &only(&all_hosts, |other| !later.contains(other)), watcher)
-            .map_err(Error::during(format!("{name} has joined, and not all is well")))?;
+            .map_err(Error::during(format!("{name} has joined, but not all instances are well")))?;
         members.unclean.extend(members.in_state(RingState::Here).cloned().collect::<Vec<_>>());
         if let Some(known) = members.instances.get_mut(name) {
             known.state = RingState::Here;
@@ -115,21 +115,22 @@ fn clean_up(
         }
         let stopped = || {
             Ok(Ended::Stopped(format!(
-                ", {} still have rows that went to others",
+                ", {} still have rows that moved to others",
                 members.unclean.len()
             )))
         };
         if watcher.is_stopped() {
             return stopped();
         }
-        let doing = format!("{} removes what is its own no more", instance.name);
+        let doing = format!("{} removes rows that moved to others", instance.name);
         watcher.event(Event::Doing(&doing)).map_err(Error::Watcher)?;
         let cleanup = deployment
             .run_command(host, &format!("{}/nodetool cleanup 1>&2", instance.home.display()));
         if cleanup.is_err() && watcher.is_stopped() {
             return stopped();
         }
-        let doing = format!("{} could not be cleaned up; run it again to go on", instance.name);
+        let doing =
+            format!("{} could not be cleaned up; run the command again to continue", instance.name);
         cleanup.map_err(Error::during(doing))?;
         members.unclean.remove(&instance.name);
         members.write(&deployment.folder)?;
@@ -157,8 +158,8 @@ fn chosen(
         let before = found.len();
         found.extend(absent.iter().filter(|one| names_instance(name, one)).cloned());
         if found.len() == before && !members.instances.keys().any(|one| names_instance(name, one)) {
-            let unknown = "no server or instance of the description is called that; `sprat rack \
-                           plan --write` names them";
+            let unknown = "the description has no such server or instance; `sprat rack plan \
+                           --write` lists them";
             return Err(Error::Refused(format!("{name}: {unknown}")));
         }
     }
@@ -209,9 +210,9 @@ fn join(
         let alone = only(std::slice::from_ref(host), |one| one == name);
         let seen = survey(&deployment.access, &deployment.plan.spec.provision.user, &alone);
         if !matches!(seen.first().map(|seen| &seen.alive), Some(ProcessState::Running { .. })) {
-            return Err(Error::during(format!("{name} has not joined; run it again to go on"))(
-                error,
-            ));
+            return Err(Error::during(format!(
+                "{name} has not joined; run the command again to continue"
+            ))(error));
         }
     }
 }

@@ -99,7 +99,7 @@ impl Deployment {
         let lock = self.folder.lock()?;
         if Members::read(&self.folder)? != self.members {
             return Err(Error::Refused(
-                "another run has just changed the ring: run it again".to_owned(),
+                "another run has just changed the ring: run the command again".to_owned(),
             ));
         }
         Ok(lock)
@@ -142,10 +142,10 @@ impl Deployment {
     pub(crate) fn begun(&self) -> Result<Members, Error> {
         if self.plan.spec.cassandra.is_none() {
             return Err(Error::Refused(
-                "the description has no [cassandra], and so no ring".to_owned(),
+                "the description has no [cassandra], and thus no ring".to_owned(),
             ));
         }
-        let none = || "nobody is on a ring of this rack yet: `sprat rack up` begins one".to_owned();
+        let none = || "this rack has no ring yet: `sprat rack up` creates it".to_owned();
         self.members.clone().ok_or_else(|| Error::Refused(none()))
     }
 
@@ -158,7 +158,7 @@ impl Deployment {
             self.members.as_ref().and_then(|members| members.in_state(RingState::Leaving).next());
         leaving.map_or(Ok(()), |name| {
             Err(Error::Refused(format!(
-                "{name} is leaving the ring: `sprat rack remove` of it goes on with that"
+                "{name} is leaving the ring: continue with `sprat rack remove` of it"
             )))
         })
     }
@@ -277,8 +277,8 @@ impl Deployment {
     /// Brings all servers to the plan, including those that need only new names or settings because
     /// the set of instances has changed.
     pub(crate) fn settle(&self, watcher: &mut dyn Watcher) -> Result<(), Error> {
-        let doing =
-            "the ring is as it should be; the rest is not, `sprat rack up` goes on with that";
+        let doing = "the ring has changed, but not all servers have the new settings; `sprat rack \
+                     up` completes this";
         self.play("site.yml", &[], false, watcher).map(drop).map_err(Error::during(doing))
     }
 

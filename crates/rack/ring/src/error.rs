@@ -29,7 +29,7 @@ pub enum Error {
     #[error(transparent)]
     Enter(io::Error),
     /// The namespace with the hosts' network cannot be opened.
-    #[error("{}: `sprat rack up --local` makes the hosts", path.display())]
+    #[error("{}: `sprat rack up --local` creates the hosts", path.display())]
     Namespace {
         /// Its path.
         path: PathBuf,

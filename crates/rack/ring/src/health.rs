@@ -38,7 +38,7 @@ pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), 
         let what = match &one.alive {
             ProcessState::Running { .. } => continue,
             ProcessState::Stopped => " does not run",
-            ProcessState::Absent => " was never brought there",
+            ProcessState::Absent => " was never installed there",
             ProcessState::Unreachable { why } => &format!(": {why}"),
         };
         return Err(Error::Refused(format!("{}{what}", one.instance)));

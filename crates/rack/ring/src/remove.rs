@@ -66,13 +66,13 @@ pub fn remove(
         if members.away.iter().any(|name| names_instance(removal.name, name)) {
             return Ok(Ended::Done(Removed { left: Vec::new(), stay: instances(&stay).count() }));
         }
-        let unknown =
-            "no server or instance on the ring is called that; `sprat rack status` names them";
+        let unknown = "the ring has no such server or instance; `sprat rack status` lists them";
         return Err(Error::Refused(format!("{}: {unknown}", removal.name)));
     }
     check_no_other_change(&members, removal.name)?;
     check_well(deployment, &stay).map_err(Error::during(
-        "nothing was done: who stays must be well (`sprat rack up` starts who does not run)",
+        "nothing was changed: the instances that stay must be well (`sprat rack up` starts those \
+         that do not run)",
     ))?;
     for (host, instance) in instances(&leaving) {
         let step = Step { deployment, stay: &stay, host, instance, gone: removal.gone };
@@ -102,7 +102,11 @@ pub fn remove(
             let vars = format!("instance={} purge={}", instance.name, removal.purge);
             let more = ["--limit", &host.name, "--extra-vars", &vars];
             deployment.play("remove.yml", &more, false, watcher).map_err(Error::during(
-                format!("{} has left the ring; run it again to go on", instance.name),
+                format!(
+                    "{} has left the ring, but is not cleaned up; run the command again to \
+                     continue",
+                    instance.name
+                ),
             ))?;
         }
         members.instances.remove(&instance.name);
@@ -123,8 +127,7 @@ fn check_no_other_change(members: &Members, name: &str) -> Result<(), Error> {
         [(RingState::Leaving, "leaving", "remove"), (RingState::Joining, "joining", "add")]
     {
         if let Some(other) = members.in_state(state).find(|other| !names_instance(name, other)) {
-            let rule =
-                format!("`sprat rack {command}` of it goes on with that; one after the other");
+            let rule = format!("continue with `sprat rack {command}` of it first");
             return Err(Error::Refused(format!("{other} is {what}: {rule}")));
         }
     }
@@ -153,20 +156,20 @@ fn check_enough_stay(
     }
     if rest < replicas {
         return Err(Error::Refused(format!(
-            "{rest} instances would stay, and rows have {replicas} replicas: add one before \
+            "{rest} instances would stay, and rows have {replicas} replicas: add an instance first \
              (`sprat rack add`)"
         )));
     }
     if rest < OWN_REPLICAS && !gone {
         return Err(Error::Refused(format!(
-            "{rest} instances would stay, and Cassandra keeps tables of its own in {OWN_REPLICAS}, \
-             which it does \
-             not let go of: add one before (`sprat rack add`)"
+            "{rest} instances would stay, and Cassandra keeps {OWN_REPLICAS} replicas of its own \
+             tables: add an instance first (`sprat rack add`)"
         )));
     }
     let mut without = members.clone();
     instances(leaving).for_each(|(_, instance)| drop(without.instances.remove(&instance.name)));
-    Plan::new(without.adapt(spec.clone())).map_err(Error::during("who would stay is no plan"))?;
+    Plan::new(without.adapt(spec.clone()))
+        .map_err(Error::during("the instances that would stay make no valid plan"))?;
     Ok(())
 }
 
@@ -190,7 +193,7 @@ impl Step<'_> {
         let (name, alive) = (&self.instance.name, self.process());
         let refused = match (&alive, self.gone, state) {
             (ProcessState::Running { .. }, true, Some(RingState::Here)) => {
-                format!("{name} runs: leave away --gone, and its rows go to the others in order")
+                format!("{name} runs: leave out --gone, and it hands its rows to the others")
             }
             (ProcessState::Running { .. }, ..) | (_, true, _) => String::new(),
             // An instance that stopped while leaving is started again, and one that never joined is
@@ -201,10 +204,11 @@ impl Step<'_> {
                 Some(RingState::Leaving | RingState::Joining),
             ) => String::new(),
             (ProcessState::Unreachable { why }, ..) => {
-                format!("{name}: {why}; if its server never comes back: --gone")
+                format!("{name}: {why}; if its server is lost for good, give --gone")
             }
             _ => format!(
-                "{name} does not run: `sprat rack up` starts it; if it never will again: --gone"
+                "{name} does not run: `sprat rack up` starts it; if it is lost for good, give \
+                 --gone"
             ),
         };
         if !refused.is_empty() {
@@ -216,7 +220,7 @@ impl Step<'_> {
             let state = &node.state;
             return Err(Error::Refused(format!(
                 "the others see {name} up ({state}), although it does not run: they notice within \
-                 some seconds"
+                 seconds; try again"
             )));
         }
         Ok(())
@@ -244,7 +248,7 @@ impl Step<'_> {
             return Ok(true);
         }
         set_state(members, RingState::Leaving)?;
-        watcher.event(Event::Doing("its rows go to the others")).map_err(Error::Watcher)?;
+        watcher.event(Event::Doing("moving its rows to the others")).map_err(Error::Watcher)?;
         while let Some(node) = self.view_of_others()? {
             if watcher.is_stopped() {
                 return Ok(false);
@@ -277,7 +281,7 @@ impl Step<'_> {
             match self.view_of_others()? {
                 Some(node) if self.gone && !why.contains("already") => {
                     return Err(Error::Refused(format!(
-                        "{name} is {} to the others, and stays: {why}",
+                        "{name} stays on the ring, where the others see it as {}: {why}",
                         node.state
                     )));
                 }
@@ -287,7 +291,7 @@ impl Step<'_> {
                     return Err(Error::Refused(format!("{name} stays on the ring: {why}")));
                 }
                 Some(node) if !self.gone && node.state.starts_with('D') => {
-                    let remedy = "run it again to go on, or with --gone";
+                    let remedy = "run the command again to continue, or with --gone";
                     return Err(Error::Refused(format!("{name} is down: {why}; {remedy}")));
                 }
                 _ => pause(watcher)?,

@@ -26,7 +26,7 @@ pub fn replace(
     let Some((host, instance)) = instances(&hosts).find(|(_, instance)| instance.name == name)
     else {
         return Err(Error::Refused(format!(
-            "no instance {name:?}: `sprat rack status` names them"
+            "no instance {name:?}: `sprat rack status` lists them"
         )));
     };
     deployment.folder.replacing(instance)?;

@@ -47,8 +47,8 @@ pub fn rolling(
     let of = chosen.len();
     if !check {
         check_well(deployment, &hosts).map_err(Error::during(
-            "nothing was done: all must be well before one stops (`sprat rack up` starts who does \
-             not run)",
+            "nothing was changed: all instances must be well before one stops (`sprat rack up` \
+             starts those that do not run)",
         ))?;
     }
     let mut count = 0;
@@ -63,7 +63,7 @@ pub fn rolling(
         let restarted = update_instance(deployment, host, instance, forced, check, watcher)?;
         if restarted && !check {
             let doing =
-                format!("{at} of {of} are done; {} began anew and is not well", instance.name);
+                format!("{at} of {of} are done; {} restarted and is not well", instance.name);
             wait_until_well(deployment, &hosts, watcher).map_err(Error::during(doing))?;
         }
         count += usize::from(restarted);
@@ -73,7 +73,7 @@ pub fn rolling(
     }
     if kind == Rolling::Upgrade && !check {
         for (host, instance) in &chosen {
-            let doing = format!("{} writes its tables anew", instance.name);
+            let doing = format!("{} rewrites its tables", instance.name);
             watcher.event(Event::Doing(&doing)).map_err(Error::Watcher)?;
             deployment.run_command(
                 host,
@@ -112,7 +112,7 @@ fn chosen<'a>(hosts: &'a [Host], names: &[String]) -> Result<Vec<(&'a Host, &'a 
         host.name == *name || instance.name == *name
     };
     if let Some(name) = names.iter().find(|name| !instances(hosts).any(|one| is(name, one))) {
-        let unknown = "no server or instance is called that; `sprat rack status` names them";
+        let unknown = "no such server or instance; `sprat rack status` lists them";
         return Err(Error::Refused(format!("--limit {name}: {unknown}")));
     }
     Ok(instances(hosts)

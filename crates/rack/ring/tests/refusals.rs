@@ -65,11 +65,14 @@ fn names_that_no_server_or_instance_has_are_refused() {
     let names = ["c9-n9".to_owned()];
     let error = add(&mut rack, &names, Path::new("nowhere"), true, &mut Silent).unwrap_err();
     assert!(
-        error.to_string().starts_with("c9-n9: no server or instance of the description"),
+        error.to_string().starts_with("c9-n9: the description has no such server or instance"),
         "{error}"
     );
     let error = remove(&mut rack, removal("c0-n"), &mut Silent).unwrap_err();
-    assert!(error.to_string().starts_with("c0-n: no server or instance on the ring"), "{error}");
+    assert!(
+        error.to_string().starts_with("c0-n: the ring has no such server or instance"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -124,5 +127,5 @@ fn a_rack_that_has_changed_since_it_was_opened_cannot_be_locked() {
     assert!(error.to_string().contains("another run has just changed the ring"), "{error}");
     let _held = fresh.lock().unwrap();
     let error = fresh.lock().unwrap_err();
-    assert!(error.to_string().contains("another run is at work on this rack"), "{error}");
+    assert!(error.to_string().contains("another run is changing this rack"), "{error}");
 }

@@ -33,10 +33,10 @@ pub struct Facts {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FactsError {
     /// It is too long.
-    #[error("{0} bytes, where {MAX_ANSWER} would do")]
+    #[error("{0} bytes; the limit is {MAX_ANSWER}")]
     Long(usize),
     /// A line cannot be parsed.
-    #[error("line {number} of what it told of itself means nothing: {line:?}")]
+    #[error("line {number} of its facts cannot be parsed: {line:?}")]
     Line {
         /// Number of the line, from 1.
         number: usize,

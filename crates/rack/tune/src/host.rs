@@ -170,16 +170,20 @@ fn spread(facts: &Facts) -> Vec<(Class, String, String)> {
 fn why(class: Class) -> &'static str {
     match class {
         Class::ReadAhead => {
-            "rows lie anywhere: what is read beyond one is thrown away, and something else with it"
+            "rows are scattered: what is read beyond one is not used, and evicts other pages from \
+             the cache"
         }
         Class::Scheduler => "disks without moving parts sort requests themselves",
         Class::Memory => {
-            "pages are joined where a program asks for it, and Java's heap stays in memory"
+            "huge pages are used only where a program requests them, and Java's heap is not \
+             swapped out"
         }
         Class::Limits => "Cassandra maps and opens a file for each part of each table",
-        Class::Governor => "a processor that sleeps deeply wakes late",
-        Class::Interrupts => "a core that serves all of a card is full before the others",
-        Class::Network => "connections that rest keep their window, and many come at once",
+        Class::Governor => "a processor in a deep sleep state wakes up late",
+        Class::Interrupts => {
+            "a core that handles all interrupts of a card is busy before the others"
+        }
+        Class::Network => "idle connections keep their window, and many can connect at once",
         _ => "",
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
         ("compaction_throughput", json!(COMPACTION)),
         ("concurrent_compactors", json!(compactors)),
     ];
-    let slow = "compaction that takes all of a disk leaves nothing for reads";
+    let slow = "compaction that uses all of a disk's bandwidth leaves none for reads";
     yaml(Class::Compaction, slow, &base, &base);
     yaml(Class::Compaction, slow, &[("compaction_throughput", json!(COMPACTION_LOW))], &base);
     let at_once = [
@@ -76,12 +76,12 @@ pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
         ("concurrent_writes", advised.concurrent_writes),
     ];
     let base = at_once.map(|(key, count)| (key, json!(count)));
-    let why = "as many as disks and cores can do at once; more of them wait in each other's way";
+    let why = "as many as disks and cores can do at once; more of them only slow each other down";
     yaml(Class::Concurrency, why, &base, &base);
     yaml(Class::Concurrency, why, &at_once.map(|(key, count)| (key, json!(count * 2))), &base);
     let off_heap = [("memtable_allocation_type", json!("offheap_objects"))];
     let base = [("memtable_allocation_type", json!("heap_buffers"))];
-    yaml(Class::Memtable, "rows outside of the heap are nothing to collect", &off_heap, &base);
+    yaml(Class::Memtable, "rows outside the heap need no garbage collection", &off_heap, &base);
     let trie = json!({
         "configurations": {
             "trie": { "class_name": "TrieMemtable" },
@@ -91,7 +91,7 @@ pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
     let tries = [("memtable", trie), ("sstable", json!({ "selected_format": "bti" }))];
     yaml(
         Class::Memtable,
-        "tries take fewer objects and fewer reads than what was before them",
+        "tries need fewer objects and fewer reads than the older formats",
         &tries,
         &tries,
     );
@@ -99,7 +99,7 @@ pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
     let base = [("commitlog_disk_access_mode", json!("legacy"))];
     yaml(
         Class::CommitLog,
-        "what is written once and read after a crash needs no place in memory",
+        "the commit log is read only after a crash, and needs no page cache",
         &direct,
         &base,
     );
@@ -144,8 +144,8 @@ fn collectors(
             class: Class::Collector,
             proposed: describe(heap, collector),
             present: describe(present.heap_mib, present.collector),
-            why: "what a heap has room for need not be collected, and who collects stops the \
-                  program or does not",
+            why: "a larger heap is collected less often, and collectors differ in how long they \
+                  stop the program",
             changes: vec![Change::Instances(overlay)],
         };
         if (heap, collector) != (present.heap_mib, present.collector) && !all.contains(&candidate) {

@@ -61,7 +61,7 @@ pub enum TuneEvent<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     /// The journal cannot be written, so nothing is changed.
-    #[error("what was changed must be written down, and cannot be: {0}")]
+    #[error("the journal of changes cannot be written: {0}")]
     Journal(#[from] io::Error),
     /// A measurement failed, or a change could not be undone.
     #[error("{doing}: {why}")]
@@ -73,8 +73,8 @@ pub enum TuneError {
     },
     /// Earlier runs have filled the journal.
     #[error(
-        "{MAX_ENTRIES} changes were tried on this rack: undo them (`sprat rack tune --undo`), \
-         which begins anew"
+        "{MAX_ENTRIES} changes were tried on this rack: undo them (`sprat rack tune --undo`) to \
+         start again"
     )]
     Full,
 }
@@ -98,8 +98,8 @@ pub fn run(
     recover(rack, journal)?;
     let restart =
         candidates.iter().flat_map(|candidate| &candidate.changes).any(Change::starts_instances);
-    let first = measure(rack, restart).map_err(during("measuring what is"))?;
-    let mut current = measure(rack, restart).map_err(during("measuring what is"))?;
+    let first = measure(rack, restart).map_err(during("measuring the present settings"))?;
+    let mut current = measure(rack, restart).map_err(during("measuring the present settings"))?;
     journal.margin = margin(&first, &current);
     // Of the two first measurements the better one counts: a change must beat it.
     if journal.before.is_none() {
@@ -129,7 +129,7 @@ pub fn run(
             entry.state = TrialState::Kept;
             current = entry.after.unwrap_or(current);
         } else {
-            rack.apply(&entry.back).map_err(during("changing back what did not help"))?;
+            rack.apply(&entry.back).map_err(during("undoing a change that did not help"))?;
             entry.state = tried.err().map_or(TrialState::Undone, TrialState::Failed);
         }
         journal.save()?;
@@ -140,11 +140,11 @@ pub fn run(
             && !rack.stopped()
             && at + 1 < candidates.len()
         {
-            current = measure(rack, restart).map_err(during("measuring what is"))?;
+            current = measure(rack, restart).map_err(during("measuring the present settings"))?;
         }
     }
     if !rack.stopped() {
-        let after = measure(rack, restart).map_err(during("measuring what has become"))?;
+        let after = measure(rack, restart).map_err(during("measuring the new settings"))?;
         journal.after = Some(after);
         journal.save()?;
         rack.notify(&TuneEvent::After(&after));
@@ -164,7 +164,7 @@ fn begin(
     }
     let (mut changes, mut back) = (Vec::new(), Vec::new());
     for change in &candidate.changes {
-        let present = rack.present(change).map_err(during("asking for what is"))?;
+        let present = rack.present(change).map_err(during("reading the present settings"))?;
         changes.push(match (&present, change) {
             (Change::Instances(present), Change::Instances(more)) => {
                 Change::Instances(present.with(more))
@@ -202,7 +202,7 @@ fn recover(rack: &mut impl Subject, journal: &mut Journal) -> Result<(), TuneErr
     for number in (0..journal.entries.len()).rev() {
         if journal.entries[number].state == TrialState::Trying {
             rack.apply(&journal.entries[number].back.clone())
-                .map_err(during("changing back what was half-way"))?;
+                .map_err(during("undoing an interrupted change"))?;
             journal.entries[number].state = TrialState::Undone;
             journal.save()?;
             rack.notify(&TuneEvent::Recovered(&journal.entries[number]));
@@ -218,7 +218,7 @@ fn recover(rack: &mut impl Subject, journal: &mut Journal) -> Result<(), TuneErr
 pub fn undo(rack: &mut impl Subject, journal: &mut Journal) -> Result<usize, TuneError> {
     let back = journal.way_back();
     if !back.is_empty() {
-        rack.apply(&back).map_err(during("changing everything back"))?;
+        rack.apply(&back).map_err(during("undoing all changes"))?;
     }
     for entry in &mut journal.entries {
         if matches!(entry.state, TrialState::Kept | TrialState::Trying) {

@@ -60,12 +60,12 @@ impl Table {
             ("min_threshold", "4"),
             ("scaling_parameters", "T4"),
         ]);
-        want(Class::Strategy, COMPACTION, unified, "compactions are smaller, and side by side");
+        want(Class::Strategy, COMPACTION, unified, "compactions are smaller, and run in parallel");
         want(
             Class::Speculation,
             SPECULATION,
             "'75p'".to_owned(),
-            "a replica that stands still is not waited for",
+            "reads do not wait for a replica that is stalled",
         );
         all
     }

@@ -64,12 +64,11 @@ impl SharedCounter {
             if self.ahead.len() < self.depth {
                 return Ok(());
             }
-            let expected =
-                format!("the sum {} before, which was told to nobody", self.confirmed + 1);
+            let expected = format!("the sum {}, which no increment returned", self.confirmed + 1);
             return Err(Self::wrong(Some(number), expected, outcome.to_string()));
         }
         let expected = format!(
-            "a sum from {} to {} that nobody has been told",
+            "a sum from {} to {} that no other increment returned",
             self.confirmed + 1,
             self.begun
         );

@@ -168,7 +168,7 @@ impl Core {
             .resolve()
             .map_err(|cause| endpoint(&cause))?
             .first()
-            .ok_or_else(|| endpoint(&"its name has no address"))?;
+            .ok_or_else(|| endpoint(&"the host's name has no address"))?;
         let transport = locator.transport.name();
         let found = self.ports.iter().position(|port| port.serves(transport, peer));
         let port = match found {

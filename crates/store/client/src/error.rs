@@ -21,8 +21,8 @@ pub enum Error {
     },
     /// There is no table of that name.
     #[error(
-        "no table named {0:?}; `sprat table list` shows those there are, \
-         `sprat table create {0}` makes it"
+        "no table named {0:?}; `sprat table list` lists the tables, `sprat table create {0}` \
+         creates it"
     )]
     NoSuchTable(String),
     /// The table was dropped while in use, or this client has not opened a table of that number.
@@ -49,7 +49,7 @@ pub enum Error {
     )]
     MemoryFull,
     /// The server's disk has no room for more; nothing was changed.
-    #[error("{0}; remove objects, or make space on that disk: writes then go on by themselves")]
+    #[error("{0}; remove objects, or free space on that disk: writes then resume automatically")]
     DiskFull(String),
     /// The server can no longer make writes durable; this one may or may not survive a crash.
     #[error("the server takes no more writes until it is restarted: {0}")]
@@ -83,8 +83,8 @@ pub enum Error {
     /// The connection was lost with the operation in progress: it may or may not have been
     /// executed.
     #[error(
-        "lost {server} while the operation was under way: it may or may not have been executed; \
-         read before trying again"
+        "lost the connection to {server} during the operation: it may or may not have been \
+         executed; read before trying again"
     )]
     Lost {
         /// The server that was lost.
@@ -92,8 +92,8 @@ pub enum Error {
     },
     /// No answer in time; the operation certainly was not executed, or changes nothing.
     #[error(
-        "no answer from {server} within {waited:?}; is it running, can it be reached, and is our \
-         --identity of its cluster? Trying again is safe"
+        "no answer from {server} within {waited:?}; is it running, can it be reached, and does \
+         --identity belong to its cluster? Trying again is safe"
     )]
     Timeout {
         /// The server that did not answer.
@@ -104,9 +104,9 @@ pub enum Error {
     /// The server of this part of the table failed, and no other has recovered it yet. The
     /// operation was not executed, or changes nothing.
     #[error(
-        "table {table}: the server of this part of it is gone, and others have not brought it \
-         back within {waited:?}; `sprat status` says how far they are and what they lack. \
-         Trying again is safe"
+        "table {table}: the server of this part failed, and other servers have not recovered it \
+         within {waited:?}; `sprat status` shows their progress and what they lack. Trying again \
+         is safe"
     )]
     Recovering {
         /// The table's number.
@@ -133,7 +133,8 @@ pub enum Error {
     },
     /// The client's identity does not have the rights for this operation.
     #[error(
-        "{server} does not let this identity do that; `sprat key show` tells what it is good for"
+        "{server} denied the request: this identity has no right to do that; `sprat key show` \
+         prints its rights"
     )]
     Denied {
         /// The server that refused.
@@ -153,8 +154,7 @@ pub enum Error {
     },
     /// The client has the most operations in progress that it allows; take answers first.
     #[error(
-        "{0} operations are under way, the most this client takes; \
-         take answers before submitting more"
+        "{0} operations are in progress, this client's limit; take answers before submitting more"
     )]
     TooManyPending(usize),
 }

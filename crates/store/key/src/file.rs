@@ -72,7 +72,7 @@ impl Root {
         let bytes = read(path, ROOT)?;
         match bytes.as_chunks::<KEY_BYTES>() {
             ([seed, door_key], []) => Ok(Self::from_parts(*seed, *door_key)),
-            _ => Err(damaged(path, format!("a root of {} bytes", bytes.len()))),
+            _ => Err(damaged(path, format!("damaged: a root of {} bytes", bytes.len()))),
         }
     }
 
@@ -95,7 +95,7 @@ impl Identity {
         let damage = |what: String| damaged(path, what);
         let (keys, certificate_bytes) = bytes
             .split_at_checked(3 * KEY_BYTES)
-            .ok_or_else(|| damage(format!("an identity of {} bytes", bytes.len())))?;
+            .ok_or_else(|| damage(format!("damaged: an identity of {} bytes", bytes.len())))?;
         let &[secret, door_key, root] = keys.as_chunks::<KEY_BYTES>().0 else {
             unreachable!("three keys")
         };
@@ -133,7 +133,7 @@ fn read(path: &Path, first: &str) -> Result<Vec<u8>, FileError> {
         return Err(FileError::Open { path: path.to_owned(), mode });
     }
     if !meta.is_file() || meta.size() > MAX_FILE as u64 {
-        return Err(damaged(path, format!("no file with `{first}` in its first line")));
+        return Err(damaged(path, format!("its first line is not `{first}`")));
     }
     let mut text = String::new();
     file.take(MAX_FILE as u64).read_to_string(&mut text).map_err(system(path))?;
@@ -141,21 +141,21 @@ fn read(path: &Path, first: &str) -> Result<Vec<u8>, FileError> {
     match lines.next() {
         Some(line) if line == first => {}
         Some(ROOT) => {
-            return Err(damaged(path, "a cluster's root, where an identity is wanted".into()));
+            return Err(damaged(path, "this is a cluster's root; expected an identity".into()));
         }
         Some(IDENTITY) => {
-            return Err(damaged(path, "an identity, where a cluster's root is wanted".into()));
+            return Err(damaged(path, "this is an identity; expected a cluster's root".into()));
         }
-        _ => return Err(damaged(path, format!("no file with `{first}` in its first line"))),
+        _ => return Err(damaged(path, format!("its first line is not `{first}`"))),
     }
     let coded: String = lines.map(str::trim).collect();
     let bytes =
         BASE64_STANDARD.decode(coded).map_err(|why| damaged(path, format!("damaged: {why}")))?;
     let (bytes, sum) = bytes
         .split_last_chunk::<SUM>()
-        .ok_or_else(|| damaged(path, "it ends before it begins".into()))?;
+        .ok_or_else(|| damaged(path, "damaged: it is too short".into()))?;
     if digest(&SHA256, bytes).as_ref()[..SUM] != *sum {
-        return Err(damaged(path, "damaged: its checksum does not fit".into()));
+        return Err(damaged(path, "damaged: its checksum does not match".into()));
     }
     Ok(bytes.to_vec())
 }

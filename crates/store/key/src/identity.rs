@@ -27,16 +27,16 @@ pub enum Untrusted {
     #[error(transparent)]
     Malformed(#[from] BadCertificate),
     /// The signature is not that of the cluster's root.
-    #[error("it is not of this cluster's root")]
+    #[error("it was not issued by this cluster's root")]
     Root,
     /// It certifies another key.
-    #[error("it is of another key")]
+    #[error("it belongs to another key")]
     Key,
     /// Its validity has not begun.
     #[error("it is not valid yet: is the clock right?")]
     Early,
     /// Its validity has ended.
-    #[error("it has expired: have another issued (`sprat key issue`)")]
+    #[error("it has expired: issue a new one (`sprat key issue`)")]
     Expired,
 }
 

@@ -18,7 +18,7 @@ pub use sprat_wire::certificate::{BadCertificate, Certificate, Grant, Rights, Ro
 
 /// The operating system returned no random bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the system gives no random bytes")]
+#[error("the operating system provided no random bytes")]
 pub struct NoEntropy;
 
 /// Returns random bytes that are fit for secrets.

@@ -59,7 +59,7 @@ pub struct Config {
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The memory is out of range.
-    #[error("memory of {0} bytes is not within {MIN_MEMORY} and {MAX_MEMORY}")]
+    #[error("memory of {0} bytes is outside the limits, {MIN_MEMORY} to {MAX_MEMORY}")]
     Memory(usize),
     /// The segment size is invalid.
     #[error(
@@ -77,7 +77,7 @@ pub enum ConfigError {
     },
     /// With so many segments on disk, the half filled last seglet of each would take too much
     /// memory.
-    #[error("{given} segments on disk are too many for the memory, {most} are the most")]
+    #[error("{given} segments on disk are too many for the memory; the limit is {most}")]
     SegmentsForMemory {
         /// What was given.
         given: usize,

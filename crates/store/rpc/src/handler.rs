@@ -296,7 +296,7 @@ impl Deref for Response<'_> {
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum ConnectError {
     /// This endpoint has as many sessions as its configuration allows.
-    #[error("{0} sessions are open, the most this endpoint may have")]
+    #[error("{0} sessions are open, this endpoint's limit")]
     TooMany(usize),
 }
 
@@ -344,7 +344,7 @@ pub enum CallFailure {
     Refused(Refusal),
     /// The server is too busy, and asks for a longer wait or more retries than the call's deadline
     /// or [`Config::max_retries`](crate::Config::max_retries) allow.
-    #[error("the server is busy and asks to be asked again in {retry_micros} microseconds")]
+    #[error("the server is busy; retry in {retry_micros} microseconds")]
     Overloaded {
         /// The wait that the server asked for.
         retry_micros: u32,

@@ -447,9 +447,9 @@ fn handle_answer(
     shared.history.respond(now, number, response);
     match answer.err() {
         Some(error) => {
-            shared.trace.note(now, format_args!("#{number} is told: {response} ({error})"))
+            shared.trace.note(now, format_args!("#{number} receives: {response} ({error})"))
         }
-        None => shared.trace.note(now, format_args!("#{number} is told: {response}")),
+        None => shared.trace.note(now, format_args!("#{number} receives: {response}")),
     }
 }
 
@@ -512,7 +512,7 @@ fn handle_page(
     };
     let Some(rows) = Items::new(answer.body, answer.count).map(row).collect::<Option<Vec<_>>>()
     else {
-        shared.nonsense.get_or_insert_with(|| format!("scan {number}: a row that nobody wrote"));
+        shared.nonsense.get_or_insert_with(|| format!("scan {number}: a row that no client wrote"));
         return None;
     };
     let next = answer.more.then_some(answer.number);

@@ -293,7 +293,7 @@ impl World {
             .chain(self.cuts.iter().map(|&(until, _)| until))
             .fold(next, Nanos::min);
         if next == Nanos::NEVER || next > STUCK {
-            return Err(format!("nothing goes on any more in phase {:?}", self.phase));
+            return Err(format!("no progress in phase {:?}", self.phase));
         }
         self.now = next.max(self.now + STEP);
         Ok(())

@@ -39,13 +39,13 @@ pub struct Enlisted {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum SessionEnd {
     /// The coordinator has declared this server dead.
-    #[error("the coordinator has declared server {0} dead, and others have what it had")]
+    #[error("the coordinator declared server {0} dead, and other servers took over its tables")]
     Dead(u32),
     /// The coordinator refuses the server, and says why.
     #[error("the coordinator refuses: {0}")]
     Refused(String),
     /// The coordinator's answer cannot be parsed.
-    #[error("the coordinator's answer makes no sense")]
+    #[error("the coordinator sent an invalid answer")]
     Nonsense,
 }
 

@@ -162,7 +162,7 @@ pub enum DataDirError {
     },
     /// A file that had data is missing or empty.
     #[error(
-        "{path}: {is}, and with it {what}; put it back, or remove the directory to start with an \
+        "{path}: {is}, and with it {what}; restore it, or remove the directory to start with an \
          empty store"
     )]
     Lost {
@@ -175,9 +175,8 @@ pub enum DataDirError {
     },
     /// A file is an older copy of itself.
     #[error(
-        "{path}: an older copy: its incarnation is {found}, and this server has had {had} of it; \
-         what was written since \
-         is not in it: put back the current one (nothing was changed)"
+        "{path}: this is an older copy: its incarnation is {found}, this server has used {had}; it \
+         lacks everything written since: restore the current copy (nothing was changed)"
     )]
     Older {
         /// The file.
@@ -257,7 +256,7 @@ impl DataDir {
                     .iter()
                     .find(|name| path.join(name).exists())
                 {
-                    let cause = format!("it is missing beside {beside}: put it back");
+                    let cause = format!("it is missing, but {beside} exists: restore it");
                     return Err(DataDirError::Damaged { path: file, cause });
                 }
                 let identity = Identity::new(new_seed);
@@ -278,7 +277,7 @@ impl DataDir {
         let lost = |path, is, what| Err(DataDirError::Lost { path, is, what });
         for (path, had, what) in [
             (self.log(), log, "every object"),
-            (self.replicas(), replicas, "what this server keeps for others"),
+            (self.replicas(), replicas, "all replicas for other servers"),
         ] {
             match age(&path) {
                 _ if had == 0 => {}
@@ -380,7 +379,7 @@ impl DataDir {
         let identity = Identity { log, replicas, ..self.identity };
         let noted = if identity != self.identity { self.set_identity(identity) } else { Ok(()) };
         if let Err(error) = noted {
-            tracing::warn!("{error}; an older copy of a file may go unnoticed");
+            tracing::warn!("{error}; this server may not notice an older copy of a file");
         }
     }
 
@@ -446,7 +445,7 @@ impl DataDir {
         let reserved =
             fs::read(self.path.join(IDENTITY)).and_then(|text| write_in_place(&new, &text));
         if let Err(error) = reserved {
-            tracing::warn!("{}: cannot be kept for the next start: {error}", new.display());
+            tracing::warn!("{}: cannot be saved for the next start: {error}", new.display());
         }
     }
 
@@ -560,7 +559,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Identity, DataDirError> {
     let damaged = |cause: String| DataDirError::Damaged {
         path: path.to_owned(),
         cause: format!(
-            "not an identity file of sprat, or damaged: {cause}; put it back from a copy"
+            "not an identity file of sprat, or damaged: {cause}; restore it from a copy"
         ),
     };
     let text = str::from_utf8(bytes).map_err(|error| damaged(error.to_string()))?;
@@ -572,7 +571,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Identity, DataDirError> {
                 FORMAT => Ok(identity),
                 found => Err(DataDirError::Newer { path: path.to_owned(), found }),
             }),
-            false => Err(damaged("its checksum is not that of its lines".into())),
+            false => Err(damaged("its checksum does not match its lines".into())),
         };
     }
     let FormatOnly { format } = toml::from_str(text).map_err(|error| damaged(error.to_string()))?;

@@ -67,7 +67,7 @@ impl LogTables {
                 "{count} of table {id}, which is {name:?} and given to another server"
             )),
             None if self.next.is_some_and(|next| id >= next) => {
-                Some(format!("{count} of table {id}, which was never made"))
+                Some(format!("{count} of table {id}, which was never created"))
             }
             None => None,
         };

@@ -113,7 +113,7 @@ fn a_node_without_its_directory_is_refused() {
     let (here, away) = (dir.path().join("node-2"), dir.path().join("elsewhere"));
     fs::rename(&here, &away).unwrap();
     let error = refusal(&options);
-    assert!(error.contains("node-2") && error.contains("put it back"), "{error}");
+    assert!(error.contains("node-2") && error.contains("restore it"), "{error}");
     fs::rename(&away, &here).unwrap();
     let server = Server::start(&options).unwrap();
     check(&mut client(&server));

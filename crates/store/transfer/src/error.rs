@@ -51,7 +51,7 @@ pub enum Error {
     #[error("{}: exists already; choose another name or move it away", .0.display())]
     Exists(PathBuf),
     /// The destination of an export has no file name of its own (`/`, `..`).
-    #[error("{}: cannot be created, it names no file or directory of its own", .0.display())]
+    #[error("{}: cannot be created: the path does not end in a name", .0.display())]
     NoName(PathBuf),
     /// The table failed.
     #[error(transparent)]
@@ -87,7 +87,7 @@ pub enum RowError {
         first: usize,
     },
     /// A field occurs twice in one JSON object, or both plain and as base64.
-    #[error("field {0:?} is there twice")]
+    #[error("field {0:?} occurs twice")]
     Twice(String),
     /// A JSON key that is neither a string nor a number.
     #[error("the key field is neither a string nor a number")]
@@ -99,14 +99,14 @@ pub enum RowError {
     #[error("field {0:?} is not base64")]
     Base64(String),
     /// The encoding column of a CSV of pairs has an unknown word.
-    #[error("encoding {0:?} is none of \"\", \"key\", \"value\", \"both\"")]
+    #[error("encoding {0:?} is not one of \"\", \"key\", \"value\", \"both\"")]
     Encoding(String),
     /// The file ends within quotes.
     #[error("a quoted field is never closed")]
     Unclosed,
     /// The key is [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY), which is reserved: the row would be
     /// taken for a header.
-    #[error("the key is one that Sprat keeps for itself")]
+    #[error("the key is reserved by Sprat")]
     Reserved,
     /// The key is over the limit.
     #[error("the key has {0} bytes, the limit is 65,535")]

@@ -105,7 +105,7 @@ pub struct Certificate {
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum BadCertificate {
     /// Too short, too long, or not as long as its fields say.
-    #[error("a certificate of {0} bytes cannot be")]
+    #[error("{0} bytes are not a certificate's length")]
     Length(usize),
     /// Made by a newer program.
     #[error("the certificate has version {0}, this program knows {VERSION}: use a newer one")]
@@ -123,7 +123,7 @@ pub enum BadCertificate {
     )]
     Grant,
     /// Its validity ends before it begins.
-    #[error("it is never valid")]
+    #[error("its validity period is empty")]
     Never,
 }
 

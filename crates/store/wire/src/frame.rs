@@ -137,7 +137,7 @@ pub enum BadFileHeader {
     #[error("the block is empty")]
     Empty,
     /// Not a log file, or damaged.
-    #[error("no Sprat log begins here (wrong magic)")]
+    #[error("this is not a Sprat log (wrong magic)")]
     Magic,
     /// Damaged.
     #[error("file header checksum is {stored:#010x}, its bytes give {computed:#010x}")]

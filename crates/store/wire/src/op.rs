@@ -381,7 +381,7 @@ pub enum Malformed {
     #[error("unknown condition {0}")]
     Condition(u8),
     /// Bytes behind the request's end.
-    #[error("{0} bytes too many behind the request")]
+    #[error("{0} bytes too many after the request")]
     Trailing(usize),
     /// A value over the limit.
     #[error("value of {0} bytes is over the limit of 1 MB")]
@@ -402,13 +402,13 @@ pub enum Malformed {
     #[error("{0} tablets are over the limit of {max}", max = MAX_TABLETS)]
     Tablets(u32),
     /// A range of positions that ends before it begins.
-    #[error("a run of positions that ends before it begins")]
+    #[error("a range of positions that ends before it starts")]
     Range,
     /// An unknown stage of a move.
     #[error("unknown stage {0} of a move")]
     Stage(u8),
     /// An invalid or too long selection of tablets.
-    #[error("a selection of tablets that makes no sense")]
+    #[error("an invalid selection of tablets")]
     Selection,
     /// An operation id in a request that does not take one.
     #[error("operation {0} takes no id")]

@@ -346,7 +346,7 @@ fn impossible_settings_are_refused() {
     let refused =
         run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=0", "--etcd", "http://127.0.0.1:1"]);
     assert_ne!(refused.code, Some(0));
-    assert!(refused.stderr.contains("name an address and a port"), "{refused:?}");
+    assert!(refused.stderr.contains("give an address and a port"), "{refused:?}");
     let refused =
         run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=1", "--etcd", "http://127.0.0.1:1"]);
     assert_ne!(refused.code, Some(0));

@@ -239,7 +239,7 @@ fn errors_are_reported() {
         ("grape run none --i i.npy --j j.npy".to_owned(), 1, "no kernel \"none\""),
         ("grape run bad.kernel --i i.npy".to_owned(), 1, "line 3, column 10"),
         ("grape run k.kernel --i absent.npy --j j.npy".to_owned(), 1, "absent.npy: No such file"),
-        ("grape run k.kernel --i text.npy --j j.npy".to_owned(), 1, "no array of NumPy's"),
+        ("grape run k.kernel --i text.npy --j j.npy".to_owned(), 1, "not a NumPy array"),
         ("grape run k.kernel --i j.npy --j j.npy".to_owned(), 1, "2 i variables were given"),
         ("grape run k.kernel --i i.npy".to_owned(), 1, "needs --j FILE, with columns xj, mj"),
         (format!("{run} --const f=1"), 1, "no such constant; it has e"),

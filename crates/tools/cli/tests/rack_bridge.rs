@@ -320,7 +320,7 @@ fn acknowledged_writes_reach_home_once() {
     let ran =
         support::run(&[&other[..], &["--listen", "127.0.0.1:0", "--replication", "1"]].concat());
     assert!(
-        ran.code == Some(1) && ran.stderr.contains("this table's home is sprat.users"),
+        ran.code == Some(1) && ran.stderr.contains("this table is bridged to sprat.users"),
         "{ran:?}"
     );
 }

@@ -54,7 +54,7 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     assert!(made.expect("ssh-keygen").success());
     let report = rack.refused(&["up"]);
     assert!(
-        report.contains("c0-n1: ssh: it does not take our key: add your public key"),
+        report.contains("c0-n1: ssh: it rejected our ssh key: add your public key"),
         "{report}"
     );
     fs::rename(&kept, &key).expect("the key");
@@ -81,7 +81,7 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     );
     let report = rack.refused(&["rolling", "restart"]);
     assert!(
-        report.contains("c0-n2-i1 does not run") && report.contains("nothing was done"),
+        report.contains("c0-n2-i1 does not run") && report.contains("nothing was changed"),
         "{report}"
     );
     rack.ok(&["up"]);
@@ -124,7 +124,7 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     // Two commands at once would undo each other's changes.
     let lock = fs::File::open(rack.state("lock")).expect("a lock");
     lock.lock().expect("nobody has it");
-    assert!(rack.refused(&["up"]).contains("another run is at work on this rack"));
+    assert!(rack.refused(&["up"]).contains("another run is changing this rack"));
     drop(lock);
 
     // A host's cable is pulled: the others are still reported correctly.
@@ -136,7 +136,7 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     let report = rack.refused(&["up"]);
     assert!(
         report.contains(
-            "c0-n2: ssh: it cannot be reached: see that it runs, and its cable and address"
+            "c0-n2: ssh: it cannot be reached: check that it runs, and its cable and address"
         ),
         "{report}"
     );

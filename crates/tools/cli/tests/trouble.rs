@@ -293,7 +293,7 @@ fn a_server_with_the_data_of_another_cluster_is_refused() {
     one.servers[0].kill();
     other.servers[0].kill();
     let message = one.serve(0, &other.data(0)).err().expect("refused");
-    for word in ["the data is of cluster", "this is cluster", "--data"] {
+    for word in ["the data belongs to cluster", "this is cluster", "--data"] {
         assert!(message.contains(word), "{message}");
     }
     // Neither cluster is harmed.
@@ -442,7 +442,7 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     fill(&cluster);
     assert_whole(&cluster);
 
-    for (data, reason) in [(older, "they are an older copy"), (empty, "they began empty")] {
+    for (data, reason) in [(older, "they are an older copy"), (empty, "they started empty")] {
         cluster.coordinate_from(&data);
         let log = || std::fs::read_to_string(data.with_extension("said")).expect("a file");
         until(reason, || log().contains(reason));
@@ -455,7 +455,10 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
         last.kill();
         let number = cluster.servers.len();
         let refused = cluster.serve(number, &cluster.data(number)).err().expect("it is refused");
-        assert!(refused.contains(reason) || refused.contains("give -C of its own"), "{refused}");
+        assert!(
+            refused.contains(reason) || refused.contains("give the -C of that cluster"),
+            "{refused}"
+        );
         cluster.coordinate_from(&now);
         let started =
             cluster.serve(number, &cluster.data(number)).unwrap_or_else(|error| panic!("{error}"));

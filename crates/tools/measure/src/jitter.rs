@@ -197,7 +197,7 @@ pub fn table(meters: &[Jitter]) -> Table {
     row("time in gaps".to_owned(), &|one| {
         share(one, one.gaps.summary().mean * one.gaps.count() as f64)
     });
-    row("time the hypervisor tells it took".to_owned(), &|one| share(one, one.stolen_ns as f64));
+    row("time stolen by the hypervisor".to_owned(), &|one| share(one, one.stolen_ns as f64));
     row("preemptions".to_owned(), &|one| one.preempted.to_string());
     row("measured for".to_owned(), &|one| figure::time(one.seconds * 1e9));
     table

@@ -78,7 +78,7 @@ pub fn check(folder: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let row = row_of(name);
     if row.is_none() && !BESIDE.contains(&name) {
-        let problem = format!("crate {name} has no place in the house");
+        let problem = format!("crate {name} has no row in the table of layers");
         findings.push(finding(1, problem, "give it a row in crates/tools/style/src/layers.rs"));
     }
     let group =
@@ -89,7 +89,7 @@ pub fn check(folder: &str, text: &str) -> Vec<Finding> {
     }
     if !manifest.get("lints").is_some_and(is_workspace) {
         let remedy = "add `[lints]` and `workspace = true`";
-        findings.push(finding(1, "the lints of the house are not on".to_owned(), remedy));
+        findings.push(finding(1, "the workspace's lints are not on".to_owned(), remedy));
     }
     for (dependency, spec) in dependencies(&manifest) {
         let line = line_of(text, dependency);
@@ -103,8 +103,7 @@ pub fn check(folder: &str, text: &str) -> Vec<Finding> {
         }
         let Some(ours) = dependency.strip_prefix(PREFIX) else { continue };
         if row.is_none() || row_of(ours).is_none() {
-            let problem =
-                format!("an arrow from {name} to {ours}, one of which stands beside the house");
+            let problem = format!("{name} uses {ours}, and one of the two is outside the layers");
             findings.push(finding(line, problem, "drop the dependency"));
         } else if row_of(ours) >= row {
             let problem = format!("an arrow upwards (or across): {name} uses {ours}");

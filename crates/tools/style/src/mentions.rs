@@ -60,7 +60,12 @@ pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<
             .map(|span| span.trim_end_matches('/').to_owned());
         for target in linked.chain(named).filter(|target| !exists(target)) {
             let problem = format!("`{target}` does not exist");
-            findings.push(Finding::new(path, at + 1, problem, "name what is there, or build it"));
+            findings.push(Finding::new(
+                path,
+                at + 1,
+                problem,
+                "name an existing file, or create it",
+            ));
         }
     }
     findings

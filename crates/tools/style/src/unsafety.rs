@@ -121,7 +121,7 @@ pub fn check_places(
                 "ARCHITECTURE.md",
                 1,
                 problem,
-                "name it where `unsafe` is told",
+                "name it in that page's list of `unsafe`",
             ));
         }
     }

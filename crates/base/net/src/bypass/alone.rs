@@ -12,6 +12,6 @@ pub enum DeviceShare {}
 pub fn shares(_nodes: usize) -> io::Result<Vec<DeviceShare>> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "this sprat was built without DPDK, whose devices alone can be shared",
+        "only devices of DPDK can be shared, and this sprat was built without DPDK",
     ))
 }

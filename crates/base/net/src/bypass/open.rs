@@ -45,10 +45,8 @@ impl BypassDriver {
     ) -> io::Result<Self> {
         #[cfg(feature = "dpdk")]
         if usize::from(address.port()) <= share.number() {
-            let reason = format!(
-                "{} nodes that share a device have ports that follow one another",
-                share.nodes()
-            );
+            let reason =
+                format!("{} nodes that share a device need consecutive ports", share.nodes());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         Self::open_with(bypass, Address::Own(address), Some(share))

@@ -75,7 +75,7 @@ pub enum LocatorFault {
         example: &'static str,
     },
     /// There are more devices than a host can have.
-    #[error("more than {0} devices; a host has no more")]
+    #[error("more than {0} devices, the limit of a host")]
     TooManyDevices(usize),
     /// A value that its key does not allow.
     #[error("`{key}={found}` is not {wanted}")]

@@ -181,12 +181,12 @@ impl Drop for EventCounter {
 fn refused(event: PerfEvent, error: &io::Error) -> io::Error {
     let mend = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "it takes CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=2`, and a sandbox that \
-             lets perf_event_open pass"
+            "it requires CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=2`, and a sandbox that \
+             allows perf_event_open"
         }
         _ if PerfEvent::HARDWARE.contains(&event) => {
-            "the processor's counters are not there or all in use; a guest has them only if its \
-             hypervisor passes them on (QEMU: `-cpu host,pmu=on`)"
+            "the processor's counters are missing or all in use; a virtual machine has them only \
+             if its hypervisor passes them on (QEMU: `-cpu host,pmu=on`)"
         }
         _ => "a kernel built with CONFIG_PERF_EVENTS counts them",
     };

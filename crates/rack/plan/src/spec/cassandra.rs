@@ -116,7 +116,9 @@ impl Cassandra {
             ));
         }
         if disks >= self.instances && !disks.is_multiple_of(self.instances) {
-            let want = format!("a divisor of the server's {disks} disks, so that all have as many");
+            let want = format!(
+                "a divisor of the server's {disks} disks, so that all instances have equally many"
+            );
             return Err(value("cassandra.instances", self.instances.to_string(), want));
         }
         if let Some(heap) = self.heap

@@ -9,7 +9,7 @@ pub enum SpecError {
     #[error("{0}")]
     Toml(String),
     /// It is too long.
-    #[error("{0} bytes: a rack is described in {MAX_SPEC_BYTES} at most")]
+    #[error("{0} bytes: a description has at most {MAX_SPEC_BYTES}")]
     Long(usize),
     /// A value is out of range or cannot be parsed.
     #[error("{key} = {value}: want {want}")]

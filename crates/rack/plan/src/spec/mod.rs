@@ -169,7 +169,7 @@ impl Spec {
             return Err(value(
                 "server.port-rate",
                 self.server.port_rate.to_string(),
-                "more than nothing",
+                "more than 0",
             ));
         }
         let per_cycle = [

@@ -24,7 +24,7 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
     let within = |position: u64| from.is_some_and(|from| (from..=until).contains(&position));
     if page.next.is_some() && from.is_none_or(|from| until < from) {
         return Err(format!(
-            "a page behind {:?} goes on from {until}, which is before it",
+            "a page after {:?} continues at {until}, which is before it",
             page.after
         ));
     }
@@ -33,7 +33,7 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
         let Some(key) =
             (0..keys).find(|&key| ObjectName { table: page.table, key }.bytes() == *bytes)
         else {
-            return Err(format!("a key that nobody wrote: {bytes:02x?}"));
+            return Err(format!("a key that no client wrote: {bytes:02x?}"));
         };
         if !within(position(hash_seed, ObjectName { table: page.table, key })) {
             return Err(format!(
@@ -42,7 +42,7 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
             ));
         }
         if rows[usize::from(key)].replace((*version, *value)).is_some() {
-            return Err(format!("key {key} comes twice"));
+            return Err(format!("key {key} is returned twice"));
         }
     }
     let names = (0..keys).map(|key| ObjectName { table: page.table, key });

@@ -377,7 +377,7 @@ impl World {
             .fold(admin, Nanos::min);
         if next == Nanos::NEVER || next > Nanos(0) + STUCK + self.settings.work.span * 2 {
             self.describe();
-            return Err(format!("nothing goes on any more in phase {:?}", self.phase));
+            return Err(format!("no progress in phase {:?}", self.phase));
         }
         self.now = next.max(self.now + STEP);
         Ok(())

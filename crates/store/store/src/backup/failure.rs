@@ -37,7 +37,7 @@ impl fmt::Display for DiskOperation {
 #[derive(Clone, Debug, Error)]
 #[error(
     "cannot {operation} {file} at offset {offset}: {}{source}; writes are refused until the log is \
-     opened again",
+     reopened",
     if super::growth::is_full(source) { "the disk is full: " } else { "" }
 )]
 pub struct Failed {
@@ -58,7 +58,7 @@ pub enum AppendError {
     #[error(transparent)]
     Failed(#[from] Failed),
     /// The segment's frame cannot hold the bytes: seal the segment and continue in a new one.
-    #[error("segment {segment} has room for {room} B more, not for {asked}")]
+    #[error("segment {segment} has {room} B left, too few for {asked} B")]
     NoRoom {
         /// The segment.
         segment: u64,
@@ -68,7 +68,7 @@ pub enum AppendError {
         asked: usize,
     },
     /// Too many segments are not finished on disk, so that another cannot begin: wait for progress.
-    #[error("the disk is too many segments behind: wait for a commit before beginning another")]
+    #[error("the disk is too many segments behind: wait for a commit before starting another")]
     Behind,
     /// Every frame that the capacity allows is in use: free segments first.
     #[error("all {0} segment frames of the log are in use: no room for another segment")]

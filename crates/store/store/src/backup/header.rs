@@ -64,8 +64,9 @@ impl<D: Disk> Backup<D> {
         let Some(raised) =
             self.header.incarnation.checked_add(AHEAD).filter(|raised| *raised < u32::MAX)
         else {
-            let error =
-                io::Error::other("the file has counted as many replicas as it can: move it away");
+            let error = io::Error::other(
+                "the file's counter of replicas is at its limit: move the file away",
+            );
             self.fail(DiskOperation::Header, 0, error);
             return;
         };

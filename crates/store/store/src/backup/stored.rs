@@ -190,7 +190,7 @@ impl<R: ReadAt> FrameReader<R> {
             file: self.name.clone(),
             offset: self.header.frame_offset(frame) + chunk_bytes as u64,
             replica: None,
-            expected: "the mark of what is free in the frame; a replica that was freed may be back"
+            expected: "a valid mark of the frame's free part; a freed replica may reappear"
                 .to_owned(),
             found: "no valid chunk header".to_owned(),
         });

@@ -147,17 +147,16 @@ impl<M: Metadata> Catalog<M> {
             let row = match unseal(key, sealed) {
                 None if self.is_unsealed => sealed,
                 row => row.ok_or_else(|| {
-                    format!("row {key:?} is damaged: its checksum is not its own")
+                    format!("row {key:?} is damaged: its checksum does not match")
                 })?,
             };
-            self.read_row(key, row).ok_or_else(|| format!("cannot understand row {key:?}"))?;
+            self.read_row(key, row).ok_or_else(|| format!("cannot parse row {key:?}"))?;
             self.checksums.change(&[(key.clone(), Some(row.to_vec()))]);
         }
         if counters.total.is_some_and(|total| total != self.checksums.total()) {
             let rows = rows.len() - 1;
             return Err(format!(
-                "its {rows} rows are not those that its counters tell of: some are missing, or \
-                 older"
+                "its {rows} rows do not match its counters: some are missing or outdated"
             ));
         }
         Ok(())
@@ -223,7 +222,7 @@ impl<M: Metadata> Catalog<M> {
     /// # Errors
     /// A description of what is wrong with the bytes.
     pub fn from_copy(bytes: &[u8]) -> Result<Catalog<MetadataMemory>, String> {
-        let rows = copy::decode(bytes).ok_or("it is damaged, or no copy of a catalog")?;
+        let rows = copy::decode(bytes).ok_or("it is damaged, or not a copy of a catalog")?;
         let mut catalog =
             Catalog { metadata: Some(MetadataMemory::default()), ..Catalog::absent() };
         catalog.read_rows(&rows)?;

@@ -292,7 +292,7 @@ impl Membership {
                 continue;
             }
             let marked = now.since(gone_at) <= OVERSLEPT && {
-                tracing::warn!("server {id} is gone: its lease is over");
+                tracing::warn!("server {id} is gone: its lease has expired");
                 let marked = catalog.mark_dead(id);
                 if let Err(refusal) = &marked {
                     tracing::error!("cannot note that server {id} is gone: {refusal:?}");
@@ -349,9 +349,7 @@ impl Membership {
             let PlannedMove { tablet, to, objective } =
                 catalog.next_balanced(&settled, &self.loads).filter(|_| is_due)?;
             if objective != Objective::Number {
-                tracing::info!(
-                    "{tablet} is to move to server {to}, which has more left of {objective:?}"
-                );
+                tracing::info!("moving {tablet} to server {to}, which has more {objective:?} left");
                 self.balance_from = now + BALANCE_INTERVAL;
             }
             Some((tablet, to))
@@ -446,10 +444,10 @@ impl Membership {
             return self.move_ended(now, (order, since), failure, catalog);
         }
         let at = self.tasks.iter().position(|task| task.id == order && task.by == by);
-        let at = at.ok_or(Refusal::Limit("nobody asked this server to bring that back"))?;
+        let at = at.ok_or(Refusal::Limit("this recovery was not assigned to this server"))?;
         let gone = self.tasks[at].gone;
         if !failure.is_empty() {
-            tracing::warn!("server {by} cannot bring back tables of server {gone}: {failure}");
+            tracing::warn!("server {by} cannot recover tables of server {gone}: {failure}");
             self.tasks[at].failure = Some(failure.to_owned());
             return Ok(());
         }

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// Advice for messages about metadata that are damaged or outdated.
 pub(crate) const REMEDY: &str =
-    "put back a current copy, or make it again from the servers' copies (`sprat store rebuild`)";
+    "restore a current copy, or rebuild it from the servers' copies (`sprat store rebuild`)";
 
 /// A change of a row: its key, and the new value or `None` to remove it.
 pub(super) type Change = (String, Option<Vec<u8>>);
@@ -112,7 +112,7 @@ impl MetadataFile {
         let found = fs::metadata(path).ok();
         if found.as_ref().is_some_and(|file| file.len() == 0) {
             return Err(fail(&format!(
-                "the file is empty: {REMEDY}; or remove it to begin a new cluster"
+                "the file is empty: {REMEDY}; or remove it to start a new cluster"
             )));
         }
         let open = || match found {
@@ -126,7 +126,7 @@ impl MetadataFile {
         // redb trusts the pages that it reads: a damaged one can make it panic.
         let opened = std::panic::catch_unwind(open).unwrap_or_else(|_| {
             Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(
-                "it makes no sense".into(),
+                "its pages are invalid".into(),
             )))
         });
         match opened {

@@ -41,7 +41,7 @@ impl<M: Metadata> Catalog<M> {
         let from = owner.server;
         if !self.is_replicated(from) || !self.is_replicated(to) {
             return Err(Refusal::Limit(
-                "tablets move from and to servers that are there, and have been started with -r",
+                "tablets move only between live servers that were started with -r",
             ));
         }
         if from == to {
@@ -55,14 +55,15 @@ impl<M: Metadata> Catalog<M> {
             || self.moves.len() >= MAX_MOVES
         {
             return Err(Refusal::Limit(
-                "another tablet moves from or to one of these servers now: ask again when it has",
+                "another tablet is moving from or to one of these servers: try again when it has \
+                 moved",
             ));
         }
         let parts = 2; // at most: the tablet may be cut out of the middle of another
         if self.tablet_count() + parts > MAX_ALL_TABLETS
             || self.tablet_count_of(tablet.table) + parts > MAX_TABLETS
         {
-            return Err(Refusal::Limit("there would be more tablets than there may be"));
+            return Err(Refusal::Limit("the move would exceed the limit of tablets"));
         }
         let order = MoveOrder { id: IS_MOVE | (self.version() + 1), tablet, from, to };
         self.commit(vec![move_row(&order)], (0, 0))?;
@@ -116,7 +117,7 @@ impl<M: Metadata> Catalog<M> {
         let entry = self.server(id).filter(|entry| !entry.dead).cloned();
         let entry = entry.ok_or(Refusal::Limit("there is no such server"))?;
         if entry.copies == 0 {
-            return Err(Refusal::Limit("it keeps its log itself: its tables cannot be elsewhere"));
+            return Err(Refusal::Limit("its log has no replicas (-r 0): its tables cannot move"));
         }
         if entry.draining != draining {
             let entry = ServerEntry { draining, ..entry };

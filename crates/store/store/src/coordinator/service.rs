@@ -258,8 +258,8 @@ impl<M: Metadata> Coordinator<M> {
         let known = copies > 0 || self.catalog.server(server).is_some();
         if cluster != 0 && (cluster != ours || !known) {
             let reason = format!(
-                "the data is of cluster {cluster:016x}, server {server}; this is cluster \
-                 {ours:016x}: give -C of its own, or another --data"
+                "the data belongs to cluster {cluster:016x}, server {server}; this is cluster \
+                 {ours:016x}: give the -C of that cluster, or another --data"
             );
             return answer_text(&mut self.bodies, Status::WrongCluster, &reason);
         }
@@ -291,7 +291,7 @@ impl<M: Metadata> Coordinator<M> {
         let reason = if cluster != 0 && cluster != ours {
             format!(
                 "are of cluster {ours:016x}, and server {server} is of cluster {cluster:016x}: \
-                 they began empty, or -C names another cluster's coordinator"
+                 they started empty, or -C names another cluster's coordinator"
             )
         } else if known > version {
             format!(
@@ -413,7 +413,7 @@ impl<M: Metadata> Coordinator<M> {
         let alive = self.members.alive(now, &self.catalog).contains(&to);
         let begun = match tablet {
             Some(tablet) if alive => self.catalog.begin_move(tablet, to),
-            _ => Err(Refusal::Limit("there is no such server, or it is silent")),
+            _ => Err(Refusal::Limit("there is no such server, or it does not answer")),
         };
         self.reply_committed(begun.map(drop))
     }
@@ -495,10 +495,10 @@ impl<M: Metadata> Coordinator<M> {
         candidacy.valid = LeaderLease::default();
         match self.catalog.lost() {
             Some(why) => {
-                tracing::warn!("leads no more: {why}");
+                tracing::warn!("no longer leads: {why}");
                 candidacy.mailbox.resign(candidacy.term);
             }
-            None => tracing::warn!("leads no more: term {} is over", candidacy.term),
+            None => tracing::warn!("no longer leads: term {} is over", candidacy.term),
         }
         self.catalog = Catalog::absent();
         self.members = Membership::default();
@@ -663,7 +663,7 @@ impl<M: Metadata> Coordinator<M> {
             | Request::Backup(_) => answer_text(
                 &mut self.bodies,
                 Status::WrongRole,
-                "this is a coordinator; objects are with the servers that it names",
+                "this is a coordinator; send requests for objects to the servers",
             ),
         }
     }

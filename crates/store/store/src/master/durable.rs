@@ -58,7 +58,8 @@ impl<D: Disk> Durable<D> {
             Self::Nothing => Ok(false),
             Self::Disk(backup, pace) => commit(backup, pace, now, log),
             Self::Servers(replicator) if replicator.is_fenced() => {
-                Err("this server was declared dead, and others recover what it had".to_owned())
+                Err("the coordinator declared this server dead; other servers recover its tables"
+                    .to_owned())
             }
             Self::Servers(replicator) => {
                 replicator.update_outlook(now, log);

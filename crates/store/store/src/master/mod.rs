@@ -302,7 +302,7 @@ impl<D: Disk> Master<D> {
 
     /// Stops taking writes, and fails those that wait for their acknowledgement.
     fn stop_writes(&mut self, reason: String) {
-        tracing::error!("no more writes are taken: {reason}");
+        tracing::error!("no longer accepts writes: {reason}");
         self.stopped = Some(reason);
     }
 

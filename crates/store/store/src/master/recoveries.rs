@@ -239,7 +239,7 @@ impl Recoveries {
             match outcome {
                 Ok(report) => {
                     let took = now.since(task.begun);
-                    tracing::info!("tables of server {gone} are here after {took:?}: {report:?}");
+                    tracing::info!("recovered tables of server {gone} in {took:?}: {report:?}");
                     if !std::mem::replace(&mut task.counted, true) {
                         totals.recoveries += 1;
                         totals.objects += report.objects;

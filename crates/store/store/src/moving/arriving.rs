@@ -208,12 +208,12 @@ impl MigrationTarget {
     fn describe(&self) -> String {
         let step = match self.step {
             Step::Clearing => "clearing".to_owned(),
-            Step::Collecting => format!("asking for {:?}, batch {}", self.stage, self.batch),
+            Step::Collecting => format!("requesting {:?}, batch {}", self.stage, self.batch),
             Step::Raising => "raising versions".to_owned(),
             Step::Settling(position) => format!("until position {position} is durable"),
-            Step::Ended { reported, failure } => format!("ended, told {reported}, {failure}"),
+            Step::Ended { reported, failure } => format!("ended, reported {reported}, {failure}"),
         };
-        format!("{} comes from server {}: {step}", self.order.tablet, self.order.from)
+        format!("{} arrives from server {}: {step}", self.order.tablet, self.order.from)
     }
 
     /// Whether it has a request to make as soon as `retry_at` allows.

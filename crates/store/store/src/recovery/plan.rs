@@ -63,7 +63,7 @@ pub enum Lost {
     #[error("the newest head found, segment {0}, is not the last: a newer one is missing")]
     Head(u64),
     /// There is no whole replica of a segment that the newest head lists.
-    #[error("segment {segment}, which head {head} lists, is nowhere whole")]
+    #[error("no complete replica was found of segment {segment}, which head {head} lists")]
     Segment {
         /// The segment.
         segment: u64,

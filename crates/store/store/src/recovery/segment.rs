@@ -11,10 +11,10 @@ pub enum BadReplica {
     #[error("no valid entry at byte {0}")]
     Entry(usize),
     /// The first entry is not the segment's header.
-    #[error("it does not begin with the segment's header")]
+    #[error("it does not start with the segment's header")]
     Header,
     /// Their number differs from the length that the backup stated.
-    #[error("{0} B came that were to be {1}")]
+    #[error("received {0} B, expected {1} B")]
     Length(usize, u64),
 }
 

@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum RecoveryFailure {
     /// A part of the log was not found.
-    #[error("server {master}'s log is not all there: {lost}; {silent} backups do not answer")]
+    #[error("server {master}'s log is incomplete: {lost}; {silent} backups do not answer")]
     Lost {
         /// The master whose log it is.
         master: u32,
@@ -52,7 +52,7 @@ pub enum RecoveryFailure {
         silent: usize,
     },
     /// This server has no memory left for the tablets of the master.
-    #[error("what server {0} had does not fit into this server's memory")]
+    #[error("the tables of server {0} do not fit into this server's memory")]
     Full(u32),
 }
 

@@ -137,7 +137,7 @@ impl Replica {
         let sealed = if self.sealed { ", sealed" } else { "" };
         let unsure = if self.unsure { ", unsure" } else { "" };
         let damage = self.damage().map(|why| format!(", damaged: {why}")).unwrap_or_default();
-        let anew = if self.counts { "" } else { ", being made anew" };
+        let anew = if self.counts { "" } else { ", being rewritten" };
         format!("{written} B of {len} written, edition {edition}{sealed}{unsure}{anew}{damage}")
     }
 

@@ -148,7 +148,7 @@ impl<D: Disk> Replicas<D> {
         if let Some(first) = found.torn.first() {
             let count = found.torn.len();
             tracing::warn!(
-                "{count} replicas end, or never began, where a write was not finished; the first: \
+                "{count} replicas are incomplete because a write was not finished; the first: \
                  {first}"
             );
         }

@@ -183,7 +183,7 @@ impl<D: Disk> Replicas<D> {
         }
         if kept.is_present() && !kept.sealed && !self.fences.contains(replica.master) {
             return self.refuse(&format!(
-                "{replica} is still written: fence its master before reading it"
+                "{replica} is still being written: fence its master before reading it"
             ));
         }
         if offset > kept.len {

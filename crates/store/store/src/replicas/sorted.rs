@@ -29,7 +29,7 @@ pub(super) enum Unsorted {
     /// The master did not write a valid log: the bytes were already wrong when they arrived.
     #[error("byte {at} of the segment: {why}")]
     Entry { at: usize, why: Malformed },
-    #[error("the segment does not begin with its header")]
+    #[error("the segment does not start with its header")]
     Header,
 }
 

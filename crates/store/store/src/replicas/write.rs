@@ -75,7 +75,7 @@ impl<D: Disk> Replicas<D> {
             return Outcome::Reply(answer(Status::Fenced, false, 0, 0, Repeat::Retain));
         }
         if bytes.is_empty() && (offset == 0 || !sealed) {
-            return self.malformed("a write without bytes can only seal what is there");
+            return self.malformed("an empty write can only seal an existing replica");
         }
         if let Some(failed) = self.failure() {
             let why = failed.to_string();
@@ -149,7 +149,7 @@ impl<D: Disk> Replicas<D> {
         if count.live - u32::from(outdated) >= most {
             let most = format!("all {most} frames for replicas are in use");
             return Err(match self.backup.disk_is_full() {
-                true => format!("its disk is full, and {most}: make space on it, or add servers"),
+                true => format!("its disk is full, and {most}: free space on it, or add servers"),
                 false => format!("{most}: give this server more --disk, or add servers"),
             });
         }
@@ -172,7 +172,7 @@ impl<D: Disk> Replicas<D> {
                 Outcome::Retry(BUSY_MICROS)
             }
             AppendError::NoRoom { room, asked, .. } => self.refuse(&format!(
-                "{replica} has room for {room} B more here, not for {asked}: seal it"
+                "{replica} has {room} B left here, too few for {asked} B: seal it"
             )),
             error @ (AppendError::NoFrame(_) | AppendError::Failed(_)) => {
                 self.refuse(&error.to_string())
@@ -216,7 +216,7 @@ impl<D: Disk> Replicas<D> {
             }
         }
         if !std::mem::replace(&mut self.counts.stopped, true) {
-            tracing::error!("no more replicas are taken: {why}");
+            tracing::error!("no longer accepts replicas: {why}");
         }
         !words.is_empty()
     }

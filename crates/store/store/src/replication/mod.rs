@@ -145,7 +145,7 @@ impl Replicator {
         let (racks, copies) = (self.peers.racks(), self.copies);
         if racks != before && (2..=copies).contains(&racks) {
             tracing::warn!(
-                "{racks} racks for a log and its {copies} replicas: some of them are in one"
+                "{racks} racks for a log and its {copies} replicas: some of them share a rack"
             );
         }
         self.note_lost_replicas();
@@ -512,7 +512,7 @@ impl Replicator {
 /// Parses the reply of a backup; without a reply, returns the reason as text.
 fn parse_reply(result: Result<&[u8], CallFailure>) -> Result<Answer<'_>, String> {
     let answer = result.map_err(|failure| failure.to_string())?;
-    Answer::parse(answer).ok_or_else(|| "its answer makes no sense".to_owned())
+    Answer::parse(answer).ok_or_else(|| "it sent an invalid answer".to_owned())
 }
 
 /// Fails with the reason if a backup has refused a request.

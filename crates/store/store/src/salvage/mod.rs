@@ -192,9 +192,8 @@ impl Salvage {
             let offset =
                 self.segments.get(&newest).map_or(0, |segment| segment.pieces[0].file_offset);
             let what = format!(
-                "segment {newest}, the newest head, does not say which segments count: all of them \
-                 are taken, and \
-                 objects that were removed may be among them"
+                "segment {newest}, the newest head, has no list of segments: all segments are \
+                 used, so removed objects may reappear"
             );
             self.faults.add(&self.path, offset, what);
             return Ok(());
@@ -204,7 +203,7 @@ impl Salvage {
             self.faults.add(
                 &self.path,
                 0,
-                format!("segment {missing}, which head {newest} lists, is nowhere in the file"),
+                format!("segment {missing}, which head {newest} lists, is not in the file"),
             );
         }
         self.segments.retain(|id, _| listed.contains(id));
@@ -324,7 +323,8 @@ impl Salvage {
         let mut rest = vec![0; usize::try_from(block_end - end).expect("less than a block")];
         self.file.read_exact_at(&mut rest, end)?;
         let trace = rest.iter().any(|byte| *byte != 0);
-        Ok(trace.then(|| (end, format!("what follows the last chunk of {name} is none"))))
+        Ok(trace
+            .then(|| (end, format!("the bytes after the last chunk of {name} are not a chunk"))))
     }
 }
 

@@ -233,7 +233,7 @@ impl Link {
             }
             if let Some(reason) = self.session.take_wrong_cluster() {
                 if warned.is_none_or(|at| at.elapsed() > WRONG_CLUSTER_WARN_INTERVAL) {
-                    tracing::error!("the coordinator is not this server's: {reason}");
+                    tracing::error!("this is another cluster's coordinator: {reason}");
                     warned = Some(Instant::now());
                 }
                 pause(RETRY_DELAY);
@@ -296,7 +296,8 @@ fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogC
             Ok(()) => fails = false,
             Err(error) if !fails => {
                 tracing::warn!(
-                    "{error}; an older coordinator may go unnoticed until it can be written"
+                    "{error}; until it can be written, this server may not notice outdated \
+                     metadata of the coordinator"
                 );
                 fails = true;
             }
@@ -341,7 +342,7 @@ pub(super) fn start(
         Err(_) => {
             ended.store(true, Ordering::Release);
             handle.join();
-            Err(ServerError::Log("the coordinator has not told this server its tables".into()))
+            Err(ServerError::Log("the coordinator has not sent this server its tables".into()))
         }
     }
 }

@@ -36,8 +36,7 @@ pub enum ServerError {
     /// The server would be open to other machines.
     #[error(
         "{0} can be reached from other machines: give --identity FILE (`sprat key init`, `sprat \
-         key issue --role server`), \
-         or --insecure to let anybody read and write everything"
+         key issue --role server`), or --insecure to let everyone read and write everything"
     )]
     Exposed(String),
     /// The identity file cannot be used.

@@ -54,16 +54,16 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
     let copies = options.copies;
     if usize::from(copies) > crate::replication::MAX_COPIES {
         let most = crate::replication::MAX_COPIES;
-        return Err(ServerError::Log(format!("-r {copies}: at most {most} replicas are kept")));
+        return Err(ServerError::Log(format!("-r {copies}: the limit is {most} replicas")));
     }
     if options.durability == Durability::None {
         return Err(ServerError::Log(format!(
-            "-r {copies}: replicas are on disk: give --durability sync or buffered"
+            "-r {copies}: replicas need a disk: give --durability sync or buffered"
         )));
     }
     match listen.iter().find(|locator| is_unreachable(locator)) {
         Some(locator) => Err(ServerError::Log(format!(
-            "-L {locator}: other servers are to reach it there: name an address and a port"
+            "-L {locator}: other servers connect to it: give an address and a port"
         ))),
         None => Ok(()),
     }
@@ -202,8 +202,7 @@ impl Server {
         guard.check([&locator])?;
         if is_unreachable(&locator) {
             let reason = format!(
-                "-C {locator}: clients and servers are to reach it there: name an address and a \
-                 port"
+                "-C {locator}: clients and servers connect to it: give an address and a port"
             );
             return Err(ServerError::Log(reason));
         }
@@ -269,7 +268,7 @@ impl Server {
         if options.embedded {
             let [coordinator] = &coordinator[..] else {
                 return Err(ServerError::Log(
-                    "a server brings one coordinator: name one with -C".into(),
+                    "a server that runs its own coordinator takes one -C, not several".into(),
                 ));
             };
             let started = match &mut dirs[0] {

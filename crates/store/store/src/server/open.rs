@@ -164,7 +164,9 @@ impl ServerOptions {
         match self.listen.len() {
             1 => reason,
             nodes => {
-                format!("{reason} (each of {nodes} nodes has so much of what the server is given)")
+                format!(
+                    "{reason} (for each of {nodes} nodes, which share what the server is given)"
+                )
             }
         }
     }
@@ -220,9 +222,9 @@ fn configured(path: &Path, memory: usize) -> Result<Config, String> {
         return Ok(Config::with_segments(memory, segment_bytes, durability));
     }
     Err(format!(
-        "{} was begun with another --memory, and can have {} to {} MiB, not {}: to go beyond, \
-         start a server with a new --data \
-         and that --memory beside it, and copy each table by `sprat export` and `sprat import`",
+        "{} was created with another --memory, and can have {} to {} MiB, not {}: to go beyond, \
+         start a server with a new --data and that --memory beside it, and copy each table by \
+         `sprat export` and `sprat import`",
         path.display(),
         fits.start() >> 20,
         fits.end() >> 20,
@@ -310,7 +312,7 @@ fn open_disk(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
     let passes = |error: &OpenError| {
         let passes = matches!(error, OpenError::Locked(_));
         if passes && !logged {
-            tracing::info!("waiting until the kernel has ended what the last server was writing");
+            tracing::info!("waiting until the kernel has finished the previous server's writes");
             logged = true;
         }
         passes

@@ -150,7 +150,7 @@ fn invalid_urls_and_names_are_refused() {
         ("127.0.0.1:2379", "not a URL"),
         ("https://10.0.0.1:2379", "TLS"),
         ("http://root:secret@10.0.0.1:2379", "users"),
-        ("http://10.0.0.1:2379/v3", "ends behind the port"),
+        ("http://10.0.0.1:2379/v3", "ends after the port"),
         ("http://10.0.0.1", "no port"),
         ("", "not a URL"),
     ] {

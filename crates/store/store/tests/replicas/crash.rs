@@ -116,7 +116,7 @@ impl Model {
                 }
                 // The frame is full before the segment: the write was not made, and nothing can
                 // follow.
-                Status::Refused if reply.text().contains("has room") => {
+                Status::Refused if reply.text().contains("B left here") => {
                     (known.sent, known.seal_sent, known.earlier) = (known.acked, false, true);
                 }
                 Status::Refused => failed = true,

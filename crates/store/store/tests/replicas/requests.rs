@@ -128,7 +128,7 @@ fn a_full_frame_is_reported() {
     let mut len = 300;
     let mut room = usize::try_from(world.put(a, 0..len, false)).unwrap();
     let reply = world.write(a, len..len + room + 200, false);
-    assert!(reply.status == Status::Refused && reply.text().contains("has room for"), "{reply:?}");
+    assert!(reply.status == Status::Refused && reply.text().contains("B left here"), "{reply:?}");
     // The reported room can be used in two writes.
     world.put(a, len..len + room - 1, false);
     len += room - 1;

@@ -273,7 +273,7 @@ fn objects_of_tables_that_were_never_made_stop_a_server() {
         fs::remove_file(data.join("catalog.sprat")).unwrap();
     });
     let Outcome::Named(error) = outcome else { panic!("{outcome:?}") };
-    assert!(error.contains("30 of table 3, which was never made"), "{error}");
+    assert!(error.contains("30 of table 3, which was never created"), "{error}");
 }
 
 #[test]

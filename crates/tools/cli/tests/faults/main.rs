@@ -213,7 +213,7 @@ fn packet_sockets_that_meet_are_explained() {
         numbered_cable(["e0", "e1"], [meets, meets ^ 0x8000]).expect("a cable");
         let mut client = client(&server.coordinator, &local("net_af_packet1,iface=e0"));
         let why = client.create_table("t").expect_err("refused").to_string();
-        assert!(why.contains("start this one, or that, again"), "{why}");
+        assert!(why.contains("restart one of the two processes"), "{why}");
         assert!(server.stop().success());
     });
 }

@@ -330,7 +330,7 @@ impl Dpdk {
             let name = self.device.name();
             match &trouble {
                 Some(why) => tracing::warn!("device {name}: {why}; trying again"),
-                None => tracing::info!("device {name}: taken up again"),
+                None => tracing::info!("device {name}: works again"),
             }
             self.trouble = trouble;
         }

@@ -146,23 +146,22 @@ impl Joining {
                     RingLayout { region, offset: offset as usize, log2_slots, buffers: None };
                 let slot = &mut self.rings[usize::from(!to_server)];
                 if index != 0 || slot.is_some() {
-                    return Err(refused(
-                        "one queue each way is all there is here: set queues to 1",
-                    ));
+                    return Err(refused("only one queue each way is supported: set queues to 1"));
                 }
                 if !(1..=MAX_LOG2_SLOTS).contains(&log2_slots)
                     || !layout.is_in_region(&self.regions)
                 {
                     return Err(refused("a ring that is not in its region"));
                 }
-                *slot = Some((layout, attached.ok_or_else(|| refused("a ring without a bell"))?));
+                *slot =
+                    Some((layout, attached.ok_or_else(|| refused("a ring without an eventfd"))?));
             }
             Message::Connect if self.greeted => {
                 let [Some((to_server, _)), Some((to_client, _))] = &self.rings else {
                     return Err(refused("a ring is missing"));
                 };
                 if !to_server.has_cookie(&self.regions) || !to_client.has_cookie(&self.regions) {
-                    return Err(refused("a ring that is none"));
+                    return Err(refused("a ring without a valid header"));
                 }
                 let theirs = to_client.buffer(&self.regions);
                 if theirs < buffer as usize {
@@ -176,7 +175,7 @@ impl Joining {
                 return Ok(true);
             }
             Message::Disconnect(why) => return Err(disconnected(&why)),
-            other => return Err(refused(format!("{other:?} is out of turn"))),
+            other => return Err(refused(format!("unexpected message {other:?}"))),
         }
         self.socket.send(&Message::Ack, None)?;
         Ok(false)
@@ -202,7 +201,7 @@ impl Joining {
             Message::Ack if self.greeted && !self.unsent.is_empty() => {}
             Message::Connected if self.greeted && self.unsent.is_empty() => return Ok(true),
             Message::Disconnect(why) => return Err(disconnected(&why)),
-            other => return Err(refused(format!("{other:?} is out of turn"))),
+            other => return Err(refused(format!("unexpected message {other:?}"))),
         }
         let (message, attached) = self.unsent.pop_front().expect("looked at above, or just filled");
         let attached = match attached {
@@ -283,19 +282,19 @@ impl Joining {
 /// Checks that a client fits this interface.
 fn admit(arguments: &Arguments, init: &Init) -> io::Result<()> {
     if init.version != VERSION {
-        return Err(refused(format!("memif {:#06x} is not spoken here, 2.0 is", init.version)));
+        return Err(refused(format!("memif {:#06x} is not supported, only 2.0", init.version)));
     }
     if init.id != arguments.id {
         return Err(refused(format!(
-            "there is no interface {} at this socket, but {}",
+            "there is no interface {} at this socket, only {}",
             init.id, arguments.id
         )));
     }
     if !init.ethernet {
-        return Err(refused("only Ethernet frames travel here"));
+        return Err(refused("only Ethernet frames are supported"));
     }
     if init.secret != arguments.secret {
-        return Err(refused("another secret is wanted here"));
+        return Err(refused("the secret is wrong"));
     }
     Ok(())
 }

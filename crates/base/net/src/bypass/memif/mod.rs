@@ -355,7 +355,7 @@ impl Memif {
                 } else if now.since(joining.since) > HANDSHAKE {
                     return Err(io::Error::new(
                         io::ErrorKind::TimedOut,
-                        "the peer has not come to terms in time",
+                        "the peer did not finish the handshake in time",
                     ));
                 }
             }
@@ -365,7 +365,7 @@ impl Memif {
                 Some((other, _)) => {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
-                        format!("{other:?} is out of turn"),
+                        format!("unexpected message {other:?}"),
                     ));
                 }
             },
@@ -374,7 +374,7 @@ impl Memif {
             && let Some(other) = self.listener.as_ref().and_then(Listener::accept)
         {
             let _ = other
-                .send(&Message::Disconnect("this interface has its peer already".to_owned()), None);
+                .send(&Message::Disconnect("this interface already has a peer".to_owned()), None);
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Region {
         let len = usize::try_from(bytes).ok().filter(|_| (1..=MAX_BYTES).contains(&bytes));
         let len = len.ok_or_else(|| wrong(&format!("of {bytes} bytes")))?;
         if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
-            return Err(wrong("that can be taken away (it lacks F_SEAL_SHRINK)"));
+            return Err(wrong("that the peer could shrink (it lacks F_SEAL_SHRINK)"));
         }
         if fstat(&fd)?.st_size.cast_unsigned() < bytes {
             return Err(wrong("shorter than it says"));

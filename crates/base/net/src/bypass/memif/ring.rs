@@ -332,7 +332,7 @@ impl Receiver {
             }
             let region = regions
                 .get(usize::from(slot.region))
-                .ok_or(ProtocolError("a buffer in a region that is not there"))?;
+                .ok_or(ProtocolError("a buffer in a region that does not exist"))?;
             if !region.contains(slot.offset as usize, slot.len as usize) {
                 return Err(ProtocolError("a buffer outside its region"));
             }

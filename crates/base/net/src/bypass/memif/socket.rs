@@ -145,7 +145,9 @@ impl Socket {
             _ => None,
         });
         match got {
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer has hung up")),
+            0 => {
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the connection"))
+            }
             MESSAGE_BYTES => {
                 let message = Message::parse(&bytes)
                     .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;

@@ -45,19 +45,19 @@ impl Endpoint {
             "http" => {}
             "https" => {
                 return Err(fault(
-                    "TLS to etcd is not there yet: reach it over a network you trust, by http",
+                    "TLS to etcd is not supported: use http, over a network you trust",
                 ));
             }
             _ => return Err(fault("not a URL; write for example http://10.0.0.1:2379")),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(fault("users of etcd are not there yet: leave name and password out"));
+            return Err(fault("etcd users are not supported: leave out name and password"));
         }
         if !matches!(url.path(), "" | "/") || url.query().is_some() {
-            return Err(fault("a URL of etcd ends behind the port"));
+            return Err(fault("an etcd URL ends after the port"));
         }
         let host = url.host_str().ok_or_else(|| fault("names no host"))?;
-        let port = url.port().ok_or_else(|| fault("names no port; etcd's is 2379"))?;
+        let port = url.port().ok_or_else(|| fault("names no port; etcd's default is 2379"))?;
         Ok(Self { host: host.trim_matches(['[', ']']).to_owned(), port })
     }
 

@@ -59,7 +59,7 @@ impl Metadata for MetadataEtcd {
             .into_iter()
             .map(|row| Some((row.key.strip_prefix(&prefix)?.to_owned(), row.value)));
         let all: Option<_> = named.collect();
-        all.ok_or_else(|| self.fault(&self.etcd.nonsense("rows that were not asked for")))
+        all.ok_or_else(|| self.fault(&self.etcd.nonsense("rows that were not requested")))
     }
 
     fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {

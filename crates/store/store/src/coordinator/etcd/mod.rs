@@ -59,7 +59,7 @@ pub enum EtcdError {
         reason: String,
     },
     /// It is not known whether the request was executed.
-    #[error("{url} has not said whether it did what was asked: {reason}")]
+    #[error("{url} may or may not have executed the request: {reason}")]
     Unknown {
         /// The endpoint.
         url: String,
@@ -67,7 +67,7 @@ pub enum EtcdError {
         reason: String,
     },
     /// The operating system returned an error.
-    #[error("cannot begin to speak to etcd: {0}")]
+    #[error("cannot start the etcd client: {0}")]
     System(io::Error),
 }
 
@@ -93,7 +93,7 @@ impl EtcdPlace {
         if endpoints.len() > MAX_URLS {
             return Err(EtcdError::Url {
                 url: urls.to_owned(),
-                fault: "16 URLs are the most that is taken",
+                fault: "more than 16 URLs, the limit",
             });
         }
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -152,7 +152,7 @@ impl Etcd {
     pub fn leader(&self) -> Result<Option<LeaderRecord>, EtcdError> {
         let rows = self.range(&words::one(&self.leader_key()), REGISTER_WAIT)?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let nonsense = || self.nonsense("the leader's key holds nothing that a coordinator wrote");
+        let nonsense = || self.nonsense("the leader's key has a value that no coordinator wrote");
         LeaderRecord::parse(row.mod_revision, &row.value).map(Some).ok_or_else(nonsense)
     }
 
@@ -182,7 +182,7 @@ impl Etcd {
 
     fn range(&self, request: &Value, wait: Duration) -> Result<Vec<Row>, EtcdError> {
         let response = self.request("/v3/kv/range", request, wait, true)?;
-        words::rows(&response).ok_or_else(|| self.nonsense("an answer that makes no sense"))
+        words::rows(&response).ok_or_else(|| self.nonsense("an invalid answer"))
     }
 
     /// Makes changes on condition that `key` was last written at `mod_revision` (zero: that it does
@@ -195,10 +195,8 @@ impl Etcd {
     ) -> Result<Option<u64>, EtcdError> {
         let request = words::transaction((key, mod_revision), changes);
         let response = self.request("/v3/kv/txn", &request, wait, false)?;
-        let unknown = || EtcdError::Unknown {
-            url: self.urls(),
-            reason: "an answer that makes no sense".into(),
-        };
+        let unknown =
+            || EtcdError::Unknown { url: self.urls(), reason: "an invalid answer".into() };
         words::outcome(&response).ok_or_else(unknown)
     }
 
@@ -213,7 +211,7 @@ impl Etcd {
     ) -> Result<Value, EtcdError> {
         let endpoints = &self.place.endpoints;
         let until = Instant::now() + wait.max(self.place.min_wait);
-        let mut last = EtcdError::Unreachable("nobody was asked".into());
+        let mut last = EtcdError::Unreachable("no request was sent".into());
         for (tried, at) in (0..endpoints.len())
             .map(|number| (self.first.get() + number) % endpoints.len())
             .enumerate()

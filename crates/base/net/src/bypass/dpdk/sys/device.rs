@@ -135,7 +135,7 @@ impl Device {
             0 => Ok(device(description)),
             code => {
                 open.remove(&port);
-                Err(error("ask the device what it is", code))
+                Err(error("read the device's properties", code))
             }
         }
     }
@@ -246,7 +246,7 @@ impl Device {
         if queues > self.description.max_queues {
             let (name, most) = (&self.name, self.description.max_queues);
             let reason = format!(
-                "device {name} has {most} queues, and each of {queues} nodes wants its own"
+                "device {name} has {most} queues, and each of {queues} nodes needs its own"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
@@ -295,21 +295,21 @@ impl Device {
             // SAFETY: the port is ours.
             let code = unsafe { ffi::sprat_dpdk_hear_all(port) };
             if code < 0 {
-                return Err(error(&format!("have device {name} hear everything"), code));
+                return Err(error(&format!("switch device {name} to promiscuous mode"), code));
             }
         }
         if let Some(vlan) = self.vlan {
             // SAFETY: the port is ours.
             let code = unsafe { ffi::sprat_dpdk_hear_vlan(port, vlan) };
             if code < 0 {
-                return Err(error(&format!("have device {name} hear VLAN {vlan}"), code));
+                return Err(error(&format!("make device {name} receive VLAN {vlan}"), code));
             }
         }
         if let Some(group) = self.group {
             // SAFETY: the port is ours; an address has six bytes, which are copied.
             let code = unsafe { ffi::sprat_dpdk_hear_group(port, group.0.as_ptr()) };
             if code < 0 {
-                return Err(error(&format!("have device {name} hear the group {group}"), code));
+                return Err(error(&format!("make device {name} receive the group {group}"), code));
             }
         }
         Ok(())
@@ -568,8 +568,8 @@ fn explained(error: io::Error) -> io::Error {
     // A packet socket's fanout group is the process id XOR the interface's index, of which the
     // kernel uses 16 bits.
     if error.to_string().contains("could not set PACKET_FANOUT") {
-        let remedy = "another process has packet sockets of the same number on another interface: \
-                      start this one, or that, again, so that it gets another id";
+        let remedy = "another process has packet sockets with the same group number on another \
+                      interface: restart one of the two processes, which changes its number";
         return io::Error::new(error.kind(), format!("{error}; {remedy}"));
     }
     error

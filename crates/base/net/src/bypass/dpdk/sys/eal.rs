@@ -154,7 +154,7 @@ impl ThreadRegistration {
             // SAFETY: DPDK has been started, and this thread is not registered yet.
             let code = unsafe { ffi::sprat_dpdk_thread_enter() };
             if code < 0 {
-                return Err(error("give the thread a place in DPDK", code));
+                return Err(error("register the thread with DPDK", code));
             }
         }
         REGISTRATIONS.set(REGISTRATIONS.get() + 1);

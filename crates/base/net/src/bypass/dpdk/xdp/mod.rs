@@ -55,8 +55,7 @@ impl SharedInterface {
         let owner = SocketAddrUnix::new_abstract_name(format!("sprat af_xdp {index}").as_bytes())?;
         bind(&claim, &owner).map_err(|_| {
             let reason = format!(
-                "another program of Sprat's has interface `{name}` already; give this one an \
-                 interface of its own"
+                "another sprat process uses interface `{name}`; give this one another interface"
             );
             io::Error::new(io::ErrorKind::AddrInUse, reason)
         })?;
