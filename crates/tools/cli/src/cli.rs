@@ -25,6 +25,7 @@ use crate::store::table::TableArgs;
 use crate::{bench, flow, meta, store};
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser, Subcommand};
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
@@ -168,9 +169,10 @@ fn root_template(command: &clap::Command) -> String {
     let width = names.map(|name| name.len()).max().unwrap_or(0);
     let mut list = String::new();
     for (heading, names) in GROUPS {
-        list += &format!("{header}{heading}:{header:#}\n");
+        writeln!(list, "{header}{heading}:{header:#}").expect("a string");
         for name in *names {
-            list += &format!("  {literal}{name:<width$}{literal:#}  {}\n", about(command, name));
+            let about = about(command, name);
+            writeln!(list, "  {literal}{name:<width$}{literal:#}  {about}").expect("a string");
         }
         list.push('\n');
     }
