@@ -157,7 +157,7 @@ async function withBrowser(entry, why) {
     await api.downloads.download({ url });
     list.change(entry, { state: "browser", why });
   } catch (error) {
-    list.change(entry, { state: "failed", why: why + "; nor could the browser: " + error.message });
+    list.change(entry, { state: "failed", why: why + "; the browser failed too: " + error.message });
   }
 }
 
@@ -213,7 +213,7 @@ function report(report) {
     case "done":
       list.change(entry, {
         state: "done", name: report.name, done: report.bytes, bytes: report.bytes, verified: report.verified,
-        blake3: report.blake3, why: report.unchanged ? "was there already" : "",
+        blake3: report.blake3, why: report.unchanged ? "existed already" : "",
       });
       break;
     case "stopped":

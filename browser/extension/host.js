@@ -60,7 +60,7 @@ export class Host {
         if (this.#port !== port) { return; }
         if (greeted) { this.#onReport(report); return; }
         if (report.type !== "hello" || report.protocol !== PROTOCOL) {
-          fail(report.why ?? "sprat and this extension are of different versions: run sprat browser install again");
+          fail(report.why ?? "sprat and this extension have different versions: run sprat browser install again");
           return;
         }
         greeted = true;
@@ -70,7 +70,7 @@ export class Host {
       port.onDisconnect.addListener(() => {
         clearTimeout(timer);
         const error = port.error ?? api.runtime.lastError;
-        fail(greeted ? "sprat ended" : "sprat cannot be started (" + (error?.message ?? "no reason told") +
+        fail(greeted ? "sprat ended" : "sprat cannot be started (" + (error?.message ?? "no reason given") +
           "); run: sprat browser install");
       });
       port.postMessage({ type: "hello", protocol: PROTOCOL });

@@ -9,8 +9,8 @@ const api = globalThis.browser ?? globalThis.chrome;
 const BUTTONS = {
   waiting: [["pause", "Pause"], ["remove", "Cancel"]],
   running: [["pause", "Pause"], ["remove", "Cancel"]],
-  stopped: [["resume", "Go on"], ["remove", "Cancel"]],
-  failed: [["resume", "Try again"], ["browser", "With the browser"], ["remove", "Remove"]],
+  stopped: [["resume", "Resume"], ["remove", "Cancel"]],
+  failed: [["resume", "Try again"], ["browser", "Use the browser"], ["remove", "Remove"]],
   done: [["show", "Open folder"], ["remove", "Remove from list"]],
   browser: [["remove", "Remove from list"]],
 };
@@ -90,10 +90,10 @@ function fill(row, entry) {
 
 /** What a download has come to, in a line. */
 function line(entry) {
-  const form = entry.verified ? "verified" : "nothing to verify it against";
+  const form = entry.verified ? "verified" : "not verified";
   const here = entry.bytes === null ? size(entry.done) : size(entry.done) + " of " + size(entry.bytes);
   switch (entry.state) {
-    case "waiting": return "waits";
+    case "waiting": return "waiting";
     case "stopped": return "paused at " + here;
     case "failed": return "failed at " + here;
     case "browser": return "left to the browser";

@@ -33,13 +33,13 @@ pub(crate) enum Code {
 pub(crate) enum Failure {
     #[error("{0} is NULL")]
     Null(&'static str),
-    #[error("{what} is no UTF-8, from byte {at} on")]
+    #[error("{what} is not UTF-8, from byte {at} on")]
     NotText { what: &'static str, at: usize },
     #[error("{what} is {given}; want {want}")]
     Choice { what: &'static str, given: i64, want: String },
     #[error(
-        "a stride of {stride} bytes, for numbers of {size}: want as many at least, or 0 where no \
-         gaps are between them"
+        "a stride of {stride} bytes is less than a number's {size}: give at least as many, or 0 \
+         if there are no gaps"
     )]
     Stride { stride: usize, size: usize },
     #[error(transparent)]
@@ -51,9 +51,9 @@ pub(crate) enum Failure {
          memory"
     )]
     TooMany { count: usize },
-    #[error("room for {room} results of {name}; the kernel was run for {count} i")]
+    #[error("room for only {room} results of {name}; the kernel was run for {count} i")]
     Room { name: String, room: usize, count: usize },
-    #[error("result {name} is of {of}, for sprat_grape_get_result_{of}; {asked} was asked for")]
+    #[error("result {name} is {of}, not {asked}: call sprat_grape_get_result_{of}")]
     Type { name: String, of: &'static str, asked: &'static str },
     #[error(transparent)]
     Data(#[from] DataError),
@@ -66,16 +66,13 @@ pub(crate) enum Failure {
     NotRun,
     #[error("no memory for {count} numbers")]
     Memory { count: usize },
-    #[error("a mistake of the library's own: {0}")]
+    #[error("internal error: {0}")]
     Panic(String),
-    #[error(
-        "an earlier call ended by a mistake of the library's own; sprat_grape_free, and begin anew"
-    )]
+    #[error("an earlier call ended by an internal error; call sprat_grape_free, then start again")]
     Broken,
     #[error(
         "another thread was in a call with this calculator when its process forked, and is not in \
-         this one; make \
-         another by sprat_grape_init"
+         this one; make another calculator with sprat_grape_init"
     )]
     Forked,
 }

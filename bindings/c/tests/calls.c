@@ -174,7 +174,7 @@ static void texts_that_are_no_kernels(void) {
     HOLDS(strstr(sprat_grape_error(), "\n    4 | a += xk\n      |      ^^") != NULL);
     HOLDS(grape == NULL);
     FAILS(SPRAT_GRAPE_KERNEL, "no result", sprat_grape_init("", SPRAT_GRAPE_F64, SPRAT_GRAPE_BEST, 0, &grape));
-    FAILS(SPRAT_GRAPE_ARGUMENT, "text is no UTF-8, from byte 2", sprat_grape_init("a \xff", SPRAT_GRAPE_F64, SPRAT_GRAPE_BEST, 0, &grape));
+    FAILS(SPRAT_GRAPE_ARGUMENT, "text is not UTF-8, from byte 2", sprat_grape_init("a \xff", SPRAT_GRAPE_F64, SPRAT_GRAPE_BEST, 0, &grape));
     FAILS(SPRAT_GRAPE_ARGUMENT, "text is NULL", sprat_grape_init(NULL, SPRAT_GRAPE_F64, SPRAT_GRAPE_BEST, 0, &grape));
     FAILS(SPRAT_GRAPE_ARGUMENT, "grape is NULL", sprat_grape_init(SUM, SPRAT_GRAPE_F64, SPRAT_GRAPE_BEST, 0, NULL));
     FAILS(SPRAT_GRAPE_ARGUMENT, "precision is 0", sprat_grape_init(SUM, 0, SPRAT_GRAPE_BEST, 0, &grape));

@@ -28,12 +28,11 @@ impl<'py> Numbers<'py> {
             ))
         };
         let Ok(array) = given.cast::<PyUntypedArray>() else {
-            return Err(wrong(format!("a {} is no array", given.get_type().name()?)));
+            return Err(wrong(format!("a {} is not an array", given.get_type().name()?)));
         };
         if given.hasattr("mask")? {
             return Err(wrong(
-                "a masked array, of which a kernel would take what is masked too: fill or \
-                 compress it"
+                "a masked array, whose masked values a kernel would use too: fill or compress it"
                     .into(),
             ));
         }
@@ -148,7 +147,7 @@ pub(crate) fn arrays<'py>(
                 .extract::<String>()
                 .map_err(|_| PyTypeError::new_err(format!("{kind}: names are strings")))?;
             if !names.contains(&&*name) {
-                return Err(value(format!("{name} is no variable")));
+                return Err(value(format!("{name} is not a variable")));
             }
         }
         let array = |name: &&str| {

@@ -40,7 +40,7 @@ impl Quantity {
             Self::Text(text) => read("timeout", sprat_units::duration(&text))?,
             Self::Whole(seconds) => Duration::from_secs(seconds),
             Self::Fraction(seconds) => Duration::try_from_secs_f64(seconds)
-                .map_err(|_| UsageError::new_err(format!("timeout: {seconds} s is no time")))?,
+                .map_err(|_| UsageError::new_err(format!("timeout: {seconds} s is not a time")))?,
         };
         if time.is_zero() || time > MAX_TIMEOUT {
             let most = MAX_TIMEOUT.as_secs();
@@ -70,7 +70,7 @@ impl Quantity {
             number => number.whole(name)?,
         };
         usize::try_from(bytes)
-            .map_err(|_| UsageError::new_err(format!("{name}: {bytes} is more than there can be")))
+            .map_err(|_| UsageError::new_err(format!("{name}: {bytes} is too large")))
     }
 
     fn whole(self, name: &str) -> PyResult<u64> {

@@ -237,15 +237,18 @@ fn words(event: &Event) -> Option<String> {
     Some(match event {
         Event::Opened { .. } | Event::Progress(_) => return None,
         Event::Wrong { offset, bytes, times } => {
-            format!("{bytes} B at {offset} arrived wrong (time {times}): fetched again")
+            format!(
+                "{bytes} bytes at offset {offset} arrived corrupt (attempt {times}); \
+                 transferring them again"
+            )
         }
         Event::Retry { why, pause } => {
-            format!("{why}; tries again in {:.1} s", pause.as_secs_f64())
+            format!("{why}; retrying in {:.1} s", pause.as_secs_f64())
         }
-        Event::StartsOver { why } => format!("begins anew: {why}"),
-        Event::Checking { bytes } => format!("reads and verifies the {bytes} B that are here"),
+        Event::StartsOver { why } => format!("starting over: {why}"),
+        Event::Checking { bytes } => format!("verifying {bytes} bytes of an earlier attempt"),
         Event::Failed { name, why } => format!("{name}: {why}"),
-        Event::HostDropped { source, why } => format!("goes on without {source}: {why}"),
+        Event::HostDropped { source, why } => format!("continuing without {source}: {why}"),
         Event::Note(text) => text.clone(),
     })
 }

@@ -80,15 +80,15 @@ impl<'a> DownloadReporter<'a> {
                 return;
             }
             Event::Wrong { offset, bytes, .. } => {
-                format!("{bytes} B at {offset} arrived wrong: fetched again")
+                format!("{bytes} bytes at offset {offset} arrived corrupt; transferring them again")
             }
             Event::Retry { why, pause } => {
-                format!("{why}; tries again in {:.1} s", pause.as_secs_f64())
+                format!("{why}; retrying in {:.1} s", pause.as_secs_f64())
             }
-            Event::StartsOver { why } => format!("begins anew: {why}"),
-            Event::Checking { .. } => "reads and verifies what is here".to_owned(),
+            Event::StartsOver { why } => format!("starting over: {why}"),
+            Event::Checking { .. } => "verifying data of an earlier attempt".to_owned(),
             Event::Failed { name, why } => format!("{name}: {why}"),
-            Event::HostDropped { source, why } => format!("goes on without {source}: {why}"),
+            Event::HostDropped { source, why } => format!("continuing without {source}: {why}"),
             Event::Note(text) => text.clone(),
         };
         let _ = self.reports.try_send(Report::Note { id: self.id.clone(), text: note.into() });
@@ -116,21 +116,21 @@ pub(super) fn classify(error: Error) -> (FailureCode, String) {
             (FailureCode::NotFound, format!("the server has no such file ({status})"))
         }
         Error::Denied { status, .. } => {
-            (FailureCode::Denied, format!("the server does not give it to us ({status})"))
+            (FailureCode::Denied, format!("the server denies access ({status})"))
         }
         Error::Refused { .. } => (FailureCode::Protocol, error.to_string()),
         Error::Unreachable { why, .. } => (FailureCode::Unreachable, why),
         Error::Untrusted { why, .. } => (FailureCode::Untrusted, why),
         Error::Protocol { why, .. } => (FailureCode::Protocol, why),
         Error::Changed { why, .. } => {
-            (FailureCode::Changed, format!("it changes while it is fetched: {why}"))
+            (FailureCode::Changed, format!("the file keeps changing during the transfer: {why}"))
         }
         Error::Corrupt { why, .. } => (FailureCode::Corrupt, why),
         Error::Destination(
             DestinationError::Exists(path) | DestinationError::Other { path, .. },
         ) => (
             FailureCode::Exists,
-            format!("there is another file now at {}; move it away", path.display()),
+            format!("another file exists at {}; move it away", path.display()),
         ),
         Error::Destination(_) | Error::Sink(_) | Error::File { .. } => {
             (FailureCode::Unwritable, error.to_string())

@@ -176,7 +176,7 @@ impl Host {
                 );
                 self.refuse(None, why);
             }
-            _ if !self.greeted => self.refuse(None, "hello comes first".to_owned()),
+            _ if !self.greeted => self.refuse(None, "the first message must be hello".to_owned()),
             Request::Start { id, source, name } => return self.start(Waiting { id, source, name }),
             Request::Probe { id, source } => return self.probe(id, &source),
             Request::Cancel { id, discard } => self.cancel(id, discard),
@@ -190,9 +190,12 @@ impl Host {
         let twice = self.running.contains_key(&wanted.id)
             || self.waiting.iter().any(|one| one.id == wanted.id);
         if twice {
-            self.refuse(Some(wanted.id), "it is under way".to_owned());
+            self.refuse(Some(wanted.id), "the download is in progress already".to_owned());
         } else if self.waiting.len() >= MAX_WAITING {
-            self.refuse(Some(wanted.id), format!("{MAX_WAITING} downloads wait already"));
+            self.refuse(
+                Some(wanted.id),
+                format!("{MAX_WAITING} downloads are waiting, which is the limit"),
+            );
         } else {
             if self.running.len() >= MAX_RUNNING {
                 self.report(Report::Waiting { id: wanted.id.clone() });
@@ -243,7 +246,7 @@ impl Host {
             let why = || {
                 (
                     FailureCode::Exists,
-                    format!("another download writes {}; wait for it", name.as_str()),
+                    format!("another download is writing {}; wait for it to end", name.as_str()),
                 )
             };
             return if busy { Err(why()) } else { Ok(name) };
@@ -274,7 +277,7 @@ impl Host {
                 None => self.report(Report::Stopped { id, discarded: discard }),
             }
         } else {
-            self.refuse(Some(id), "it is not under way".to_owned());
+            self.refuse(Some(id), "the download is not in progress".to_owned());
         }
     }
 
@@ -291,7 +294,7 @@ impl Host {
     /// Removes what is left of an incomplete file.
     fn discard(&self, id: Id, name: &FileName) {
         if self.running.values().any(|running| running.name == *name) {
-            return self.refuse(Some(id), format!("another download writes {}", name.as_str()));
+            return self.refuse(Some(id), format!("another download is writing {}", name.as_str()));
         }
         let discarded = Destination::new(&self.folder.join(name.as_str()))
             .and_then(|destination| destination.discard());

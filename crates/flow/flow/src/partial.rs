@@ -41,8 +41,8 @@ impl Partial {
         if let Err(error) = journal.append(&groups) {
             self.journal = None;
             self.journal_failed = Some(format!(
-                "the journal cannot be written ({error}): an interruption would cost what comes \
-                 from here on"
+                "the journal cannot be written ({error}): an interrupted transfer would lose what \
+                 arrives from now on"
             ));
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::support;
 use sprat_flow::copy::{Error, Event, Sums};
+use sprat_flow::file::DestinationError;
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 use support::{Fault, Server, content, copy, names, options};
@@ -444,7 +445,7 @@ fn pipes_and_devices_are_neither_opened_nor_replaced() {
     for target in [pipe.as_path(), "/dev/zero".as_ref()] {
         let error = copy(&server.url(), target, force()).0.unwrap_err();
         assert!(
-            matches!(&error, Error::Destination(_)) && error.to_string().contains("stays"),
+            matches!(&error, Error::Destination(_)) && error.to_string().contains("never replaces"),
             "{error}"
         );
     }
@@ -454,4 +455,27 @@ fn pipes_and_devices_are_neither_opened_nor_replaced() {
         let _ = copy(&server.url(), &file, options());
         let _ = fs::remove_file(directory.path().join(name));
     }
+}
+
+/// `--force` replaces the destination, but never what has the name of its part.
+#[test]
+fn a_part_that_is_no_file_is_reported_without_force() {
+    let server = Server::start(content(MIB), true);
+    let directory = tempfile::tempdir().unwrap();
+    let part = directory.path().join("file.sprat-part");
+    fs::create_dir(&part).unwrap();
+    for force in [false, true] {
+        let options = sprat_flow::copy::Options { force, ..options() };
+        let error = copy(&server.url(), &directory.path().join("file"), options).0.unwrap_err();
+        assert!(
+            matches!(
+                &error,
+                Error::Destination(DestinationError::Other { path, kind: "a folder" })
+                    if *path == part
+            ),
+            "{error:?}"
+        );
+        assert!(!error.to_string().contains("--force"), "{error}");
+    }
+    assert!(part.is_dir());
 }

@@ -142,7 +142,7 @@ fn one_that_is_killed_is_done_without() {
             );
             assert!(
                 events.iter().any(
-                    |event| matches!(event, Event::Note(text) if text.contains("by its values"))
+                    |event| matches!(event, Event::Note(text) if text.contains("its hashes match"))
                 ),
                 "{events:?}"
             );
@@ -334,9 +334,11 @@ fn unchanged_groups_of_a_changed_file_are_not_fetched_again() {
         "{} B for what is missing and one group",
         host.sent() - before
     );
-    assert!(events.iter().any(
-        |event| matches!(event, Event::Note(text) if text.contains("the others are fetched"))
-    ));
+    assert!(
+        events.iter().any(
+            |event| matches!(event, Event::Note(text) if text.contains("fetching the others"))
+        )
+    );
 }
 
 #[test]

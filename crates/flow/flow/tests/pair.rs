@@ -234,8 +234,7 @@ fn entries_left_out_of_a_folder_are_named() {
         left_out.iter().any(|text| text.contains(what) && text.contains(why))
     };
     assert!(
-        said("leads out", "symbolic link to nothing")
-            && said("nowhere", "symbolic link to nothing"),
+        said("leads out", "target is not shared") && said("nowhere", "target is not shared"),
         "{left_out:?}"
     );
     assert!(said("leads to a folder", "to a folder") && said("pipe", "a pipe"), "{left_out:?}");

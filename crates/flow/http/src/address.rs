@@ -132,7 +132,7 @@ impl Address {
         let url = self
             .url
             .join(location)
-            .map_err(|error| wrong(format!("redirects to no address: {error}")))?;
+            .map_err(|error| wrong(format!("redirects to an invalid address: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(wrong(format!("redirects to {:?}, which is not HTTP", url.scheme())));
         }
@@ -178,7 +178,7 @@ impl Address {
             given.host_str().filter(|name| !name.is_empty() && bare && given.username().is_empty());
         if self.signed.is_some() {
             return Err(Error::Usage(format!(
-                "{host}: a signature is for one host; give an address of its own"
+                "{host}: a signed address is valid for one host only; give this host's own address"
             )));
         }
         let mut other = self.clone();

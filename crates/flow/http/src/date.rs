@@ -54,7 +54,7 @@ impl std::str::FromStr for Moment {
 
 /// A text is not a time of the form `SECONDS.NNNNNNNNN`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("not a time: SECONDS.NNNNNNNNN since 1970 is wanted")]
+#[error("not a time: want SECONDS.NNNNNNNNN since 1970")]
 pub struct ParseMomentError;
 
 /// Parses seconds since 1970, perhaps negative, with up to nine decimal digits.

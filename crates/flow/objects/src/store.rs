@@ -77,8 +77,7 @@ impl Location {
         let key = self.key.strip_suffix('/').unwrap_or(&self.key);
         let leads_elsewhere = |part: &str| matches!(part, "" | "." | "..");
         if !self.key.is_empty() && key.split('/').any(leads_elsewhere) {
-            let why = "a key with an empty part, or one that is . or .., cannot be asked for by an \
-                address";
+            let why = "a key with an empty part, or one that is . or .., has no address";
             return Err(Error::Usage(format!("{self}: {why}; give the object another key")));
         }
         Path::parse(key).map_err(|error| Error::Usage(format!("{self}: {error}")))
@@ -115,9 +114,9 @@ impl Bucket {
             .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
         {
             return Err(Error::Usage(format!(
-                "{SCHEME}{bucket}: nothing says who we are there; set AWS_ACCESS_KEY_ID and \
-                 AWS_SECRET_ACCESS_KEY (and AWS_REGION, or \
-                 AWS_ENDPOINT_URL for a server that is not Amazon's)"
+                "{SCHEME}{bucket}: no credentials; set AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY (and AWS_REGION, or AWS_ENDPOINT_URL for a server that is \
+                 not Amazon's)"
             )));
         }
         Self::with(AmazonS3Builder::from_env(), bucket, options, cancel)

@@ -67,16 +67,13 @@ impl Upload {
         if to.is_folder() {
             let name = from.file_name().and_then(|name| name.to_str());
             let unnamed = || {
-                Error::Usage(format!(
-                    "{}: has no name that a key can have; give one",
-                    from.display()
-                ))
+                Error::Usage(format!("{}: its name cannot be a key; give a key", from.display()))
             };
             to.key.push_str(name.ok_or_else(unnamed)?);
         }
         if options.limit.is_some() {
             return Err(Error::Usage(format!(
-                "{to}: what is sent cannot be held back by --limit; leave it out"
+                "{to}: --limit does not work with uploads to object stores; leave it out"
             )));
         }
         Ok(Self { from: from.to_owned(), to, options, cancel: cancel.clone() })
@@ -141,8 +138,7 @@ impl Upload {
                 && let Err(error) = bucket.last.abort_multipart(&path, &id).await
             {
                 report(&Event::Note(format!(
-                    "{}: parts of it may be left there: \
-                    {error}",
+                    "{}: parts of the upload may remain there: {error}",
                     self.to
                 )));
             }

@@ -82,8 +82,8 @@ pub fn examine(root: &Path, goal: &Goal) -> Vec<Finding> {
     for (name, end, what) in [
         ("ipv4.tcp_rmem", PathEnd::Receiver, "the window that a receiver's kernel opens by itself"),
         ("ipv4.tcp_wmem", PathEnd::Sender, "what a sender's kernel keeps until it is acknowledged"),
-        ("core.rmem_max", PathEnd::Receiver, "the receive buffer that a program may ask for"),
-        ("core.wmem_max", PathEnd::Sender, "the send buffer that a program may ask for"),
+        ("core.rmem_max", PathEnd::Receiver, "the receive buffer that a program may request"),
+        ("core.wmem_max", PathEnd::Sender, "the send buffer that a program may request"),
     ] {
         let Some(text) = settings.text(name) else { continue };
         let Some(most) =
@@ -131,13 +131,13 @@ pub fn examine(root: &Path, goal: &Goal) -> Vec<Finding> {
             "ipv4.tcp_moderate_rcvbuf",
             "1",
             PathEnd::Receiver,
-            "without it windows stay as small as they begin",
+            "without it windows never grow beyond their initial size",
         ),
         (
             "ipv4.tcp_slow_start_after_idle",
             "0",
             PathEnd::Sender,
-            "a connection that has paused for a moment begins again from nothing",
+            "a connection that was idle for a moment falls back to a small window",
         ),
         (
             "ipv4.tcp_no_metrics_save",
@@ -181,7 +181,8 @@ fn memory(settings: &Settings<'_>, window: u64) -> Option<Finding> {
         limit: None,
         end: PathEnd::Both,
         why: format!(
-            "when all connections together have {} MB, the kernel shrinks everybody's windows",
+            "when all connections together have {} MB, the kernel shrinks the windows of all of \
+             them",
             pressure / ((1 << 20) / PAGE_BYTES)
         ),
         unprivileged_only: false,
@@ -207,7 +208,7 @@ fn congestion(settings: &Settings<'_>) -> Option<Finding> {
         },
         limit: None,
         end: PathEnd::Sender,
-        why: format!("after a loss, {is} takes long to be back on a long path"),
+        why: format!("after a loss, {is} recovers slowly on a long path"),
         unprivileged_only: true,
     })
 }

@@ -162,7 +162,7 @@ fn types_of_another_form_are_refused() {
     assert!(Types::parse(&[]).is_none());
     assert!(Types::parse(&[0x9f, 0xeb, 1, 0, 0xff, 0xff, 0xff, 0xff]).is_none());
     let Ok(mut bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
-        return skip("the kernel does not tell its types").unwrap_or(());
+        return skip("the kernel does not export its types").unwrap_or(());
     };
     let types = Types::parse(&bytes).unwrap();
     let sock = types.structure("sock").unwrap();

@@ -245,8 +245,8 @@ fn invalid_requests_are_refused() {
     for (line, expected) in [
         ("what?\n", "a request is one JSON object on a line"),
         ("[]\n", "a request is one JSON object on a line"),
-        ("{\"request\":\"report\"}\n", "version null is asked for, and this box speaks 1"),
-        ("{\"version\":2,\"request\":\"report\"}\n", "version 2 is asked for"),
+        ("{\"request\":\"report\"}\n", "the request has version null, this box has version 1"),
+        ("{\"version\":2,\"request\":\"report\"}\n", "the request has version 2"),
         (
             "{\"version\":1,\"request\":\"fly\"}\n",
             "unknown variant `fly`, expected one of `report`",

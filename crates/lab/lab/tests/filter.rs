@@ -248,7 +248,7 @@ fn invalid_actions_are_errors() {
         "rewrite:",
         "rewrite:ecn=4",
     ] {
-        assert!(error(text).contains("is no change; want destination=MAC"), "{text}");
+        assert!(error(text).contains("is not a change; want destination=MAC"), "{text}");
     }
     assert!(
         error(&format!("rewrite:{}", ["vlan=1"; 9].join(",")))

@@ -107,7 +107,7 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
         ],
     };
     plan.cables = vec![cable(0, "p0"), cable(1, "p1")];
-    for (bridge, what) in [("p0", "that no interface has"), ("", "is no name for a bridge")] {
+    for (bridge, what) in [("p0", "that no interface has"), ("", "is not a name for a bridge")] {
         plan.hosts[2].bridge = Some(bridge.to_owned());
         let error = plan.check().unwrap_err().to_string();
         assert!(error.contains(what), "{error}");

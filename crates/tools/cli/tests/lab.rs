@@ -246,7 +246,7 @@ fn run_unprivileged(words: &[&str]) -> Option<support::CommandResult> {
     };
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let ran = support::CommandResult { code: output.status.code(), stdout: output.stdout, stderr };
-    if ran.stderr.contains("cannot be had") || ran.stderr.contains("/dev/net/tun") {
+    if ran.stderr.contains("cannot create namespaces") || ran.stderr.contains("/dev/net/tun") {
         assert!(
             ran.code == Some(1)
                 && (ran.stderr.contains("CAP_NET_ADMIN") || ran.stderr.contains("tun")),

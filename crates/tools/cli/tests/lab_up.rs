@@ -81,7 +81,7 @@ fn it_stands_until_a_signal_and_is_listed() {
 
     let again = test.up(&[]);
     assert_eq!(again.code, Some(1));
-    assert!(again.stderr.contains("stands already, made by process"), "{again:?}");
+    assert!(again.stderr.contains("is up already, started by process"), "{again:?}");
 
     assert_eq!(run(&["lab", "down", &test.name, "--state", &test.state()]).ok(), "");
     assert!(

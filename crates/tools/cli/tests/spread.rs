@@ -339,7 +339,7 @@ fn a_wrong_piece_is_detected() {
     let output = gather(&servers[1], "file", &there, &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(10), "{}", stderr_of(&output));
     assert!(
-        stderr_of(&output).contains("is not the piece that the list tells of"),
+        stderr_of(&output).contains("is not the piece that the list describes"),
         "{}",
         stderr_of(&output)
     );

@@ -17,7 +17,7 @@ pub enum FrameError {
     #[error("a message of {0} B; the longest has {MAX_REQUEST}")]
     TooLong(u32),
     /// The input ended within a frame.
-    #[error("the browser stopped within a message")]
+    #[error("the browser stopped in the middle of a message")]
     Cut,
     /// It cannot be read.
     #[error("cannot read from the browser: {0}")]

@@ -258,7 +258,7 @@ impl TryFrom<String> for SourceAddress {
             return Err(format!("an address of {} B; the longest has {MAX_SOURCE}", text.len()));
         }
         if text.chars().any(char::is_control) {
-            return Err("an address with characters that none has".to_owned());
+            return Err("an address with invalid characters".to_owned());
         }
         Address::parse(&text).map_err(|error| error.to_string())?;
         Ok(Self(text))
@@ -295,7 +295,7 @@ impl TryFrom<String> for FileName {
 
     fn try_from(text: String) -> Result<Self, String> {
         let right = text.len() <= MAX_NAME && name::safe(&text) == text;
-        if right { Ok(Self(text)) } else { Err("not a name that files get here".to_owned()) }
+        if right { Ok(Self(text)) } else { Err("not a valid file name".to_owned()) }
     }
 }
 

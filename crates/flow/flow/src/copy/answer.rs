@@ -111,27 +111,37 @@ pub fn judge(head: &Head, file_request: &FileRequest) -> Answer {
         },
         301 | 302 | 303 | 307 | 308 => match &head.location {
             Some(location) => Answer::Redirect(location.clone()),
-            None => Answer::Invalid(format!("redirects ({}) to nowhere", head.status)),
+            None => Answer::Invalid(format!(
+                "the server redirected ({}) without an address",
+                head.status
+            )),
         },
         401 | 403 | 407 => Answer::Denied,
         404 | 410 => Answer::Missing,
         408 | 425 | 429 | 500 | 502 | 503 | 504 => Answer::Unavailable(head.retry_after),
-        412 => Answer::Changed("it does not meet our condition".to_owned()),
-        416 => Answer::Changed("it has no such part".to_owned()),
-        status => Answer::Invalid(format!("answers {status}, which makes no sense here")),
+        412 => Answer::Changed(
+            "the server answered 412: the file is no longer the version requested".to_owned(),
+        ),
+        416 => Answer::Changed("the server answered 416: the file has no such range".to_owned()),
+        status => Answer::Invalid(format!(
+            "the server answered with status {status}, which is unexpected here"
+        )),
     }
 }
 
 fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
     if let Some(coding) = &head.coding {
-        return Err(format!("sends the file coded as {coding:?}, which was not asked for"));
+        return Err(format!(
+            "the server sent the file with Content-Encoding {coding:?}, which was not requested"
+        ));
     }
     let form = Form::of_kind(&head.kind);
     let verified = form == Form::Verified;
     if file_request.form.map_or(form == Form::Values, |want| want != form) {
         let (want, has) = (file_request.form.map_or("as it is", Form::name), form.name());
         return Err(format!(
-            "was asked for the file {want}, and sends it {has}; sprat:// is for servers of ours"
+            "Sprat requested the file {want}, but the server sent it {has}; sprat:// works only \
+             with `sprat share`"
         ));
     }
     // Compared first: a response about another state of the file cannot be right otherwise.
@@ -147,18 +157,25 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
     };
     let (first, end, length) = match (&file_request.range, head.status) {
         (None, 206) if let Some(most) = file_request.beginning => beginning(head, most)?,
-        (None, 200) if form == Form::Values => return Err("sends values of no part".to_owned()),
+        (None, 200) if form == Form::Values => {
+            return Err("the server sent group values without a range".to_owned());
+        }
         (None, 200) => whole(&framing, verified)?,
-        (None, _) => return Err("sends a part and was asked for all".to_owned()),
+        (None, _) => {
+            return Err("the server sent a part although the whole file was requested".to_owned());
+        }
         (Some(range), 206) => part(head, range)?,
         // A whole file means that the `If-Range` condition failed; without a condition, that the
         // server ignores ranges.
         (Some(_), _) if file_request.validator.is_some() => {
             return Ok(Answer::Changed(
-                "the whole file was sent where a part of the one before was asked for".to_owned(),
+                "the server sent the whole file instead of a part of the earlier version"
+                    .to_owned(),
             ));
         }
-        (Some(_), _) => return Err("sends the whole file and was asked for a part".to_owned()),
+        (Some(_), _) => {
+            return Err("the server sent the whole file although a part was requested".to_owned());
+        }
     };
     if let (Some(want), Some(has)) = (file_request.length, length)
         && want != has
@@ -166,7 +183,7 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
         return Ok(Answer::Changed(format!("had {want} B, has {has} B")));
     }
     if length.or(end).is_some_and(|length| length > MAX_LENGTH) {
-        return Err(format!("tells of a file of more than {MAX_LENGTH} B"));
+        return Err(format!("the server states a length of more than {MAX_LENGTH} B"));
     }
     if let (Framing::Length(body), Some(end)) = (&framing, end)
         && !file_request.head_only
@@ -178,7 +195,8 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
         };
         if *body != want {
             return Err(format!(
-                "says that bytes {first} to {end} make a body of {body} B, and {want} B is right"
+                "the server states a body of {body} B for bytes {first} to {end}; {want} B would \
+                 be right"
             ));
         }
     }
@@ -189,7 +207,7 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
 fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<u64>), String> {
     let Framing::Length(body) = *framing else {
         return if verified {
-            Err("does not say how long the verified form is".to_owned())
+            Err("the server does not state the length of the verified form".to_owned())
         } else {
             Ok((0, None, None))
         };
@@ -200,7 +218,7 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
     let Some(length) =
         Some(body).filter(|body| *body <= MAX_LENGTH).and_then(group::length_of_verified)
     else {
-        return Err(format!("says that the verified form has {body} B, which no file has"));
+        return Err(format!("the server states {body} B for the verified form, which no file has"));
     };
     Ok((0, Some(length), Some(length)))
 }
@@ -210,7 +228,7 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
 fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), String> {
     let Some(total) = head.range.as_ref().and_then(|range| range.total).filter(|total| *total > 0)
     else {
-        return Err("sends a part and does not say of how much".to_owned());
+        return Err("the server sent a part without the length of the whole file".to_owned());
     };
     part(head, &(0..total.min(most)))
 }
@@ -219,15 +237,15 @@ fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), 
 /// `range`.
 fn part(head: &Head, range: &Range<u64>) -> Result<(u64, Option<u64>, Option<u64>), String> {
     let Some(content_range) = &head.range else {
-        return Err("sends a part and does not say which".to_owned());
+        return Err("the server sent a part without its range".to_owned());
     };
     let Some(bytes) = &content_range.bytes else {
-        return Err("sends no part and calls it one".to_owned());
+        return Err("the server answered 206 with an empty range".to_owned());
     };
     if *bytes.start() != range.start || *bytes.end() != range.end - 1 {
         let (first, last) = (range.start, range.end - 1);
         return Err(format!(
-            "was asked for bytes {first}-{last} and sends {}-{}",
+            "Sprat requested bytes {first}-{last}, but the server sent {}-{}",
             bytes.start(),
             bytes.end()
         ));

@@ -45,7 +45,7 @@ impl Client {
         match judge(&head, file_request) {
             Answer::Bytes(start) => Ok(Reply { wire, head, start }),
             Answer::Redirect(_) => {
-                Err(wrong(address, "redirects in the middle of a file".to_owned()))
+                Err(wrong(address, "the server redirected in the middle of a file".to_owned()))
             }
             other => Err(refusal(address, &head, other)),
         }
@@ -68,7 +68,7 @@ impl Client {
                 other => return Err(refusal(&address, &head, other)),
             }
         }
-        Err(wrong(&address, format!("redirects more than {MAX_REDIRECTS} times")))
+        Err(wrong(&address, format!("the server redirected more than {MAX_REDIRECTS} times")))
     }
 
     /// Makes a new connection.
@@ -153,9 +153,10 @@ fn refusal(address: &Address, head: &Head, answer: Answer) -> Trouble {
     match answer {
         Answer::Missing => Error::NotFound { source_name, status }.into(),
         Answer::Denied => Error::Denied { source_name, status }.into(),
-        Answer::Unavailable(pause) => {
-            Trouble::Transient(format!("the server answers {status}: not now"), pause)
-        }
+        Answer::Unavailable(pause) => Trouble::Transient(
+            format!("the server answered {status}: temporarily unavailable"),
+            pause,
+        ),
         Answer::Changed(why) => Trouble::Changed(why),
         Answer::Invalid(why) => wrong(address, why),
         Answer::Bytes(_) | Answer::Redirect(_) => unreachable!("handled by who asked"),

@@ -16,7 +16,8 @@ pub enum Error {
     Usage(String),
     /// The source has no such file.
     #[error(
-        "{source_name}: there is no such file ({status}); see what there is at the folder above it"
+        "{source_name}: there is no such file ({status}); the folder above it lists the names \
+         that exist"
     )]
     NotFound {
         /// The source.
@@ -25,7 +26,7 @@ pub enum Error {
         status: u16,
     },
     /// The source denies access.
-    #[error("{source_name}: not for us ({status}); --token-file says who we are")]
+    #[error("{source_name}: access denied ({status}); give a token with --token-file")]
     Denied {
         /// The source.
         source_name: String,
@@ -33,7 +34,7 @@ pub enum Error {
         status: u16,
     },
     /// The server rejects what is sent to it.
-    #[error("{target_name}: the server does not take it ({status}): {why}")]
+    #[error("{target_name}: the server rejected it ({status}): {why}")]
     Refused {
         /// The destination.
         target_name: String,
@@ -43,7 +44,10 @@ pub enum Error {
         why: String,
     },
     /// The source cannot be reached, or its connections keep breaking.
-    #[error("{source_name}: {why}; the same command goes on from here, --retries tries longer")]
+    #[error(
+        "{source_name}: {why}; run the same command again to continue; --retries keeps trying \
+         longer"
+    )]
     Unreachable {
         /// The source.
         source_name: String,
@@ -51,7 +55,7 @@ pub enum Error {
         why: String,
     },
     /// The server's certificate is not trusted.
-    #[error("{source_name}: {why}; --cacert FILE says whom to trust")]
+    #[error("{source_name}: {why}; name the certificate to trust with --cacert FILE")]
     Untrusted {
         /// The source.
         source_name: String,
@@ -59,7 +63,7 @@ pub enum Error {
         why: String,
     },
     /// The server violates HTTP, or contradicts an earlier response.
-    #[error("{source_name}: {why}; nothing of it was kept under the file's name")]
+    #[error("{source_name}: {why}; nothing was stored under the file's name")]
     Protocol {
         /// The source.
         source_name: String,
@@ -67,7 +71,10 @@ pub enum Error {
         why: String,
     },
     /// The file kept changing while it was transferred.
-    #[error("{source_name}: changes while it is fetched ({why}); fetch it when it rests")]
+    #[error(
+        "{source_name}: the file keeps changing during the transfer ({why}); try again when \
+         nothing writes to it"
+    )]
     Changed {
         /// The source.
         source_name: String,
@@ -97,7 +104,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The transfer was cancelled.
-    #[error("stopped; the same command goes on from here")]
+    #[error("stopped; run the same command again to continue")]
     Cancelled,
 }
 
@@ -124,7 +131,7 @@ impl Error {
     pub(crate) fn why(&self) -> String {
         match self {
             Self::NotFound { status, .. } => format!("there is no such file ({status})"),
-            Self::Denied { status, .. } => format!("not for us ({status})"),
+            Self::Denied { status, .. } => format!("access denied ({status})"),
             Self::Unreachable { why, .. }
             | Self::Untrusted { why, .. }
             | Self::Protocol { why, .. }

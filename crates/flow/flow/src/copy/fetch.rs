@@ -83,7 +83,7 @@ impl Fetch {
             Some(name) => target.join(name),
             None => {
                 return Err(Error::Usage(format!(
-                    "{origin}: has no name at its end; say what the file is to be called"
+                    "{origin}: does not end in a name; name the destination file"
                 )));
             }
         };
@@ -105,7 +105,7 @@ impl Fetch {
     pub fn add_host(&mut self, host: &str) -> Result<(), Error> {
         let Origin::Server(first) = &self.origin else {
             return Err(Error::Usage(format!(
-                "{host}: other hosts are for a file on a server, not for a local one"
+                "{host}: only a file on a server can have other hosts, not a local one"
             )));
         };
         let other =

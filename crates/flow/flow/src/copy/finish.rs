@@ -68,7 +68,7 @@ impl EndedTransfer<'_> {
         if self.fetch.is_discarding() {
             if sums.sha256.is_some() {
                 return Err(Error::Usage(
-                    "--sha256 reads the file again: not of /dev/null".to_owned(),
+                    "--sha256 reads the file again, which is impossible with /dev/null".to_owned(),
                 ));
             }
             return sums.check(&self.source_name, &FileSums { blake3: *blake3, sha256: None });
@@ -90,7 +90,7 @@ impl EndedTransfer<'_> {
     /// Makes the error for bytes that read back differently from what was verified and written.
     fn decayed(&self) -> Error {
         let why =
-            "what was written reads back as something else; look at the disk and the memory here"
+            "the file on disk differs from what was written; check this machine's disk and memory"
                 .to_owned();
         Error::Corrupt { source_name: self.fetch.target().display().to_string(), why }
     }

@@ -107,11 +107,11 @@ impl Host {
         let (verified, source_name) = (reply.start.verified, address.to_string());
         let why = match reply.start.length {
             Some(has) if has != length => {
-                format!("has another file: {has} B, and the first host's has {length} B")
+                format!("has another file: it has {has} B, the first host's has {length} B")
             }
-            None => "does not say how long the file is".to_owned(),
+            None => "does not state the file's length".to_owned(),
             Some(_) if !verified && !reply.head.ranges => {
-                "does not say that it sends parts of files".to_owned()
+                "does not offer ranges of files".to_owned()
             }
             Some(_) => {
                 let source = RemoteFile { address, verified, validator: reply.head.validator() };

@@ -48,7 +48,7 @@ impl Fetch {
         let receive_buffer = self.options.receive_buffer / streams;
         let client = Client::new(&self.options, receive_buffer)?;
         if self.options.insecure {
-            report(&Event::Note("--insecure: anybody may pretend to be the source".to_owned()));
+            report(&Event::Note("--insecure: anyone can impersonate the source".to_owned()));
         }
         let mut job = match &self.origin {
             Origin::Server(_) => Some(Job::new(self, &client)),
@@ -163,7 +163,7 @@ impl<'a> Job<'a> {
         let streams = if several { options.streams.max(hosts.len()).min(MAX_STREAMS) } else { 1 };
         if streams < options.streams && !sends_parts(&found) {
             report(&Event::Note(
-                "the server does not say that it sends parts of files: one stream".to_owned(),
+                "the server does not offer ranges of files: using one stream".to_owned(),
             ));
         }
         let wanted = Wanted {
@@ -245,12 +245,12 @@ impl<'a> Job<'a> {
         }
         if !sends_parts(found) {
             report(&Event::Note(
-                "the first host does not say that it sends parts of files: it sends all".to_owned(),
+                "the first host does not offer ranges of files: it sends the whole file".to_owned(),
             ));
         } else if !found.source.verified && !self.fetch.options.sums.any() {
-            let why = "no host tells values of the file's parts, so that nobody knows whether all \
-                have the same file: the first sends all; with \
-                       --blake3 or --sha256 the others may help";
+            let why = "no host provides hashes of the file's parts, so Sprat cannot check that \
+                 all hosts have the same file: the first host sends all of it; give --blake3 or \
+                 --sha256 to use the others too";
             report(&Event::Note(why.to_owned()));
         } else {
             hosts.extend(self.sources.all()[1..].iter().cloned().map(Host::new));
@@ -360,8 +360,8 @@ impl<'a> Job<'a> {
                     let (verified, validator) = (reply.start.verified, reply.head.validator());
                     let is_folder = address.path().ends_with('/');
                     if address.wants_verified() && !verified && !is_folder {
-                        let why = "does not have the verified form that sprat:// insists on; ask \
-                            it by http:// or https://";
+                        let why = "does not send the verified form, which sprat:// requires; use \
+                             http:// or https://";
                         return Err(Error::Protocol {
                             source_name: address.to_string(),
                             why: why.to_owned(),
@@ -408,14 +408,14 @@ impl<'a> Job<'a> {
         }
         let Some(xattrs) = &head.xattrs else {
             report(&Event::Note(
-                "the server tells no extended attributes; `sprat share --xattrs` does".to_owned(),
+                "the server sends no extended attributes; `sprat share --xattrs` does".to_owned(),
             ));
             return Xattrs::default();
         };
         if xattrs.left_out() > 0 {
             let left_out = xattrs.left_out();
             report(&Event::Note(format!(
-                "{left_out} extended attributes find no room in an answer, and are left out"
+                "{left_out} extended attributes do not fit into a response and are left out"
             )));
         }
         xattrs.clone()

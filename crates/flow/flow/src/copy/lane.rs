@@ -229,7 +229,7 @@ impl Stream<'_> {
         }
         // A body without a length must end here too: more bytes would mean another file.
         if !body.is_over() && body.fill(&mut [0]).map_err(|error| self.trouble(error))? > 0 {
-            return Err(Trouble::Changed("it is longer than it was".to_owned()).into());
+            return Err(Trouble::Changed("it has become longer".to_owned()).into());
         }
         if body.is_over() && !head.close {
             kept.wire = Some(wire);
@@ -349,7 +349,7 @@ impl Stream<'_> {
         let (offset, source_name) = (index * GROUP_BYTES, self.host.address().to_string());
         if is_its_own && !self.is_first {
             let why = format!(
-                "has another file: the {bytes} B at {offset} are not those of the first host's"
+                "has another file: the {bytes} B at offset {offset} differ from the first host's"
             );
             return Err(Error::Corrupt { source_name, why }.into());
         }
@@ -366,8 +366,8 @@ impl Stream<'_> {
             return Ok(());
         }
         let why = format!(
-            "the {bytes} B at {offset} arrive wrong, {times} times now; look at the network cards \
-             and the memory between here and there"
+            "the {bytes} B at offset {offset} arrived corrupt {times} times; check the network \
+             cards and the memory of both machines"
         );
         Err(Error::Corrupt { source_name, why }.into())
     }

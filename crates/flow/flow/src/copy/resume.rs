@@ -8,7 +8,7 @@ use super::fetch::Fetch;
 use super::host::RemoteFile;
 use super::options::buffers;
 use super::vouch::differing;
-use crate::file::{DestinationError, Sink};
+use crate::file::{DestinationError, Sink, irregular};
 use crate::group::Value;
 use crate::journal::{Identity, Journal, boot};
 use crate::partial::{Partial, part_id};
@@ -45,11 +45,12 @@ pub(super) fn resume_or_begin(
     }
     let at_journal = |error| Error::file(destination.journal(), error);
     match destination.part().symlink_metadata() {
-        Ok(meta) if !meta.is_file() => {
-            let other = DestinationError::Exists(destination.part().to_owned());
-            return Err(Error::from(other).into());
+        Ok(meta) => {
+            if let Some(kind) = irregular(meta.file_type()) {
+                let path = destination.part().to_owned();
+                return Err(Error::from(DestinationError::Other { path, kind }).into());
+            }
         }
-        Ok(_) => {}
         // The part is gone: remove its journal before there is another part that it does not
         // describe.
         Err(_) => destination.discard().map_err(Error::from)?,
@@ -79,7 +80,7 @@ pub(super) fn resume_or_begin(
                 };
                 let all = same.as_ref().is_some_and(|same| same.len() == parsed.groups.len());
                 if wanted.strict && !all {
-                    let why = format!("has another file than the one that is here ({why})");
+                    let why = format!("has another file than the one received here ({why})");
                     return Err(Error::Corrupt { source_name: identity.source, why }.into());
                 }
                 match same.filter(|same| !same.is_empty()) {
@@ -105,8 +106,8 @@ pub(super) fn resume_or_begin(
     }
     let journal = if identity.validator.is_empty() {
         report(&Event::Note(
-            "the server does not tell one state of the file from another: an interruption will \
-             cost all of it"
+            "the server does not state the file's version: an interrupted transfer starts from \
+             the beginning"
                 .to_owned(),
         ));
         let _ = std::fs::remove_file(destination.journal()); // it describes what is overwritten
@@ -139,12 +140,11 @@ fn same(
 }
 
 fn same_groups_note(same: usize, all: usize) -> String {
-    let what =
-        "the source is not the one that what is here came from, but by its values it has the same";
+    let what = "the data here came from another source or version, but its hashes match";
     if same == all {
         what.to_owned()
     } else {
-        format!("{what} in {same} of {all} groups; the others are fetched again")
+        format!("{what} in {same} of {all} groups; fetching the others again")
     }
 }
 
@@ -164,7 +164,7 @@ fn reread(
         state.check(length, &|_| true, &|| fetch.cancel.is_cancelled())?.ok_or(Error::Cancelled)?;
     if wrong > 0 {
         report(&Event::Note(format!(
-            "{wrong} of the groups that were here are not what they were: fetched again"
+            "{wrong} groups received earlier are corrupt on disk: fetching them again"
         )));
     }
     Ok(())
@@ -173,13 +173,13 @@ fn reread(
 /// Says why a journal does not belong to this file; `None` if it does.
 fn differs(had: &Identity, has: &Identity) -> Option<String> {
     if has.validator.is_empty() {
-        return Some("the server does not tell one state of the file from another".to_owned());
+        return Some("the server does not state the file's version".to_owned());
     }
     if had.part != has.part {
-        return Some("what is here is not what the journal is about".to_owned());
+        return Some("the journal describes another part file".to_owned());
     }
     if had.source != has.source {
-        return Some(format!("what is here came from {}", had.source));
+        return Some(format!("the data here came from {}", had.source));
     }
     if had.length != has.length || had.validator != has.validator {
         let (from, to) = ((had.length, &had.validator), (has.length, &has.validator));

@@ -60,7 +60,7 @@ impl Sums {
             {
                 let (has, want) = (hex(&has), hex(&want));
                 let why = format!(
-                    "the {name} of the file is {has}, and {want} was asked for: it is another file"
+                    "the {name} of the file is {has}, not {want} as requested: it is another file"
                 );
                 return Err(Error::Corrupt { source_name: source_name.to_owned(), why });
             }

@@ -29,8 +29,8 @@ pub(super) fn unchanged(
         sums.check(&target.display().to_string(), &has).map_err(|error| match error {
             Error::Corrupt { source_name, why } => {
                 let why = format!(
-                    "is there already, as long and as old as the source; but {why}; \
-                    --force replaces it"
+                    "exists already with the source's length and time, but {why}; --force \
+                     replaces it"
                 );
                 Error::Corrupt { source_name, why }
             }

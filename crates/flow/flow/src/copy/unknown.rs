@@ -50,12 +50,15 @@ pub(super) fn run(
         written: sink.describe().to_owned(),
     });
     report(&Event::Note(
-        "the server does not say how long the file is: an interruption will cost all of it"
+        "the server does not state the file's length: an interrupted transfer starts from the \
+         beginning"
             .to_owned(),
     ));
     if matches!(reply.start.framing, Framing::Close) {
         report(&Event::Note(
-            "nor does it mark its end: that it is whole cannot be known without a sum".to_owned(),
+            "the server does not mark the end of the file either: give a sum to detect a \
+             truncated file"
+                .to_owned(),
         ));
     }
     let mut reply = Some(reply).filter(|_| has_body);
@@ -158,7 +161,7 @@ fn receive(
         if received.bytes > MAX_LENGTH {
             return Err(Error::Protocol {
                 source_name: source_name.to_owned(),
-                why: "sends without end".to_owned(),
+                why: "sent more than the largest possible file".to_owned(),
             }
             .into());
         }

@@ -85,7 +85,7 @@ pub(super) fn fetch_values(
     let is_over = body.is_over();
     *kept = (is_over && !head.close).then_some(wire);
     if wanted.is_some_and(|wanted| group::root(&values) != *wanted) {
-        let why = "is not the piece that the list tells of".to_owned();
+        let why = "is not the piece that the list describes".to_owned();
         return Err(Error::Corrupt { source_name: file.to_string(), why }.into());
     }
     Ok(values)

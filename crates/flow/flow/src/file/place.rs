@@ -37,7 +37,10 @@ pub enum DestinationError {
     #[error("{}: exists; --force replaces it, another name keeps both", .0.display())]
     Exists(PathBuf),
     /// The name belongs to something that is not a file, which is never replaced.
-    #[error("{}: is {kind}, and stays; a file needs another name", path.display())]
+    #[error(
+        "{}: is {kind}, which Sprat never replaces; remove it, or choose another name",
+        path.display()
+    )]
     Other {
         /// The destination.
         path: PathBuf,
@@ -138,7 +141,9 @@ impl Destination {
     pub fn create(&self) -> io::Result<File> {
         let file = open_locked(&self.part, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         if let Some(kind) = irregular(file.metadata()?.file_type()) {
-            return Err(io::Error::other(format!("is {kind}; a file on its way needs that name")));
+            return Err(io::Error::other(format!(
+                "is {kind}; remove it: the incomplete file needs that name"
+            )));
         }
         self.remove_journal()?;
         file.set_len(0)?;

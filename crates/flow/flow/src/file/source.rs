@@ -41,8 +41,10 @@ const BLOCK: usize = GROUP_BYTES as usize;
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// The file ends before the range does: it was truncated meanwhile.
-    #[error("{}: no byte {at} any more: the file was cut while it was read; begin \
-        again", path.display())]
+    #[error(
+        "{}: byte {at} is missing: the file was truncated while it was read; start again",
+        path.display()
+    )]
     Short {
         /// The file.
         path: PathBuf,

@@ -80,7 +80,9 @@ fn open(path: &Path, more: OFlags) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | more;
     let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     match irregular(file.metadata()?.file_type()) {
-        Some(kind) => Err(io::Error::other(format!("is {kind}; a journal needs that name"))),
+        Some(kind) => {
+            Err(io::Error::other(format!("is {kind}; remove it: the journal needs that name")))
+        }
         None => Ok(file),
     }
 }

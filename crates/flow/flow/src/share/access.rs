@@ -47,8 +47,8 @@ pub enum TokenError {
         source: io::Error,
     },
     /// A line is not a token.
-    #[error("{}, line {line}: a token has {MIN_TOKEN} to {MAX_TOKEN} letters, digits and marks, \
-        and after a space `read` or `write`, if anything", path.display())]
+    #[error("{}, line {line}: want a token of {MIN_TOKEN} to {MAX_TOKEN} letters, digits and \
+         marks, with ` read` or ` write` after it if wanted", path.display())]
     Line {
         /// The file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum TokenError {
         line: usize,
     },
     /// It has no tokens, or too many.
-    #[error("{} has {count} tokens; 1 to {MAX_TOKENS} are wanted, one a line", path.display())]
+    #[error("{} has {count} tokens; want 1 to {MAX_TOKENS}, one per line", path.display())]
     Count {
         /// The file.
         path: PathBuf,

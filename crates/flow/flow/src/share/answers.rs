@@ -209,7 +209,7 @@ impl Shared {
         let head = Head::new(303)
             .field("Location", format_args!("{path}{slash}"))
             .field("Set-Cookie", cookie);
-        text(request, head.field("Cache-Control", "no-store"), "the token is known now\n").into()
+        text(request, head.field("Cache-Control", "no-store"), "the token is accepted\n").into()
     }
 
     /// Serves the server's own resources, below [`RESERVED`].
@@ -261,7 +261,7 @@ fn with_policy(head: Head) -> Head {
 /// The response to a client without a valid token.
 fn unauthorized(request: &Request) -> Answer {
     let head = Head::new(401).field("WWW-Authenticate", "Bearer realm=\"sprat\"");
-    text(request, head, "a token is wanted\n").into()
+    text(request, head, "a token is required\n").into()
 }
 
 fn refuse(request: &Request, status: u16, reason: &str) -> Answer {

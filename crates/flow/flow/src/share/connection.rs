@@ -137,7 +137,7 @@ impl Connection {
                     if error.kind() == io::ErrorKind::TimedOut && !self.unread.is_empty() =>
                 {
                     let reason =
-                        format!("a request has to come within {} s", limits.head.as_secs());
+                        format!("no complete request arrived within {} s", limits.head.as_secs());
                     return Err(NoHead::Refused(Refused { status: 408, reason }));
                 }
                 Err(_) => return Err(NoHead::Gone),
@@ -171,7 +171,7 @@ impl Connection {
         }
         // A body is not accepted with this method, and is not waited for.
         if request.length > 0 {
-            return self.refuse(&Refused::bad("no body is taken with this request"));
+            return self.refuse(&Refused::bad("this request must not have a body"));
         }
         let answer = self.shared.find(request);
         // Without a length and without chunks, the end of the connection marks the end of the body.
@@ -198,7 +198,7 @@ impl Connection {
         }
         let host = host.unwrap_or_default();
         let reason = format!(
-            "{host:?} is no name of this share; use its address, or sprat share --host-name NAME"
+            "{host:?} is not a name of this share; use its address, or sprat share --host-name NAME"
         );
         Some(Refused { status: 421, reason })
     }

@@ -103,7 +103,7 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
             {
                 let head = common(416).field("Content-Range", format_args!("bytes */{size}"));
                 let what = format!(
-                    "in this form a range begins and ends with a group of {GROUP_BYTES} bytes\n"
+                    "in this form, a range must start and end at multiples of {GROUP_BYTES} bytes\n"
                 );
                 return text(request, head, &what);
             }

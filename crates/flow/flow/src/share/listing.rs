@@ -197,7 +197,7 @@ impl Walk<'_> {
         }
         names.push(item.name.clone());
         match (depth, self.open(names)) {
-            (0, _) => self.leave_out(&entry.name, "lies too deep"),
+            (0, _) => self.leave_out(&entry.name, "is nested too deep"),
             (_, None) => self.leave_out(&entry.name, "cannot be read"),
             (_, Some((directory, read))) => {
                 let name = format!("{}/", entry.name);
@@ -282,7 +282,7 @@ fn item(
     let seen = match rustix::fs::openat(directory, &name, flags, Mode::empty()) {
         Ok(seen) => File::from(seen).metadata().ok()?,
         Err(Errno::NOENT) => return None,
-        Err(_) => return Some(Err("cannot be looked at".to_owned())),
+        Err(_) => return Some(Err("cannot be examined".to_owned())),
     };
     let linked = seen.file_type().is_symlink();
     let metadata = match linked {
@@ -293,7 +293,7 @@ fn item(
             match root.find(&names) {
                 Ok(Found::File(_, metadata) | Found::Directory(_, metadata)) => metadata,
                 Err(_) => {
-                    return Some(Err("is a symbolic link to nothing that is shared".to_owned()));
+                    return Some(Err("is a symbolic link whose target is not shared".to_owned()));
                 }
             }
         }

@@ -121,8 +121,8 @@ pub fn page(
     put(format_args!("</tbody></table>\n"));
     if entries.len() > MAX_ROWS || listing.truncated {
         put(format_args!(
-            "<p class=\"soft\">These are the first {MAX_ROWS}. <a href=\"?format=jsonl\">All of \
-             them, a line of JSON each</a></p>\n"
+            "<p class=\"soft\">The page shows the first {MAX_ROWS} entries. <a \
+             href=\"?format=jsonl\">All entries, as one JSON object per line</a></p>\n"
         ));
     }
     put(format_args!(
@@ -130,7 +130,7 @@ pub fn page(
          hidden><h2>Transfers</h2><table><thead><tr><th>File</th><th>To</th><th \
          class=\"number\">Sent</th>\
          <th class=\"number\">Rate</th><th>Over \
-         time</th><th></th></tr></thead><tbody></tbody></table></section>\n</body></html>\n"
+         time</th><th>RTT</th></tr></thead><tbody></tbody></table></section>\n</body></html>\n"
     ));
     page
 }

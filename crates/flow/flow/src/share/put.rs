@@ -81,7 +81,7 @@ pub struct Upload {
 pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refused> {
     let bad = |reason: &str| Err(Refused::bad(reason));
     let Some(target) = request.target.as_ref().filter(|_| request.method == Method::Put) else {
-        return bad("nothing is put there");
+        return bad("files cannot be stored there");
     };
     check_names(target.names())?;
     let attributes = attributes(request)?;
@@ -92,14 +92,14 @@ pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refu
         return if request.length == 0 {
             Ok((PutKind::Folder, attributes))
         } else {
-            bad("a directory has no bytes")
+            bad("a PUT of a directory must not have a body")
         };
     }
     if target.names().is_empty() {
         return bad("a file has a name");
     }
     if request.field("content-length").is_none() {
-        return Err(Refused { status: 411, reason: "a length is wanted".to_owned() });
+        return Err(Refused { status: 411, reason: "Content-Length is required".to_owned() });
     }
     if request
         .field("content-encoding")
@@ -107,7 +107,7 @@ pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refu
     {
         return Err(Refused {
             status: 415,
-            reason: "a file is taken as it is, without a coding".to_owned(),
+            reason: "Content-Encoding is not supported for uploads".to_owned(),
         });
     }
     let verified = kind == VERIFIED;
@@ -118,28 +118,32 @@ pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refu
             Some(hash) if request.length == 0 && range.is_none() => {
                 PutKind::Finish { upload: upload(request)?, blake3: *hash.as_bytes() }
             }
-            _ => return bad("an upload ends with a hash, and without a body"),
+            _ => {
+                return bad(&format!(
+                    "the last request of an upload must have {BLAKE3} and no body"
+                ));
+            }
         }
     } else if let Some(range) = range {
         if !verified {
-            return bad("parts of a file are taken in verified form only");
+            return bad("parts of a file are accepted in verified form only");
         }
         let parsed =
             ContentRange::parse(&range).and_then(|range| Some((range.bytes?, range.total?)));
         let Some((bytes, total)) = parsed else {
-            return bad("the part is none: bytes FIRST-LAST/ALL is wanted");
+            return bad("Content-Range must be bytes FIRST-LAST/ALL");
         };
         let range = *bytes.start()..bytes.end().saturating_add(1);
         let is_edge = |at: u64| at.is_multiple_of(GROUP_BYTES) || at == total;
         if !is_edge(range.end) || range.is_empty() || total > MAX_FILE {
             return bad(&format!(
-                "a part ends with a group of {GROUP_BYTES} bytes, or with the file"
+                "a part must end at a multiple of {GROUP_BYTES} bytes, or at the end of the file"
             ));
         }
         // The part may continue a group whose first bytes have arrived.
         let skipped = range.start % GROUP_BYTES;
         if group::verified_length(&(range.start - skipped..range.end)) - skipped != request.length {
-            return bad("the body is not as long as the part in verified form");
+            return bad("the length of the body is not that of the part in verified form");
         }
         PutKind::Part { upload: Upload { length: total, ..upload(request)? }, range }
     } else if verified {
@@ -191,10 +195,10 @@ pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<()
         }
         Some(there) => match only {
             Some(tags) if Tags::parse(&tags).has_strong(there.tag) => Ok(()),
-            Some(_) => failed("the file that is there is another one"),
+            Some(_) => failed("the existing file has another ETag"),
             None => {
-                let reason = "there is such a file already, and it stays; If-Match with its ETag, \
-                    or *, replaces it";
+                let reason =
+                    "there is such a file already; If-Match with its ETag, or *, replaces it";
                 Err(Refused { status: 409, reason: reason.to_owned() })
             }
         },
@@ -205,18 +209,18 @@ pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<()
 fn check_names(names: &[OsString]) -> Result<(), Refused> {
     let refused = |reason: &str| Err(Refused { status: 403, reason: reason.to_owned() });
     if names.len() > MAX_NAMES {
-        return refused(&format!("lies deeper than {MAX_NAMES} directories"));
+        return refused(&format!("the path has more than {MAX_NAMES} names"));
     }
     for name in names {
         let bytes = name.as_bytes();
         if bytes.starts_with(b".") {
-            return refused("nothing is put under a name that begins with a dot");
+            return refused("names that begin with a dot are not accepted");
         }
         if bytes.iter().any(u8::is_ascii_control) || bytes.len() > MAX_NAME {
             return refused("a name has control characters, or is longer than 255 bytes");
         }
         if Destination::is_transfer_name(name) {
-            return refused("names of that ending are for files on their way");
+            return refused("names with that ending are reserved for incomplete files");
         }
     }
     Ok(())
@@ -226,7 +230,7 @@ fn upload(request: &Request) -> Result<Upload, Refused> {
     let tag = request.field(&UPLOAD.to_ascii_lowercase()).unwrap_or_default();
     if tag.is_empty() || tag.len() > MAX_TAG || !tag.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Refused::bad(&format!(
-            "{UPLOAD} is wanted: what tells this state of the file from others"
+            "{UPLOAD} is required: a tag of this version of the file"
         )));
     }
     let length = match request.field(&LENGTH.to_ascii_lowercase()) {
@@ -237,7 +241,7 @@ fn upload(request: &Request) -> Result<Upload, Refused> {
     };
     match length {
         Some(length) => Ok(Upload { tag: tag.into_owned(), length }),
-        None => Err(Refused::bad(&format!("{LENGTH} is no number"))),
+        None => Err(Refused::bad(&format!("{LENGTH} is not a number"))),
     }
 }
 
@@ -245,7 +249,7 @@ fn check_length(length: u64, most: u64) -> Result<(), Refused> {
     if length > most.min(MAX_FILE) {
         return Err(Refused {
             status: 413,
-            reason: format!("files of up to {} B are taken", most.min(MAX_FILE)),
+            reason: format!("the file is too large; the limit is {} B", most.min(MAX_FILE)),
         });
     }
     Ok(())
@@ -256,19 +260,20 @@ fn attributes(request: &Request) -> Result<Attributes, Refused> {
         None => None,
         Some(text) => Some(
             u32::from_str_radix(&text, 8)
-                .map_err(|_| Refused::bad(&format!("{MODE} is no octal number")))?,
+                .map_err(|_| Refused::bad(&format!("{MODE} is not an octal number")))?,
         ),
     };
     let modified = match request.field(&MTIME.to_ascii_lowercase()) {
         None => None,
         Some(text) => {
-            Some(time(&text).ok_or_else(|| Refused::bad(&format!("{MTIME} is no time")))?)
+            Some(time(&text).ok_or_else(|| Refused::bad(&format!("{MTIME} is not a time")))?)
         }
     };
     let xattrs = match request.field(&XATTRS.to_ascii_lowercase()) {
         None => Xattrs::default(),
-        Some(text) => Xattrs::parse(&text)
-            .ok_or_else(|| Refused::bad(&format!("{XATTRS} is no list of them")))?,
+        Some(text) => Xattrs::parse(&text).ok_or_else(|| {
+            Refused::bad(&format!("{XATTRS} is not a list of extended attributes"))
+        })?,
     };
     Ok(Attributes { mode, modified, xattrs })
 }

@@ -54,7 +54,7 @@ impl Socket {
         if self.acked_since.1.elapsed() < self.patience {
             return Ok(());
         }
-        let what = format!("the other end took nothing for {} s", self.patience.as_secs());
+        let what = format!("the other end accepted no data for {} s", self.patience.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, what))
     }
 

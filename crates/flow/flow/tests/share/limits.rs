@@ -51,7 +51,7 @@ fn one_who_takes_nothing_is_dropped() {
         }
         super::support::wait(20);
     };
-    assert!(error.as_deref().is_some_and(|error| error.contains("took nothing")), "{error:?}");
+    assert!(error.as_deref().is_some_and(|error| error.contains("accepted no data")), "{error:?}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn a_whole_tree_comes_in_lines() {
         end["left_out"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
     let expected = [
         r#""linked" is a symbolic link to a folder"#,
-        r#""out" is a symbolic link to nothing that is shared"#,
+        r#""out" is a symbolic link whose target is not shared"#,
         r#""socket" is a socket"#,
         r#""sub/up" is a symbolic link to a folder"#,
     ];

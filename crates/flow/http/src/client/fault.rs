@@ -33,7 +33,7 @@ impl Fault {
         let why = match self {
             Self::NoConnection(error) => format!("cannot connect: {error}"),
             Self::Ended => "the connection ended in the middle".to_owned(),
-            Self::TimedOut(time) => format!("no byte came for {time:?}"),
+            Self::TimedOut(time) => format!("no data arrived for {time:?}"),
             Self::Io(error) => format!("the connection broke: {error}"),
             Self::Cancelled => return Error::Cancelled,
             Self::Malformed(why) => return Error::Protocol { source_name, why },

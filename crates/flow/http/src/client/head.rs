@@ -76,7 +76,7 @@ impl Head {
         let used = match response.parse(bytes) {
             Ok(httparse::Status::Complete(used)) => used,
             Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD => {
-                return Err(format!("its answer begins with more than {MAX_HEAD} B of fields"));
+                return Err(format!("the header of its response is longer than {MAX_HEAD} B"));
             }
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(error) => return Err(format!("its answer is not HTTP: {error}")),
@@ -99,9 +99,8 @@ impl Head {
             head.retry_after = Some(until.duration_since(now).unwrap_or_default().min(MAX_PAUSE));
         }
         if head.chunked && head.length.is_some() {
-            return Err(
-                "its answer has a length and chunks, so that nobody knows where it ends".to_owned()
-            );
+            return Err("its response has both a Content-Length and chunks, so its end is unknown"
+                .to_owned());
         }
         Ok(Some((head, used)))
     }

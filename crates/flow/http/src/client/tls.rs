@@ -79,7 +79,7 @@ impl Trust {
             if roots.is_empty() {
                 let why =
                     found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
-                return Err(format!("this machine trusts nobody{why}"));
+                return Err(format!("this machine has no trusted certificates{why}"));
             }
             return Ok(roots);
         };

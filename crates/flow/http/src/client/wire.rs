@@ -219,7 +219,7 @@ impl Wire {
                 return Ok(head);
             }
         }
-        Err(Fault::Malformed("it says \"go on\" again and again".to_owned()))
+        Err(Fault::Malformed("it keeps answering 100 (Continue)".to_owned()))
     }
 
     fn one_head(&mut self) -> Result<Head, Fault> {

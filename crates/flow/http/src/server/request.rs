@@ -85,7 +85,7 @@ impl Request {
         let mut parsed = httparse::Request::new(&mut fields);
         match parsed.parse(head) {
             Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-            Ok(_) => return Err(Refused::bad("the head ends before its end")),
+            Ok(_) => return Err(Refused::bad("the header ends too early")),
             Err(httparse::Error::TooManyHeaders) => {
                 return Err(Refused {
                     status: 431,
@@ -93,7 +93,10 @@ impl Request {
                 });
             }
             Err(httparse::Error::Version) => {
-                return Err(Refused { status: 505, reason: "HTTP/1.1 is spoken here".to_owned() });
+                return Err(Refused {
+                    status: 505,
+                    reason: "only HTTP/1.1 is supported".to_owned(),
+                });
             }
             Err(error) => return Err(Refused::bad(&format!("not a request: {error}"))),
         }
@@ -122,13 +125,10 @@ impl Request {
             "OPTIONS" => Method::Options,
             "PUT" => Method::Put,
             "POST" | "DELETE" | "PATCH" | "TRACE" | "CONNECT" => {
-                return Err(Refused { status: 405, reason: format!("{method} is not done here") });
+                return Err(Refused { status: 405, reason: format!("{method} is not supported") });
             }
             _ => {
-                return Err(Refused {
-                    status: 501,
-                    reason: "there is no such method here".to_owned(),
-                });
+                return Err(Refused { status: 501, reason: "the method is unknown".to_owned() });
             }
         };
         request.target = match (request.method, target) {
@@ -143,31 +143,29 @@ impl Request {
     fn check_frame(&mut self) -> Result<(), Refused> {
         let count = |name: &str| self.fields.iter().filter(|(key, _)| key == name).count();
         if count("transfer-encoding") > 0 {
-            return Err(Refused::bad(
-                "a body of a length that is not told beforehand is not taken",
-            ));
+            return Err(Refused::bad("a body must have a Content-Length"));
         }
         if count("content-length") > 1 {
-            return Err(Refused::bad("more than one length"));
+            return Err(Refused::bad("more than one Content-Length"));
         }
         if count("host") > 1 || (count("host") == 0 && !self.is_http10) {
-            return Err(Refused::bad("one host is wanted"));
+            return Err(Refused::bad("one Host field is required"));
         }
         if let Some(host) = self.field("host")
             && !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte))
         {
-            return Err(Refused::bad("the host is none"));
+            return Err(Refused::bad("the Host field is not a host"));
         }
         if let Some(length) = self.field("content-length") {
             let digits = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
             let length = length.parse().ok().filter(|_| digits);
-            self.length = length.ok_or_else(|| Refused::bad("the length is no number"))?;
+            self.length = length.ok_or_else(|| Refused::bad("Content-Length is not a number"))?;
         }
         if let Some(expected) = self.field("expect") {
             if !expected.eq_ignore_ascii_case("100-continue") {
                 return Err(Refused {
                     status: 417,
-                    reason: "only 100-continue can be expected".to_owned(),
+                    reason: "Expect must be 100-continue".to_owned(),
                 });
             }
             self.expects_continue = !self.is_http10;

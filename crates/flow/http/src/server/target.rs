@@ -41,7 +41,7 @@ impl Target {
             _ => return Err(Refused::bad("the target is neither a path nor an address")),
         };
         if text.contains('#') {
-            return Err(Refused::bad("a fragment is not sent"));
+            return Err(Refused::bad("the target has a fragment"));
         }
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut names = Vec::new();

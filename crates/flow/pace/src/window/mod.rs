@@ -35,7 +35,7 @@ const NAME_BYTES: usize = 16;
 pub enum WindowError {
     /// The kernel does not provide its type information.
     #[error(
-        "the kernel does not tell its types ({KERNEL_TYPES}: {0}); it must be built with \
+        "the kernel does not export its types ({KERNEL_TYPES}: {0}); it must be built with \
          CONFIG_DEBUG_INFO_BTF"
     )]
     NoTypes(io::Error),
@@ -43,8 +43,11 @@ pub enum WindowError {
     #[error("the kernel's types have no {0}; Linux 6.4 or later is needed")]
     UnknownTypes(&'static str),
     /// The kernel rejects it; with the verifier's log.
-    #[error("the kernel refuses a congestion control of ours: \
-        {0}{hint}{log}", hint = hint(.0), log = verifier_log(.1))]
+    #[error(
+        "the kernel rejects Sprat's congestion control: {0}{hint}{log}",
+        hint = hint(.0),
+        log = verifier_log(.1)
+    )]
     Refused(io::Error, String),
 }
 

@@ -10,7 +10,7 @@ pub enum PairError {
     )]
     Missing(usize),
     /// A switch joins all ports, so it has no pairs.
-    #[error("pairs are of forward = \"cross\": a switch joins every port with every other")]
+    #[error("pairs need forward = \"cross\": a switch joins every port with every other")]
     Switch,
     /// There is no such port.
     #[error("pairs: no port {0:?}; the ports are {1}")]
@@ -19,7 +19,7 @@ pub enum PairError {
     #[error("pairs: {0} is named twice: a port has one far end, another port")]
     Twice(String),
     /// A port is in no pair.
-    #[error("pairs: {0} is in none: every port has a far end; add one, or leave the port out")]
+    #[error("pairs: {0} is in no pair: add one, or leave the port out")]
     Alone(String),
 }
 

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub enum ControlError {
     /// No box can have this name.
     #[error(
-        "{0:?} is no name of a box: use 1 to 32 of a-z, 0-9 and -, and LAB.BOX for a box of a lab"
+        "{0:?} is not a name of a box: use 1 to 32 of a-z, 0-9 and -, and LAB.BOX for a box of a \
+         lab"
     )]
     Name(String),
     /// A box of this name is running.
@@ -21,8 +22,8 @@ pub enum ControlError {
         process: Option<u32>,
     },
     /// Other users can access the directory of the sockets.
-    #[error("{} {why}: whoever enters it can change boxes; remove it, or name another with \
-             --state", path.display())]
+    #[error("{} {why}: others could change boxes through it; remove it, or name another with \
+         --state", path.display())]
     NotPrivate {
         /// The directory.
         path: PathBuf,
@@ -59,7 +60,7 @@ pub enum ControlError {
     },
     /// The answer cannot be decoded.
     #[error(
-        "box {0} gives an answer that is not understood: use the same version of sprat for both"
+        "box {0} sent a response that sprat cannot parse: use the same version of sprat for both"
     )]
     Answer(String),
     /// The system refused something.

@@ -170,7 +170,7 @@ impl ControlDir {
         };
         let found = file.metadata().map_err(self.reading())?;
         let why = match found.uid() == rustix::process::geteuid().as_raw() {
-            _ if !found.is_dir() => "is no folder",
+            _ if !found.is_dir() => "is not a folder",
             false => "belongs to another user",
             true if found.mode() & 0o077 != 0 => "is open to others",
             true => return Ok(Some(file)),

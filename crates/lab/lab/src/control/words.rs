@@ -116,7 +116,9 @@ pub enum RequestError {
     #[error("a request is one JSON object on a line: {0}")]
     Json(serde_json::Error),
     /// The version is missing, or another one.
-    #[error("version {0} is asked for, and this box speaks {VERSION}: use the same sprat for both")]
+    #[error(
+        "the request has version {0}, this box has version {VERSION}: use the same sprat for both"
+    )]
     Version(Value),
     /// There is no such request, or it has other fields.
     #[error("{0}")]

@@ -21,8 +21,8 @@ pub enum EngineError {
     NoSuchPort(String, String),
     /// The machine does not have that much free memory.
     #[error(
-        "packet memory of {needed} MB, of which {available} MB are there: give less with --memory, \
-         or set less rate, delay or buffer"
+        "packet memory of {needed} MB is needed, {available} MB are available: give less with \
+         --memory, or set less rate, delay or buffer"
     )]
     Memory {
         /// Megabytes that all workers need.
@@ -37,6 +37,6 @@ pub enum EngineError {
     #[error("{0} rules; {MAX_RULES} are the limit of a box")]
     Rules(usize),
     /// A worker has ended.
-    #[error("the box has stopped: a lane ended")]
+    #[error("the box has stopped: a worker ended")]
     Stopped,
 }

@@ -22,7 +22,7 @@ pub enum Action {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ActionError {
     /// There is no such action.
-    #[error("{0:?} is no action; want count, drop, mirror:PORT or rewrite:FIELD=VALUE,...")]
+    #[error("{0:?} is not an action; want count, drop, mirror:PORT or rewrite:FIELD=VALUE,...")]
     Unknown(String),
     /// There is no such port.
     #[error("mirror:{0}: no such port; the ports are {1}")]

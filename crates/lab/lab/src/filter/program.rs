@@ -64,8 +64,9 @@ pub enum Unverified {
     End,
     /// A load of what only a kernel knows of a packet, as for `inbound`: it would never match here.
     #[error(
-        "instruction {0}: it asks for what only a kernel knows of a packet (inbound, outbound, \
-         ifindex, and such); say which port it comes in at with --from, or `from` in a topology"
+        "instruction {0}: it uses what only a kernel knows about a packet (inbound, outbound, \
+         ifindex, and such); name the port where packets arrive with --from, or `from` in a \
+         topology"
     )]
     Kernel(usize),
 }

@@ -40,7 +40,7 @@ pub enum Change {
 /// A text that is not a change.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "{0:?} is no change; want destination=MAC (02:00:00:00:00:01), vlan=0..4095, dscp=0..63 or \
+    "{0:?} is not a change; want destination=MAC (02:00:00:00:00:01), vlan=0..4095, dscp=0..63 or \
      ecn=not-capable|ect0|ect1|ce"
 )]
 pub struct ParseChangeError(pub String);

@@ -38,7 +38,7 @@ pub enum RuleError {
     #[error("{0}")]
     Action(#[from] ActionError),
     /// A mirror in a box of pairs, where no port can get a copy.
-    #[error("of a pair of ports neither can have another's copy: forward = \"switch\"")]
+    #[error("a pair of ports cannot mirror: it needs a switch (forward = \"switch\")")]
     Mirror,
 }
 

@@ -100,7 +100,7 @@ impl fmt::Display for Flow {
 
 /// A text that is not a flow in the form of its `Display`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{0:?} names no flow; want one such as \"tcp 10.0.0.1:1000 > 10.0.0.2:2000\"")]
+#[error("{0:?} is not a flow; want one such as \"tcp 10.0.0.1:1000 > 10.0.0.2:2000\"")]
 pub struct ParseFlowError(String);
 
 impl FromStr for Flow {

@@ -21,9 +21,9 @@ pub enum HostsError {
     },
     /// Privileges are missing, and the kernel does not give them in namespaces of the user's own.
     #[error(
-        "this needs {missing}, which this process lacks, and namespaces of its own, in which it \
-         would not, cannot be had ({step}: {error}): run it as root (sudo), or let users have them \
-         (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+        "this needs {missing}, which this process lacks, and it cannot create namespaces in which \
+         it would have them ({step}: {error}): run it as root (sudo), or let users create \
+         namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
          kernel.apparmor_restrict_unprivileged_userns)"
     )]
     Rootless {
@@ -36,7 +36,8 @@ pub enum HostsError {
     },
     /// The lab exists already, and its owner is running.
     #[error(
-        "lab {lab} stands already, made by process {owner}: end that, or run `sprat lab down {lab}`"
+        "lab {lab} is up already, started by process {owner}: end that, or run `sprat lab down \
+         {lab}`"
     )]
     Exists {
         /// The lab's name.
@@ -45,15 +46,17 @@ pub enum HostsError {
         owner: u32,
     },
     /// A namespace that others made has the name.
-    #[error("{} is there, and no lab of ours made it: rename the lab or the host, or remove it \
-             yourself", path.display())]
+    #[error("{} exists, and no lab of Sprat made it: rename the lab or the host, or remove it \
+         yourself", path.display())]
     Taken {
         /// Its path.
         path: PathBuf,
     },
     /// There is no lab of this name.
-    #[error("no lab {lab} stands here ({} does not exist): `sprat lab ls` shows those that \
-             do", path.display())]
+    #[error(
+        "no lab {lab} is up here ({} does not exist): `sprat lab ls` shows those that are",
+        path.display()
+    )]
     Unknown {
         /// The name.
         lab: String,

@@ -160,7 +160,7 @@ impl HostsPlan {
                 if there.is_none() {
                     return at(
                         &format!("cable {number}"),
-                        format!("it ends in {}, which is not there", end.interface),
+                        format!("it ends in {}, which does not exist", end.interface),
                     );
                 }
             }
@@ -199,7 +199,7 @@ impl Host {
         for (number, interface) in self.interfaces.iter().enumerate() {
             let name = &interface.name;
             if !is_interface(name) {
-                return Err(format!("{name:?} is no name for an interface; {INTERFACE_RULE}"));
+                return Err(format!("{name:?} is not a name for an interface; {INTERFACE_RULE}"));
             }
             if self.interfaces.iter().position(|other| other.name == *name) != Some(number) {
                 return Err(format!("there are two interfaces {name}; rename one"));
@@ -214,7 +214,7 @@ impl Host {
         if let Some(bridge) = &self.bridge {
             if !is_interface(bridge) || self.interface(bridge).is_some() {
                 return Err(format!(
-                    "{bridge:?} is no name for a bridge; {INTERFACE_RULE}, that no interface has"
+                    "{bridge:?} is not a name for a bridge; {INTERFACE_RULE}, that no interface has"
                 ));
             }
             if let Some(interface) =
@@ -233,7 +233,7 @@ impl Host {
             };
             if !key.split('.').all(plain) {
                 return Err(format!(
-                    "{key:?} is no sysctl; name it as behind `net.`, such as \
+                    "{key:?} is not a sysctl; name it as behind `net.`, such as \
                      ipv4.tcp_no_metrics_save"
                 ));
             }
@@ -267,7 +267,7 @@ fn is_interface(name: &str) -> bool {
 }
 
 pub(super) const NAME_RULE: &str =
-    "is no name; use 1 to 32 of a-z, 0-9 and -, beginning and ending with a letter or digit";
+    "is not a name; use 1 to 32 of a-z, 0-9 and -, beginning and ending with a letter or digit";
 
 /// Returns whether a lab or a host can have this name: 1 to [`MAX_NAME`] of a-z, 0-9 and `-`,
 /// without `-` at either end.

@@ -168,7 +168,7 @@ impl StateDir {
             || parsed.namespace.len() > MAX_HOSTS
             || !parsed.namespace.iter().all(ours)
         {
-            return Err(state("it names what is not this lab's".to_owned()));
+            return Err(state("it names things that are not this lab's".to_owned()));
         }
         Ok(Some(parsed))
     }

@@ -29,8 +29,8 @@ pub enum PortError {
     },
     /// The interface is in use.
     #[error(
-        "port {port}: the interface {why}, and what it carries would be cut off or go round in \
-         circles; if that is meant: --force"
+        "port {port}: the interface {why}: using it would cut off its traffic or make a loop; \
+         --force uses it anyway"
     )]
     InUse {
         /// The port's name.
@@ -62,7 +62,7 @@ fn advice(error: Errno) -> &'static str {
             "; this needs root, or the capability CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a \
              namespace)"
         }
-        Errno::NOENT => "; is the kernel's tun driver there (/dev/net/tun)?",
+        Errno::NOENT => "; is the kernel's tun driver loaded (/dev/net/tun)?",
         Errno::BUSY => "; another process has it: give another name, or end that one",
         Errno::INVAL => {
             "; a name has 1 to 15 characters, and a TAP that exists must be one with virtio-net \

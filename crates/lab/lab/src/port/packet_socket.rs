@@ -59,15 +59,15 @@ pub fn open_packet(spec: &PacketSpec) -> Result<Port, PortError> {
             sys::switch_on(fd.as_fd(), option).map_err(refused("setting up a packet socket"))?;
         }
         setsockopt(&fd, sockopt::ReceiveTimestampns, &true)
-            .map_err(by_nix("having it say when frames came"))?;
-        buffers(&fd).map_err(by_nix("giving it a buffer"))?;
+            .map_err(by_nix("turning on timestamps of frames"))?;
+        buffers(&fd).map_err(by_nix("setting its buffer"))?;
         let control =
             socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let control = control.map_err(refused("a socket to set it up with"))?;
         sys::bring_up(&control, name).map_err(refused("switching it on"))?;
         sys::bind_packet(fd.as_fd(), interface).map_err(refused("binding to it"))?;
         sys::set_promiscuous(fd.as_fd(), interface)
-            .map_err(refused("having it hear everything"))?;
+            .map_err(refused("turning on promiscuous mode"))?;
         Ok(Port::new(name, Kind::Packet(fd, AtomicU64::new(0))).with_interface(control))
     })
 }

@@ -109,7 +109,7 @@ pub enum SeriesError {
     #[error("{0} is {1}: want a number that is finite and not negative")]
     Number(&'static str, f64),
     /// A sample ends before it begins, or begins before the last one ended.
-    #[error("a sample from {0} s to {1} s: want times that go on")]
+    #[error("a sample from {0} s to {1} s: want times that increase")]
     Times(f64, f64),
     /// Something is too long.
     #[error("{0}: more than {1}")]

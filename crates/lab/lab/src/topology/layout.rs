@@ -519,7 +519,7 @@ fn capture_plan(
         (None, Some(_)) => {
             return invalid(
                 format!("box.{name}.capture.files"),
-                "of which size? add file-size = \"100MB\"",
+                "the size of a file is missing: add file-size = \"100MB\"",
             );
         }
     };

@@ -86,10 +86,7 @@ pub(super) fn ask_following(
         return Ok((to.clone(), state));
     };
     let Some(name) = name else {
-        return Err(Error::Usage(format!(
-            "{to}: is a directory; say what the file is to be called"
-        ))
-        .into());
+        return Err(Error::Usage(format!("{to}: is a directory; name the destination file")).into());
     };
     let to = to.with_path(&format!("{folder}{name}"), None);
     let state = ask(connection, &to, tag, length)?;
@@ -111,14 +108,14 @@ pub(super) fn is_folder(connection: &mut Connection<'_>, to: &Address) -> Result
 /// Parses the response to a query.
 fn judge(head: &Head, body: &[u8], tag: &str, length: u64) -> Result<UploadState, String> {
     if head.kind != UPLOADED {
-        return Err("does not take files in parts; `sprat share --writable` does".to_owned());
+        return Err("does not accept uploads in parts; `sprat share --writable` does".to_owned());
     }
-    let parsed = journal::parse(body).ok_or("what it tells of the upload makes no sense")?;
+    let parsed = journal::parse(body).ok_or("the state of the upload that it sent is malformed")?;
     let same = parsed.identity.validator == tag
         && parsed.identity.length == length
         && parsed.whole == body.len();
     if !same || parsed.groups.len() as u64 > count(length) {
-        return Err("it tells of another upload".to_owned());
+        return Err("it sent the state of another upload".to_owned());
     }
     let there = head.tag.clone().map(|tag| ExistingFile {
         tag,

@@ -207,7 +207,8 @@ impl Sending<'_> {
             }
             if in_flight.len() < MAX_IN_FLIGHT {
                 let reply = check_accepted(self.to, connection.answer(self.to, MAX_ANSWER)?)?;
-                let why = format!("it answers {} before it has everything", reply.head.status);
+                let why =
+                    format!("it answered {} before it received everything", reply.head.status);
                 return Err(Trouble::Transient(why, None));
             }
             self.read_reply(connection, in_flight, replies)?;
@@ -226,7 +227,7 @@ impl Sending<'_> {
         *replies += 1;
         for group in head.wrong {
             if !run.contains(&group) {
-                let why = format!("says that group {group} arrived wrong, which was not sent");
+                let why = format!("reports group {group} as corrupt, which was not sent");
                 return Err(Error::Protocol { source_name: self.to.to_string(), why }.into());
             }
             let (offset, bytes) = (group * GROUP_BYTES, bytes_of(self.length, group));
@@ -237,8 +238,8 @@ impl Sending<'_> {
             let _ = self.events.try_send(Event::Wrong { offset, bytes, times });
             if times >= GROUP_ATTEMPTS {
                 let why = format!(
-                    "the {bytes} B at {offset} arrive wrong, {times} times now; look at the \
-                     network cards and the memory between here and there"
+                    "the {bytes} B at offset {offset} arrived corrupt {times} times; check the \
+                     network cards and the memory of both machines"
                 );
                 return Err(Error::Corrupt { source_name: self.to.to_string(), why }.into());
             }

@@ -95,25 +95,20 @@ impl Upload {
         options.check()?;
         if options.sums.sha256.is_some() {
             return Err(Error::Usage(
-                "--sha256 is for what is fetched; --blake3 holds what is sent against a sum"
-                    .to_owned(),
+                "--sha256 works only for downloads; use --blake3 to check an upload".to_owned(),
             ));
         }
         if !options.verify {
             return Err(Error::Usage(
-                "what is sent to a server is verified always; leave --no-verify out".to_owned(),
+                "uploads are always verified; leave --no-verify out".to_owned(),
             ));
         }
         let to = Address::parse(to)?.with_token(options.token.as_deref());
         let mut upload =
             Self { from: from.to_owned(), part: None, to, options, cancel: Cancel::default() };
         if upload.to.path().ends_with('/') {
-            let why = || {
-                format!(
-                    "{}: has no name at its end; say what the file is to be called",
-                    from.display()
-                )
-            };
+            let why =
+                || format!("{}: does not end in a name; name the destination file", from.display());
             let name = upload.name().ok_or_else(|| Error::Usage(why()))?;
             upload.to = upload.to.with_path(&format!("{}{name}", upload.to.path()), None);
         }
@@ -144,9 +139,7 @@ impl Upload {
         let client = Client::new(&self.options, 0)?;
         let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
         if self.options.insecure {
-            report(&Event::Note(
-                "--insecure: anybody may pretend to be the destination".to_owned(),
-            ));
+            report(&Event::Note("--insecure: anyone can impersonate the destination".to_owned()));
         }
         let source_name = self.from.display().to_string();
         let (mut restarts, mut waits) = (0, 0);
@@ -334,7 +327,7 @@ impl Attempt<'_> {
                 ask::ask(connection, &self.to, &self.tag, length)?;
             before.done = there.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
         }
-        let why = format!("lacks groups that it said it had, {MAX_ROUNDS} times now");
+        let why = format!("reported groups as received that it lacks, {MAX_ROUNDS} times");
         Err(Error::Protocol { source_name: self.to.to_string(), why }.into())
     }
 
@@ -475,7 +468,7 @@ impl Attempt<'_> {
             Xattrs::parse(&field).map(|xattrs| xattrs.left_out()).filter(|count| *count > 0)
         {
             let what = format!(
-                "{left_out} extended attributes find no room in a request, and are left out"
+                "{left_out} extended attributes do not fit into a request and are left out"
             );
             report(&Event::Note(format!("{}: {what}", self.upload.from.display())));
         }

@@ -144,7 +144,7 @@ impl Worker<'_> {
             self.read_reply(connection, in_flight)?;
             if was_last {
                 return Err(Trouble::Transient(
-                    "it answered before it had everything".to_owned(),
+                    "it answered before it received everything".to_owned(),
                     None,
                 ));
             }

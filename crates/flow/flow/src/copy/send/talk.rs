@@ -134,7 +134,7 @@ fn read(wire: &mut Wire, most: u64) -> Result<Reply, Fault> {
         (true, _) => Framing::Chunked,
         (false, Some(length)) if length > most => {
             return Err(Fault::Malformed(format!(
-                "its answer has {length} B, and {most} B at most were wanted"
+                "its response has {length} B; the limit is {most} B"
             )));
         }
         (false, Some(length)) => Framing::Length(length),
@@ -150,7 +150,7 @@ fn read(wire: &mut Wire, most: u64) -> Result<Reply, Fault> {
             return Ok(Reply { head, body: content });
         }
         if content.len() as u64 > most {
-            return Err(Fault::Malformed(format!("its answer is longer than {most} B")));
+            return Err(Fault::Malformed(format!("its response is longer than {most} B")));
         }
     }
 }

@@ -135,7 +135,7 @@ impl UploadTree {
         match folder.file_name().map(encode) {
             Some(name) if into => Ok(self.to.with_path(&format!("{path}/{name}/"), None)),
             None if into => Err(Error::Usage(format!(
-                "{}: has no name; say what it is to be called",
+                "{}: does not end in a name; name the destination",
                 self.from.display()
             ))),
             _ => Ok(self.to.with_path(&format!("{path}/"), None)),

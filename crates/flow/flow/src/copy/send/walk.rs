@@ -69,14 +69,16 @@ impl Walk {
             }
             let (path, whole) = (path.join(&name), whole.join(&name));
             if name.as_bytes().starts_with(b".") {
-                self.leave_out(&path, "servers take no names that begin with a dot");
+                self.leave_out(&path, "servers reject names that begin with a dot");
                 continue;
             }
             match fs::symlink_metadata(&whole) {
                 Ok(meta) if meta.is_file() => {
                     self.files.push(Entry { path, version: Version::of(&meta) })
                 }
-                Ok(meta) if meta.is_dir() && depth == 0 => self.leave_out(&path, "lies too deep"),
+                Ok(meta) if meta.is_dir() && depth == 0 => {
+                    self.leave_out(&path, "is nested too deep")
+                }
                 Ok(meta) if meta.is_dir() => {
                     if let Err(error) = self.folder(root, &path, depth - 1) {
                         let Error::File { .. } = error else { return Err(error) };
@@ -84,7 +86,7 @@ impl Walk {
                     }
                 }
                 Ok(meta) => {
-                    let what = irregular(meta.file_type()).unwrap_or("no regular file");
+                    let what = irregular(meta.file_type()).unwrap_or("not a regular file");
                     self.leave_out(&path, &format!("is {what}, and only files are sent"));
                 }
                 Err(error) => self.leave_out(&path, &error.to_string()),

@@ -64,7 +64,9 @@ impl Gather {
         options.check()?;
         if options.sums.sha256.is_some() || !options.verify {
             return Err(Error::Usage(
-                "what was spread is verified always, and held against --blake3 at most".to_owned(),
+                "a spread set is always verified: leave --no-verify and --sha256 out; --blake3 \
+                 checks it against a sum"
+                    .to_owned(),
             ));
         }
         let set = Address::parse(source)?.with_token(options.token.as_deref());
@@ -214,9 +216,7 @@ impl Gather {
         let name = self.hosts[0].name().filter(|_| manifest.is_folder);
         let name =
             name.map(PathBuf::from).or_else(|| manifest.files.first().map(ManifestFile::local));
-        let why = || {
-            format!("{}: has no name at its end; say what the set is to be called", self.hosts[0])
-        };
+        let why = || format!("{}: does not end in a name; name the set", self.hosts[0]);
         Ok(self.target.join(name.ok_or_else(|| Error::Usage(why()))?))
     }
 

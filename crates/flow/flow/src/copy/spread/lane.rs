@@ -266,8 +266,8 @@ impl PieceStream<'_> {
             return Ok(());
         }
         let why = format!(
-            "{times} groups arrive wrong, the last the {bytes} B at {offset}; look at the network \
-             cards and the memory between here and there"
+            "{times} groups arrived corrupt, the last of them the {bytes} B at offset {offset}; \
+             check the network cards and the memory of both machines"
         );
         Err(Error::Corrupt { source_name: fetching.at.to_string(), why }.into())
     }

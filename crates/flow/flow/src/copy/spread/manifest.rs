@@ -165,7 +165,7 @@ impl Manifest {
     /// Says what is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(bytes)
-            .map_err(|error| format!("is no list of pieces: {error}"))?;
+            .map_err(|error| format!("is not a list of pieces: {error}"))?;
         if written.sprat_spread != FORMAT {
             return Err(format!(
                 "is a list of version {}; this sprat knows {FORMAT}",
@@ -181,12 +181,12 @@ impl Manifest {
             // Only an address in the form that we would write, without a query or credentials.
             let is_plain = address.authorization().is_none() && address.to_string() == *text;
             if !address.path().ends_with('/') || address.target(false).contains('?') || !is_plain {
-                return Err(format!("names {address}, which is no folder of pieces"));
+                return Err(format!("names {address}, which is not a folder of pieces"));
             }
             hosts.push(address);
         }
         if let Some(folder) = written.folders.iter().find(|folder| local(&folder.path).is_none()) {
-            return Err(format!("names {:?}, which is no path in a folder", folder.path));
+            return Err(format!("names {:?}, which is not a path in a folder", folder.path));
         }
         let files = written
             .files
@@ -194,7 +194,7 @@ impl Manifest {
             .map(|file| file.read(hosts.len()))
             .collect::<Result<Vec<_>, _>>()?;
         if !written.folder && (files.len() != 1 || !written.folders.is_empty()) {
-            return Err("is neither of one file nor of a folder".to_owned());
+            return Err("describes neither one file nor a folder".to_owned());
         }
         Ok(Self { is_folder: written.folder, hosts, folders: written.folders, files })
     }
@@ -211,16 +211,16 @@ impl WrittenFile {
         let wrong = |what: &str| Err(format!("its file {:?} {what}", self.path));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if local(&self.path).is_none() {
-            return wrong("is no path in a folder");
+            return wrong("is not a path in a folder");
         }
         if self.state.is_empty() || self.state.len() > 64 || !self.state.bytes().all(is_name) {
-            return wrong("has a state that makes no name");
+            return wrong("has an invalid state");
         }
         if self.piece == 0
             || !self.piece.is_multiple_of(GROUP_BYTES)
             || self.length > crate::copy::answer::MAX_LENGTH
         {
-            return wrong("has a length that none has");
+            return wrong("has an invalid length or piece size");
         }
         let layout = FileLayout {
             path: self.path.clone(),
@@ -229,7 +229,7 @@ impl WrittenFile {
             piece: self.piece,
         };
         if layout.count() != self.pieces.len() {
-            return wrong("has not as many pieces as its length makes");
+            return wrong("does not have the number of pieces that its length requires");
         }
         let mut pieces = Vec::with_capacity(self.pieces.len());
         for (host, hash) in &self.pieces {
@@ -237,7 +237,7 @@ impl WrittenFile {
                 Ok(hash) if *host < hosts => {
                     pieces.push(StoredPiece { host: *host, blake3: *hash.as_bytes() })
                 }
-                _ => return wrong("has a piece that is nowhere"),
+                _ => return wrong("has a piece without a valid host and hash"),
             }
         }
         Ok(ManifestFile { layout, mtime: self.mtime, mode: self.mode & 0o777, pieces })

@@ -104,12 +104,7 @@ impl Spread {
         let mut to = Address::parse(to)?.with_token(options.token.as_deref());
         if to.path().ends_with('/') {
             let name = from.canonicalize().ok().and_then(|path| path.file_name().map(encode));
-            let why = || {
-                format!(
-                    "{}: has no name at its end; say what the set is to be called",
-                    from.display()
-                )
-            };
+            let why = || format!("{}: does not end in a name; name the set", from.display());
             let name = name.ok_or_else(|| Error::Usage(why()))?;
             to = to.with_path(&format!("{}{name}", to.path()), None);
         }
@@ -235,7 +230,7 @@ impl Spread {
         }
         let name = self.from.file_name().map(PathBuf::from);
         let path = name.ok_or_else(|| {
-            Error::Usage(format!("{}: has no name at its end", self.from.display()))
+            Error::Usage(format!("{}: does not end in a name", self.from.display()))
         })?;
         let file = Entry { path, version: Version::of(&meta) };
         Ok((Walk { files: vec![file], ..Walk::default() }, false))

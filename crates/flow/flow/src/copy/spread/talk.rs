@@ -67,7 +67,8 @@ pub(super) fn put(
         match answered {
             Ok(_) if !early => return Ok(()),
             Ok(reply) => {
-                let why = format!("it answers {} before it has everything", reply.head.status);
+                let why =
+                    format!("it answered {} before it received everything", reply.head.status);
                 return Err(Trouble::Transient(why, None));
             }
             Err(Trouble::Fatal(error @ Error::Refused { status: 409 | 412, .. })) => {

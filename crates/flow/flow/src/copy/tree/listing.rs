@@ -80,8 +80,7 @@ pub(in crate::copy) fn fetch(
     let Reply { mut wire, head, start } = reply;
     if head.kind != LINES {
         let why = format!(
-            "does not list folders as a server of ours does: it sends {:?}; name the files one by \
-             one",
+            "does not list folders as `sprat share` does: it sent {:?}; name the files one by one",
             head.kind
         );
         return Err(wrong(folder, why));
@@ -115,7 +114,7 @@ impl Listing {
     /// Takes a line; returns whether it is the last one.
     fn take(&mut self, line: &[u8]) -> Result<bool, String> {
         let line: Line = serde_json::from_slice(line)
-            .map_err(|error| format!("its listing is not what it should be: {error}"))?;
+            .map_err(|error| format!("its listing is malformed: {error}"))?;
         if line.end {
             self.left_out.extend(line.left_out);
             self.hidden = line.hidden;
@@ -126,11 +125,11 @@ impl Listing {
                 "has more than {MAX_ENTRIES} entries; copy its folders one by one"
             ));
         }
-        let href = line.href.ok_or("it lists something without an address")?;
+        let href = line.href.ok_or("its listing has an entry without an address")?;
         let is_folder = line.kind.as_deref() == Some("directory");
         let Some(path) = local(href.strip_suffix('/').filter(|_| is_folder).unwrap_or(&href))
         else {
-            return Err(format!("lists {href:?}, which is no name in a folder"));
+            return Err(format!("lists {href:?}, which is not a name in a folder"));
         };
         let mode = line.mode.and_then(|text| u32::from_str_radix(&text, 8).ok());
         let modified = line.mtime.as_deref().and_then(time);

@@ -121,8 +121,10 @@ impl FetchTree {
         };
         let folder = Address::parse(&folder)?.with_token(options.token.as_deref());
         if pattern.is_some() && !target.is_dir() {
-            let why =
-                format!("{}: is no directory, and several files may go there", target.display());
+            let why = format!(
+                "{}: is not a directory, but several files may be copied there",
+                target.display()
+            );
             return Err(Error::Usage(why));
         }
         let own = folder.folder_name().filter(|_| pattern.is_none() && target.is_dir());
@@ -158,7 +160,7 @@ impl FetchTree {
         if listing.hidden > 0 {
             let hidden = listing.hidden;
             outcome.left_out.push(format!(
-                "{hidden} names that begin with a dot; `sprat share --hidden` gives them"
+                "{hidden} names that begin with a dot; `sprat share --hidden` serves them"
             ));
         }
         let folders: Vec<_> = listing.entries.iter().filter(|entry| entry.is_folder).collect();

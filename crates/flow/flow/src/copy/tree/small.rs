@@ -154,7 +154,7 @@ impl<'a> Worker<'a> {
         };
         let Some(length) = start.length else {
             return Err(Trouble::Transient(
-                "the server does not say how long it is".to_owned(),
+                "the server does not state its length".to_owned(),
                 None,
             ));
         };
@@ -169,7 +169,7 @@ impl<'a> Worker<'a> {
             if start.verified {
                 body.fill_both(content, &mut stated).map_err(trouble)?;
                 if group::value(length, index, content) != stated {
-                    return Err(Trouble::Transient("it arrived wrong".to_owned(), None));
+                    return Err(Trouble::Transient("it arrived corrupt".to_owned(), None));
                 }
             } else if body.fill(content).map_err(trouble)? < content.len() {
                 return Err(Trouble::Transient(
@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
             file.write_all(content).map_err(at)?;
         }
         if !body.is_over() && body.fill(&mut [0]).map_err(trouble)? > 0 {
-            return Err(Trouble::Transient("it is longer than it was".to_owned(), None));
+            return Err(Trouble::Transient("it has become longer".to_owned(), None));
         }
         let goes_on = if body.is_over() && !head.close {
             ControlFlow::Continue(())

@@ -161,25 +161,22 @@ impl Shared {
     fn may_put(&self, request: &Request) -> Result<(), Refused> {
         let refused = |status, reason: &str| Err(Refused { status, reason: reason.to_owned() });
         match self.tokens().check(request) {
-            None | Some(Proof::Ticket) => return refused(401, "a token is wanted"),
+            None | Some(Proof::Ticket) => return refused(401, "a token is required"),
             Some(Proof::Head(_, Right::Read) | Proof::Address(_, Right::Read)) => {
-                return refused(403, "this token is for reading alone");
+                return refused(403, "this token allows only reading");
             }
             // An `Origin` means a page in a browser, which may be anybody's, whatever host name it
             // used.
             Some(Proof::None) if request.field("origin").is_some() => {
                 return refused(
                     403,
-                    "pages in browsers put nothing here where no token is asked for",
+                    "pages in browsers can upload only to shares that require a token",
                 );
             }
             Some(_) => {}
         }
         if self.writable.is_none() {
-            return refused(
-                405,
-                "files are only given here: sprat share --writable takes them too",
-            );
+            return refused(405, "this share is read-only; sprat share --writable accepts files");
         }
         Ok(())
     }
@@ -198,14 +195,17 @@ impl Shared {
         if !self.xattrs && !attributes.xattrs.is_empty() {
             return Err(Refused {
                 status: 403,
-                reason: "extended attributes are not taken: share --xattrs".to_owned(),
+                reason: "extended attributes are not accepted here; sprat share --xattrs accepts \
+                     them"
+                    .to_owned(),
             }
             .into());
         }
         if put == PutKind::Folder {
             attributes.xattrs = Xattrs::default(); // directories get none
         }
-        let target = request.target.as_ref().ok_or_else(|| Refused::bad("nothing is put there"))?;
+        let target =
+            request.target.as_ref().ok_or_else(|| Refused::bad("files cannot be stored there"))?;
         if put == PutKind::Folder {
             return Ok(self.put_folder(target, &attributes)?);
         }
@@ -238,7 +238,7 @@ impl Shared {
                 let wrong = groups(&open, &range, true, body, progress);
                 *stream = Some(open);
                 let wrong: Vec<String> = wrong?.iter().map(u64::to_string).collect();
-                let put = PutReply::new(202, "this part is here");
+                let put = PutReply::new(202, "the part was received");
                 Ok(if wrong.is_empty() { put } else { put.field(WRONG, wrong.join(" ")) })
             }
             PutKind::Finish { upload, blake3 } => {
@@ -253,7 +253,7 @@ impl Shared {
                 match open.upload().finish(request, Some(&blake3), &attributes) {
                     Ok(named) => Ok(PutReply::named(named)),
                     Err(FinishError::Missing(missing)) => {
-                        Ok(PutReply::new(409, "some of it is not here").field(MISSING, missing))
+                        Ok(PutReply::new(409, "the file is not complete").field(MISSING, missing))
                     }
                     Err(FinishError::Refused(refused)) => Err(refused.into()),
                 }
@@ -321,7 +321,9 @@ impl Shared {
 
     fn put_folder(&self, target: &Target, attributes: &Attributes) -> Result<PutReply, Refused> {
         let (folder, made) = self.root.make(target.names()).map_err(|lost| match lost {
-            FindError::Missing => conflict("there is something else of that name".to_owned()),
+            FindError::Missing => {
+                conflict("something that is not a directory has that name".to_owned())
+            }
             other => find_refusal(other),
         })?;
         if attributes.mode.is_some() || attributes.modified.is_some() {
@@ -331,7 +333,11 @@ impl Shared {
             let attributes = Attributes { mode: Some(mode), ..attributes.clone() };
             attributes.apply_to(&folder).map_err(|error| failed(&error))?;
         }
-        Ok(if made { PutReply::new(201, "created") } else { PutReply::new(200, "it is there") })
+        Ok(if made {
+            PutReply::new(201, "created")
+        } else {
+            PutReply::new(200, "it exists already")
+        })
     }
 }
 
@@ -458,8 +464,8 @@ fn groups(
         progress(len as u64);
         if wrong.len() > MAX_WRONG {
             let reason = format!(
-                "more than {MAX_WRONG} groups of this part arrive wrong; look at the network cards \
-                 and the memory on the way"
+                "more than {MAX_WRONG} groups of this part arrived corrupt; check the network \
+                 cards and the memory of both machines"
             );
             return Err(Refused { status: 422, reason }.into());
         }
@@ -468,10 +474,7 @@ fn groups(
 }
 
 fn wrong() -> Refused {
-    Refused {
-        status: 422,
-        reason: "a group arrived with another value than was told; send it again".to_owned(),
-    }
+    Refused { status: 422, reason: "a group arrived corrupt; send it again".to_owned() }
 }
 
 fn find_refusal(lost: FindError) -> Refused {

@@ -74,7 +74,7 @@ impl Parts {
         let held = others.saturating_add(self.reserved.load(Ordering::Acquire));
         if held.saturating_add(length) > most {
             let reason = format!(
-                "unfinished uploads hold {held} B and may hold {most} B together; sprat share \
+                "unfinished uploads occupy {held} B of at most {most} B; sprat share \
                  --max-unfinished allows more"
             );
             return Err(Refused { status: 507, reason });

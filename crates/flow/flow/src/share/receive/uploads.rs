@@ -117,7 +117,7 @@ impl PutTarget {
     pub(super) fn existing(&self) -> Result<Option<Version>, Refused> {
         match self.path().symlink_metadata() {
             Ok(meta) if meta.is_file() => Ok(Some(Version::of(&meta))),
-            Ok(_) => Err(conflict("there is something else of that name".to_owned())),
+            Ok(_) => Err(conflict("something that is not a file has that name".to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(&error)),
         }
@@ -140,12 +140,10 @@ impl PutTarget {
         let replaced = self.check_condition(request)?.is_some();
         self.destination().publish(replaced).map_err(|error| match error {
             DestinationError::Exists(_) => {
-                Refused { status: 412, reason: "there is such a file by now".to_owned() }
+                Refused { status: 412, reason: "the file exists by now".to_owned() }
             }
             DestinationError::NoName(_) => Refused::bad("a file has a name"),
-            DestinationError::Other { kind, .. } => {
-                conflict(format!("there is {kind} of that name"))
-            }
+            DestinationError::Other { kind, .. } => conflict(format!("{kind} has that name")),
             DestinationError::Io { source, .. } => failed(&source),
         })?;
         let meta = self.path().symlink_metadata().map_err(|error| failed(&error))?;
@@ -164,8 +162,8 @@ impl PutTarget {
                     .to_string_lossy()
                     .into_owned();
                 let reason = format!(
-                    "no space for the {bytes} B of {}; what has come stays beside it as {part}, \
-                     for the same command to go on",
+                    "no space for the {bytes} B of {}; what has arrived stays beside it as \
+                     {part}, and the same command continues from there",
                     self.shown
                 );
                 Refused { status: 507, reason }
@@ -200,7 +198,9 @@ impl Uploads {
             let mut slots = lock(&self.slots);
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).is_some());
             if slots.len() >= MAX_UPLOADS && !slots.contains_key(&key) {
-                let reason = format!("{MAX_UPLOADS} files are being received; come again soon");
+                let reason = format!(
+                    "{MAX_UPLOADS} files are being received, which is the limit; try again soon"
+                );
                 return Err(Refused { status: 503, reason });
             }
             slots.entry(key).or_default().clone()
@@ -218,8 +218,10 @@ impl Uploads {
         };
         if upload.streams.fetch_add(1, Ordering::AcqRel) >= MAX_UPLOAD_STREAMS {
             upload.streams.fetch_sub(1, Ordering::AcqRel);
-            let reason =
-                format!("{MAX_UPLOAD_STREAMS} connections bring parts of this file already");
+            let reason = format!(
+                "{MAX_UPLOAD_STREAMS} connections are sending parts of this file, which \
+                     is the limit"
+            );
             return Err(Refused { status: 503, reason });
         }
         Ok(UploadStream { upload: Some(upload), slot: slot.clone() })
@@ -271,7 +273,7 @@ impl Upload {
         let reserved = parts.reserve(target.part_key().as_ref(), &target.folder, length)?;
         if destination.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
             return Err(conflict(
-                "something else has the name that it would have on its way".to_owned(),
+                "something that is not a file has the name of its incomplete file".to_owned(),
             ));
         }
         let is_kept = || tag.is_some_and(|tag| find_kept(&target, tag, length).is_some());
@@ -386,7 +388,7 @@ impl Upload {
             // The bytes are not those of the sender's file: none are of use.
             state.over = true;
             let _ = self.destination.discard();
-            let reason = "the file that came has another hash; it is thrown away".to_owned();
+            let reason = "the received file has another hash and was discarded".to_owned();
             return Err(Refused { status: 422, reason }.into());
         }
         let finished = state.partial.sink.finish(self.length, attributes);
