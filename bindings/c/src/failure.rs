@@ -51,9 +51,9 @@ pub(crate) enum Failure {
          memory"
     )]
     TooMany { count: usize },
-    #[error("room for only {room} results of {name}; the kernel was run for {count} i")]
+    #[error("room for {room} results of {name}; the kernel was run for {count} i")]
     Room { name: String, room: usize, count: usize },
-    #[error("result {name} is {of}, not {asked}: call sprat_grape_get_result_{of}")]
+    #[error("result {name} is of type {of}, not {asked}: call sprat_grape_get_result_{of}")]
     Type { name: String, of: &'static str, asked: &'static str },
     #[error(transparent)]
     Data(#[from] DataError),

@@ -155,11 +155,11 @@ static void results_are_of_their_types(void) {
     HOLDS(!sprat_grape_get_result_bool(grape, "any", any, 3, 0) && any[0] && any[1] && !any[2]);
     HOLDS(!sprat_grape_get_result_f32(grape, "n", n, 3, 0) && n[0] == 4 && n[2] == 4);
     HOLDS(!sprat_grape_get_result_f64(grape, "s", s, 3, 0) && s[0] == 6);
-    FAILS(SPRAT_GRAPE_TYPE, "near is of index", sprat_grape_get_result_f64(grape, "near", s, 3, 0));
-    FAILS(SPRAT_GRAPE_TYPE, "any is of bool", sprat_grape_get_result_index(grape, "any", near, 3, 0));
-    FAILS(SPRAT_GRAPE_TYPE, "n is of f32", sprat_grape_get_result_f64(grape, "n", s, 3, 0));
-    FAILS(SPRAT_GRAPE_TYPE, "s is of f64", sprat_grape_get_result_f32(grape, "s", n, 3, 0));
-    FAILS(SPRAT_GRAPE_TYPE, "s is of f64", sprat_grape_get_result_bool(grape, "s", any, 3, 0));
+    FAILS(SPRAT_GRAPE_TYPE, "near is of type index", sprat_grape_get_result_f64(grape, "near", s, 3, 0));
+    FAILS(SPRAT_GRAPE_TYPE, "any is of type bool", sprat_grape_get_result_index(grape, "any", near, 3, 0));
+    FAILS(SPRAT_GRAPE_TYPE, "n is of type f32", sprat_grape_get_result_f64(grape, "n", s, 3, 0));
+    FAILS(SPRAT_GRAPE_TYPE, "s is of type f64", sprat_grape_get_result_f32(grape, "s", n, 3, 0));
+    FAILS(SPRAT_GRAPE_TYPE, "s is of type f64", sprat_grape_get_result_bool(grape, "s", any, 3, 0));
     /* What is sent afterwards changes nothing before the next run; what stays need not be sent again. */
     HOLDS(!sprat_grape_send_i_f64(grape, "xi", xi, 1, 0));
     HOLDS(!sprat_grape_get_result_index(grape, "near", near, 3, 0) && near[2] == 3);
@@ -214,7 +214,7 @@ static void numbers_that_do_not_fit(void) {
     name[sizeof name - 1] = 0;
     FAILS(SPRAT_GRAPE_ARGUMENT, "grape is NULL", sprat_grape_send_i_f64(NULL, "xi", x, 4, 0));
     FAILS(SPRAT_GRAPE_ARGUMENT, "name is NULL", sprat_grape_send_i_f64(grape, NULL, x, 4, 0));
-    FAILS(SPRAT_GRAPE_ARGUMENT, "name is no UTF-8", sprat_grape_send_i_f64(grape, "x\xc0i", x, 4, 0));
+    FAILS(SPRAT_GRAPE_ARGUMENT, "name is not UTF-8", sprat_grape_send_i_f64(grape, "x\xc0i", x, 4, 0));
     FAILS(SPRAT_GRAPE_ARGUMENT, "numbers is NULL", sprat_grape_send_j_f32(grape, "xj", nothing, 1, 0));
     FAILS(SPRAT_GRAPE_ARGUMENT, "stride of 7 bytes", sprat_grape_send_i_f64(grape, "xi", x, 4, 7));
     FAILS(SPRAT_GRAPE_NAME, "no i variable \"xj\"; there are [\"xi\"]", sprat_grape_send_i_f64(grape, "xj", x, 4, 0));

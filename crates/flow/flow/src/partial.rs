@@ -57,7 +57,9 @@ impl Partial {
     ) -> Result<Option<usize>, SinkError> {
         self.sink.flush()?;
         let mut wrong: Vec<u64> = Vec::new();
-        let Some(mut buffer) = self.sink.buffer()? else { unreachable!("nobody else has one") };
+        let Some(mut buffer) = self.sink.buffer()? else {
+            unreachable!("no other buffer is in use")
+        };
         for (index, value) in self.values.iter().filter(|(index, _)| is_selected(**index)) {
             if is_stopped() {
                 return Ok(None);

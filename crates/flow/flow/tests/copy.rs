@@ -209,7 +209,7 @@ fn a_bit_that_is_flipped_every_time_is_named() {
     let (outcome, _) = copy(&server.url(), &target, options());
     let error = outcome.unwrap_err();
     assert!(
-        matches!(error, Error::Corrupt { .. }) && error.to_string().contains("at 1048576"),
+        matches!(error, Error::Corrupt { .. }) && error.to_string().contains("at offset 1048576"),
         "{error}"
     );
     assert!(!target.exists());

@@ -189,7 +189,7 @@ fn rules_change_while_packets_pass_and_kept_rules_keep_their_counters() {
             client.add_rule(rule("tcp", Some("p7"), "count"), None),
             "from: no such port; the ports are p0, p1",
         ),
-        (client.add_rule(rule("tcp", None, "eat"), None), "action: \"eat\" is no action"),
+        (client.add_rule(rule("tcp", None, "eat"), None), "action: \"eat\" is not an action"),
         (
             client.add_rule(rule("tcp", None, "mirror:p1"), None),
             "action: of a pair of ports neither can have",

@@ -340,7 +340,7 @@ fn configured_pairs_are_neighbours() {
     assert_eq!(order, [("a", 97), ("d", 100), ("c", 99), ("b", 98)]);
     for (pairs, expected) in [
         ("", "4 ports are joined in pairs: say which"),
-        ("pairs = [[\"a\", \"b\"]]\n", "c is in none"),
+        ("pairs = [[\"a\", \"b\"]]\n", "c is in no pair"),
         ("pairs = [[\"a\", \"b\"], [\"c\", \"a\"]]\n", "a is named twice"),
         ("pairs = [[\"a\", \"a\"], [\"c\", \"d\"]]\n", "a is named twice"),
         ("pairs = [[\"a\", \"e\"], [\"c\", \"d\"]]\n", "no port \"e\"; the ports are a, b, c, d"),

@@ -213,7 +213,7 @@ fn pairs_of_a_box_are_neighbours_and_rules_and_captures_follow() {
     assert_eq!(wan.filters[0].from, Some(3));
     assert_eq!(wan.capture.as_ref().unwrap().interfaces, ["c", "a", "b", "d"]);
     for (pairs, expected) in [
-        ("pairs = [[\"a\", \"b\"]]\n", "box.wan: pairs: c is in none"),
+        ("pairs = [[\"a\", \"b\"]]\n", "box.wan: pairs: c is in no pair"),
         ("pairs = [[\"a\", \"e\"]]\n", "box.wan: pairs: no port \"e\"; the ports are a, b, c, d"),
         ("forward = \"cross\"\n", "box.wan: 4 ports are joined in pairs: say which"),
     ] {
@@ -321,10 +321,10 @@ fn errors_name_the_place_and_the_fix() {
             "use the same for both",
         ),
         ("mtu = 100", "host.left: an MTU of 100", "use 1280 to"),
-        ("sysctls = { \"../x\" = 1 }", "host.left: \"../x\" is no sysctl", "name it as behind"),
+        ("sysctls = { \"../x\" = 1 }", "host.left: \"../x\" is not a sysctl", "name it as behind"),
         (
             "at.wan = { interface = \"a name\" }",
-            "host.left: \"a name\" is no name",
+            "host.left: \"a name\" is not a name",
             "letters, digits",
         ),
         (

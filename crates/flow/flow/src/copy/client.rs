@@ -159,7 +159,7 @@ fn refusal(address: &Address, head: &Head, answer: Answer) -> Trouble {
         ),
         Answer::Changed(why) => Trouble::Changed(why),
         Answer::Invalid(why) => wrong(address, why),
-        Answer::Bytes(_) | Answer::Redirect(_) => unreachable!("handled by who asked"),
+        Answer::Bytes(_) | Answer::Redirect(_) => unreachable!("the caller handles it"),
     }
 }
 

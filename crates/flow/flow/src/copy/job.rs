@@ -119,7 +119,7 @@ type EventRelay<'a> = (&'a Receiver<Event>, &'a mut dyn FnMut(&Event));
 impl<'a> Job<'a> {
     fn new(fetch: &'a Fetch, client: &'a Client) -> Self {
         let Origin::Server(first) = &fetch.origin else {
-            unreachable!("asked by who has a server")
+            unreachable!("only a fetch from a server has a job")
         };
         let all = std::iter::once(first).chain(&fetch.others).cloned().collect();
         let sources = Sources::new(all);

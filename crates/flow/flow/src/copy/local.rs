@@ -114,7 +114,9 @@ fn groups(
         if fetch.cancel.is_cancelled() {
             return Err(Error::Cancelled.into());
         }
-        let Some(mut buffer) = state.sink.buffer()? else { unreachable!("nobody else has one") };
+        let Some(mut buffer) = state.sink.buffer()? else {
+            unreachable!("no other buffer is in use")
+        };
         let block = source.next_block().map_err(|error| match error {
             SourceError::Short { .. } => Trouble::Changed(error.to_string()),
             SourceError::Io { path, source, .. } => Error::file(path, source).into(),

@@ -164,7 +164,7 @@ fn reread(
         state.check(length, &|_| true, &|| fetch.cancel.is_cancelled())?.ok_or(Error::Cancelled)?;
     if wrong > 0 {
         report(&Event::Note(format!(
-            "{wrong} groups received earlier are corrupt on disk: fetching them again"
+            "{wrong} of the groups received earlier are corrupt on disk: fetching them again"
         )));
     }
     Ok(())

@@ -144,7 +144,7 @@ fn receive(
     let mut received = Received { hasher: fetch.options.sums.hasher(), bytes: 0 };
     let mut last_report = Instant::now();
     for group in 0.. {
-        let Some(mut buffer) = sink.buffer()? else { unreachable!("nobody else has one") };
+        let Some(mut buffer) = sink.buffer()? else { unreachable!("no other buffer is in use") };
         let count = body.fill(&mut buffer).map_err(|error| fault(source_name, error))?;
         if count > 0 {
             received.hasher.add(&buffer[..count]);

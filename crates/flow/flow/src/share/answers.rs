@@ -68,7 +68,7 @@ impl Shared {
         let Some(target) = &request.target else { return self.options().into() };
         match request.method {
             Method::Options => self.options().into(),
-            Method::Put => unreachable!("taken by who has its body"),
+            Method::Put => unreachable!("the receiver handles requests with a body"),
             Method::Get | Method::Head => self.get(request, target, proof),
         }
     }

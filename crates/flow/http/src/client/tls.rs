@@ -113,7 +113,7 @@ impl ServerCertVerifier for PinnedOrAny {
         if self.pin.is_some_and(|pin| sum.as_ref() != pin) {
             let hex: String = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
             return Err(rustls::Error::General(format!(
-                "its certificate is another than the one that is trusted: {hex}"
+                "its certificate is not the trusted one; its SHA-256 is {hex}"
             )));
         }
         Ok(ServerCertVerified::assertion())

@@ -73,7 +73,7 @@ pub(super) fn packet<'a>(
             to.extend_from_slice(taken);
             left -= taken.len();
         }
-        assert_eq!(left, 0, "the parts are as long as was told");
+        assert_eq!(left, 0, "the parts have the stated length");
         fill(to, captured);
         if !comment.is_empty() {
             option(to, 1, comment.as_bytes());

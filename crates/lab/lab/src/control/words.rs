@@ -156,7 +156,7 @@ pub(super) fn encode_answer<T: Serialize>(outcome: Result<&T, &str>) -> Vec<u8> 
             .map(|answer| serde_json::json!({ "version": VERSION, "answer": answer })),
         Err(error) => Ok(serde_json::json!({ "version": VERSION, "error": error })),
     };
-    encode_line(&words.expect("what is told has a form in JSON"))
+    encode_line(&words.expect("a reply has a form in JSON"))
 }
 
 /// Decodes an answer: the result, or why the request was refused. `None` if it is not an answer of

@@ -260,7 +260,7 @@ fn length(bytes: usize) -> u32 {
 }
 
 fn word(bytes: usize) -> u16 {
-    u16::try_from(bytes).expect("its length was told in 16 bits")
+    u16::try_from(bytes).expect("its length was stated in 16 bits")
 }
 
 const _: () = assert!(CELL_BYTES > 1024, "a cell must hold all headers of a frame");

@@ -186,7 +186,7 @@ pub(super) fn receive(
 pub(super) fn send(device: &mut RawDevice, packet: &Packet) -> bool {
     assert!(
         packet.count() == 1 && !packet.vnet().needs_checksum(),
-        "a device sends what is complete"
+        "a device sends complete packets"
     );
     packet.gather_ethernet(|slices| device.send(slices))
 }
