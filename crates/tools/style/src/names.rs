@@ -36,7 +36,8 @@ pub fn check(sources: &[Source], shared: &[&str]) -> Vec<Finding> {
     let mut named = BTreeMap::<&str, (BTreeSet<&str>, &str, usize)>::new();
     for source in sources.iter().filter(|source| source.path.contains("/src/")) {
         for kind in ["struct", "enum", "trait", "type"] {
-            for tokens in source.find(&["pub", kind]) {
+            let pattern = ["pub", kind];
+            for tokens in source.find(&pattern) {
                 let Some(name) = tokens.get(2).filter(|name| !name.in_test) else { continue };
                 let place = (BTreeSet::new(), &source.path[..], name.line);
                 let (crates, ..) = named.entry(&name.text).or_insert(place);
