@@ -25,7 +25,7 @@ pub use mem::{Fault, Latency, MemControl, MemDisk, MemReader};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Most operations in flight on one disk.
+/// The largest number of operations in flight on one disk. The caller must not submit more.
 pub const MAX_IN_FLIGHT: usize = 64;
 
 /// An operation on a disk. Offsets and lengths are multiples of [`BLOCK_BYTES`].

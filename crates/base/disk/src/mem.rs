@@ -29,7 +29,7 @@ pub struct Latency {
     pub base: u64,
     /// Additional time of a durable write or a sync.
     pub durable: u64,
-    /// Most random additional time, drawn for each operation.
+    /// The largest random additional time, in nanoseconds, drawn for each operation.
     pub jitter: u64,
 }
 

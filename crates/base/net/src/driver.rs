@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 
 use crate::{Figure, Sources};
 
-/// Largest frame of any driver, in bytes: 65,535 of payload behind a packet header of 24. A driver
-/// may take less; see [`Transmit::mtu`].
+/// The largest frame of any driver, in bytes: 65,535 of payload after a packet header of 24. A
+/// driver's own limit may be lower; see [`Transmit::mtu`].
 pub const MAX_FRAME: usize = 65_535 + 24;
 
 /// The sending half of a driver. The driver passes it to the code that handles a received frame, so

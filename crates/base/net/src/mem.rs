@@ -12,11 +12,11 @@ use std::time::Duration;
 use crate::driver::Sink;
 use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
 
-/// Most frames that wait at a port, and most that are under way in a hub for each port; further
-/// ones are dropped.
+/// Limit on the frames that wait at a port, on those that a sender has staged, and on those in
+/// transit in a hub, for each of its ports; further frames are dropped.
 pub const QUEUE_LIMIT: usize = 16_384;
 
-/// Most frames that one [`Driver::receive`] hands out.
+/// The largest number of frames that one [`Driver::receive`] hands out.
 const RECEIVE_BATCH: usize = 64;
 
 /// Buffers kept for reuse.
@@ -25,7 +25,7 @@ const SPARE_BUFFERS: usize = 1024;
 /// Properties of a hub's network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HubOptions {
-    /// Largest frame, in bytes; at most [`MAX_FRAME`].
+    /// The largest frame, in bytes; at most [`MAX_FRAME`].
     pub mtu: usize,
     /// What [`Transmit::reliable`] returns. If it is true, the hub's policy must neither lose,
     /// repeat nor reorder frames.

@@ -94,7 +94,7 @@ const SHARE: Kind = Kind {
     most: "100%, or 1000% of what can be more than all",
 };
 
-/// Largest rate, in bits per second.
+/// The largest rate accepted, in bits per second.
 const MAX_RATE: u64 = 1_000_000_000_000_000_000;
 
 /// Parses a size in bytes: a number alone or with `B`; with `K`, `M`, `G`, `T` or `P`, also as

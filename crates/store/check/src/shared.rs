@@ -15,8 +15,8 @@ pub const SHARED_KEY: &str = "shared";
 /// addition was executed twice, or not at all.
 #[derive(Clone, Debug)]
 pub struct SharedCounter {
-    /// Most additions in progress at a time. They may be executed in any order, but an addition is
-    /// executed later than any that was begun `depth` additions before it.
+    /// The largest number of additions in progress at a time. They may be executed in any order,
+    /// but an addition is executed later than any that was begun `depth` additions before it.
     depth: usize,
     begun: u64,
     /// All sums up to here were answers.

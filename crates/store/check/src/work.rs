@@ -32,7 +32,7 @@ pub const SIZES: [(u64, usize, usize); 6] = [
 pub struct Work {
     random: Random,
     drawn: u64,
-    /// Most bytes of a value.
+    /// The longest value, in bytes.
     longest: usize,
 }
 

@@ -13,7 +13,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Most operations in progress in one client.
+/// The largest number of operations in progress in one client; submitting another fails with
+/// `Error::TooManyPending`.
 pub const MAX_PENDING: usize = 16_384;
 
 const _: () = assert!(MAX_PENDING <= MAX_OPERATION_SLOTS as usize);

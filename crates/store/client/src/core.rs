@@ -19,10 +19,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most coordinators of a cluster that a client uses.
+/// The largest number of coordinators of a cluster that a client uses; a longer list is refused.
 pub const MAX_COORDINATORS: usize = 8;
 
-/// Most transports in use at once, those of the coordinator and of the servers.
+/// The largest number of transports in use at once, those of the coordinator and of the servers; a
+/// server that needs another cannot be reached.
 pub const MAX_PORTS: usize = 4;
 
 /// Iterations after which a port without calls is polled again.

@@ -3,7 +3,8 @@
 use crate::target::ServerHandle;
 use sprat_wire::op::Request;
 
-/// Most tables whose servers a client remembers.
+/// The largest number of tables whose servers a client remembers. At the limit, the next new table
+/// makes the client forget all others.
 pub const MAX_KNOWN_TABLES: usize = 4096;
 
 /// The servers of a table's tablets.

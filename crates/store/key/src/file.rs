@@ -16,7 +16,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Longest file accepted, bytes.
+/// The largest file accepted, in bytes; a longer one is refused as damaged.
 pub const MAX_FILE: usize = 16 << 10;
 
 /// First lines of the two kinds of files.

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-/// Most clients whose completions are kept at once. Operations of further clients that need a
-/// completion are refused.
+/// The largest number of clients whose completions are kept at once. Operations of further clients
+/// that need a completion are refused.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
 /// Clients, and the generation when each was last heard of.

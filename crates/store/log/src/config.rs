@@ -12,7 +12,8 @@ pub const MIN_MEMORY: usize = 64 * SEGLET_BYTES;
 /// Seglets of the shortest usual segment.
 const MIN_SEGMENT_SEGLETS: usize = 8;
 
-/// Most memory of a log, bytes (256 GB): the limit of the hash table's addresses.
+/// The largest memory of a log, in bytes (256 GB less one seglet): the limit of the hash table's
+/// addresses. A configuration with more is refused.
 pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 
 /// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the
@@ -48,10 +49,11 @@ pub struct Config {
     pub seed: u64,
     /// Whether there is a disk.
     pub durability: Durability,
-    /// Longest segment, bytes, a multiple of a seglet. A segment's header, with eight bytes for
-    /// each segment on disk, and any one entry must fit.
+    /// The largest length of a segment, in bytes, a multiple of a seglet. A segment's header, with
+    /// eight bytes for each segment on disk, and any one entry must fit.
     pub segment_bytes: usize,
-    /// Most segments with a replica on disk at any time, including those that wait to be freed.
+    /// The largest number of segments with a replica on disk at any time, including those that wait
+    /// to be freed.
     pub max_segments_on_disk: usize,
 }
 
@@ -126,13 +128,15 @@ impl Config {
         (8 * segment_bytes).max(MIN_MEMORY)..=most.min(MAX_MEMORY)
     }
 
-    /// Fewest segments on disk that hold a full memory and leave the cleaner room.
+    /// Returns the smallest number of segments on disk that can hold a full memory and leaves the
+    /// cleaner room.
     #[must_use]
     pub fn least_segments_on_disk(&self) -> usize {
         self.memory / self.segment_bytes * 3 / 2 + 2 * CLEANER_SEGMENTS
     }
 
-    /// Most segments on disk whose half filled seglets leave enough memory.
+    /// Returns the largest number of segments on disk whose half-filled seglets still leave enough
+    /// memory: one for every two seglets.
     #[must_use]
     pub fn most_segments_on_disk(&self) -> usize {
         self.seglets() / 2

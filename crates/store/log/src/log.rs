@@ -25,13 +25,13 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// headers, and dead bytes that the cleaner has not freed yet.
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
-/// Most seglets that writers of objects leave to the cleaner and to removals: a long entry's run,
-/// and some more.
+/// Upper limit of the reserve: seglets that writers of objects leave to the cleaner and to
+/// removals. It is a long entry's run, and some more.
 const RESERVE_MAX: usize = 24;
 
-/// Most free seglets above the reserve below which writers pay for cleaning. Dead entries could
-/// stay longer if fewer seglets were free, so few are kept: a writer cleans about as much as it
-/// writes.
+/// Upper limit of the low-water mark, in free seglets above the reserve: with fewer free seglets
+/// than the mark, writers pay for cleaning. Dead entries could stay longer if fewer seglets were
+/// free, so few are kept: a writer cleans about as much as it writes.
 const LOW_WATER_MAX: usize = 32;
 
 /// Free seglets that only removals may take, for the tombstones and completions of some hundred of
@@ -144,7 +144,8 @@ pub struct Log {
     pub(crate) low_water: usize,
     /// Free seglets below which idle time is used for cleaning.
     pub(crate) idle_water: usize,
-    /// Most segments that the disk takes now, if that is less than the configuration allows.
+    /// The largest number of segments that the disk has room for now. It counts only if it is below
+    /// the configured limit.
     pub(crate) disk_limit: usize,
 }
 
@@ -528,7 +529,7 @@ impl Log {
         self.tables.subtract(table, len);
     }
 
-    /// Most bytes of objects that the log accepts.
+    /// Returns the largest number of bytes of objects that the log accepts.
     ///
     /// Objects much shorter than a seglet can fill it. Longer ones lose up to a seglet at the end
     /// of each run of memory, depending on the order in which they came; an object of 1 MB may lose

@@ -11,7 +11,7 @@ use crate::{Durability, Ref};
 use sprat_wire::entry::Role;
 use std::ops::Range;
 
-/// Most pieces of memory handed out at once.
+/// The largest number of memory slices handed out by one call; the rest follow in later calls.
 pub const PENDING_SLICES: usize = 16;
 
 /// Bytes of a segment that are to be replicated. They are borrowed from the log's memory.

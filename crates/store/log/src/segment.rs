@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 /// an extent's end.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// Fewest seglets of an extent for longer entries, or twice the entry's if that is more, so that
-/// little is unused at its end.
+/// The smallest number of seglets in an extent for a long entry. If twice the entry's seglets are
+/// more, the extent has that many, so that little of its end is unused.
 const LONG_RUN: usize = 8;
 
 /// Seglets that a segment takes at a time when memory is plentiful: a huge page.
@@ -375,7 +375,7 @@ impl Memory {
     }
 }
 
-/// Fewest seglets that an extent for an entry of this length should have.
+/// Returns the smallest number of seglets that an extent for an entry of `len` bytes should have.
 pub(crate) fn wanted_run(len: usize) -> usize {
     if len <= SMALL_ENTRY { 1 } else { LONG_RUN.max(2 * len.div_ceil(SEGLET_BYTES)) }
 }

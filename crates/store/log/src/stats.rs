@@ -10,7 +10,7 @@ use sprat_wire::entry::Kind;
 use sprat_wire::once::COMPLETIONS;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Most huge pages returned to the kernel by one call: each is a system call.
+/// The largest number of huge pages that one call returns to the kernel: each takes a system call.
 const RELEASES_MAX: usize = 16;
 
 /// A log's counters.

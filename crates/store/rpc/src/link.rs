@@ -35,7 +35,7 @@ pub(crate) struct Link {
     /// Index of the session at the peer.
     pub(crate) session: u32,
     pub(crate) token: u32,
-    /// Largest frame, bytes.
+    /// The largest frame, in bytes.
     pub(crate) mtu: u32,
     /// [`FROM_SERVER`] if this end is the server, else 0.
     pub(crate) side: u8,
@@ -108,7 +108,8 @@ pub(crate) struct Io<'a, T: ?Sized> {
 }
 
 impl<T: Transmit + ?Sized> Io<'_, T> {
-    /// Largest frame that this end can exchange with `peer`.
+    /// Returns the largest frame, in bytes, that this end can exchange with `peer`: the driver's
+    /// limit less what sealing adds, at most `cap`, and never less than `MIN_MTU`.
     pub(crate) fn mtu(&mut self, peer: SocketAddr, cap: usize) -> u32 {
         let sealed = if self.channels.is_some() { SEAL_BYTES } else { 0 };
         word(self.tx.mtu(peer).saturating_sub(sealed).min(cap).clamp(MIN_MTU, MAX_MTU))

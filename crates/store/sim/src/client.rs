@@ -18,7 +18,8 @@ pub const TRANSPORT: &str = "fast+udp";
 /// How often a page of a scan is requested without an answer before the scan is given up.
 const PAGE_TRIES: u32 = 4;
 
-/// Most pages of a scan; one with more never ends.
+/// The largest number of pages of a scan; the client reports a scan with more as one that never
+/// ends.
 const MAX_PAGES: u32 = 100_000;
 
 /// State that all clients share during an iteration.

@@ -17,8 +17,8 @@ pub const OPEN: u64 = u64::MAX;
 /// stricter than letting the call take place at any time, and limits the choices of the check.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
-/// Most changes of one object whose outcome is unknown: the check can find an order for some of
-/// ten, but not of fifty.
+/// The largest number of changes of one object whose outcome is unknown: the check can find an
+/// order for some of ten, but not of fifty.
 pub const MAX_UNSETTLED: usize = 10;
 
 /// The value of an object. Only one operation writes each text, so that a read shows which.
@@ -37,7 +37,7 @@ pub enum Value {
     },
 }
 
-/// Fewest bytes of a text: its id and one more.
+/// The shortest text, in bytes: its id and one more.
 pub const MIN_TEXT: u32 = 9;
 
 impl Value {

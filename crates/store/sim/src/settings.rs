@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Settings {
     /// Number of clients.
     pub clients: usize,
-    /// Most operations that a client has under way.
+    /// The largest number of operations that a client has in progress.
     pub window: usize,
     /// Operations of all clients, without scans' pages.
     pub operations: u64,
@@ -22,9 +22,9 @@ pub struct Settings {
     pub tables: usize,
     /// Number of keys in each table.
     pub keys: u16,
-    /// Longest value of most writes, bytes.
+    /// The longest value that most writes store, in bytes.
     pub usual_value: u64,
-    /// Longest value, bytes.
+    /// The longest value that any write stores, in bytes.
     pub longest_value: u64,
     /// Number of objects that are there from the beginning, so that the log is nearly full and the
     /// cleaner at work.

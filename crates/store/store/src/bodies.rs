@@ -7,7 +7,8 @@ use sprat_wire::op::REPLICA_BYTES;
 /// that needs more asks the client to retry.
 pub(crate) const MAX_BUFFERS: usize = 4096;
 
-/// Most explanations in flight beside them; replies beyond go without.
+/// The largest number of explanations in flight at once, beside the records' bodies; further
+/// replies are sent without an explanation.
 const MAX_TEXTS: usize = 4096;
 
 /// Capacity up to which a released buffer keeps its memory, bytes.

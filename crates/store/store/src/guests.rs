@@ -16,7 +16,7 @@ struct AdmittedClient {
 /// without identities may do everything.
 #[derive(Default)]
 pub(crate) struct AccessRules {
-    /// At most as many as an endpoint has channels.
+    /// The admitted clients, at most as many as an endpoint has channels.
     clients: Vec<Option<Box<AdmittedClient>>>,
     names: HashMap<u32, String>,
 }

@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::BufRead;
 
-/// Longest line when a field is the value: a value of control characters, which take six bytes
-/// each.
+/// The longest line accepted when a field is the value, in bytes: enough for a value of control
+/// characters, which take six bytes each.
 const MAX_LINE: usize = 8 << 20;
 
 /// Suffix of a field that holds base64.

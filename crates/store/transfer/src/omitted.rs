@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Most names that an [`Omitted`] keeps; further omissions are only counted.
+/// The largest number of names that an [`Omitted`] keeps; further omissions are only counted.
 pub const MAX_NAMED: usize = 1000;
 
 /// Why a file, row or item was left out.

@@ -25,13 +25,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Prefix of all that is signed, so that a signature is valid for nothing but certificates.
 pub const CONTEXT: &[u8] = b"sprat certificate\0";
 
-/// Longest certificate, bytes, with its signature: it fits a frame with the rest of a handshake.
+/// The longest certificate, in bytes, with its signature: it fits into one frame with the rest of a
+/// handshake.
 pub const MAX_CERTIFICATE: usize = 1024;
 
-/// Most grants of a certificate.
+/// The largest number of grants in a certificate.
 pub const MAX_GRANTS: usize = 32;
 
-/// Longest name of a member, bytes of UTF-8.
+/// The longest name of a member, in bytes of UTF-8.
 pub const MAX_NAME: usize = 64;
 
 /// Bytes of a public key, and of a secret one.

@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of an entry's header.
 pub const HEADER_BYTES: usize = 19;
 
-/// Longest entry, bytes.
+/// The longest entry, in bytes: its header, and a key and a value at their limits.
 pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
 
 /// Bits of the value's length in a header's `kind`; above them are the entry's kind, and the

@@ -118,7 +118,7 @@ pub struct FileHeader {
     pub server: u64,
     /// Bytes of a frame, a multiple of [`BLOCK_BYTES`].
     pub frame_bytes: u32,
-    /// Most bytes of log in a segment.
+    /// The largest number of bytes of log in a segment.
     pub segment_bytes: u32,
     /// Counts the times that the log was opened for writing, from 1. In a file of replicas: no
     /// replica has a higher incarnation.

@@ -29,7 +29,7 @@ pub const COMPLETIONS: u32 = 1 << 31;
 /// Bytes of an operation's id in a request: client, slot, sequence number.
 pub const OPERATION_ID_BYTES: usize = 16;
 
-/// Most request slots of a client.
+/// The largest number of request slots of a client.
 pub const MAX_OPERATION_SLOTS: u16 = 1 << 15;
 
 /// The bit, beside the slot, that marks an operation as sent before.
@@ -41,7 +41,8 @@ const RESENT_BYTE: usize = 9;
 /// Bytes of a completion's key: client and slot.
 pub const COMPLETION_KEY_BYTES: usize = 10;
 
-/// Longest result of an operation in a completion, bytes, beside its version: a sum.
+/// The longest result of an operation in a completion, in bytes, not counting its version: a
+/// counter's sum.
 pub const MAX_RESULT: usize = 8;
 
 /// How long after its beginning a client sends an operation again.
@@ -59,7 +60,7 @@ pub const COMPLETION_RETENTION: Duration = Duration::from_secs(120);
 const _: () =
     assert!(COMPLETION_RETENTION.as_secs() >= SESSION_TTL.as_secs() + 2 * RETRY_WINDOW.as_secs());
 
-/// Longest completion, encoded as an object's value, bytes.
+/// The longest completion, in bytes, encoded as an object's value.
 pub const MAX_COMPLETION: usize = 7 + 8 + MAX_RESULT;
 
 /// The id of a client's operation.

@@ -347,7 +347,7 @@ pub struct ClusterSeen {
     pub version: U64,
 }
 
-/// Most tablets whose load a server reports.
+/// The largest number of tablets whose load a server reports in one request.
 pub const MAX_LOADS: usize = 1024;
 
 /// The load of a tablet on its server: see [`Request::Loads`].

@@ -14,7 +14,8 @@ pub const PROTOCOL_VERSION: u16 = 1;
 /// Bytes of a packet's header.
 pub const HEADER_BYTES: usize = 24;
 
-/// Most slots a session can have: the bits of [`Header::slot`] that number them.
+/// The largest number of slots a session can have: what the bits of [`Header::slot`] that number
+/// them can count.
 pub const MAX_SLOTS: usize = 64;
 
 /// Flag in [`Header::slot`]: the session's server sent the packet. `session` is then an index at
@@ -231,7 +232,7 @@ pub struct Connect {
     pub session: U32,
     /// Drawn at random by the client, so that a repeated `Connect` finds its first answer.
     pub nonce: U32,
-    /// Largest frame that the client and its path can carry, bytes.
+    /// The largest frame that the client and its path can carry, in bytes.
     pub mtu: U32,
 }
 
@@ -251,6 +252,6 @@ pub struct Accept {
     pub slots: U16,
     /// Silence of the client, in seconds, after which the server forgets the session.
     pub ttl: U16,
-    /// Largest frame that both ends can carry, bytes.
+    /// The largest frame that both ends can carry, in bytes.
     pub mtu: U32,
 }

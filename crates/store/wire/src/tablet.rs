@@ -7,7 +7,7 @@
 use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Most tablets of one table.
+/// The largest number of tablets of one table.
 pub const MAX_TABLETS: usize = 1024;
 
 /// Hash of a key under a seed.

@@ -17,10 +17,11 @@ use crate::driver::Sink;
 use crate::ether::{EtherHost, FrameEvent, Unroutable};
 use crate::{Counters, Driver, Nanos, Sources, Transmit};
 
-/// Most payloads that wait for a neighbour's hardware address; further ones are dropped.
+/// The largest number of payloads that wait for a neighbour's hardware address; further ones are
+/// dropped and counted.
 const MAX_PARKED: usize = 64;
 
-/// Most echo replies kept until they are taken; further ones are dropped.
+/// The largest number of echo replies kept until they are taken; further ones are dropped.
 const MAX_PONGS: usize = 64;
 
 /// Frames taken from one port before the other ports and the caller get their turn: few, so that
@@ -41,7 +42,7 @@ pub(super) const MAINTENANCE: Duration = Duration::from_millis(1);
 /// The interval while a port shakes hands with its peer, which waits for each answer.
 pub(super) const JOINING_MAINTENANCE: Duration = Duration::from_micros(20);
 
-/// Longest sleep while a neighbour is being probed.
+/// The longest sleep while a neighbour is being probed.
 const WATCHING: Duration = Duration::from_millis(10);
 
 /// The driver that bypasses the kernel: a host on Ethernet over one or several ports, each of which

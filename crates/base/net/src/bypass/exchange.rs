@@ -25,7 +25,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::dpdk::{Parcel, SharedDevice};
 use crate::Sources;
 
-/// Most frames that wait in a node's inbox; further ones are dropped and counted.
+/// The largest number of frames that wait in a node's inbox; further ones are dropped and counted.
 const MAX_INBOX: usize = 512;
 
 /// A node's inbox, in which other nodes leave frames for it.

@@ -14,11 +14,11 @@ use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
 use super::state::DeviceState;
 use crate::{Counters, Nanos, Sources};
 
-/// Most frames that wait for room at a device; further ones are refused. Fewer than the number at
-/// which the drivers drop the oldest.
+/// The largest number of frames that wait for room at a device; further ones are refused. Fewer
+/// than the number at which the drivers drop the oldest.
 const MAX_WAITING: usize = 256;
 
-/// Largest MTU for which a device can be opened, in bytes.
+/// The largest MTU for which a device can be opened, in bytes.
 const MAX_MTU: u16 = 16_000;
 
 /// A device that receives and sends whole Ethernet frames unchanged.

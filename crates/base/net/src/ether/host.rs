@@ -17,8 +17,8 @@ use crate::{Counters, Mac, Nanos};
 /// Interval of the search for neighbours that receive frames and do not answer.
 const WATCH: Duration = Duration::from_millis(10);
 
-/// Most peers whose path is narrower than our links; beyond that all are forgotten, and learned
-/// again from routers.
+/// The largest number of peers remembered as having a path MTU below that of the links. At the
+/// limit, all are forgotten and learned again from routers.
 const MAX_NARROW: usize = 4096;
 
 /// Bytes of an echo's identifier and sequence number.
@@ -36,7 +36,7 @@ pub struct HostSettings {
     pub gateway: Option<IpAddr>,
     /// VLAN tag of its frames.
     pub vlan: Option<u16>,
-    /// Largest IP packet, in bytes: [`MIN_MTU`] to [`MAX_MTU`].
+    /// The largest IP packet, in bytes: [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: usize,
 }
 

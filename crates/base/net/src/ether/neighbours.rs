@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::MAX_LINKS;
 use crate::{Mac, Nanos};
 
-/// Most neighbours remembered. Beyond that, entries without a hardware address are dropped;
-/// resolved ones stay.
+/// The largest number of neighbours remembered. At the limit, entries without a hardware address
+/// are dropped. If every entry has one, no new neighbour is remembered.
 pub(super) const MAX_NEIGHBOURS: usize = 4096;
 
 /// Delays between solicitations for a neighbour. After the last it counts as absent, until the next

@@ -3,11 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Most descriptors that a node can wait for, not counting its bell.
+/// The largest number of descriptors that a node can wait for, not counting its bell.
 pub const MAX_SOURCES: usize = 7;
 
-/// Descriptors that end a sleep as soon as one of them polls readable, and the longest time to
-/// sleep without looking at what has no descriptor.
+/// Descriptors that end a sleep as soon as one of them polls readable, and the longest sleep, after
+/// which the node polls the sources that have no descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
     fds: [Option<BorrowedFd<'a>>; MAX_SOURCES],

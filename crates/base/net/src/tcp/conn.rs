@@ -9,8 +9,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 
 use super::stream::{Inbox, Outbox, prefix};
 
-/// Most slices of one gathered write: pending bytes, the length prefix, and the frame's parts. A
-/// frame in more parts is copied.
+/// The largest number of slices in one vectored write: pending bytes, the length prefix, and the
+/// frame's parts. A frame in more parts is copied.
 const MAX_SLICES: usize = 32;
 
 /// A connection to or from a peer.

@@ -24,17 +24,19 @@ use crate::refusals::Refusals;
 use crate::udp::SMALL_FRAME;
 use crate::{Counters, Driver, MAX_FRAME, Sources, Transmit};
 
-/// Most connections of one driver, incoming and outgoing; further peers are refused.
+/// The largest number of connections of one driver, incoming and outgoing. Beyond it, incoming
+/// connections are closed and frames to unconnected peers are dropped; both are counted.
 pub const MAX_CONNECTIONS: usize = 4096;
 
-/// Most bytes that wait for one slow or not yet connected peer; further frames are dropped.
+/// Limit on the bytes that wait for one slow or not yet connected peer; a frame that would exceed
+/// it is dropped.
 const OUTBOX_LIMIT: usize = 2 << 20;
 
 /// Bytes gathered for one peer before they are sent without waiting for the flush: as much as stays
 /// in the cache.
 const STAGE_BYTES: usize = 48 << 10;
 
-/// Most bytes that wait for all peers together.
+/// Limit on the bytes that wait for all peers together; a frame that would exceed it is dropped.
 const BUFFERED_LIMIT: usize = 128 << 20;
 
 /// Up to this many connections, a sleep waits for each socket directly rather than for epoll.

@@ -5,16 +5,18 @@ use crate::log::{Appender, Log, NO_SLOT};
 use crate::segment::Segment;
 use sprat_wire::SEGLET_BYTES;
 
-/// Most segments examined for one choice. Larger logs are examined piece by piece.
+/// The largest number of segments examined for one choice. In a log with more segments, each choice
+/// continues where the previous one ended.
 pub(crate) const CHOICE_SCAN_MAX: usize = 4096;
 
-/// Most segments that one combination takes.
+/// The largest number of segments that one combination takes: those with the best scores.
 const SOURCES_MAX: usize = 32;
 
-/// Most live bytes that one combination moves, in survivors.
+/// Limit on the live bytes that one combination moves, as a number of survivor segments.
 pub(super) const SURVIVORS_MAX: usize = 3;
 
-/// Fewest segments on disk that a combination needs: a survivor, and the head that lists it.
+/// The smallest number of free segments on disk with which a combination can begin: one for a
+/// survivor, and one for the head that lists it.
 pub(super) const LEAST_ROOM: usize = 2;
 
 /// In idle time a compaction must free at least this fraction of a segment's memory: a sixteenth.
@@ -38,7 +40,8 @@ impl Log {
         }
     }
 
-    /// Most segments allowed on disk now.
+    /// Returns the largest number of segments allowed on disk now: the smaller of the configured
+    /// limit and the disk's.
     fn most_on_disk(&self) -> usize {
         self.config.max_segments_on_disk.min(self.disk_limit)
     }

@@ -9,7 +9,8 @@ use crate::segment::NoRoom;
 use sprat_wire::entry::{Role, SegmentHeader};
 use std::collections::VecDeque;
 
-/// Most finished combinations that may wait for the disk.
+/// The largest number of finished combinations that wait for the disk; no further combination
+/// begins until one of them is durable.
 const BATCHES_MAX: usize = 4;
 
 /// A combination in progress.
@@ -140,9 +141,9 @@ impl Log {
         })
     }
 
-    /// Most bytes that a combination may move: `None` when the disk does not even have room for one
-    /// survivor and the head that lists it. A crash may leave that little room; half of a survivor
-    /// is certain to fit into one.
+    /// Returns the largest number of bytes that a combination may move: `None` when the disk does
+    /// not even have room for one survivor and the head that lists it. A crash may leave that
+    /// little room; half of a survivor is certain to fit into one.
     fn most_combined(&self) -> Option<usize> {
         let segment_bytes = self.config.segment_bytes;
         match self.disk_room() {

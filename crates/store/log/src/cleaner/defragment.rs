@@ -9,8 +9,9 @@ use crate::log::Log;
 use crate::seglets::Run;
 use sprat_wire::SEGLET_BYTES;
 
-/// Most seglets moved for one entry: 16 MB, some milliseconds. The writer of a long entry pays
-/// that, and only when memory is so full and fragmented that no cheaper span gives enough.
+/// The largest number of seglets moved for one entry: 16 MB, which takes some milliseconds. The
+/// writer of a long entry waits for that, and only when memory is so full and fragmented that no
+/// cheaper span gives enough.
 const MOVED_MAX: usize = 256;
 
 /// What can be done with a row of neighbouring seglets.

@@ -14,10 +14,11 @@ use crate::message::Owner;
 use crate::slab::Slab;
 use crate::timer::Timers;
 
-/// Most buffers kept for later messages.
+/// The largest number of buffers kept for later messages; others are freed.
 const SPARE_BUFFERS: usize = 8;
 
-/// Longest buffer kept: servers send each other pieces of 2 MB, with an operation's header.
+/// The largest capacity, in bytes, with which a buffer is kept: servers send each other pieces of 2
+/// MB, with an operation's header.
 const SPARE_BYTES: usize = (2 << 20) + 1024;
 
 /// A grant is sent when it adds this much.
@@ -317,7 +318,7 @@ impl Incoming {
         if self.changed { Some(Nanos(0)) } else { self.timers.earliest() }
     }
 
-    /// Most bytes that may be reserved.
+    /// Returns the largest number of bytes that may be reserved.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }

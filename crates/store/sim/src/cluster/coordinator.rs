@@ -24,7 +24,7 @@ const USUAL: u64 = 3_000;
 const SLOW: u64 = 400_000;
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
-/// Longest sleep of the election's thread.
+/// The longest sleep of the election's thread.
 const MAX_SLEEP: Duration = Duration::from_millis(25);
 
 type CoordinatorNode = Node<AnyDriver, Coordinator<Rows>>;

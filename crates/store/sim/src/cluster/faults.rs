@@ -88,9 +88,9 @@ pub enum Fault {
         loss: u64,
         /// Frames duplicated, per million.
         twice: u64,
-        /// Shortest delay, nanoseconds.
+        /// The shortest delay, in nanoseconds.
         delay: u64,
-        /// Most further delay, nanoseconds.
+        /// The largest additional random delay, in nanoseconds.
         jitter: u64,
     },
 }

@@ -22,7 +22,7 @@ pub struct Settings {
     pub memory: usize,
     /// Bytes of a segment.
     pub segment_bytes: usize,
-    /// Most that a clock is ahead or behind, parts per million.
+    /// The largest drift of a node's clock, fast or slow, in parts per million.
     pub drift: u64,
     /// Number of faults.
     pub faults: u64,

@@ -14,7 +14,7 @@ use super::{Backup, DiskOperation, Durability, Failed, Progress, Replica, SYNC_I
 use sprat_disk::{Completion, Disk, Op};
 use sprat_net::Nanos;
 
-/// Most writes of one commit under way at a time.
+/// The largest number of one commit's writes in flight at a time.
 const MAX_COMMIT_WRITES: usize = 16;
 /// Beside these: a sync, a step of growth, a file header.
 const _: () =

@@ -20,7 +20,9 @@ use std::ops::Range;
 /// a commit waits behind it.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Most frames added at a time: so the journal commits of growth come once in so many segments.
+/// The largest number of frames added at a time, so that the filesystem commits its journal for
+/// growth only once per this many segments. While the disk has no room for them, growth is by one
+/// frame.
 pub(super) const GROW_FRAMES: u32 = 4;
 
 /// The step under way.

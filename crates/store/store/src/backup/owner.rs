@@ -15,7 +15,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Most segments open at once.
+    /// Returns the largest number of segments open at once.
     pub(super) fn max_open(self) -> usize {
         match self {
             Self::Log => MAX_OPEN,

@@ -14,7 +14,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Buffers kept for the next commits.
 const POOL_BUFFERS: usize = 8;
 
-/// Largest buffer kept, bytes; larger ones, of bulk writes, are returned to the allocator.
+/// The largest buffer kept in the pool, in bytes; larger ones, of bulk writes, are returned to the
+/// allocator.
 const POOL_BUFFER_BYTES: usize = 1 << 20;
 
 /// Buffers between commits.

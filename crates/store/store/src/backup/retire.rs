@@ -14,7 +14,7 @@ use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, FREED, Seal};
 use std::collections::VecDeque;
 
-/// Most marks being written at a time.
+/// The largest number of marks being written at a time.
 pub(super) const MAX_RETIRING_WRITES: usize = 4;
 
 /// Frames that are becoming free.

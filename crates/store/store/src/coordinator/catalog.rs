@@ -12,19 +12,20 @@ use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
-/// Most tables in a cluster.
+/// The largest number of tables in a cluster; the coordinator refuses to create more.
 pub const MAX_TABLES: usize = 4096;
 
-/// Most servers in a cluster.
+/// The largest number of servers in a cluster; the coordinator refuses to enlist more.
 pub const MAX_SERVERS: usize = 1024;
 
-/// Most tablets of all tables together.
+/// The largest number of tablets of all tables together. No table is created and no tablet divided
+/// beyond it.
 pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 
 /// Highest [`Catalog::incarnation`] that is drawn; versions do not exceed it either.
 const MAX_INCARNATION: u64 = (1 << 40) - 1;
 
-/// Most tablets of a new table whose creator did not ask for a number.
+/// The largest number of tablets that a new table gets by default: one for each server, up to this.
 const DEFAULT_TABLETS: usize = 16;
 
 /// Why a change was not made.

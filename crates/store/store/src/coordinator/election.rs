@@ -42,7 +42,8 @@ const RETRY: Duration = Duration::from_millis(100);
 const CHANGES: usize = 2;
 const CALM: Duration = Duration::from_secs(10);
 
-/// Most doublings of that silence: it is at most `SILENCE << MAX_DOUBLINGS`.
+/// The largest number of times that this silence is doubled: it is at most `SILENCE <<
+/// MAX_DOUBLINGS`.
 const MAX_DOUBLINGS: usize = 5;
 
 /// How long after a takeover the new leader declares no server dead that may still hold a lease

@@ -56,7 +56,7 @@ const BALANCE_INTERVAL: Duration = Duration::from_secs(3);
 /// Delay before the next move after one has failed.
 const MOVE_RETRY: Duration = Duration::from_secs(30);
 
-/// Most parts into which a tablet is divided for its recovery.
+/// The largest number of parts into which a tablet is divided for its recovery.
 const MAX_PARTS: usize = 64;
 
 /// Recovery makes no smaller parts: tablets are never merged again, so repeated deaths would

@@ -41,7 +41,7 @@ pub trait Metadata {
         "the coordinator's metadata".to_owned()
     }
 
-    /// Most changes that one call of [`apply`](Self::apply) accepts.
+    /// Returns the largest number of changes that one call of [`apply`](Self::apply) accepts.
     fn most_changes(&self) -> usize {
         usize::MAX
     }

@@ -10,7 +10,8 @@ use super::rows::{move_key, move_row, server_row, table_row};
 use sprat_wire::op::MoveOrder;
 use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 
-/// Most moves at a time. Each server gives at most one tablet and takes at most one.
+/// The largest number of moves in progress in the cluster. Each server gives at most one tablet and
+/// takes at most one.
 pub(super) const MAX_MOVES: usize = 64;
 
 /// Set in the id of a move, and not in that of a recovery task.

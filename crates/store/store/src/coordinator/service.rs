@@ -39,7 +39,8 @@ const BUSY_POLL: Duration = Duration::from_millis(5);
 /// answered anyway: the change is durable.
 pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most polls that wait at once, and most changes.
+/// The largest number of polls that wait at once, and likewise of changes. Beyond it, callers are
+/// asked to retry.
 pub const MAX_WAITING: usize = 4096;
 
 /// Retry delay in replies while [`MAX_WAITING`] is reached, microseconds.
@@ -48,7 +49,7 @@ const BUSY_MICROS: u32 = 10_000;
 /// Retry delay in replies while the metadata cannot be changed, microseconds.
 const LATER_MICROS: u32 = 100_000;
 
-/// Shortest time between two warnings that the metadata do not fit a server's data.
+/// The shortest time between two warnings that the metadata do not fit a server's data.
 const FOREIGN_WARNING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The poll of a server, waiting for newer assignments.

@@ -76,7 +76,7 @@ struct Shared {
     min_open: AtomicU64,
     /// Until when tables may be served, by the node's clock.
     lease: AtomicU64,
-    /// At most one for each order.
+    /// Results of recoveries; at most one for each order.
     recovery_results: Mutex<VecDeque<RecoveryResult>>,
     /// Capacity of the log in bytes of objects, and the load of each tablet.
     loads: Mutex<Option<(u64, Vec<Load>)>>,

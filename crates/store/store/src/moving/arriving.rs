@@ -23,8 +23,8 @@ const FREEZE_BELOW: u64 = 64;
 /// Batches of changes after which the source freezes the tablet however many are left.
 const MAX_BATCHES: u64 = 4096;
 
-/// Most bytes requested in a second: a migration is in no hurry, and clients that read from either
-/// server are.
+/// Limit on the rate at which a migration's target requests entries, in bytes per second: a
+/// migration is in no hurry, but clients that read from either server are.
 const BYTES_A_SECOND: u64 = 24 << 20;
 
 /// Timeout of a request.

@@ -15,8 +15,8 @@ const BATCH_BYTES: usize = 8 << 10;
 /// Entries in one reply.
 const BATCH_ENTRIES: usize = 128;
 
-/// Most changed keys of a tablet that wait to be sent. Beyond it, clients that change the tablet
-/// must retry.
+/// Limit on the changed keys of a tablet that wait to be sent. While this many or more wait,
+/// clients that change the tablet must retry.
 pub(crate) const MAX_CHANGED: usize = 1 << 18;
 
 /// The key of a changed completion (`true`) or object (`false`).

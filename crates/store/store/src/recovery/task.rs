@@ -22,7 +22,7 @@ use std::time::Duration;
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-/// Most segments read or replayed at once.
+/// The largest number of segments being read or replayed at once.
 const READ_AHEAD: usize = 4;
 
 /// Entries replayed in one iteration of the node's loop.

@@ -14,11 +14,13 @@ use std::collections::{BTreeMap, VecDeque};
 /// frames. Further fences are kept in memory only.
 pub const FENCE_FRAMES: u32 = 2;
 
-/// Most fenced masters remembered. Beyond that, fences of masters without replicas here are
-/// forgotten: ids are never used again.
+/// The largest number of fenced masters remembered. At the limit, a new fence replaces that of a
+/// master without replicas here, whose id is never used again; if there is none, the new fence is
+/// refused.
 const MAX_FENCES: usize = 65_536;
 
-/// Most fence requests that wait for the disk at a time.
+/// The largest number of fence requests that wait for the disk at a time. Further ones are answered
+/// with `Retry`.
 const MAX_WAITING: usize = 1024;
 
 /// How durable a fence is.

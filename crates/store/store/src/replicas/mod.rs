@@ -62,8 +62,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use write::{PendingWrites, Piece};
 
-/// Longest time that bytes stay in this process's memory only under [`Durability::Buffered`], while
-/// the disk keeps up.
+/// The longest time for which bytes are only in this process's memory under
+/// [`Durability::Buffered`], provided that the disk keeps up.
 pub const FLUSH: Duration = Duration::from_millis(50);
 
 /// Staged bytes that begin a commit before [`FLUSH`] is over.
@@ -72,7 +72,8 @@ const BULK_BYTES: usize = 1 << 20;
 /// The segment number of a fence's record. Segments of logs are numbered from 1.
 pub const FENCE: u64 = 0;
 
-/// Most frames in a file of replicas, 4.7 TB: the records of all of them fit into one reply.
+/// The largest number of frames in a file of replicas (4.7 TB): the records of all of them fit into
+/// one reply. A larger configured limit is lowered to this.
 pub const MAX_FRAMES: u32 = 500_000;
 const _: () = assert!(MAX_FRAMES as usize * 16 + 16 <= sprat_wire::MAX_MESSAGE);
 

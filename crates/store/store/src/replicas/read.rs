@@ -16,14 +16,14 @@ use sprat_wire::op::{REPLICA_BYTES, ReplicaId, Selection, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Most replicas in memory at a time, each of up to 9 MB.
+/// The largest number of replicas in memory at a time, each of up to 9 MB.
 pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
-/// Most reads that wait. Further reads are told to retry.
+/// The largest number of reads that wait. Further reads are answered with `Retry`.
 pub const MAX_READERS: usize = 256;
 
-/// Most replies to reads on their way at a time, each of up to [`REPLICA_BYTES`].
+/// The largest number of replies to reads in flight at a time, each of up to [`REPLICA_BYTES`].
 pub const MAX_ANSWERS: usize = 32;
 
 /// How long a replica that is not requested further stays in memory when its place is needed.

@@ -11,10 +11,11 @@ use sprat_rpc::{Outcome, Repeat, RequestId};
 use sprat_wire::op::{ReplicaId, Status};
 use std::collections::BTreeMap;
 
-/// Most writes that wait for the disk. Further writes are told to retry.
+/// The largest number of writes that wait for the disk. Further writes are answered with `Retry`.
 pub const MAX_WAITING: usize = 4096;
 
-/// Most bytes that wait for the next commit. Further writes are told to retry.
+/// Limit on the bytes that wait for the next commit. While this many or more wait, writes are
+/// answered with `Retry`.
 pub const MAX_STAGED: usize = 64 << 20;
 
 /// A write of a master: see [`BackupRequest::Write`](sprat_wire::op::BackupRequest).

@@ -28,17 +28,17 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Most replicas of a segment.
+/// The largest number of replicas of a segment.
 pub const MAX_COPIES: usize = 7;
 
 /// How long a backup may take for a write before it is replaced by another.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Most replicas that wait to be freed. Backups find out by themselves that they need not keep
-/// further ones.
+/// The largest number of replicas that wait to be freed. Further ones are not freed by request:
+/// backups find out by themselves that they need not keep them.
 pub const MAX_FREES: usize = 4096;
 
-/// Most requests to free replicas under way at once.
+/// The largest number of requests to free replicas in flight at once.
 const FREES_UNDER_WAY: usize = 8;
 
 /// The purpose of a call under way.

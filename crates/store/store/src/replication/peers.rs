@@ -41,7 +41,7 @@ impl Site {
 /// How long a backup that has failed is avoided; longer if it fails again.
 const BACKOFF: Duration = Duration::from_secs(2);
 
-/// Most doublings of [`BACKOFF`]: it is 16 s at most.
+/// The largest number of times that [`BACKOFF`] is doubled: the wait is 16 s at most.
 const MAX_DOUBLINGS: u32 = 3;
 
 /// A server that can keep replicas.

@@ -47,7 +47,7 @@ pub(super) struct Reported {
 /// The replicas of an open segment.
 #[derive(Default)]
 pub(super) struct OpenReplicas {
-    /// At most as many as the segment is to have.
+    /// The segment's replicas that were not given up; at most the configured number.
     pub(super) replicas: Vec<Replica>,
     /// Backups that may have a part of a replica, which does not count.
     pub(super) given_up: Vec<u32>,

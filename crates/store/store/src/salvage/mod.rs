@@ -32,7 +32,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Most faults that are kept, with their positions; others are only counted.
+/// The number of faults that are kept, with their positions: the first ones. Later ones are only
+/// counted.
 pub const MAX_FAULTS: usize = 1000;
 
 /// Something that is not whole.

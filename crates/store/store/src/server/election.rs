@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Longest sleep before the thread checks whether the coordinator has given up, or the process
+/// The longest sleep before the thread checks whether the coordinator has given up, or the process
 /// ends.
 const MAX_SLEEP: Duration = Duration::from_millis(25);
 

@@ -43,7 +43,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Most nodes in one process.
+/// The largest number of nodes in one process.
 pub const MAX_NODES: usize = 64;
 
 /// Refuses options that a server with replicas cannot have.

@@ -22,7 +22,7 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 /// Segments of a recovered server's new log that are not full: heads, and survivors of the cleaner.
 const NEW_HEADS: usize = 16;
 
-/// Fewest frames in a file of replicas.
+/// The smallest number of frames in a file of replicas.
 const LEAST_FRAMES: u32 = 16;
 
 /// The failure that an acknowledged write survives.

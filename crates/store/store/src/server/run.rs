@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest sleep: bounds how late a clock change or a lost wake-up is noticed.
+/// The longest sleep of a node: it limits how late a clock change or a lost wake-up is noticed.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 /// How long requests under way may take to finish when a node stops.

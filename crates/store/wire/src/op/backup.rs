@@ -10,7 +10,8 @@ use crate::{MAX_SEGMENT_ID, SEGMENT_BYTES};
 use std::fmt;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
-/// Most bytes of a segment in one request or answer, 2 MB: more than the longest entry.
+/// The largest number of a segment's bytes in one request or answer (2 MB): at least the longest
+/// entry.
 pub const REPLICA_BYTES: usize = 2 << 20;
 const _: () = assert!(REPLICA_BYTES >= crate::entry::MAX_ENTRY);
 
@@ -113,7 +114,8 @@ pub enum BackupRequest<'a> {
     },
 }
 
-/// Most editions of a segment after the first: so often its lost replicas are replaced.
+/// The largest edition of a segment, whose first is 0: an edition is added each time that the
+/// segment's lost replicas are replaced.
 pub const MAX_EDITION: u8 = 63;
 
 /// Operation codes of [`BackupRequest`]s.

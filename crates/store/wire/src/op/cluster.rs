@@ -45,7 +45,7 @@ pub struct Assignment {
     pub moves: Vec<MoveOrder>,
 }
 
-/// Longest list that is accepted; a longer one is damage.
+/// The largest number of items in a list that is accepted; a longer list is taken for damage.
 const MAX_LIST: u64 = 1 << 16;
 
 impl Assignment {

@@ -5,7 +5,7 @@ use crate::tablet::{Range, Tablet, position};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Most tablets in one selection.
+/// The largest number of tablets in one selection.
 pub const MAX_SELECTED: usize = 16_384;
 
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]

@@ -24,7 +24,8 @@ use crate::{Counters, Mac, Nanos, Sources};
 pub(super) use self::open::AcceptedFrames;
 pub(super) use self::sys::{Burst, Draft, Parcel, Pool, SharedDevice, ThreadRegistration, start};
 
-/// Most frames that wait for room in a device's ring; beyond that the oldest are dropped.
+/// Capacity of the list of frames that wait for room in a device's ring. A flush that leaves
+/// `MAX_OUTGOING - BATCH` or more drops the oldest, so that `MAX_OUTGOING - 2 * BATCH` remain.
 const MAX_OUTGOING: usize = 512;
 
 /// Waiting frames that are sent without waiting for the flush.

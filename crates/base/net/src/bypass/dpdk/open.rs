@@ -26,7 +26,8 @@ const LEAST_ROOM: usize = 2048;
 /// rest would be split.
 const ROOM_STEP: usize = 1024;
 
-/// Most queues of a device that one node polls.
+/// The largest number of a device's queues that one node polls; a larger argument is lowered to
+/// this.
 const MAX_QUEUES: usize = 16;
 
 /// How to treat a kind of device.

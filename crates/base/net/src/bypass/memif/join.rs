@@ -21,7 +21,7 @@ use super::ring::{Buffers, Receiver, RingLayout, Sender, ring_bytes};
 use super::socket::Socket;
 use crate::Nanos;
 
-/// Most regions that a client may supply.
+/// The largest number of regions that a client may supply; one more is a protocol error.
 const MAX_REGIONS: usize = 4;
 
 /// Messages read in one call: more than a handshake takes.

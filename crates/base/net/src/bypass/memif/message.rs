@@ -74,7 +74,7 @@ pub struct Hello {
     pub max_region: u16,
     /// Highest ring numbers, to the client and to the server.
     pub max_rings: [u16; 2],
-    /// Most slots of a ring, as a power of two.
+    /// The largest number of slots in a ring, as its base-2 logarithm.
     pub max_log2_slots: u8,
 }
 

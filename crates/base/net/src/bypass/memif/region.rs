@@ -21,7 +21,8 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Largest region, in bytes: what the largest rings with the longest buffers take, both ways.
+/// The largest region, in bytes: what the largest rings with the longest buffers take, both ways. A
+/// larger one is refused.
 pub(super) const MAX_BYTES: u64 = 4 << 30;
 
 /// A region of shared memory. It stays mapped at its full length, whatever happens to the peer.

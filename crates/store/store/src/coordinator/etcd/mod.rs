@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 
-/// Most URLs of an etcd cluster.
+/// The largest number of URLs of an etcd cluster; more are refused.
 pub const MAX_URLS: usize = 16;
 
-/// Longest name of a Sprat cluster within etcd, bytes.
+/// The longest name of a Sprat cluster within etcd, in bytes.
 pub const MAX_NAME: usize = 64;
 
 /// How long reading or writing the leader's key may take.
@@ -76,7 +76,7 @@ pub enum EtcdError {
 pub struct EtcdPlace {
     endpoints: Vec<Endpoint>,
     prefix: String,
-    /// Shortest time limit of any request.
+    /// The shortest time limit of any request.
     min_wait: Duration,
 }
 

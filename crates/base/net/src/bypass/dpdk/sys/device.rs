@@ -54,7 +54,7 @@ pub(in crate::bypass) struct Device {
 pub(in crate::bypass) struct Setup {
     /// Hardware address to use instead of the device's own.
     pub(in crate::bypass) mac: Option<Mac>,
-    /// Largest IP packet; `None` keeps the device's setting.
+    /// The largest IP packet, in bytes; `None` keeps the device's setting.
     pub(in crate::bypass) mtu: Option<u16>,
     /// The VLAN of all its frames. Most cards receive any VLAN; virtual functions only those they
     /// were given.

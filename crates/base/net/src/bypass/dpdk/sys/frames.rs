@@ -12,7 +12,7 @@ use super::device::Device;
 use super::eal::error;
 use super::ffi::{self, RawFrame};
 
-/// Most frames received at once.
+/// The largest number of frames received in one burst.
 pub(in crate::bypass) const BURST: usize = 32;
 
 /// Frames taken from the pool in one call.
