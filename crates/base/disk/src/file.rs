@@ -118,7 +118,8 @@ impl FileDisk {
     /// [`describe`](Self::describe).
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError::Locked`] when another process has locked the file, and [`OpenError::Io`] when
+    /// it cannot be opened, or its directory cannot be synced.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         let failed = |errno: Errno| OpenError::Io { path: path.to_owned(), source: errno.into() };
         let file = open_locked(path, OFlags::empty()).map_err(|errno| match errno {

@@ -46,7 +46,8 @@ impl AnyDriver {
     /// [`BypassDriver::open_share`].
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`] for the causes of [`open`](Self::open), and when the device has too few queues
+    /// or cannot be shared.
     pub fn open_share(locator: &Locator, share: DeviceShare) -> Result<Self, OpenError> {
         Self::open_with(locator, DriverRole::Listen, Some(share))
     }

@@ -192,7 +192,7 @@ pub fn share(text: &str) -> Result<f64, UnitError> {
 /// Parses a share like [`share`], but up to 1000 %, for quantities that can exceed the whole.
 ///
 /// # Errors
-/// Those of [`share`].
+/// The text is not a share, or exceeds 1000 %. A number without `%` is refused, except 0.
 ///
 /// ```
 /// assert_eq!(sprat_units::ratio("150%"), Ok(1.5));

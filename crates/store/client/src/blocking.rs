@@ -147,7 +147,8 @@ impl Client {
     /// Reads the object of a key; `None` when there is none.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the key is too long, the table was dropped, this client has no right to read
+    /// it, or no answer arrives in time.
     pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Object>, Error> {
         self.call(&Request::Read { table: table.0, key }, |answer| {
             (answer.status == Status::Ok).then(|| Object::of(answer))
@@ -157,7 +158,9 @@ impl Client {
     /// Stores an object, replacing the one of that key if there is one. Returns its version.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the key or value is too long, the table was dropped, this client has no right
+    /// to change it, the server cannot take the write, or no answer arrives in time. The write may
+    /// have been executed if [`Error::is_indeterminate`] says so.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<u64, Error> {
         self.put_if(table, key, value, Condition::None)
     }
@@ -179,7 +182,9 @@ impl Client {
     /// Removes an object. Returns the version it had; `None` when there was none.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the key is too long, the table was dropped, this client has no right to
+    /// change it, the server cannot take the change, or no answer arrives in time. The object may
+    /// have been removed if [`Error::is_indeterminate`] says so.
     pub fn remove(&mut self, table: Table, key: &[u8]) -> Result<Option<u64>, Error> {
         self.remove_if(table, key, Condition::None)
     }
@@ -237,7 +242,8 @@ impl Client {
     /// ([`Page::next`]).
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the table was dropped, this client has no right to read it, or no answer
+    /// arrives in time.
     pub fn scan(&mut self, table: Table, after: Option<u64>) -> Result<Page, Error> {
         self.call(&Request::Scan { table: table.0, after }, Page::of)?
             .ok_or_else(|| self.protocol())
@@ -303,7 +309,8 @@ impl Client {
     /// spreads it over all servers, up to 16.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the name is not valid, no server has enlisted, the coordinator refuses (a
+    /// limit is reached, or this client has no right), or no answer arrives in time.
     pub fn create_table(&mut self, name: &str) -> Result<Table, Error> {
         self.create_table_in(name, 0)
     }
@@ -320,7 +327,8 @@ impl Client {
     /// Finds the table of a name.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`]; others of [`Error`].
+    /// [`Error::NoSuchTable`] when there is no table of that name; other [`Error`]s when the name
+    /// is not valid, the coordinator refuses, or no answer arrives in time.
     pub fn table(&mut self, name: &str) -> Result<Table, Error> {
         self.one_table(name, &Request::FindTable { name })
     }
@@ -337,7 +345,8 @@ impl Client {
     /// Drops a table and every object in it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`]; others of [`Error`].
+    /// [`Error::NoSuchTable`] when there is no table of that name; other [`Error`]s when the name
+    /// is not valid, the coordinator refuses, or no answer arrives in time.
     pub fn drop_table(&mut self, name: &str) -> Result<(), Error> {
         self.call_named(name, &Request::DropTable { name }, |_| ())
     }
@@ -364,7 +373,7 @@ impl Client {
     /// Lists all tables by name.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when no coordinator answers in time, it refuses, or its answer cannot be parsed.
     pub fn list_tables(&mut self) -> Result<Vec<TableRecord>, Error> {
         self.call(&Request::ListTables, |answer| list(answer, |records| records.table()))?
     }
@@ -372,7 +381,7 @@ impl Client {
     /// Lists all servers that have enlisted.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when no coordinator answers in time, it refuses, or its answer cannot be parsed.
     pub fn list_servers(&mut self) -> Result<Vec<ServerRecord>, Error> {
         self.call(&Request::ListServers, |answer| list(answer, |records| records.server()))?
     }
@@ -380,7 +389,8 @@ impl Client {
     /// Reads the counters of the server at a locator.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the locator is not valid or its transport cannot be opened, or when the
+    /// server does not answer in time, refuses, or gives an answer that cannot be parsed.
     pub fn server_stats(&mut self, locator: &str) -> Result<Vec<Counter>, Error> {
         let locator: Locator = locator
             .parse()
@@ -397,7 +407,7 @@ impl Client {
     /// has only one coordinator.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when no coordinator answers in time.
     pub fn leader(&mut self) -> Result<(u64, String), Error> {
         self.call(&Request::WhoLeads, |answer| {
             (answer.number, String::from_utf8_lossy(answer.body).into_owned())
@@ -408,7 +418,7 @@ impl Client {
     /// not try others.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when that coordinator does not answer in time.
     pub fn coordinator_leads(&mut self) -> Result<(bool, u64), Error> {
         let target = self.core.coordinator();
         let (now, tag) = (self.now(), self.next_tag());

@@ -107,7 +107,7 @@ impl Core {
     /// Like [`new`](Self::new), with drivers that are open already: for the simulator.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new).
+    /// [`Error::Endpoint`] as for [`new`](Self::new).
     pub fn with_drivers(
         drivers: Vec<(&'static str, AnyDriver)>,
         coordinators: &Locators,
@@ -160,7 +160,8 @@ impl Core {
     /// Returns the server at a locator; opens a transport for it if need be.
     ///
     /// # Errors
-    /// [`Error::Endpoint`].
+    /// [`Error::Endpoint`] when the host's name cannot be resolved, the transport cannot be opened,
+    /// or `MAX_PORTS` other transports are in use.
     pub fn target(&mut self, locator: &Locator) -> Result<ServerHandle, Error> {
         let endpoint = |reason: &dyn std::fmt::Display| {
             Error::Endpoint(format!("cannot reach `{locator}`: {reason}"))
@@ -257,7 +258,7 @@ impl Core {
     /// Returns all servers that have a tablet of a table; `None` while some tablet has none.
     ///
     /// # Errors
-    /// [`Error::TableDropped`].
+    /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
     pub fn servers_of(&mut self, table: u32) -> Result<Option<Vec<ServerHandle>>, Error> {
         Ok(self.tables.get(table).ok_or(Error::TableDropped(table))?.servers_of())
     }
@@ -312,7 +313,8 @@ impl Core {
     /// Like [`submit`](Self::submit), to a server of the caller's choice, and to no other.
     ///
     /// # Errors
-    /// Those of [`submit`](Self::submit).
+    /// Returned at once, without anything submitted: for exceeded limits, an unknown table, and
+    /// [`Error::TooManyPending`], as for [`submit`](Self::submit).
     pub fn submit_to(
         &mut self,
         now: Nanos,
@@ -507,7 +509,7 @@ impl Core {
     /// answer comes from the driver; [`request_times`](Self::request_times) returns that.
     ///
     /// # Errors
-    /// [`Error::TableDropped`].
+    /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
     pub fn record_request_times(&mut self, table: u32) -> Result<(), Error> {
         let ServerHandle { port, .. } = self.first_server(table)?;
         self.ports[port].record_request_times();
@@ -517,7 +519,7 @@ impl Core {
     /// The times that [`record_request_times`](Self::record_request_times) recorded.
     ///
     /// # Errors
-    /// [`Error::TableDropped`].
+    /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
     pub fn request_times(&mut self, table: u32) -> Result<RequestTimes, Error> {
         let ServerHandle { port, .. } = self.first_server(table)?;
         Ok(self.ports[port].request_times())

@@ -44,7 +44,8 @@ pub enum Untrusted {
 /// validity.
 ///
 /// # Errors
-/// [`Untrusted`]: `Malformed` or `Root`.
+/// [`Untrusted::Malformed`] when the bytes cannot be parsed, and [`Untrusted::Root`] when the
+/// signature is not that of `root`.
 pub fn verify(root: &[u8; KEY_BYTES], bytes: &[u8]) -> Result<Certificate, Untrusted> {
     let (certificate, signed, signature) = Certificate::parse(bytes)?;
     let message = [CONTEXT, signed].concat();
@@ -105,7 +106,8 @@ impl Identity {
     /// Checks that the identity is valid at that second since 1970.
     ///
     /// # Errors
-    /// [`Untrusted`]: `Early` or `Expired`.
+    /// [`Untrusted::Early`] before the identity's period of validity, and [`Untrusted::Expired`]
+    /// after it.
     pub fn check(&self, unix: u64) -> Result<(), Untrusted> {
         valid(&self.certificate, unix)
     }
@@ -114,7 +116,8 @@ impl Identity {
     /// second `unix` since 1970, and returns it.
     ///
     /// # Errors
-    /// [`Untrusted`].
+    /// [`Untrusted`] when the bytes cannot be parsed, the cluster's root has not signed them, they
+    /// certify another key than `key`, or `unix` is outside the period of validity.
     pub fn verify_peer(
         &self,
         certificate_bytes: &[u8],

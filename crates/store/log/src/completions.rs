@@ -56,7 +56,8 @@ impl Log {
     /// unless this log knows as much of the operation; returns whether it was written.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
+    /// the log is durable or pins end. The log is unchanged then.
     pub fn adopt_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
@@ -75,7 +76,8 @@ impl Log {
     /// from then on the log only knows that the operation was begun.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the entry that replaces the completion, or
+    /// has none until more of the log is durable or pins end. The log is unchanged then.
     pub fn forget_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
@@ -89,7 +91,8 @@ impl Log {
     /// Writes the completion of an operation on a key that changed nothing.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
+    /// the log is durable or pins end. The log is unchanged then.
     pub fn complete_alone(
         &mut self,
         (table, key): (u32, &[u8]),

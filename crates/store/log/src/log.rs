@@ -254,7 +254,8 @@ impl Log {
     /// removed.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
+    /// log is durable or pins end. The log is unchanged then.
     ///
     /// # Panics
     /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check input
@@ -267,7 +268,8 @@ impl Log {
     /// the object, both or neither.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the object and its completion, or has none
+    /// until more of the log is durable or pins end. The log is unchanged then.
     ///
     /// # Panics
     /// As [`put`](Self::put); also when the operation, or a later one of its slot, was done before:
@@ -286,7 +288,8 @@ impl Log {
     /// [`put_once`](Self::put_once) if there is an operation.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the entries, or has none until more of the
+    /// log is durable or pins end. The log is unchanged then.
     ///
     /// # Panics
     /// As [`put_once`](Self::put_once); also when a counter's value does not have a number's bytes.
@@ -304,7 +307,8 @@ impl Log {
     /// that is as new; returns whether it was written. Later writes get higher versions.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
+    /// log is durable or pins end. The log is unchanged then.
     ///
     /// # Panics
     /// As [`put`](Self::put).

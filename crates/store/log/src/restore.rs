@@ -56,7 +56,8 @@ impl Restore {
     /// dropped, are left out.
     ///
     /// # Errors
-    /// Those of [`Log::new`].
+    /// When the configuration is invalid, or the address space for the log or for its table of
+    /// tombstones cannot be reserved.
     pub fn new(
         config: Config,
         digest: &[u64],

@@ -201,7 +201,7 @@ impl<B: Copy> Endpoint<B> {
     /// lasts until it is closed: if the server loses it, the next call opens it again.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`] when the endpoint has as many client sessions as its configuration allows.
     pub fn connect<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -216,7 +216,8 @@ impl<B: Copy> Endpoint<B> {
     /// [`Handler::completed`] receives its result, at the deadline at the latest.
     ///
     /// # Errors
-    /// [`CallError`]; then no call was begun.
+    /// [`CallError`] when the session was closed, every slot of it has a call outstanding, the
+    /// request is longer than `MAX_MESSAGE`, or the deadline has passed. No call is begun then.
     #[inline]
     pub fn call<T: Transmit + ?Sized>(
         &mut self,

@@ -283,7 +283,8 @@ impl CoordinatorSession {
     /// left for the master, so that the caller must ring its bell.
     ///
     /// # Errors
-    /// [`SessionEnd`].
+    /// [`SessionEnd`] when the coordinator has declared this server dead or refuses it, or when its
+    /// answer cannot be parsed.
     pub fn answered(
         &mut self,
         answer: Option<&Answer<'_>>,

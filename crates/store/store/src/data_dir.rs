@@ -219,7 +219,9 @@ impl DataDir {
     /// Opens the directory, or creates it with `new_seed` as its hash seed.
     ///
     /// # Errors
-    /// [`DataDirError`]; nothing in an existing directory has changed then.
+    /// [`DataDirError`] when the directory cannot be made, read or locked, another process uses it,
+    /// its identity is damaged, missing or of a newer format, or a file that had data is missing,
+    /// empty or older than the identity says. Nothing in an existing directory has changed then.
     pub fn open(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
         let dir = Self::open_unchecked(path, new_seed)?;
         dir.check_files()?;
@@ -231,7 +233,9 @@ impl DataDir {
     /// directory that is to be repaired or salvaged.
     ///
     /// # Errors
-    /// [`DataDirError`]; nothing in an existing directory has changed then.
+    /// [`DataDirError`] when the directory cannot be made, read or locked, another process uses it,
+    /// or its identity is damaged, missing beside other files, or of a newer format. Nothing in an
+    /// existing directory has changed then.
     pub fn open_unchecked(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
         let io = |what, path: &Path| {
             let path = path.to_owned();
@@ -271,7 +275,8 @@ impl DataDir {
     /// Refuses files that are missing, empty, or older than the identity says.
     ///
     /// # Errors
-    /// [`DataDirError`].
+    /// [`DataDirError`] when a file that had data is missing, empty, or older than the identity
+    /// says.
     pub fn check_files(&self) -> Result<(), DataDirError> {
         let Identity { format, cluster, coordinator, log, replicas, .. } = self.identity;
         let lost = |path, is, what| Err(DataDirError::Lost { path, is, what });
@@ -355,7 +360,8 @@ impl DataDir {
     /// creates the log file, empty: from then on one without the other is a loss.
     ///
     /// # Errors
-    /// [`DataDirError::Io`]; the old identity stands then.
+    /// [`DataDirError::Io`] when the log file cannot be made or the identity cannot be replaced.
+    /// The old identity remains then.
     pub fn set_identity(&mut self, identity: Identity) -> Result<(), DataDirError> {
         let identity = Identity { format: FORMAT, ..identity };
         if identity.cluster != 0 {
@@ -417,7 +423,7 @@ impl DataDir {
     /// Writes a copy of the catalog; durable on return.
     ///
     /// # Errors
-    /// [`DataDirError::Io`]; the copy before remains then.
+    /// [`DataDirError::Io`] when the file cannot be replaced. The previous copy remains then.
     pub fn keep_catalog(&self, copy: &CatalogCopy) -> Result<(), DataDirError> {
         self.replace(CATALOG, &copy.bytes)
     }
@@ -463,7 +469,8 @@ impl DataDir {
     /// own, or as replicas of other servers' logs.
     ///
     /// # Errors
-    /// [`DataDirError::Other`].
+    /// [`DataDirError::Other`] when the directory has the other kind: a log of its own although
+    /// `copies` is not zero, or replicas of other servers' logs although it is.
     pub fn check_kind(&self, copies: u8) -> Result<(), DataDirError> {
         let (there, kind) = match copies {
             0 => (

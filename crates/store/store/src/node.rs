@@ -84,13 +84,14 @@ pub trait Caller {
     /// See [`Endpoint::connect`].
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`] when the endpoint has as many client sessions as its configuration allows.
     fn connect(&mut self, peer: SocketAddr) -> Result<SessionId, ConnectError>;
 
     /// Begins a call: see [`Endpoint::call`].
     ///
     /// # Errors
-    /// [`CallError`]; no call was begun then.
+    /// [`CallError`] when the session was closed, every slot of it has a call outstanding, the
+    /// request is too long, or the deadline has passed. No call is begun then.
     fn call(
         &mut self,
         session: SessionId,

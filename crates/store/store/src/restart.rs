@@ -93,7 +93,9 @@ pub struct OpenedLog<D: Disk> {
 /// its place.
 ///
 /// # Errors
-/// [`RestartError`].
+/// [`RestartError`] when the configuration is invalid, the disk cannot be read or is damaged, the
+/// log does not fit into memory or is inconsistent, or it has objects of tables that cannot have
+/// been dropped.
 pub fn open<D: Disk>(
     disk: D,
     config: &Config,

@@ -144,7 +144,7 @@ impl Certificate {
     /// Encodes the bytes to be signed, without [`CONTEXT`] and signature.
     ///
     /// # Errors
-    /// [`BadCertificate`] when a field is invalid.
+    /// [`BadCertificate`] when the name, a grant or the period of validity is invalid.
     pub fn encode(&self) -> Result<Vec<u8>, BadCertificate> {
         let name = u8::try_from(self.name.len()).map_err(|_| BadCertificate::Name)?;
         let grants = u8::try_from(self.grants.len()).map_err(|_| BadCertificate::Grant)?;
@@ -174,7 +174,9 @@ impl Certificate {
     /// Parses a certificate: returns it, the signed bytes, and the signature.
     ///
     /// # Errors
-    /// [`BadCertificate`].
+    /// [`BadCertificate`] when the length does not fit or is over [`MAX_CERTIFICATE`], the version
+    /// or role is unknown, or the name, a grant or the period of validity is invalid. The signature
+    /// is not verified.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8], &[u8; SIGNATURE_BYTES]), BadCertificate> {
         let (signed, signature) = bytes
             .split_last_chunk::<SIGNATURE_BYTES>()

@@ -160,7 +160,8 @@ impl<'a> Entry<'a> {
     /// for memory that was checked when it was filled.
     ///
     /// # Errors
-    /// [`Malformed`], except `Crc`.
+    /// [`Malformed`] when the bytes end before the entry does, its kind is unknown, or a length is
+    /// over its limit. The checksum is not verified.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
@@ -200,7 +201,8 @@ impl<'a> Entry<'a> {
     /// network.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] when the bytes end before the entry does, its kind is unknown, a length is
+    /// over its limit, or the checksum does not match.
     pub fn parse_checked(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let entry = Self::parse(bytes)?;
         let stored = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

@@ -431,7 +431,8 @@ impl Chunk {
     /// Checks the payload, which must have exactly [`ChunkHeader::length`] bytes.
     ///
     /// # Errors
-    /// [`BadChunk::PayloadCrc`].
+    /// [`BadChunk::PayloadCrc`] when the payload's checksum differs from the one stored in the
+    /// header.
     pub fn check(&self, payload: &[u8]) -> Result<(), BadChunk> {
         assert!(payload.len() == self.header.length as usize, "a payload of the header's length");
         let computed = crc32c::crc32c_append(self.start, payload);

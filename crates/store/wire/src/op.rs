@@ -537,7 +537,8 @@ impl<'a> Request<'a> {
     /// Parses a request without an operation's id.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] when the bytes are too few or too many, the operation is unknown, a field is
+    /// invalid or over its limit, or the request has an operation's id.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match Self::parse_with_id(bytes)? {
@@ -549,7 +550,8 @@ impl<'a> Request<'a> {
     /// Parses a request, and its operation's id if there is one.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] when the bytes are too few or too many, the operation is unknown or takes no
+    /// id that is present, or a field is invalid or over its limit.
     #[inline]
     pub fn parse_with_id(bytes: &'a [u8]) -> Result<(Self, Option<OperationId>), Malformed> {
         let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {

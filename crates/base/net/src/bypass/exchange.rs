@@ -57,7 +57,7 @@ pub struct DeviceShare {
 /// Creates shares for `nodes` nodes, in the order of their ports.
 ///
 /// # Errors
-/// Those of `eventfd`.
+/// The operating system's error when it refuses an eventfd: no more descriptors are allowed.
 pub fn shares(nodes: usize) -> io::Result<Vec<DeviceShare>> {
     let (mut mailboxes, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..nodes {

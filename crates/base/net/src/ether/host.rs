@@ -322,7 +322,8 @@ impl EtherHost {
     /// Returns the route to a peer over its own link, of those that are up.
     ///
     /// # Errors
-    /// [`Unroutable`].
+    /// [`Unroutable::Family`] when the peer is of the other address family, and
+    /// [`Unroutable::Resolving`] while its hardware address is not known.
     #[inline]
     pub fn route(
         &mut self,
@@ -336,7 +337,8 @@ impl EtherHost {
     /// links that are up.
     ///
     /// # Errors
-    /// [`Unroutable`].
+    /// [`Unroutable::Family`] when the peer is of the other address family, and
+    /// [`Unroutable::Resolving`] while its hardware address is not known.
     #[inline]
     pub fn route_of(
         &mut self,
@@ -449,7 +451,8 @@ impl EtherHost {
     /// with `number`. Returns the link to send it over, and the frame.
     ///
     /// # Errors
-    /// [`Unroutable`].
+    /// [`Unroutable::Family`] when the peer is of the other address family, and
+    /// [`Unroutable::Resolving`] while its hardware address is not known.
     pub fn echo(
         &mut self,
         peer: IpAddr,

@@ -80,7 +80,7 @@ impl Idle {
     /// Creates the state of a node that is idle at `now`.
     ///
     /// # Errors
-    /// Those of `eventfd`.
+    /// The operating system's error when it refuses an eventfd: no more descriptors are allowed.
     pub fn new(policy: Policy, now: Nanos) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let bell = Bell { state: AtomicU8::new(AWAKE), eventfd };
@@ -113,7 +113,8 @@ impl Idle {
     /// three it did; may return early. Calls `until` only before a sleep.
     ///
     /// # Errors
-    /// Those of `poll`.
+    /// The operating system's error when `poll` fails. An interruption by a signal (`EINTR`) is not
+    /// an error.
     #[inline]
     pub fn rest<'a>(
         &mut self,

@@ -88,7 +88,8 @@ impl Tcp {
     /// Listens at `local`; port 0 lets the system choose.
     ///
     /// # Errors
-    /// Those of `socket`, `bind`, `listen` and `epoll_create`.
+    /// The operating system's error when a system call fails: the address is in use, forbidden or
+    /// not this machine's, or no more descriptors are allowed.
     pub fn listen(local: SocketAddr) -> io::Result<Self> {
         let listener = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
         listener.set_nonblocking(true)?;
@@ -107,7 +108,8 @@ impl Tcp {
     /// Opens a driver that connects to peers but does not listen: its local address is unspecified.
     ///
     /// # Errors
-    /// Those of `epoll_create`.
+    /// The operating system's error when it refuses an epoll instance: no more descriptors are
+    /// allowed.
     pub fn connect_only() -> io::Result<Self> {
         Self::new(None, (Ipv4Addr::UNSPECIFIED, 0).into())
     }

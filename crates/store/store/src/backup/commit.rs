@@ -24,7 +24,7 @@ impl<D: Disk> Backup<D> {
     /// Starts a commit of everything appended, unless one is under way; returns whether it did.
     ///
     /// # Errors
-    /// [`Failed`], now or earlier.
+    /// [`Failed`] when a request to the disk fails or has failed before.
     pub fn submit(&mut self, now: Nanos) -> Result<bool, Failed> {
         self.check()?;
         if self.is_committing() {

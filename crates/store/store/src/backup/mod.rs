@@ -168,7 +168,9 @@ impl<D: Disk> Backup<D> {
     /// whole header entry. A call without bytes only seals.
     ///
     /// # Errors
-    /// [`AppendError`]; nothing was taken then.
+    /// [`AppendError`] when an earlier request to the disk failed, the frame has no room for the
+    /// bytes, too many segments are not finished on disk, or no frame is free. Nothing is appended
+    /// then.
     ///
     /// # Panics
     /// When the bytes do not follow those taken before, the segment is already sealed, or a head

@@ -405,7 +405,9 @@ impl<M: Metadata> Catalog<M> {
     /// tables, and is used only if no candidate replicates its log.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal::NoServer`] when no candidate can serve a table; [`Refusal::Limit`] when the
+    /// cluster has as many tables or tablets as it can have, or several tablets are requested and
+    /// no candidate replicates its log; other [`Refusal`]s when the metadata cannot be changed.
     pub fn create(
         &mut self,
         name: &str,
@@ -463,7 +465,7 @@ impl<M: Metadata> Catalog<M> {
     /// Drops a table. Returns the servers that had tablets of it; `None` if there is no such table.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     pub fn drop_table(&mut self, name: &str) -> Result<Option<Vec<u32>>, Refusal> {
         let Some(parts) = self.tables.get(name) else { return Ok(None) };
         let servers = parts.parts.iter().map(|part| part.server).collect();
@@ -482,7 +484,8 @@ impl<M: Metadata> Catalog<M> {
     /// and its old one is declared dead, so that others recover its tablets.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal::Limit`] when locator and rack are too long for a record, or the cluster has
+    /// `MAX_SERVERS` servers already; other [`Refusal`]s when the metadata cannot be changed.
     pub fn enlist(
         &mut self,
         id: u32,
@@ -524,7 +527,7 @@ impl<M: Metadata> Catalog<M> {
     /// Declares a server dead, or removes it if it has no tablets. Moves from it and to it end.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     ///
     /// # Panics
     /// When there is no such server.
@@ -545,7 +548,7 @@ impl<M: Metadata> Catalog<M> {
     /// [`ServerEntry::min_open`].
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     ///
     /// # Panics
     /// When there is no such server.
@@ -568,7 +571,7 @@ impl<M: Metadata> Catalog<M> {
     /// the tablets that are left still belong to the dead server, and are recovered again.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     pub fn take_over(
         &mut self,
         gone: u32,

@@ -32,7 +32,10 @@ impl<M: Metadata> Catalog<M> {
     /// same move is under way already, returns its id.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal::Limit`] when no server has the whole tablet, either server is dead, missing or
+    /// has a log without replicas, `to` has the tablet already, another move involves `from` as its
+    /// source or `to` as its target, or a limit on moves or tablets is reached; other [`Refusal`]s
+    /// when the metadata cannot be changed.
     pub fn begin_move(&mut self, tablet: Tablet, to: u32) -> Result<u64, Refusal> {
         let owner = self.all_tablets().find(|owned| {
             owned.tablet.table == tablet.table
@@ -76,7 +79,7 @@ impl<M: Metadata> Catalog<M> {
     /// tablet from segment `since` on.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     ///
     /// # Panics
     /// When there is no move with this id.
@@ -101,7 +104,7 @@ impl<M: Metadata> Catalog<M> {
     /// Gives up a move: the tablet stays where it is.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     pub fn end_move(&mut self, id: u64) -> Result<(), Refusal> {
         if self.moves.contains_key(&id) {
             self.commit(vec![(move_key(id), None)], (0, 0))?;
@@ -113,7 +116,8 @@ impl<M: Metadata> Catalog<M> {
     /// Begins or ends draining a server, whose tablets are then moved to other servers.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal::Limit`] when there is no such live server or its log has no replicas; other
+    /// [`Refusal`]s when the metadata cannot be changed.
     pub fn drain(&mut self, id: u32, draining: bool) -> Result<(), Refusal> {
         let entry = self.server(id).filter(|entry| !entry.dead).cloned();
         let entry = entry.ok_or(Refusal::Limit("there is no such server"))?;

@@ -115,7 +115,8 @@ impl<D: Disk> Replicas<D> {
     /// for fences. Blocks while it reads the whole file once, for about a second per GB.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`] when the file is damaged, cut short, of a newer format, of another cluster or
+    /// server, has segments of another size, or cannot be read or written.
     ///
     /// # Panics
     /// When `options` are out of range.
@@ -171,7 +172,8 @@ impl<D: Disk> Replicas<D> {
     /// replicas are not unsure at the next start. Blocks.
     ///
     /// # Errors
-    /// [`Failed`]; the file is not marked then.
+    /// [`Failed`] when a request to the disk fails or has failed before. The file is not marked as
+    /// closed then.
     pub fn close(self, now: Nanos) -> Result<(), Failed> {
         self.backup.close(now, |_| {})
     }

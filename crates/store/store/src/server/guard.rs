@@ -25,7 +25,8 @@ impl Guard {
     /// `insecure` allows it.
     ///
     /// # Errors
-    /// [`ServerError::Exposed`].
+    /// [`ServerError::Exposed`] when a locator in `listen` is exposed to other machines and there
+    /// is neither an identity nor `insecure`.
     pub(super) fn check<'a>(
         &self,
         listen: impl IntoIterator<Item = &'a Locator>,

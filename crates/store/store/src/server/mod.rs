@@ -169,7 +169,9 @@ impl Server {
     /// Starts a process that is only a coordinator.
     ///
     /// # Errors
-    /// [`ServerError`].
+    /// [`ServerError`] when the locator cannot be parsed, is exposed without an identity, or cannot
+    /// be opened; when the data directory or the metadata cannot be used; or when the operating
+    /// system refuses a thread.
     pub fn start_coordinator(
         locator: &str,
         data: &Path,
@@ -192,7 +194,9 @@ impl Server {
     /// it waits half a minute, whether this coordinator leads or stands by.
     ///
     /// # Errors
-    /// [`ServerError`].
+    /// [`ServerError`] when the locator cannot be parsed, is exposed without an identity, lacks an
+    /// address or a port that others can connect to, or cannot be opened; when etcd cannot be used;
+    /// or when the operating system refuses a thread.
     pub fn start_candidate(
         locator: &str,
         place: &EtcdPlace,
@@ -236,7 +240,10 @@ impl Server {
     /// read and written: the log has been replayed and the tables are known.
     ///
     /// # Errors
-    /// [`ServerError`].
+    /// [`ServerError`] when an option is invalid, a locator is exposed without an identity or
+    /// cannot be opened, the data directory or its files cannot be used, the log cannot be
+    /// replayed, the coordinator cannot be reached or refuses the server, or the operating system
+    /// refuses a thread.
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
         let listen =
             options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;

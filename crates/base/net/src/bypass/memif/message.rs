@@ -171,7 +171,8 @@ impl Message {
     /// Parses a message.
     ///
     /// # Errors
-    /// [`BadMessage`].
+    /// [`BadMessage`] when the type is unknown, a ring has unknown flags, or the reason for a
+    /// disconnection is not UTF-8.
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, BadMessage> {
         let (kind, body) = bytes.split_at(2);
         Ok(match u16::from_ne_bytes([kind[0], kind[1]]) {

@@ -167,7 +167,8 @@ impl Sender {
     /// buffer; `None` while the ring is full.
     ///
     /// # Errors
-    /// [`ProtocolError`].
+    /// [`ProtocolError`] when the peer's position is beyond the ring's end, or the peer supplied a
+    /// buffer that is too short or outside its region.
     #[inline]
     pub(super) fn room(
         &mut self,
@@ -303,7 +304,8 @@ impl Receiver {
     /// Copies the next frame into `into` and returns its length; `None` if there is none.
     ///
     /// # Errors
-    /// [`ProtocolError`].
+    /// [`ProtocolError`] when the peer's position is beyond the ring's end, a buffer is outside its
+    /// region, or a frame is longer than any may be or has no end.
     #[inline]
     pub(super) fn take(
         &mut self,

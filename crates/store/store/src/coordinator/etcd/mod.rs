@@ -84,7 +84,9 @@ impl EtcdPlace {
     /// The metadata of cluster `name` in the etcd at `urls`, which are separated by commas.
     ///
     /// # Errors
-    /// [`EtcdError::Url`], [`EtcdError::Name`].
+    /// [`EtcdError::Url`] when a URL cannot be parsed or there are more than `MAX_URLS`, and
+    /// [`EtcdError::Name`] when the name is empty, longer than `MAX_NAME` or has other characters
+    /// than ASCII letters, digits, `-`, `_` and `.`.
     pub fn new(urls: &str, name: &str) -> Result<Self, EtcdError> {
         let endpoints = urls
             .split(',')
@@ -114,7 +116,7 @@ impl EtcdPlace {
     /// Makes a client, one for each thread that uses it. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`EtcdError::System`].
+    /// [`EtcdError::System`] when the system refuses what an event loop needs.
     pub fn open(&self) -> Result<Etcd, EtcdError> {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(EtcdError::System)?;
@@ -148,7 +150,8 @@ impl Etcd {
     /// Reads the leader's key; `None` if no coordinator ever led.
     ///
     /// # Errors
-    /// [`EtcdError`].
+    /// [`EtcdError`] when etcd cannot be reached in time or refuses, or when its response or the
+    /// key's value cannot be parsed.
     pub fn leader(&self) -> Result<Option<LeaderRecord>, EtcdError> {
         let rows = self.range(&words::one(&self.leader_key()), REGISTER_WAIT)?;
         let Some(row) = rows.first() else { return Ok(None) };
