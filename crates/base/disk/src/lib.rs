@@ -80,7 +80,8 @@ pub enum Op {
 pub struct Completion {
     /// The ticket passed to [`Disk::submit`].
     pub ticket: u64,
-    /// Whether it succeeded. After an error any part of a write or read may have happened.
+    /// `Ok` if the operation succeeded. After an error any part of a write or read may have
+    /// happened.
     pub result: io::Result<()>,
     /// The buffer of a write or read.
     pub buffer: Option<AlignedBuf>,

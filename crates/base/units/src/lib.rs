@@ -189,7 +189,7 @@ pub fn share(text: &str) -> Result<f64, UnitError> {
     percentage(text, 1.0)
 }
 
-/// Parses a share like [`share`], but up to 1000 %, for quantities that can exceed the whole.
+/// Parses a share like [`share`], but up to 1000 %, for ratios, which can exceed 100 %.
 ///
 /// # Errors
 /// The text is not a share, or exceeds 1000 %. A number without `%` is refused, except 0.

@@ -11,8 +11,8 @@ use super::operation::Outcome;
 /// The key of the number.
 pub const SHARED_KEY: &str = "shared";
 
-/// The expected state of the counter. If two answers have the same sum, or no answer has it, an
-/// addition was executed twice, or not at all.
+/// The expected state of the counter. If two answers have the same sum, or a sum is missing from
+/// the answers, an addition was executed twice, or not at all.
 #[derive(Clone, Debug)]
 pub struct SharedCounter {
     /// The largest number of additions in progress at a time. They may be executed in any order,

@@ -100,7 +100,7 @@ impl RepeatRule {
 }
 
 impl Pending {
-    /// Whether it may be sent again although it may have been executed.
+    /// Returns whether the operation may be sent again although it may have been executed.
     fn may_repeat(&self, now: Nanos) -> bool {
         match self.repeats {
             RepeatRule::Freely => true,
@@ -302,8 +302,8 @@ impl Calls {
         self.doubted.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// Ends operations on a table that were sent to servers which no longer have it, and must not
-    /// be sent again: no answer will come.
+    /// Ends operations on a table that were sent to servers which no longer have one of its
+    /// tablets, and that must not be sent again: no answer will come.
     pub(crate) fn give_up_moved(
         &mut self,
         now: Nanos,

@@ -29,7 +29,7 @@ pub const MAX_PORTS: usize = 4;
 /// Iterations after which a port without calls is polled again.
 const IDLE_ITERATIONS: u32 = 1024;
 
-/// Tag bit of the client's own requests; tags of operations do not have it.
+/// Tag bit of the client's own requests; it is clear in the tags of operations.
 const LOCATE_TAG: u64 = 1 << 63;
 
 /// How long the coordinator may take to locate a table.

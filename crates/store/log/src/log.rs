@@ -57,7 +57,7 @@ pub enum Full {
     #[error("the disk is full")]
     Disk,
     /// There is dead data, but it can be cleaned only when more of the log is durable or pins are
-    /// ended: try again then.
+    /// ended. Retry after either has happened.
     #[error("memory waits for the disk or for readers")]
     Replication,
 }

@@ -157,7 +157,7 @@ impl Client {
         self.patience = patience;
     }
 
-    /// Whether it has nothing to do and waits for nothing.
+    /// Returns whether the client has nothing to do and waits for nothing.
     pub fn is_done(&self) -> bool {
         self.remaining == 0
             && self.pending.is_empty()
@@ -165,7 +165,7 @@ impl Client {
             && self.scans.is_empty()
     }
 
-    /// Stops it until then.
+    /// Pauses the client until `until`, or until the end of an earlier pause if that is later.
     pub fn pause(&mut self, until: Nanos) {
         self.paused_until = self.paused_until.max(until);
     }

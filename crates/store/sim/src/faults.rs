@@ -29,14 +29,14 @@ pub enum Fault {
     FailStart {
         /// Operations that still work.
         after: u64,
-        /// How it fails.
+        /// The kind of failure of the disk's operation.
         how: sprat_disk::Fault,
     },
     /// The disk fails, after some operations.
     FailDisk {
         /// Operations that still work.
         after: u64,
-        /// How it fails.
+        /// The kind of failure of the disk's operation.
         how: sprat_disk::Fault,
     },
     /// The medium holds no more than it does now.

@@ -286,7 +286,8 @@ impl History {
     }
 
     /// Discards what calls with numbers below `first` have read: the server that answered them may
-    /// not have known what others had done since. Responses to changes remain.
+    /// not have known changes that other servers had made in the meantime. Responses to changes
+    /// remain.
     pub fn forgive(&mut self, first: usize) {
         for operation in &mut self.operations[..first] {
             match operation.response {

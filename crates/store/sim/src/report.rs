@@ -180,7 +180,7 @@ pub struct Failure {
     pub what: String,
     /// Its events, a line each.
     pub trace: Vec<String>,
-    /// Whether it is a cluster's.
+    /// Whether the run simulates a cluster.
     pub cluster: bool,
     /// Its number of operations, if the seed did not decide it.
     pub operations: Option<u64>,

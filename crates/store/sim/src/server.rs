@@ -103,12 +103,12 @@ impl Server {
         self.address
     }
 
-    /// Whether it neither runs nor starts.
+    /// Returns whether the server neither runs nor starts.
     pub fn is_down(&self) -> bool {
         matches!(self.life, Life::Down)
     }
 
-    /// Whether it serves.
+    /// Returns whether the server serves requests.
     pub fn is_up(&self) -> bool {
         matches!(self.life, Life::Up(_))
     }
@@ -156,7 +156,7 @@ impl Server {
         self.ailing = true;
     }
 
-    /// Whether it must be restarted to take writes.
+    /// Returns whether the server must be restarted before it accepts writes again.
     pub fn is_sick(&self) -> bool {
         self.stopped().is_some() || self.met_trouble()
     }
@@ -248,7 +248,7 @@ impl Server {
         self.wake = now;
     }
 
-    /// Stops it until then.
+    /// Pauses the server until `until`, or until the end of an earlier pause if that is later.
     pub fn pause(&mut self, until: Nanos) {
         self.paused_until = self.paused_until.max(until);
     }

@@ -39,8 +39,8 @@ pub struct Settings {
     pub disk_bytes: u64,
     /// The failures that acknowledged writes survive.
     pub durability: Durability,
-    /// Whether the power may fail although acknowledged writes are only buffered: they may be lost
-    /// then, but the log must still open.
+    /// Whether the power may fail although acknowledged writes are only buffered: a power failure
+    /// may lose them, but the log must still open.
     pub reckless: bool,
     /// Threads that replay.
     pub replay_threads: usize,

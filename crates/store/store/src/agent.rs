@@ -185,7 +185,7 @@ impl CoordinatorSession {
         self.enlisted
     }
 
-    /// Whether it has enlisted since the process started.
+    /// Returns whether the server has enlisted with the coordinator after the process started.
     #[must_use]
     pub fn has_enlisted(&self) -> bool {
         self.is_enlisted

@@ -44,7 +44,7 @@ pub use tree_source::TreeSource;
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 
 /// Key of the item that holds the header row of a CSV file. It is reserved by Sprat, and only
-/// exports of pairs show it. Rows may not have it.
+/// exports of pairs show it. No row may have this key.
 pub const CSV_HEADER_KEY: &[u8] = b"\0sprat:csv-header";
 
 /// One key and its value; a source reuses their buffers.

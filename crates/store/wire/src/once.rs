@@ -22,8 +22,8 @@ use std::time::Duration;
 use zerocopy::byteorder::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The bit that distinguishes the id of a table's completions from the table's own id. No table of
-/// a cluster has it.
+/// The bit that distinguishes the id of a table's completions from the table's own id. The bit is
+/// clear in every table's id.
 pub const COMPLETIONS: u32 = 1 << 31;
 
 /// Bytes of an operation's id in a request: client, slot, sequence number.
@@ -72,7 +72,7 @@ pub struct OperationId {
     pub slot: u16,
     /// Number of the operation in its slot, from 1 to [`MAX_VERSION`].
     pub sequence: u64,
-    /// Whether it was sent before, and so may have been executed.
+    /// Whether the operation was sent before, so that it may have been executed.
     pub resent: bool,
 }
 
@@ -148,7 +148,7 @@ const PLACED: u8 = 1 << 7;
 /// The result of an operation, as masters keep it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Completion<'a> {
-    /// Whether it counts only together with the entry behind it in its segment.
+    /// Whether the completion counts only together with the entry after it in its segment.
     pub joined: bool,
     /// The operation's status.
     pub status: Status,

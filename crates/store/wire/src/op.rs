@@ -282,7 +282,7 @@ pub enum Request<'a> {
     Drain {
         /// Id of the server.
         server: u32,
-        /// Whether it is to be drained.
+        /// Whether the server is to be drained.
         drain: bool,
     },
     /// Server to master: send more of the tablet that moves to the requesting server. Body of the
@@ -550,8 +550,8 @@ impl<'a> Request<'a> {
     /// Parses a request, and its operation's id if there is one.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes are too few or too many, the operation is unknown or takes no
-    /// id that is present, or a field is invalid or over its limit.
+    /// [`Malformed`] when the bytes are too few or too many, the operation is unknown, a field is
+    /// invalid or over its limit, or an operation that changes no object has an id.
     #[inline]
     pub fn parse_with_id(bytes: &'a [u8]) -> Result<(Self, Option<OperationId>), Malformed> {
         let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {

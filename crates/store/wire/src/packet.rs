@@ -131,7 +131,8 @@ pub struct Header {
     pub payload: U16,
     /// Index of the session at the receiver.
     pub session: U32,
-    /// The session's token, drawn at random by its server: a stray packet will not have it.
+    /// The session's token, drawn at random by its server: a stray packet is recognized by another
+    /// token.
     pub token: U32,
     /// Number of the request in its slot, from 1; grows by one a request, and wraps.
     pub sequence: U32,

@@ -114,7 +114,8 @@ impl Port {
         }
     }
 
-    /// Whether it is shaking hands with its peer, so that it needs maintenance often.
+    /// Returns whether the port is in the handshake with its peer, so that it needs maintenance
+    /// often.
     pub(super) fn is_joining(&self) -> bool {
         match self {
             Self::Memif(memif) => memif.is_joining(),

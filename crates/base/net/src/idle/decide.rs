@@ -21,7 +21,7 @@ const SHARED: u8 = 3;
 /// How a node waits for work.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
-    /// Never sleep; yield now and then. For a node that has a core of its own.
+    /// Never sleep; yield to other threads occasionally. For a node that has a core of its own.
     Spin,
     /// Never spin. For a node that has little to do, or must not cost anything.
     Sleep,

@@ -24,11 +24,11 @@ pub(super) struct Conn {
     /// Whether writes must wait until epoll reports the socket writable: it is still connecting, or
     /// its send buffer is full.
     pub(super) blocked: bool,
-    /// Whether it is still connecting.
+    /// Whether the connection is still being made.
     pub(super) connecting: bool,
-    /// Whether it has bytes for the next flush.
+    /// Whether the connection has bytes for the next flush.
     pub(super) dirty: bool,
-    /// Whether it has carried a frame since the last search for idle connections.
+    /// Whether the connection has carried a frame since the last search for idle connections.
     pub(super) used: bool,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,

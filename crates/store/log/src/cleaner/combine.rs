@@ -40,8 +40,8 @@ pub(crate) struct FinishedCombination {
     cleaned: Vec<u64>,
     survivors: Vec<u32>,
     /// Position of the log when it was finished. Entries not moved had been overwritten or removed
-    /// by then. They would be missing if the log lost its end up to this position, so it must be
-    /// durable first.
+    /// before that position. They would be missing if the log lost its end up to this position, so
+    /// it must be durable first.
     position: u64,
 }
 

@@ -89,15 +89,16 @@ impl Requester {
         self.role
     }
 
-    /// Whether it may do what servers may: it is a server, or the endpoint checks no identities.
+    /// Returns whether the peer may do what servers may: it is a server, or the endpoint checks no
+    /// identities.
     #[inline]
     #[must_use]
     pub fn serves(self) -> bool {
         matches!(self.role, None | Some(Role::Server))
     }
 
-    /// Whether it may administer the cluster: it is an administrator, or the endpoint checks no
-    /// identities.
+    /// Returns whether the peer may administer the cluster: it is an administrator, or the endpoint
+    /// checks no identities.
     #[inline]
     #[must_use]
     pub fn administers(self) -> bool {

@@ -84,7 +84,7 @@ impl Slot {
 pub(crate) struct Session {
     pub(crate) generation: u32,
     pub(crate) state: State,
-    /// Whether it ends once its calls have ended.
+    /// Whether the session ends once its calls have ended.
     pub(crate) closing: bool,
     /// Whether pings keep it open.
     pub(crate) keep_alive: bool,

@@ -16,7 +16,7 @@ struct Outgoing {
     granted: usize,
     /// Ranges to send again; the next is at the end.
     resends: Vec<(usize, usize)>,
-    /// Whether it is in `ready`.
+    /// Whether the message is in `ready`.
     ready: bool,
 }
 

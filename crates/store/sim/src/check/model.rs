@@ -19,7 +19,8 @@ impl State {
     /// An object that never existed.
     pub const NEVER: Self = Self { value: None, version: 0, exact: true };
 
-    /// The state, given that the object has this version; `None` if it cannot have it.
+    /// Returns the state, given that the object has version `version`; `None` if the state excludes
+    /// that version.
     fn with_version(self, version: u64) -> Option<Self> {
         let fits = if self.exact { version == self.version } else { version > self.version };
         (self.value.is_some() && fits).then_some(Self { version, exact: true, ..self })

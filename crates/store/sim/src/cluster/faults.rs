@@ -56,7 +56,7 @@ pub enum Fault {
         server: usize,
         /// Operations that still work.
         after: u64,
-        /// How it fails.
+        /// The kind of failure of the disk's operation.
         how: sprat_disk::Fault,
         /// After how long.
         lasts: Duration,

@@ -103,7 +103,7 @@ impl Server {
         Self { rack, ..self }
     }
 
-    /// Whether it is in the same rack as another.
+    /// Returns whether the server is in the same named rack as `other`.
     pub(super) fn shares_rack(&self, other: &Self) -> bool {
         !self.rack.is_empty() && self.rack == other.rack
     }
@@ -113,7 +113,8 @@ impl Server {
         self.process.is_some()
     }
 
-    /// Whether it has applied this version of the coordinator's assignments.
+    /// Returns whether the server has applied this version of the coordinator's assignments, or a
+    /// newer one.
     pub(super) fn serves(&self, version: u64) -> bool {
         self.process.as_ref().is_some_and(|process| process.outbox.applied() >= version)
     }
@@ -133,7 +134,7 @@ impl Server {
         self.node()?.service().master().replicator()
     }
 
-    /// Whether it keeps a whole replica of a segment.
+    /// Returns whether the server keeps a whole replica of a segment.
     pub(super) fn keeps(&self, master: u32, segment: u64) -> bool {
         let records = self.node().map(|node| node.service().replicas().records(master));
         records.is_some_and(|records| {

@@ -56,7 +56,7 @@ enum Phase {
     Work,
     /// All faults have ended; every table is recovered.
     Heal,
-    /// Every segment must have all its replicas by then.
+    /// Every segment must have all its replicas at this time.
     Whole(Nanos),
     /// Everything is read, written once more, and read again, from this call on.
     Last(usize),
@@ -515,7 +515,7 @@ impl World {
         }
     }
 
-    /// Refreshes the clients' tablet maps, now and then.
+    /// Refreshes the clients' tablet maps once `refresh_at` is reached.
     fn refresh_tables(&mut self) {
         if self.now < self.refresh_at {
             return;

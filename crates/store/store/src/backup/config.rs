@@ -10,8 +10,8 @@ pub enum Durability {
     /// When it survives a power failure. Open the disk for direct access.
     #[default]
     Sync,
-    /// When it survives the end of this process: the kernel has it, and is told to write it at
-    /// least every [`SYNC_INTERVAL`]. Open the disk for cached access.
+    /// When the write survives the end of this process: the kernel has it, and is made to write it
+    /// to the disk at least every [`SYNC_INTERVAL`]. Open the disk for cached access.
     Buffered,
 }
 

@@ -61,7 +61,7 @@ impl Contents {
         self.len
     }
 
-    /// Whether it has none.
+    /// Returns whether the replica has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -71,8 +71,8 @@ impl Contents {
     /// whether more follow.
     ///
     /// # Errors
-    /// [`Damage`], when those bytes or some before them differ from what was written. `out` is
-    /// unchanged then.
+    /// [`Damage`], when those bytes or some before them differ from what was written. In this case
+    /// `out` is unchanged.
     pub fn copy(&mut self, offset: usize, most: usize, out: &mut Vec<u8>) -> Result<bool, Damage> {
         let end = self.len.min(offset.saturating_add(most));
         self.check(end)?;

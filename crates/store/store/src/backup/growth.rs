@@ -60,7 +60,7 @@ pub(super) enum Purpose {
 
 /// A disk that had no room for more frames.
 pub(super) struct DiskFull {
-    /// Where it had none, bytes from the file's beginning.
+    /// The offset in the file for which the disk had no room, in bytes.
     pub(super) offset: u64,
     /// The system's error.
     pub(super) source: io::Error,

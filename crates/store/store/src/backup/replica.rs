@@ -59,8 +59,8 @@ pub(super) struct Replica {
     /// The incarnation of its chunks, by which they differ from those of an earlier use of the
     /// frame.
     pub(super) incarnation: u32,
-    /// Whether it is a head of this node's own log. False for survivors, and for other masters'
-    /// segments.
+    /// Whether the segment is a head of this node's own log. False for survivors, and for other
+    /// masters' segments.
     pub(super) head: bool,
     /// Whether its chunks are marked as those of a head, of this node's log or another master's.
     pub(super) marked_head: bool,
@@ -78,7 +78,7 @@ pub(super) struct Replica {
     pub(super) syncing: u32,
     /// Where the log will end, and whether it will be sealed, when the current write is done.
     pub(super) in_flight: Option<(u32, bool)>,
-    /// Whether it was freed during a write: its frame is released when the write is done.
+    /// Whether the replica was freed during a write: its frame is released when the write is done.
     pub(super) freed: bool,
     /// Frame bytes written or being written: where the next chunk begins.
     position: usize,
@@ -117,7 +117,7 @@ impl Replica {
         }
     }
 
-    /// Whether it has something for the next commit.
+    /// Returns whether the replica has bytes, or its seal, for the next commit.
     pub(super) fn is_staged(&self) -> bool {
         self.staged.is_some()
     }

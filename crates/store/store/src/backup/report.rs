@@ -39,7 +39,7 @@ pub struct Cut {
 pub struct Garbage {
     /// The frame.
     pub frame: u32,
-    /// Where it begins in the file, bytes.
+    /// The offset in the file at which the frame begins, in bytes.
     pub offset: u64,
     /// The segment that it held; `None` when its beginning cannot be read.
     pub segment: Option<u64>,

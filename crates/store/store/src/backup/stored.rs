@@ -26,7 +26,7 @@ pub struct Stored {
     pub incarnation: u32,
     /// Bytes of log in it.
     pub len: u32,
-    /// Whether it is a head; otherwise it is a survivor.
+    /// Whether the segment is a head; otherwise it is a survivor.
     pub head: bool,
     /// Bytes that they take of its frame.
     pub framed: u32,

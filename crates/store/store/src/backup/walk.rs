@@ -23,7 +23,7 @@ pub(super) struct Walked {
     pub(super) position: usize,
     /// Bytes of log in it.
     pub(super) log_end: usize,
-    /// How it ends.
+    /// Why the walk ended.
     pub(super) end: End,
     /// Log bytes that the invalid chunk would have held, as far as its header can be read.
     pub(super) lost: u32,

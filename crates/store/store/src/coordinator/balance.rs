@@ -34,7 +34,7 @@ pub struct TabletLoad {
     /// The part of `requests` that goes to the second half of its key positions. It shows whether
     /// dividing the tablet helps: all requests for one hot key go to one half.
     pub second_half: u64,
-    /// Whether it may be divided.
+    /// Whether the tablet may be divided.
     pub divides: bool,
 }
 

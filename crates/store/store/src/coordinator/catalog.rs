@@ -206,7 +206,7 @@ impl<M: Metadata> Catalog<M> {
         self.metadata.as_ref().map_or_else(String::new, M::place)
     }
 
-    /// Whether it was opened, and is not [`absent`](Self::absent).
+    /// Returns whether the catalog was opened, and is not [`absent`](Self::absent).
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.metadata.is_some()

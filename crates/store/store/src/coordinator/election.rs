@@ -109,7 +109,7 @@ pub enum ElectionAction {
 /// A coordinator's reply to a ping.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PingReply {
-    /// Whether it leads, as far as it knows.
+    /// Whether the coordinator leads, as far as it knows.
     pub leads: bool,
     /// Its term; zero if it does not lead.
     pub term: u64,

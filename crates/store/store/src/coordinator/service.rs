@@ -107,7 +107,7 @@ pub struct Coordinator<M> {
     requests: u64,
     /// The session of the request that is being answered.
     session: u32,
-    /// Whether it led at the last call of [`poll`](Service::poll).
+    /// Whether the coordinator led at the last call of [`poll`](Service::poll).
     led: bool,
     /// When the next warning about servers whose data does not fit may be given.
     warn_foreign_from: Nanos,
@@ -152,7 +152,7 @@ impl<M: Metadata> Coordinator<M> {
         Self { candidacy: Some(candidacy), ..Self::new(Catalog::absent()) }
     }
 
-    /// Whether it leads at `now`.
+    /// Returns whether the coordinator leads at `now`.
     pub fn leads(&self, now: Nanos) -> bool {
         let is_valid = |candidacy: &Candidacy<M>| candidacy.valid.is_valid(now);
         self.candidacy

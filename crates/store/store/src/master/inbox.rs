@@ -129,7 +129,8 @@ impl Outbox {
         self.shared.min_open.load(Ordering::Acquire)
     }
 
-    /// Lets the master serve its tables until then, by the node's clock.
+    /// Sets the end of the master's lease: it may serve its tables until `until`, by the node's
+    /// clock.
     pub fn set_lease(&self, until: Nanos) {
         self.shared.lease.store(until.0, Ordering::Release);
     }

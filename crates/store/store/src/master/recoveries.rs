@@ -30,7 +30,7 @@ struct Task {
     failure: Option<RecoveryFailure>,
     /// Whether its success was reported to the coordinator.
     reported: bool,
-    /// Whether it is in the totals.
+    /// Whether the totals include this recovery.
     counted: bool,
 }
 

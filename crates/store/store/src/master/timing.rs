@@ -117,7 +117,8 @@ impl Timing {
     }
 
     /// Returns the counters, those of the calling thread included, which must be the master's.
-    /// Resets the times, so that the next reader sees the requests and iterations since.
+    /// Resets the times, so that the next call reports only the requests and iterations after this
+    /// one.
     pub(super) fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let account = ThreadAccount::read();
         let mut counters = vec![

@@ -216,7 +216,7 @@ impl MigrationTarget {
         format!("{} arrives from server {}: {step}", self.order.tablet, self.order.from)
     }
 
-    /// Whether it has a request to make as soon as `retry_at` allows.
+    /// Returns whether the migration has a request to send as soon as `retry_at` allows.
     fn wants_request(&self) -> bool {
         matches!(self.step, Step::Collecting)
             && self.call.is_none()

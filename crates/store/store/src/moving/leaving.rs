@@ -24,7 +24,7 @@ type ChangedKey = (bool, Box<[u8]>);
 
 struct MigrationSource {
     order: MoveOrder,
-    /// Keys changed since the order arrived and not sent since.
+    /// Keys that were changed after the order arrived and whose latest change was not sent yet.
     changed: BTreeSet<ChangedKey>,
     /// Number of the last batch of changes.
     batch: u64,

@@ -240,7 +240,7 @@ impl Recovery {
         std::mem::take(&mut self.completed)
     }
 
-    /// Whether it has written anything into this server's log.
+    /// Returns whether the recovery task has written anything into this server's log.
     #[must_use]
     pub fn has_written(&self) -> bool {
         self.report.objects > 0 || !self.completed.is_empty()

@@ -20,8 +20,8 @@ pub(super) struct Replica {
     state: State,
     /// Whether its segment is a head, and not a survivor.
     pub(super) head: bool,
-    /// Whether it counts as a head in recovery: not while it is being re-replicated, when it lacks
-    /// bytes that are durable elsewhere.
+    /// Whether the replica counts as a head in recovery: not while it is being re-replicated, when
+    /// it lacks bytes that are durable elsewhere.
     pub(super) counts: bool,
     /// The edition of the segment; zero for a replica from before the start of this process.
     pub(super) edition: u8,
@@ -80,7 +80,8 @@ impl Replica {
         Self { state: State::Damaged(damage.to_string()), ..Self::new(false, 0) }
     }
 
-    /// Whether it was begun since this process started. It can be appended to unless it is sealed.
+    /// Returns whether the replica was begun after this process started. It can be appended to
+    /// unless it is sealed.
     pub(super) fn is_present(&self) -> bool {
         self.state == State::Present
     }

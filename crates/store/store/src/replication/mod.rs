@@ -65,8 +65,8 @@ enum Purpose {
 /// [`completed`](Self::completed) for each reply. [`set_backups`](Self::set_backups) tells it which
 /// servers there are; they may change at any time.
 ///
-/// A byte of the log is reported durable once all replicas of its segment have it. If a replica of
-/// an open head is given up, the head is closed, and its successor must be
+/// A byte of the log is reported durable once all replicas of its segment hold that byte. If a
+/// replica of an open head is given up, the head is closed, and its successor must be
 /// [confirmed](Self::confirm) by the coordinator before anything more is durable: so recovery never
 /// takes the replica that was given up for the end of the log. [`min_open`](Self::min_open) says
 /// what there is to confirm.
@@ -183,8 +183,8 @@ impl Replicator {
         self.report_durable(log);
     }
 
-    /// Whether a backup has refused a write because this master is being recovered. The master must
-    /// accept no more writes then.
+    /// Returns whether a backup has refused a write because this master is being recovered. After
+    /// that the master must accept no more writes.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.fenced

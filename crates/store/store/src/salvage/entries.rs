@@ -73,8 +73,8 @@ impl Objects {
         }
     }
 
-    /// Whether an entry is the newest version of an object. Returns true once for each object,
-    /// which is forgotten then.
+    /// Whether an entry is the newest version of an object. Returns true once for each object, and
+    /// forgets the object.
     pub fn take(&mut self, entry: &Entry<'_>) -> bool {
         let key = (entry.table, entry.key.to_vec());
         let is_there =

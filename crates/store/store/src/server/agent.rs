@@ -48,7 +48,7 @@ pub(super) struct Link {
     /// How many coordinators there are.
     coordinators: usize,
     session: CoordinatorSession,
-    /// The server's identity in the cluster, if clusters have them.
+    /// The server's identity in the cluster, if members of this cluster have identities.
     cluster_identity: Option<Arc<ClusterIdentity>>,
 }
 

@@ -104,7 +104,7 @@ fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError>
 struct NodeSettings {
     /// The name of its thread.
     name: String,
-    /// Where it listens.
+    /// The address at which the node listens.
     locator: Locator,
     policy: Policy,
     /// The core that its thread is pinned to.

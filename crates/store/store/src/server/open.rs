@@ -31,8 +31,8 @@ pub enum Durability {
     /// It is on disk.
     #[default]
     Sync,
-    /// The kernel has it: it survives the end of the process, but the last second may be lost in a
-    /// power failure.
+    /// The kernel has the write: it survives the end of the process, but the last second may be
+    /// lost in a power failure.
     Buffered,
     /// It is only in memory.
     None,

@@ -53,7 +53,7 @@ pub(super) struct Runner {
     handle: NodeHandle,
     start: Instant,
     /// When the last iteration began, in [`ticks`], while iterations are timed; 0 if the node has
-    /// slept since.
+    /// slept after that.
     began: u64,
 }
 

@@ -223,11 +223,13 @@ pub struct ReplicaRecord {
     pub segment: u64,
     /// Bytes of its log that the backup has.
     pub len: u32,
-    /// Whether it counts as a head: it is not a survivor, nor an incomplete replacement.
+    /// Whether the replica counts as a head: it is neither a survivor nor an incomplete
+    /// replacement.
     pub head: bool,
     /// Whether these are all bytes of the segment.
     pub sealed: bool,
-    /// Whether acknowledged bytes may be missing, because the backup lost its memory since.
+    /// Whether acknowledged bytes may be missing, because the backup lost its memory after it
+    /// received them.
     pub unsure: bool,
 }
 

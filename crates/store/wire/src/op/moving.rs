@@ -11,9 +11,9 @@ pub struct MoveOrder {
     pub id: u64,
     /// The tablet, or the part of one.
     pub tablet: Tablet,
-    /// The server that has it.
+    /// The server that has the tablet: the migration's source.
     pub from: u32,
-    /// The server that is to have it.
+    /// The server to which the tablet moves: the migration's target.
     pub to: u32,
 }
 

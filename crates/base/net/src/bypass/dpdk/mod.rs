@@ -59,8 +59,8 @@ pub(super) struct Dpdk {
     /// Kept because a device that shares an interface with the kernel may need it when it is
     /// reopened.
     _shared_interface: Option<SharedInterface>,
-    /// Whether it is not reopened when another interface has taken the name of the one below, which
-    /// may not be the one the user meant.
+    /// Whether the device is not reopened when another interface has taken the name of the one
+    /// below, which may not be the one the user meant.
     pinned: bool,
     /// Dropped after all fields that hold its frames.
     pool: Pool,

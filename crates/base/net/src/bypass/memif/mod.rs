@@ -122,7 +122,8 @@ impl Memif {
         matches!(self.state, State::Joined(_))
     }
 
-    /// Whether it is shaking hands with its peer, so that it needs maintenance often.
+    /// Returns whether the interface is in the handshake with its peer, so that it needs
+    /// maintenance often.
     pub(super) fn is_joining(&self) -> bool {
         matches!(self.state, State::Joining(_))
     }

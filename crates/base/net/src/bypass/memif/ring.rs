@@ -238,7 +238,8 @@ impl Sender {
         }
     }
 
-    /// Whether the peer sleeps and has not been woken for the frames published since.
+    /// Returns whether the peer sleeps and was not yet woken for the frames published after its
+    /// last wake-up.
     #[inline]
     pub(super) fn must_wake(&mut self, regions: &[Region]) -> bool {
         if self.woken_for == self.published {

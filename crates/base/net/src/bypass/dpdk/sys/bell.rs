@@ -45,7 +45,8 @@ impl Bell {
         }
     }
 
-    /// Whether it must be armed before each sleep.
+    /// Returns whether the bell must be armed before each sleep: an interrupt must, a socket need
+    /// not.
     pub(in crate::bypass) fn is_armed(&self) -> bool {
         matches!(self, Self::Interrupt(_))
     }
@@ -92,8 +93,8 @@ impl SocketSnapshot {
         Self { sockets: sockets().collect(), _opening: opening }
     }
 
-    /// Returns the bells of the sockets opened since, one for each queue of a device on a kernel's
-    /// interface.
+    /// Returns the bells of the sockets opened after `self` was made, one for each queue of a
+    /// device on a kernel's interface.
     pub(in crate::bypass) fn new_bells(&self) -> Vec<Bell> {
         let fresh = sockets().filter(|fd| !self.sockets.contains(fd));
         fresh.filter_map(|fd| copy(fd).ok().map(Bell::Socket)).collect()

@@ -61,9 +61,9 @@ pub(in crate::bypass) struct Setup {
     pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device verifies and computes checksums, as far as it can.
     pub(in crate::bypass) check: bool,
-    /// Whether it receives frames to all addresses (promiscuous mode).
+    /// Whether the device receives frames to all addresses (promiscuous mode).
     pub(in crate::bypass) all: bool,
-    /// Whether it wakes a sleeping node by an interrupt, if it can.
+    /// Whether the device is to wake a sleeping node by an interrupt, if it can.
     pub(in crate::bypass) ring: bool,
 }
 
@@ -202,7 +202,7 @@ impl Device {
         self.arguments.as_deref()
     }
 
-    /// Its name, as DPDK has it.
+    /// Returns DPDK's name of the device.
     pub(in crate::bypass) fn name(&self) -> &str {
         &self.name
     }
@@ -227,7 +227,7 @@ impl Device {
         (self.description.numa >= 0).then_some(self.description.numa)
     }
 
-    /// Whether it computes the checksums of the frames it sends.
+    /// Returns whether the device computes the checksums of the frames it sends.
     pub(in crate::bypass) fn checks_sent(&self) -> bool {
         self.description.can & ffi::CAN_CHECK_SENT != 0
     }
@@ -336,7 +336,7 @@ impl Device {
         self.apply()
     }
 
-    /// Whether it has been started.
+    /// Returns whether the device has been started.
     #[inline]
     pub(in crate::bypass) fn is_started(&self) -> bool {
         self.started
@@ -406,7 +406,7 @@ impl Device {
         }
     }
 
-    /// Whether it copies each frame before a transmit returns.
+    /// Returns whether the device copies each frame before a transmit returns.
     #[inline]
     pub(in crate::bypass) fn copies(&self) -> bool {
         self.copies
@@ -443,7 +443,7 @@ pub(in crate::bypass) struct SharedDevice {
     vlan: Option<u16>,
     /// The queues that no thread has taken yet, each with its socket if it has one.
     free: Mutex<Vec<Option<Option<Bell>>>>,
-    /// Whether it steers datagrams to the right queues itself.
+    /// Whether the device itself steers datagrams to the right queues.
     steers: AtomicBool,
     /// The buffers of each queue's frames, dropped when the device is closed.
     buffers: Vec<Arc<Buffers>>,
