@@ -96,10 +96,10 @@ pub trait Disk {
     /// A handle that reads the file, also from other threads.
     type Reader: ReadAt;
 
-    /// The file's name, for messages.
+    /// Returns the file's name, for messages.
     fn name(&self) -> String;
 
-    /// The size of the file, in bytes.
+    /// Returns the size of the file, in bytes.
     ///
     /// # Errors
     /// If the size cannot be read.

@@ -17,7 +17,7 @@ pub trait Transmit {
     /// far as the driver knows.
     fn mtu(&mut self, peer: SocketAddr) -> usize;
 
-    /// Whether every frame arrives once and in order as long as the peer stays reachable.
+    /// Returns whether every frame arrives once and in order as long as the peer stays reachable.
     fn reliable(&self) -> bool;
 
     /// Sends one frame, gathered from `parts`, to `peer`. The caller may reuse the parts on return:
@@ -41,10 +41,10 @@ pub trait Driver {
     /// The sending half.
     type Tx: Transmit;
 
-    /// The address at which peers reach this driver.
+    /// Returns the address at which peers reach this driver.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The sending half.
+    /// Returns the sending half.
     fn tx(&mut self) -> &mut Self::Tx;
 
     /// Hands frames that have arrived, up to the driver's batch limit, to `sink` together with the

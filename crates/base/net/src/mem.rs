@@ -147,13 +147,13 @@ impl Hub {
         Ok(Mem { tx })
     }
 
-    /// The network's time.
+    /// Returns the network's time.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.inner.borrow().now
     }
 
-    /// When the next frame under way is due, if there is one.
+    /// Returns the time at which the next frame under way is due, if there is one.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Nanos> {
         self.inner.borrow().under_way.peek().map(|Reverse(delivery)| delivery.due)
@@ -190,7 +190,8 @@ impl Hub {
         self.inner.borrow().ports.get(&address).map_or(0, |port| port.waiting.len())
     }
 
-    /// Frames that were lost on arrival: no port had the address, or its queue was full.
+    /// Returns the number of frames that were lost on arrival: no port had the address, or its
+    /// queue was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.inner.borrow().lost
@@ -247,7 +248,7 @@ pub struct MemTx {
 }
 
 impl Mem {
-    /// The port's counters.
+    /// Returns the port's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
@@ -341,7 +342,7 @@ impl Transmit for MemTx {
 }
 
 impl MemTx {
-    /// The port's counters.
+    /// Returns the port's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -129,7 +129,7 @@ fn bypass_kernel(
     }
 }
 
-/// The unspecified address and port 0, of the family of `address`.
+/// Returns the unspecified address and port 0, of the family of `address`.
 fn unspecified(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

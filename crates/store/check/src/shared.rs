@@ -38,7 +38,7 @@ impl SharedCounter {
         self.begun += 1;
     }
 
-    /// Number of additions begun so far.
+    /// Returns the number of additions begun so far.
     #[must_use]
     pub fn begun(&self) -> u64 {
         self.begun

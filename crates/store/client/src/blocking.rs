@@ -137,8 +137,8 @@ impl Client {
         })
     }
 
-    /// The time by the client's clock, in which the methods of [`core_mut`](Self::core_mut) expect
-    /// `now`.
+    /// Returns the time by the client's clock, in which the methods of [`core_mut`](Self::core_mut)
+    /// expect `now`.
     #[must_use]
     pub fn now(&self) -> Nanos {
         Nanos(0) + self.start.elapsed()
@@ -414,8 +414,8 @@ impl Client {
         })
     }
 
-    /// Whether the coordinator that this client currently uses leads, and in which term. It does
-    /// not try others.
+    /// Returns whether the coordinator that this client currently uses leads, and in which term. It
+    /// does not try others.
     ///
     /// # Errors
     /// [`Error`] when that coordinator does not answer in time.

@@ -109,7 +109,7 @@ impl Pending {
         }
     }
 
-    /// The error for an operation that had no answer in time.
+    /// Returns the error for an operation that had no answer in time.
     fn timeout(&self, now: Nanos) -> Error {
         let (server, waited) = (self.target.peer.to_string(), now.since(self.begun));
         match (self.repeats, self.table) {
@@ -239,7 +239,7 @@ impl Calls {
         self.pending(index).table
     }
 
-    /// Whether an operation is for the leading coordinator.
+    /// Returns whether an operation is for the leading coordinator.
     pub(crate) fn to_leader(&self, index: u32) -> bool {
         self.pending(index).to_leader
     }
@@ -276,7 +276,7 @@ impl Calls {
         Some(*target)
     }
 
-    /// Whether a server did not answer the last call to it.
+    /// Returns whether a server did not answer the last call to it.
     #[inline]
     pub(crate) fn is_silent(&self, server: ServerHandle) -> bool {
         !self.silent.is_empty() && self.silent.iter().any(|&(target, _)| target == server)
@@ -329,7 +329,7 @@ impl Calls {
         }
     }
 
-    /// Whether any call was ever answered.
+    /// Returns whether any call was ever answered.
     pub(crate) fn any_answered(&self) -> bool {
         self.any_answered
     }
@@ -379,7 +379,7 @@ impl Calls {
         sink(pending.tag, Err(if pending.maybe_executed { pending.timeout(now) } else { dropped }));
     }
 
-    /// The request of an operation.
+    /// Returns the request of an operation.
     pub(crate) fn parsed(&self, index: u32) -> Request<'_> {
         parsed(&self.entries[index as usize].request)
     }
@@ -525,7 +525,7 @@ fn parsed(bytes: &[u8]) -> Request<'_> {
     Request::parse_with_id(bytes).expect("made here").0
 }
 
-/// Whether the server was silent, rather than busy or unable to take the request.
+/// Returns whether the server was silent, rather than busy or unable to take the request.
 fn is_silence(failure: &CallFailure) -> bool {
     match failure {
         CallFailure::Deadline { .. }

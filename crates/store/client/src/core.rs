@@ -217,7 +217,7 @@ impl Core {
         }
     }
 
-    /// The coordinator that leads, as far as the client knows.
+    /// Returns the coordinator that leads, as far as the client knows.
     #[must_use]
     pub fn coordinator(&self) -> ServerHandle {
         self.coordinators[self.leader]
@@ -263,13 +263,13 @@ impl Core {
         Ok(self.tables.get(table).ok_or(Error::TableDropped(table))?.servers_of())
     }
 
-    /// The server of a table's first tablet, or the coordinator while there is none.
+    /// Returns the server of a table's first tablet, or the coordinator while there is none.
     fn first_server(&mut self, table: u32) -> Result<ServerHandle, Error> {
         let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
         Ok(place.tablets[0].1.unwrap_or_else(|| self.coordinator()))
     }
 
-    /// Number of operations in progress.
+    /// Returns the number of operations in progress.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.calls.len()
@@ -516,7 +516,7 @@ impl Core {
         Ok(())
     }
 
-    /// The times that [`record_request_times`](Self::record_request_times) recorded.
+    /// Returns the times that [`record_request_times`](Self::record_request_times) recorded.
     ///
     /// # Errors
     /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
@@ -530,20 +530,20 @@ impl Core {
         self.ports.iter_mut().find_map(Port::take_pong)
     }
 
-    /// When [`poll`](Self::poll) has something to do although nothing arrives.
+    /// Returns the time at which [`poll`](Self::poll) has something to do although nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Nanos {
         let ports = self.ports.iter().filter_map(Port::next_deadline).min();
         ports.unwrap_or(Nanos::NEVER).min(self.calls.next_due())
     }
 
-    /// The RPC layer's counters, for each transport in use.
+    /// Returns the RPC layer's counters, for each transport in use.
     pub fn rpc_counters(&self) -> impl Iterator<Item = &sprat_rpc::Counters> {
         self.ports.iter().map(Port::counters)
     }
 
-    /// The sources to sleep on while operations are in progress, valid until the next call: see
-    /// [`sprat_net::Driver::sources`].
+    /// Returns the sources to sleep on while operations are in progress, valid until the next call:
+    /// see [`sprat_net::Driver::sources`].
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
         let mut sources = Sources::default();

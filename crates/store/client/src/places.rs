@@ -19,7 +19,7 @@ pub(crate) struct TableLocation {
 }
 
 impl TableLocation {
-    /// The server that a request is for.
+    /// Returns the server that a request is for.
     #[inline]
     pub(crate) fn of(&self, request: &Request<'_>) -> Option<ServerHandle> {
         if let [(_, whole)] = self.tablets[..] {
@@ -52,7 +52,7 @@ pub(crate) struct LocationCache {
 }
 
 impl LocationCache {
-    /// The location of a table, if known.
+    /// Returns the location of a table, if known.
     #[inline]
     pub(crate) fn get(&mut self, table: u32) -> Option<&TableLocation> {
         if self.known.get(self.last).is_none_or(|&(id, _)| id != table) {

@@ -73,31 +73,31 @@ impl Identity {
         Ok(Self { secret, door_key, root, certificate_bytes, certificate })
     }
 
-    /// The member's secret key (X25519).
+    /// Returns the member's secret key (X25519).
     #[must_use]
     pub fn secret(&self) -> &[u8; KEY_BYTES] {
         &self.secret
     }
 
-    /// The secret that all members of the cluster share.
+    /// Returns the secret that all members of the cluster share.
     #[must_use]
     pub fn door_key(&self) -> &[u8; KEY_BYTES] {
         &self.door_key
     }
 
-    /// The public key of the cluster's root (Ed25519).
+    /// Returns the public key of the cluster's root (Ed25519).
     #[must_use]
     pub fn root(&self) -> &[u8; KEY_BYTES] {
         &self.root
     }
 
-    /// The member's certificate.
+    /// Returns the member's certificate.
     #[must_use]
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// The encoded certificate, to be sent to other members.
+    /// Returns the encoded certificate, to be sent to other members.
     #[must_use]
     pub fn certificate_bytes(&self) -> &[u8] {
         &self.certificate_bytes
@@ -132,7 +132,7 @@ impl Identity {
         Ok(certificate)
     }
 
-    /// The member's role.
+    /// Returns the member's role.
     #[must_use]
     pub fn role(&self) -> Role {
         self.certificate.role

@@ -54,7 +54,7 @@ impl Root {
         Self { seed, door_key, pair }
     }
 
-    /// The public key, which verifies members' certificates.
+    /// Returns the public key, which verifies members' certificates.
     #[must_use]
     pub fn public(&self) -> [u8; KEY_BYTES] {
         self.pair.public_key().as_ref().try_into().expect("a public key has 32 bytes")

@@ -31,7 +31,7 @@ impl Clients {
         self.last == Some(client) || self.heard.contains_key(&client)
     }
 
-    /// Whether there is room for a client that is not known.
+    /// Returns whether there is room for a client that is not known.
     pub(crate) fn has_room(&self) -> bool {
         self.heard.len() < MAX_CLIENTS
     }

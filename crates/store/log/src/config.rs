@@ -77,8 +77,8 @@ pub enum ConfigError {
         /// The least that works.
         needed: usize,
     },
-    /// With so many segments on disk, the half filled last seglet of each would take too much
-    /// memory.
+    /// There are too many segments on disk for the memory: the half-filled last seglet of each
+    /// would take too much of it.
     #[error("{given} segments on disk are too many for the memory; the limit is {most}")]
     SegmentsForMemory {
         /// What was given.
@@ -92,9 +92,9 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The usual configuration for so many bytes of memory: segments of a 32nd of the memory and at
-    /// most 8 MB, so that objects of any size fit from 64 MB on; twice as many segments on disk as
-    /// in memory.
+    /// Returns the usual configuration for `memory` bytes of memory: segments of a 32nd of the
+    /// memory and at most 8 MB, so that objects of any size fit from 64 MB on; twice as many
+    /// segments on disk as in memory.
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
         let seglets = memory / 32 / SEGLET_BYTES;
@@ -105,8 +105,8 @@ impl Config {
         )
     }
 
-    /// The configuration for a log that has segments of this length, and may have been made for
-    /// another memory. `memory` must be within [`memory_for`](Self::memory_for).
+    /// Returns the configuration for a log that has segments of this length, and may have been made
+    /// for another memory. `memory` must be within [`memory_for`](Self::memory_for).
     #[must_use]
     pub fn with_segments(memory: usize, segment_bytes: usize, durability: Durability) -> Self {
         let memory = memory / SEGLET_BYTES * SEGLET_BYTES;
@@ -119,8 +119,8 @@ impl Config {
         }
     }
 
-    /// The range of memory, bytes, for a log with segments of this length: a segment is at most an
-    /// eighth of it, and the digest of a full log fits into half a segment.
+    /// Returns the range of memory, bytes, for a log with segments of this length: a segment is at
+    /// most an eighth of it, and the digest of a full log fits into half a segment.
     #[must_use]
     pub fn memory_for(segment_bytes: usize) -> RangeInclusive<usize> {
         let listed = (segment_bytes / 2 - 64) / 8;
@@ -152,7 +152,7 @@ impl Config {
         self.max_segments_on_disk / 2
     }
 
-    /// Bytes of a head's header when the disk has the most segments.
+    /// Returns the number of bytes of a head's header when the disk has the most segments.
     pub(crate) fn header_bytes_max(&self) -> usize {
         HEADER_BYTES + 24 + 8 * self.max_segments_on_disk
     }

@@ -71,7 +71,7 @@ pub struct Ref {
 }
 
 impl Ref {
-    /// Bytes of the entry, header included.
+    /// Returns the number of bytes of the entry, header included.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "no entry is empty")]
     pub fn len(&self) -> usize {
@@ -190,7 +190,7 @@ impl Log {
         })
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -238,7 +238,7 @@ impl Log {
         (!self.tables.is_dropped(table)).then_some(reference)
     }
 
-    /// The entry at a reference. Its checksum is not verified: memory is trusted.
+    /// Returns the entry at a reference. Its checksum is not verified: memory is trusted.
     ///
     /// # Panics
     /// Possibly, when the reference is out of date.
@@ -335,7 +335,8 @@ impl Log {
         version <= self.head_version
     }
 
-    /// The version of an object written to a new key: above that of every object ever removed.
+    /// Returns the version of an object written to a new key: above that of every object ever
+    /// removed.
     #[must_use]
     pub fn least_version(&self) -> u64 {
         self.safe_version
@@ -477,8 +478,8 @@ impl Log {
         self.cleaner.purge_from_start();
     }
 
-    /// Whether a table was dropped here and some of it is not freed yet: until then nothing may be
-    /// written with this id.
+    /// Returns whether a table was dropped here and some of it is not freed yet: until then nothing
+    /// may be written with this id.
     #[must_use]
     pub fn is_dropped(&self, table: u32) -> bool {
         self.tables.is_dropped(table) || self.tables.is_dropped(table | COMPLETIONS)
@@ -495,7 +496,7 @@ impl Log {
         self.cleaner.purge_from_start();
     }
 
-    /// Whether a tablet, or a part of it, was dropped here and is not freed yet.
+    /// Returns whether a tablet, or a part of it, was dropped here and is not freed yet.
     #[must_use]
     pub fn is_dropping(&self, tablet: Tablet) -> bool {
         self.is_dropped(tablet.table) || self.tables.is_dropping(tablet)
@@ -611,7 +612,7 @@ impl Log {
         self.disk_limit < self.config.max_segments_on_disk
     }
 
-    /// Whether writers cannot open another segment because the disk is full.
+    /// Returns whether writers cannot open another segment because the disk is full.
     #[must_use]
     pub fn lacks_disk(&self) -> bool {
         self.is_disk_limited() && self.disk_room() <= self.segments_left(Appender::Writer)

@@ -48,7 +48,7 @@ pub(crate) fn word(bytes: usize) -> u32 {
 }
 
 impl Link {
-    /// Bytes of message in one packet.
+    /// Returns the number of bytes of message in one packet.
     #[inline]
     pub(crate) fn fragment(&self) -> usize {
         self.mtu as usize - HEADER_BYTES
@@ -124,7 +124,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         Peer { address, channel }
     }
 
-    /// Whether packets to the peer can be sent: not while its channel is being opened.
+    /// Returns whether packets to the peer can be sent: not while its channel is being opened.
     pub(crate) fn is_reachable(&self, peer: Peer) -> bool {
         self.channels.as_ref().is_none_or(|channels| channels.is_open(peer.channel))
     }
@@ -136,7 +136,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         }
     }
 
-    /// The member at the other end of the peer's channel.
+    /// Returns the member at the other end of the peer's channel.
     #[inline]
     pub(crate) fn requester(&self, peer: Peer) -> Requester {
         self.channels

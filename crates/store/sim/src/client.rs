@@ -67,8 +67,8 @@ pub enum Errand {
 }
 
 impl Errand {
-    /// The calls at the end of a history: a table's objects are read, written once more, and read
-    /// again.
+    /// Returns the calls at the end of a history: a table's objects are read, written once more,
+    /// and read again.
     pub(crate) fn last(table: u32, keys: u16) -> impl Iterator<Item = Self> {
         let names = move || (0..keys).map(move |key| ObjectName { table, key });
         let read =
@@ -170,12 +170,12 @@ impl Client {
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// Number of requests sent again so far.
+    /// Returns the number of requests sent again so far.
     pub fn retransmissions(&self) -> u64 {
         self.core.rpc_counters().map(|counters| counters.retransmissions + counters.resends).sum()
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time at which the client has something to do although nothing arrives.
     pub fn wake(&self, settings: &Settings) -> Nanos {
         let own = if !self.scans.is_empty() || (!self.errands.is_empty() && self.pending.is_empty())
         {

@@ -61,9 +61,9 @@ pub enum Fault {
         /// For how long.
         lasts: Duration,
     },
-    /// The server does not run for so long.
+    /// The server does not run for this time.
     PauseServer(Duration),
-    /// A client does not run for so long.
+    /// A client does not run for this time.
     PauseClient(usize, Duration),
     /// A client ends, and another begins in its place.
     RestartClient(usize),
@@ -223,7 +223,7 @@ impl NetworkConditions {
     }
 }
 
-/// The policy for a hub.
+/// Returns the policy for a hub.
 pub fn policy(
     weather: &Rc<RefCell<NetworkConditions>>,
 ) -> impl FnMut(Flight<'_>) -> Delivery + use<> {

@@ -146,7 +146,7 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// The key's bytes: most are short, one is longer than a frame, one is empty.
+    /// Returns the key's bytes: most are short, one is longer than a frame, one is empty.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
         match self.key {
@@ -225,7 +225,8 @@ pub struct History {
 }
 
 impl History {
-    /// The first call from number `first` on whose outcome is unknown, or that read nothing.
+    /// Returns the first call from number `first` on whose outcome is unknown, or that read
+    /// nothing.
     pub fn unanswered(&self, first: usize) -> Option<&Operation> {
         self.operations[first..].iter().find(|call| match call.response {
             Response::Unknown => true,
@@ -262,8 +263,8 @@ impl History {
         number
     }
 
-    /// Whether the object has so many changes of unknown outcome that no client should request
-    /// another.
+    /// Returns whether the object has so many changes of unknown outcome that no client should
+    /// request another.
     pub fn is_tangled(&mut self, now: Nanos, name: ObjectName) -> bool {
         let Self { operations, unsettled, .. } = self;
         let Some(numbers) = unsettled.get_mut(&name) else { return false };

@@ -187,7 +187,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The command that repeats it, and shows its events.
+    /// Returns the command that repeats it, and shows its events.
     #[must_use]
     pub fn command(&self) -> String {
         let Self { seed, cluster, operations, .. } = self;

@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// Where clients reach it.
+    /// Returns the address at which clients reach the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -113,7 +113,7 @@ impl Server {
         matches!(self.life, Life::Up(_))
     }
 
-    /// The log, if it is open.
+    /// Returns the log, if it is open.
     pub fn log(&self) -> Option<&sprat_log::Log> {
         match &self.life {
             Life::Down => None,
@@ -130,12 +130,12 @@ impl Server {
         }
     }
 
-    /// Whether the disk has reached an operation that was to fail.
+    /// Returns whether the disk has reached an operation that was to fail.
     fn met_trouble(&self) -> bool {
         self.trouble.iter().any(|&number| self.control.operations() > number)
     }
 
-    /// Makes the disk fail after so many operations.
+    /// Makes the disk fail after `after` more operations.
     pub fn fail_disk(&mut self, after: u64, how: sprat_disk::Fault) {
         self.control.fail(after, how);
         self.trouble.push(self.control.operations() + after);
@@ -253,7 +253,7 @@ impl Server {
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time at which the server has something to do although nothing arrives.
     pub fn wake(&self) -> Nanos {
         let wake = match &self.life {
             Life::Down => return Nanos::NEVER,

@@ -112,7 +112,8 @@ impl Settings {
         span * self.clients as u64 / self.operations
     }
 
-    /// Whether the server must be spared power failures, since they lose what is only buffered.
+    /// Returns whether the server must be spared power failures, since they lose what is only
+    /// buffered.
     pub fn spares_power(&self) -> bool {
         self.durability == Durability::Buffered && !self.reckless
     }

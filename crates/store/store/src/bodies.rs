@@ -88,12 +88,12 @@ impl ResponseBuffers {
         index
     }
 
-    /// The sessions' shares of the buffers.
+    /// Returns the sessions' shares of the buffers.
     pub(crate) fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// The bytes of a buffer.
+    /// Returns the bytes of a buffer.
     #[must_use]
     pub(crate) fn bytes(&self, index: u32) -> &[u8] {
         &self.buffers[index as usize]

@@ -66,7 +66,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of a new directory.
+    /// Returns the identity of a new directory.
     fn new(seed: u64) -> Self {
         Self {
             format: FORMAT,
@@ -351,7 +351,7 @@ impl DataDir {
         Ok(dirs)
     }
 
-    /// The directory's identity.
+    /// Returns the directory's identity.
     pub fn identity(&self) -> Identity {
         self.identity
     }
@@ -455,12 +455,12 @@ impl DataDir {
         }
     }
 
-    /// The log file.
+    /// Returns the log file.
     pub fn log(&self) -> PathBuf {
         self.path.join(LOG)
     }
 
-    /// The file of replicas that are kept for other servers.
+    /// Returns the file of replicas that are kept for other servers.
     pub fn replicas(&self) -> PathBuf {
         self.path.join(REPLICAS)
     }
@@ -485,13 +485,13 @@ impl DataDir {
         if there { Err(DataDirError::Other { path: self.path.clone(), kind }) } else { Ok(()) }
     }
 
-    /// The coordinator's metadata file.
+    /// Returns the coordinator's metadata file.
     pub fn coordinator(&self) -> PathBuf {
         self.path.join(COORDINATOR)
     }
 }
 
-/// Whether a file has any bytes.
+/// Returns whether a file has any bytes.
 fn has_bytes(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }

@@ -163,9 +163,9 @@ pub fn open<D: Disk>(
     }
 }
 
-/// The segment size of the log at `path`, in bytes; `None` when there is no log yet, or when its
-/// header is damaged, which opening it will report. A log keeps the segments that it was created
-/// with, whatever memory it has later.
+/// Returns the segment size of the log at `path`, in bytes; `None` when there is no log yet, or
+/// when its header is damaged, which opening it will report. A log keeps the segments that it was
+/// created with, whatever memory it has later.
 #[must_use]
 pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     let mut file = File::open(path).ok()?;

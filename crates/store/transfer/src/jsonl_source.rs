@@ -155,7 +155,7 @@ fn take_coded(raw: &RawValue, name: &str, out: &mut Vec<u8>) -> Result<(), RowEr
     decode_into(text.as_bytes(), out).ok_or_else(|| RowError::Base64(name.to_owned()))
 }
 
-/// The fields `names` of the object in `line`, each as written there.
+/// Returns the fields `names` of the object in `line`, each as written there.
 fn pick<'a, const N: usize>(
     line: &'a [u8],
     names: [&String; N],

@@ -235,13 +235,13 @@ impl Certificate {
         Ok(Self { role, name: name.to_owned(), key: raw.key, from, until, grants })
     }
 
-    /// Whether the certificate is valid at that second since 1970.
+    /// Returns whether the certificate is valid at that second since 1970.
     #[must_use]
     pub fn is_valid_at(&self, unix: u64) -> bool {
         (self.from..self.until).contains(&unix)
     }
 
-    /// The rights that it gives on the table of that name, if any.
+    /// Returns the rights that it gives on the table of that name, if any.
     #[must_use]
     pub fn rights(&self, table: &str) -> Option<Rights> {
         match self.role {
@@ -257,7 +257,7 @@ impl Certificate {
     }
 }
 
-/// Whether a name matches a pattern, in which `*` stands for any run of bytes. Takes time
+/// Returns whether a name matches a pattern, in which `*` stands for any run of bytes. Takes time
 /// proportional to the product of their lengths at most.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);

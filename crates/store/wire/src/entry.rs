@@ -131,7 +131,7 @@ pub enum Malformed {
 }
 
 impl<'a> Entry<'a> {
-    /// Bytes that the entry takes in the log.
+    /// Returns the number of bytes that the entry takes in the log.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         HEADER_BYTES + self.key.len() + self.value.len()
@@ -258,8 +258,8 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// Whether the segment is a copy of a head, made later from the entries that counted: it has no
-    /// digest, whereas a head lists at least itself.
+    /// Returns whether the segment is a copy of a head, made later from the entries that counted:
+    /// it has no digest, whereas a head lists at least itself.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.role == Role::Head && self.digest.is_empty()

@@ -237,7 +237,7 @@ impl FileHeader {
         FRAMES_OFFSET + u64::from(index) * u64::from(self.frame_bytes)
     }
 
-    /// The initial value of the checksums of this file's chunks.
+    /// Returns the initial value of the checksums of this file's chunks.
     #[must_use]
     pub fn seed(&self) -> Seed {
         Seed(crc32c::crc32c_append(crc32c::crc32c(&self.cluster), &self.server.to_le_bytes()))
@@ -365,8 +365,8 @@ impl ChunkHeader {
         }
     }
 
-    /// The initial value of the payload's checksum, which differs between chunks of different
-    /// segments, incarnations and offsets.
+    /// Returns the initial value of the payload's checksum, which differs between chunks of
+    /// different segments, incarnations and offsets.
     #[must_use]
     pub fn payload_seed(seed: Seed, segment: u64, incarnation: u32, offset: u32) -> u32 {
         let crc = crc32c::crc32c_append(seed.0, &segment.to_le_bytes());

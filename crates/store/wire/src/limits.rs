@@ -15,7 +15,8 @@ pub const MAX_TABLE_NAME: usize = 255;
 /// The longest name of a rack, in bytes.
 pub const MAX_RACK: usize = 32;
 
-/// Whether a text is valid as a rack's name: 1 to [`MAX_RACK`] ASCII letters, digits, `_` and `-`.
+/// Returns whether a text is valid as a rack's name: 1 to [`MAX_RACK`] ASCII letters, digits, `_`
+/// and `-`.
 #[must_use]
 pub fn is_rack(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';

@@ -88,7 +88,7 @@ pub(crate) struct OperationIdBytes {
 const _: () = assert!(size_of::<OperationIdBytes>() == OPERATION_ID_BYTES);
 
 impl OperationId {
-    /// The id's bytes in a request.
+    /// Returns the id's bytes in a request.
     ///
     /// # Panics
     /// When the sequence number is over its limit: at a million operations a second, after nine
@@ -122,7 +122,7 @@ impl OperationId {
         bytes[RESENT_BYTE] |= RESENT.to_le_bytes()[1];
     }
 
-    /// The key of the operation's completion.
+    /// Returns the key of the operation's completion.
     #[must_use]
     #[inline]
     pub fn key(&self) -> [u8; COMPLETION_KEY_BYTES] {
@@ -174,7 +174,7 @@ impl<'a> Completion<'a> {
         result: &[],
     };
 
-    /// Whether this is [`BEGUN`](Self::BEGUN).
+    /// Returns whether this is [`BEGUN`](Self::BEGUN).
     #[must_use]
     pub fn is_begun(&self) -> bool {
         *self == Completion::BEGUN
@@ -219,7 +219,7 @@ impl<'a> Completion<'a> {
         })
     }
 
-    /// The completion in an entry; `None` for other entries.
+    /// Returns the completion in an entry; `None` for other entries.
     #[must_use]
     #[inline]
     pub fn of(entry: &Entry<'a>) -> Option<Self> {
@@ -232,8 +232,8 @@ impl<'a> Completion<'a> {
         Self::parse(entry.value)
     }
 
-    /// Whether the last entry of a segment does not count because it is a completion without its
-    /// object. Never in a survivor: the cleaner copies only entries that count.
+    /// Returns whether the last entry of a segment does not count because it is a completion
+    /// without its object. Never in a survivor: the cleaner copies only entries that count.
     #[must_use]
     pub fn is_cut(last: &Entry<'a>, role: Role) -> bool {
         role == Role::Head && Self::of(last).is_some_and(|completion| completion.joined)

@@ -51,7 +51,7 @@ pub struct RequestHeader {
 const _: () = assert!(size_of::<RequestHeader>() == REQUEST_BYTES);
 
 impl RequestHeader {
-    /// The header of a request whose operation has an id, which follows it.
+    /// Returns the header of a request whose operation has an id, which follows it.
     #[must_use]
     #[inline]
     pub fn with_id(self) -> Self {
@@ -93,7 +93,7 @@ impl Condition {
         }
     }
 
-    /// Whether the condition holds for an object with this version, or for no object.
+    /// Returns whether the condition holds for an object with this version, or for no object.
     #[must_use]
     pub fn holds(self, version: Option<u64>) -> bool {
         match self {
@@ -451,7 +451,7 @@ const WITH_ID: u8 = 0x80;
 const CONTINUE: u8 = 1;
 
 impl<'a> Request<'a> {
-    /// The request's bytes in three parts: header, key, value.
+    /// Returns the request's bytes in three parts: header, key, value.
     ///
     /// # Panics
     /// When the key or a name is over its limit: callers check input from outside.
@@ -693,8 +693,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The table whose master the request is for; `None` for a request to a server as a whole or to
-    /// a coordinator.
+    /// Returns the table whose master the request is for; `None` for a request to a server as a
+    /// whole or to a coordinator.
     #[must_use]
     #[inline]
     pub fn table(&self) -> Option<u32> {
@@ -711,7 +711,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The table and key of the object that the request is for, if it is for a single object.
+    /// Returns the table and key of the object that the request is for, if it is for a single
+    /// object.
     #[must_use]
     #[inline]
     pub fn object(&self) -> Option<(u32, &'a [u8])> {
@@ -725,8 +726,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The position in its table, with keys hashed by `seed`, whose tablet's server the request is
-    /// for. Zero if it is for the table as a whole.
+    /// Returns the position in its table, with keys hashed by `seed`, whose tablet's server the
+    /// request is for. Zero if it is for the table as a whole.
     #[must_use]
     #[inline]
     pub fn position(&self, seed: u64) -> u64 {
@@ -737,7 +738,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the request writes or removes an object, and so may have an [`OperationId`].
+    /// Returns whether the request writes or removes an object, and so may have an [`OperationId`].
     #[must_use]
     #[inline]
     pub fn changes_object(&self) -> bool {
@@ -750,8 +751,8 @@ impl<'a> Request<'a> {
         )
     }
 
-    /// Whether executing it twice has the same effect as once, so that it may be sent again when
-    /// its answer is lost.
+    /// Returns whether executing it twice has the same effect as once, so that it may be sent again
+    /// when its answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         !self.changes_object() && !matches!(self, Self::DropTable { .. })

@@ -145,21 +145,21 @@ pub struct Header {
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
 impl Header {
-    /// Number of the slot, below [`MAX_SLOTS`].
+    /// Returns the number of the slot, below [`MAX_SLOTS`].
     #[inline]
     #[must_use]
     pub fn slot_index(&self) -> usize {
         usize::from(self.slot & SLOT_MASK)
     }
 
-    /// Whether the session's server sent the packet.
+    /// Returns whether the session's server sent the packet.
     #[inline]
     #[must_use]
     pub fn from_server(&self) -> bool {
         self.slot & FROM_SERVER != 0
     }
 
-    /// Whether the server holds memory for this response until it is acknowledged.
+    /// Returns whether the server holds memory for this response until it is acknowledged.
     #[inline]
     #[must_use]
     pub fn held(&self) -> bool {

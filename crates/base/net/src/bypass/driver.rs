@@ -120,19 +120,19 @@ impl BypassDriver {
         self
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
     }
 
-    /// The state of each device.
+    /// Returns the state of each device.
     #[must_use]
     pub fn devices(&self) -> Vec<DeviceState> {
         self.tx.ports.iter().map(Port::state).collect()
     }
 
-    /// Frames that wait for room or are queued in devices.
+    /// Returns the number of frames that wait for room or are queued in devices.
     #[must_use]
     pub fn frames_in_use(&self) -> usize {
         self.tx.ports.iter().map(Port::frames_in_use).sum()
@@ -323,7 +323,7 @@ impl Transmit for BypassTx {
 }
 
 impl BypassTx {
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -333,7 +333,7 @@ impl BypassTx {
         self.host.address()
     }
 
-    /// The hardware address of the first device.
+    /// Returns the hardware address of the first device.
     pub(crate) fn mac(&self) -> crate::Mac {
         self.ports[0].mac()
     }
@@ -369,7 +369,7 @@ impl BypassTx {
         }
     }
 
-    /// Whether this node answers requests to the address: one of those that share it does.
+    /// Returns whether this node answers requests to the address: one of those that share it does.
     #[cfg(feature = "dpdk")]
     fn replies_for_host(&self) -> bool {
         self.share.as_ref().is_none_or(|share| share.number() == 0)

@@ -80,20 +80,20 @@ pub fn shares(nodes: usize) -> io::Result<Vec<DeviceShare>> {
 }
 
 impl DeviceShare {
-    /// The node's number, from 0.
+    /// Returns the node's number, from 0.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// The number of nodes that share the device.
+    /// Returns the number of nodes that share the device.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.shared.mailboxes.len()
     }
 
-    /// The device, if it is open. A node that finds it closed opens it while the others wait for
-    /// the lock.
+    /// Returns the device, if it is open. A node that finds it closed opens it while the others
+    /// wait for the lock.
     pub(super) fn device(&self) -> MutexGuard<'_, Weak<SharedDevice>> {
         lock(&self.shared.device)
     }
@@ -111,7 +111,7 @@ impl DeviceShare {
         }
     }
 
-    /// The numbers of the other nodes.
+    /// Returns the numbers of the other nodes.
     pub(super) fn others(&self) -> impl Iterator<Item = usize> {
         let own = self.number;
         (0..self.nodes()).filter(move |&number| number != own)

@@ -10,7 +10,7 @@ pub struct HeldFrames {
 }
 
 impl HeldFrames {
-    /// How many frames are held.
+    /// Returns how many frames are held.
     #[must_use]
     pub fn frames(&self) -> usize {
         self.frames.len()

@@ -196,19 +196,19 @@ impl RawDevice {
         self.port.sources(Nanos(1) + self.start.elapsed(), sources);
     }
 
-    /// The socket of the kernel's interface below, if there is one, for setting options.
+    /// Returns the socket of the kernel's interface below, if there is one, for setting options.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.port.socket()
     }
 
-    /// Whether a peer is at the other end.
+    /// Returns whether a peer is at the other end.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.up
     }
 
-    /// The state of the device.
+    /// Returns the state of the device.
     #[must_use]
     pub fn state(&self) -> DeviceState {
         self.port.state()

@@ -41,7 +41,7 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
-    /// The neighbour to which packets for `ip` are sent: the peer itself or the gateway.
+    /// Returns the neighbour to which packets for `ip` are sent: the peer itself or the gateway.
     fn next_hop(&self, ip: IpAddr) -> IpAddr {
         match self.gateway {
             Some(gateway) if !same_prefix(ip, self.address.ip(), self.prefix) => gateway,
@@ -150,13 +150,13 @@ impl EtherHost {
         }
     }
 
-    /// The host's address and port.
+    /// Returns the host's address and port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.settings.address
     }
 
-    /// The largest datagram to a peer, in bytes of data.
+    /// Returns the largest datagram to a peer, in bytes of data.
     #[must_use]
     pub fn mtu(&self, peer: IpAddr) -> usize {
         let packet = self
@@ -299,7 +299,7 @@ impl EtherHost {
         }
     }
 
-    /// The reply to a [request](FrameEvent::Request).
+    /// Returns the reply to a [request](FrameEvent::Request).
     #[must_use]
     pub fn reply(&self) -> &[u8] {
         &self.message
@@ -407,13 +407,13 @@ impl EtherHost {
         }
     }
 
-    /// Whether [`watch`](Self::watch) waits for the answer to a probe.
+    /// Returns whether [`watch`](Self::watch) waits for the answer to a probe.
     #[must_use]
     pub fn is_watching(&self) -> bool {
         self.neighbours.has_doubts()
     }
 
-    /// The links over which a neighbour is reachable.
+    /// Returns the links over which a neighbour is reachable.
     fn links_to(&self, hop: IpAddr) -> impl Iterator<Item = usize> {
         (0..self.links.len()).filter(move |&link| self.neighbours.mac(hop, link).is_some())
     }
@@ -427,15 +427,15 @@ impl EtherHost {
         Sender { mac, address: self.settings.address.ip(), vlan: self.settings.vlan }
     }
 
-    /// The ARP request or neighbour solicitation for the next hop to `ip`, as it is sent over
-    /// `link`.
+    /// Returns the ARP request or neighbour solicitation for the next hop to `ip`, as it is sent
+    /// over `link`.
     pub fn solicitation(&mut self, ip: IpAddr, link: usize) -> &[u8] {
         let (sender, hop) = (self.sender(link), self.settings.next_hop(ip));
         sender.solicit(&mut self.message, hop);
         &self.message
     }
 
-    /// Whether no neighbour is being resolved, so that [`take_due`](Self::take_due) returns
+    /// Returns whether no neighbour is being resolved, so that [`take_due`](Self::take_due) returns
     /// nothing.
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -474,7 +474,7 @@ impl EtherHost {
     }
 }
 
-/// Whether two addresses share their first `prefix` bits.
+/// Returns whether two addresses share their first `prefix` bits.
 fn same_prefix(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     let differ = match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(a.to_bits() ^ b.to_bits()) << 96,

@@ -99,9 +99,9 @@ impl Idle {
         self.decider.worked(now);
     }
 
-    /// Whether [`rest`](Self::rest) would sleep without spinning first. Then call it without
-    /// looking for work again, which would be a system call for nothing: work that has arrived in
-    /// the meantime ends the sleep.
+    /// Returns whether [`rest`](Self::rest) would sleep without spinning first. Then call it
+    /// without looking for work again, which would be a system call for nothing: work that has
+    /// arrived in the meantime ends the sleep.
     #[inline]
     #[must_use]
     pub fn sleeps_at_once(&self, now: Nanos) -> bool {
@@ -166,7 +166,7 @@ impl Idle {
     }
 }
 
-/// The time until the deadline; `None` if there is none.
+/// Returns the time until the deadline; `None` if there is none.
 fn timeout(now: Nanos, deadline: Nanos) -> Option<Timespec> {
     if deadline == Nanos::NEVER {
         return None;

@@ -105,7 +105,7 @@ impl Locator {
 }
 
 impl Transport {
-    /// The transport's name, as before a locator's colon.
+    /// Returns the transport's name, as before a locator's colon.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -143,7 +143,7 @@ fn short(text: &str) -> Option<Result<Locator, LocatorFault>> {
     Some(host(name).and_then(|host| Ok(Locator { transport, host, port: port(digits)? })))
 }
 
-/// Whether a text without `://` is meant as `HOST:PORT`.
+/// Returns whether a text without `://` is meant as `HOST:PORT`.
 pub(super) fn is_short(text: &str) -> bool {
     let Some((host, digits)) = text.rsplit_once(':') else { return false };
     let digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

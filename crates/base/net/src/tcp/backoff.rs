@@ -21,7 +21,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Whether an attempt to connect to `peer` is allowed now.
+    /// Returns whether an attempt to connect to `peer` is allowed now.
     pub(super) fn may_try(&self, peer: SocketAddr) -> bool {
         self.peers.get(&peer).is_none_or(|(until, _)| Instant::now() >= *until)
     }

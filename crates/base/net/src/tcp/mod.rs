@@ -132,7 +132,7 @@ impl Tcp {
         Ok(Self { tx, rx: TcpRx::default(), local })
     }
 
-    /// The number of connections, including those being opened.
+    /// Returns the number of connections, including those being opened.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.tx.table.len()
@@ -143,7 +143,7 @@ impl Tcp {
         self.tx.close_idle()
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
@@ -246,7 +246,7 @@ impl Transmit for TcpTx {
 }
 
 impl TcpTx {
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -17,7 +17,7 @@ use crate::driver::Sink;
 /// the readable ones.
 const DIRECT: usize = 4;
 
-/// While connections are read directly, epoll is polled for new ones once in so many calls.
+/// While connections are read directly, epoll is polled for new ones once in this many calls.
 const LISTEN_EVERY: u32 = 16;
 
 /// The largest number of connections served in one call.

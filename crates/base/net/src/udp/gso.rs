@@ -63,7 +63,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The frames, one in each slice.
+    /// Returns the frames, one in each slice.
     pub(super) fn frames(&self) -> &[IoSlice<'a>] {
         &self.slices[..self.count]
     }
@@ -79,7 +79,7 @@ impl Stage {
         }
     }
 
-    /// Whether a frame of `len` bytes still fits.
+    /// Returns whether a frame of `len` bytes still fits.
     pub(super) fn fits(&self, len: usize) -> bool {
         self.frames.len() < MAX_FRAMES && self.used + len <= STAGE_BYTES
     }
@@ -174,7 +174,7 @@ fn peer_hash(peer: SocketAddr) -> u64 {
     ip ^ u64::from(peer.port()) << 48
 }
 
-/// The control message that makes the kernel cut a send into segments of `segment` bytes.
+/// Returns the control message that makes the kernel cut a send into segments of `segment` bytes.
 pub(super) fn segment_control(segment: usize) -> [u8; SEGMENT_CONTROL] {
     let segment = u16::try_from(segment).expect("a segment fits a datagram");
     let mut control = [0; SEGMENT_CONTROL];

@@ -114,7 +114,7 @@ impl Udp {
         self.tx.port.socket.set_busy_poll(micros)
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.tx.counters()
@@ -204,7 +204,7 @@ impl Transmit for UdpTx {
 }
 
 impl UdpTx {
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.port.counters
@@ -302,8 +302,8 @@ impl Port {
         }
     }
 
-    /// Whether a run failed only because it was one. `EINVAL`: its frames are longer than the path
-    /// carries whole. `EIO`: the device cannot checksum the segments, and never will.
+    /// Returns whether a run failed only because it was one. `EINVAL`: its frames are longer than
+    /// the path carries whole. `EIO`: the device cannot checksum the segments, and never will.
     fn cannot_segment(&mut self, error: &io::Error) -> bool {
         match Errno::from_io_error(error) {
             Some(Errno::INVAL) => true,

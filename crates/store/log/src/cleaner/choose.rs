@@ -26,13 +26,13 @@ const IDLE_GAIN: usize = 16;
 const TOMBSTONE_SHARE: usize = 4;
 
 impl Log {
-    /// Whether the number of segments on disk is close to the maximum.
+    /// Returns whether the number of segments on disk is close to the maximum.
     pub(super) fn disk_is_short(&self) -> bool {
         let most = self.most_on_disk();
         self.memory.by_id.len() + 2 * CLEANER_SEGMENTS + most / 16 >= most
     }
 
-    /// Number of segments that the disk still has room for; without a disk, unlimited.
+    /// Returns the number of segments that the disk still has room for; without a disk, unlimited.
     pub(crate) fn disk_room(&self) -> usize {
         match self.config.durability {
             Durability::Volatile => usize::MAX,
@@ -46,14 +46,15 @@ impl Log {
         self.config.max_segments_on_disk.min(self.disk_limit)
     }
 
-    /// Whether tombstones take so much memory that the segments they guard against should be freed.
+    /// Returns whether tombstones take so much memory that the segments they guard against should
+    /// be freed.
     pub(super) fn tombstones_pile_up(&self) -> bool {
         let left = self.memory.seglets.total() * SEGLET_BYTES - self.object_bytes;
         self.tombstone_bytes > left / TOMBSTONE_SHARE
     }
 
-    /// Segments that may be chosen, with their slots: a window of all segments that advances from
-    /// choice to choice.
+    /// Returns the segments that may be chosen, with their slots: a window of all segments that
+    /// advances from choice to choice.
     fn candidates(&mut self) -> impl Iterator<Item = (u32, &Segment)> {
         let count = self.memory.slot_count();
         let from = if count > CHOICE_SCAN_MAX { self.cleaner.cursor % count } else { 0 };
@@ -66,14 +67,14 @@ impl Log {
         })
     }
 
-    /// Whether a segment's entries may be moved in memory. Those of a combination's sources may: it
-    /// only remembers that the first extent of a source is next.
+    /// Returns whether a segment's entries may be moved in memory. Those of a combination's sources
+    /// may: it only remembers that the first extent of a source is next.
     pub(super) fn may_be_moved(&self, slot: u32, segment: &Segment) -> bool {
         let compacted = self.cleaner.compaction.as_ref().is_some_and(|job| job.slot == slot);
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
     }
 
-    /// The segment whose compaction frees the most for its cost, see [`score`].
+    /// Returns the segment whose compaction frees the most for its cost, see [`score`].
     pub(super) fn choose_compaction(&mut self, forced: bool) -> Option<u32> {
         let free = self.memory.seglets.free();
         if !forced && free >= self.idle_water {
@@ -98,7 +99,8 @@ impl Log {
         (best.1 != NO_SLOT).then_some(best.1)
     }
 
-    /// Segments to combine, with at most `most` live bytes; none if combining would not help.
+    /// Returns the segments to combine, with at most `most` live bytes; none if combining would not
+    /// help.
     pub(super) fn choose_combination(&mut self, forced: bool, most: usize) -> Vec<u32> {
         let short = self.disk_is_short();
         let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);

@@ -27,7 +27,7 @@ pub(crate) struct Combination {
 }
 
 impl Combination {
-    /// Whether the segment in `slot` is still a source.
+    /// Returns whether the segment in `slot` is still a source.
     pub(crate) fn takes_from(&self, slot: u32) -> bool {
         self.sources.contains(&slot)
     }
@@ -231,8 +231,8 @@ impl Log {
         }
     }
 
-    /// Number of finished combinations, from the oldest on, whose survivors are durable, and whose
-    /// position is too.
+    /// Returns the number of finished combinations, from the oldest on, whose survivors are
+    /// durable, and whose position is too.
     pub(crate) fn durable_batches(&self) -> usize {
         let position = self.durable_position();
         let is_durable = |&slot: &u32| self.memory.segment(slot).wholly_durable();
@@ -242,8 +242,8 @@ impl Log {
         self.cleaner.batches.iter().take_while(durable).count()
     }
 
-    /// Ids of the segments that a head opened now lists: with the survivors of the first `batches`
-    /// finished combinations in place of the segments cleaned into them.
+    /// Returns the ids of the segments that a head opened now lists: with the survivors of the
+    /// first `batches` finished combinations in place of the segments cleaned into them.
     pub(crate) fn digest(&self, batches: usize) -> Vec<u64> {
         let ready = self.cleaner.batches.iter().take(batches);
         let (mut cleaned_ids, mut listed_survivors) = (Vec::new(), Vec::new());

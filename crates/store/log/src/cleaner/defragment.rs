@@ -73,7 +73,7 @@ impl Log {
         best.map(|(_, span)| span)
     }
 
-    /// The arena as rows of seglets of the same kind.
+    /// Returns the arena as rows of seglets of the same kind.
     fn rows(&self) -> Vec<(Run, RunKind)> {
         let seglets = &self.memory.seglets;
         let mut rows: Vec<(Run, RunKind)> = Vec::new();

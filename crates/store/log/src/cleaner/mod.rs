@@ -88,7 +88,7 @@ impl Cleaner {
         self.purge = Some(0);
     }
 
-    /// Whether cleaned segments wait for the disk.
+    /// Returns whether cleaned segments wait for the disk.
     pub(crate) fn waits(&self) -> bool {
         !self.batches.is_empty()
     }
@@ -143,7 +143,8 @@ impl Log {
         CleanReport { slices, idle: false }
     }
 
-    /// Whether memory or disk are so scarce that [`Log::clean`] should run before more is written.
+    /// Returns whether memory or disk are so scarce that [`Log::clean`] should run before more is
+    /// written.
     #[must_use]
     pub fn needs_cleaning(&self) -> bool {
         self.memory.seglets.free() < self.low_water || self.disk_is_short()

@@ -68,7 +68,7 @@ impl Noise {
         Some(&buffer[..len])
     }
 
-    /// The peer's public key, once it has proven to have the secret half.
+    /// Returns the peer's public key, once it has proven to have the secret half.
     pub(super) fn peer_key(&self) -> &[u8] {
         self.0.get_remote_static().unwrap_or(&[])
     }

@@ -24,8 +24,8 @@ const SPARE_BYTES: usize = (2 << 20) + 1024;
 /// A grant is sent when it adds this much.
 const GRANT_STEP: usize = GRANT_WINDOW / 4;
 
-/// Whether a packet with `payload` bytes at `offset` can be part of a message of `total` bytes cut
-/// into fragments of `fragment` bytes.
+/// Returns whether a packet with `payload` bytes at `offset` can be part of a message of `total`
+/// bytes cut into fragments of `fragment` bytes.
 pub(crate) fn plausible(offset: usize, total: usize, payload: usize, fragment: usize) -> bool {
     if total <= fragment {
         return offset == 0 && payload == total;
@@ -313,7 +313,7 @@ impl Incoming {
         }
     }
 
-    /// When the next poll has something to do.
+    /// Returns the time at which the next poll has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         if self.changed { Some(Nanos(0)) } else { self.timers.earliest() }
     }
@@ -323,7 +323,7 @@ impl Incoming {
         self.limit
     }
 
-    /// Number of messages in reassembly, and the bytes reserved for them.
+    /// Returns the number of messages in reassembly, and the bytes reserved for them.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.assemblies.len(), self.reserved)
     }

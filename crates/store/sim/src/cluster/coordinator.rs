@@ -70,7 +70,7 @@ pub(super) struct SimCoordinator {
     seed: u64,
 }
 
-/// The locator of an address.
+/// Returns the locator of an address.
 pub(super) fn locator(at: SocketAddr) -> Locator {
     format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator")
 }
@@ -106,7 +106,7 @@ impl SimCoordinator {
         self.up_at = up_at;
     }
 
-    /// The coordinator, if it leads.
+    /// Returns the coordinator, if it leads.
     pub(super) fn leading(&self, now: Nanos) -> Option<&Coordinator<Rows>> {
         let service = self.process.as_ref()?.node.service();
         service.leads(self.clock.local(now)).then_some(service)
@@ -151,7 +151,7 @@ impl SimCoordinator {
         })
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time at which the coordinator has something to do although nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
         let Some(Process { node, candidate }) = &self.process else {
             return self.up_at.max(self.paused_until);

@@ -31,11 +31,11 @@ pub enum Fault {
         /// For how long.
         lasts: Duration,
     },
-    /// A coordinator's process ends, and another begins after so long.
+    /// A coordinator's process ends, and another begins after this time.
     CrashCoordinator(usize, Duration),
-    /// A coordinator stands still for so long.
+    /// A coordinator does not run for this time.
     PauseCoordinator(usize, Duration),
-    /// Some coordinators cannot reach etcd for so long.
+    /// Some coordinators cannot reach etcd for this time.
     CutFromEtcd(Vec<usize>, Duration),
     /// Frames between a coordinator and the others, and some servers, are lost; or only those that
     /// it sends.
@@ -58,10 +58,10 @@ pub enum Fault {
         after: u64,
         /// The kind of failure of the disk's operation.
         how: sprat_disk::Fault,
-        /// After how long.
+        /// The time after which the disk works again.
         lasts: Duration,
     },
-    /// A server's disk holds no more than it does now, for so long.
+    /// A server's disk holds no more than it does now, for this time.
     FillDisk(usize, Duration),
     /// A server's disk has this latency from now on.
     Latency(usize, Latency),

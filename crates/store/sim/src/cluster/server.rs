@@ -108,7 +108,7 @@ impl Server {
         !self.rack.is_empty() && self.rack == other.rack
     }
 
-    /// Whether its process runs.
+    /// Returns whether its process runs.
     pub(super) fn is_up(&self) -> bool {
         self.process.is_some()
     }
@@ -129,7 +129,7 @@ impl Server {
         self.process.as_ref()?.node.as_deref()
     }
 
-    /// The replicator of its log.
+    /// Returns the replicator of its log.
     pub(super) fn replicator(&self) -> Option<&Replicator> {
         self.node()?.service().master().replicator()
     }
@@ -252,7 +252,7 @@ impl Server {
         Some(Box::new(Node::new(driver, member, &sprat_rpc::Config::default(), self.seed)))
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time at which the server has something to do although nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
         let Some(process) = &self.process else { return self.up_at.max(self.paused_until) };
         let node = if process.node.is_some() { process.wake } else { Nanos::NEVER };

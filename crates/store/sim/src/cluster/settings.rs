@@ -50,9 +50,9 @@ impl Settings {
         if seed / 2 % 8 == 4 { Self { drift: BEYOND, ..self } } else { self }
     }
 
-    /// Whether clocks drift further than leases allow. Then a server may still serve what another
-    /// serves already, and reads may be stale; but what was written is there, once, whatever the
-    /// clocks show.
+    /// Returns whether clocks drift further than leases allow. Then a server may still serve what
+    /// another serves already, and reads may be stale; but what was written is there, once,
+    /// whatever the clocks show.
     #[must_use]
     pub fn is_beyond(&self) -> bool {
         self.drift >= WITHIN

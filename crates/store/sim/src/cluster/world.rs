@@ -116,7 +116,7 @@ pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
     run_seed(seed, true, None, |trace| World::new(seed, None, trace).finish())
 }
 
-/// Runs and checks a history with so many operations.
+/// Runs and checks a history with `operations` operations.
 ///
 /// # Errors
 /// What is wrong with the history.
@@ -154,7 +154,8 @@ fn host_address(from: u16, index: usize) -> SocketAddr {
 }
 
 impl World {
-    /// Creates the world of a seed; with so many operations, or as many as the seed decides.
+    /// Creates the world of a seed, with `operations` operations; for `None`, the seed decides how
+    /// many.
     ///
     /// # Panics
     /// When the settings do not fit together.
@@ -410,7 +411,8 @@ impl World {
         }
     }
 
-    /// The coordinator that leads; if several believe that they lead, the one with the latest term.
+    /// Returns the coordinator that leads; if several believe that they lead, the one with the
+    /// latest term.
     fn leading(&self) -> Option<&Coordinator<Rows>> {
         self.coordinators
             .iter()
@@ -763,8 +765,8 @@ impl World {
         Ok(false)
     }
 
-    /// The servers that are lost for good together with one: all of its rack, if all logs are in
-    /// more racks than that, and enough servers are left.
+    /// Returns the servers that are lost for good together with one: all of its rack, if all logs
+    /// are in more racks than that, and enough servers are left.
     fn lost_together(&self, server: usize) -> Vec<usize> {
         let spread = self
             .servers
@@ -781,7 +783,7 @@ impl World {
         if spread && enough && sound { rack } else { vec![server] }
     }
 
-    /// Whether each closed segment of each live server's log has all its replicas.
+    /// Returns whether each closed segment of each live server's log has all its replicas.
     fn is_whole(&self) -> Result<(), String> {
         let Some(leading) = self.leading() else { return Err("nobody leads".into()) };
         let catalog = leading.catalog();
@@ -813,7 +815,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether every tablet has a live server that knows of it.
+    /// Returns whether every tablet has a live server that knows of it.
     fn all_serve(&self) -> bool {
         let Some(leading) = self.leading() else { return false };
         let catalog = leading.catalog();
@@ -829,7 +831,7 @@ impl World {
         catalog.tables().all(|table| table.tablets.iter().all(|tablet| lives(tablet.server)))
     }
 
-    /// Calls that read everything, write everything once more, and read it again.
+    /// Returns the calls that read everything, write everything once more, and read it again.
     fn last_errands(&self) -> Vec<Errand> {
         let mut errands = Vec::new();
         for table in self.tables.iter().map(|table| table.id) {

@@ -55,13 +55,13 @@ impl<D: Disk> Backup<D> {
         Ok(any)
     }
 
-    /// Whether a commit is under way.
+    /// Returns whether a commit is under way.
     #[must_use]
     pub fn is_committing(&self) -> bool {
         !self.queue.is_empty() || self.writing > 0
     }
 
-    /// Whether nothing is under way and nothing is waiting.
+    /// Returns whether nothing is under way and nothing is waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let staged = self.open.iter().any(Replica::is_staged);
@@ -122,7 +122,7 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// The index of an open segment.
+    /// Returns the index of an open segment.
     fn index(&self, segment: u64) -> usize {
         self.position(segment).expect("an open segment")
     }

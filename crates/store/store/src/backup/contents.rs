@@ -55,7 +55,7 @@ impl Contents {
         }
     }
 
-    /// Bytes of log in it.
+    /// Returns the number of bytes of log in it.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len

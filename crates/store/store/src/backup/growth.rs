@@ -68,7 +68,7 @@ pub(super) struct DiskFull {
     pub(super) retry_at: Option<Nanos>,
 }
 
-/// Whether an error says that the disk is full, or our quota.
+/// Returns whether an error says that the disk is full, or our quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -90,7 +90,7 @@ impl Growth {
         (Self { frames, bytes, step: Step::Reserve, zeroes }, reserve)
     }
 
-    /// Where the step under way works, bytes from the file's beginning.
+    /// Returns where the step under way works, bytes from the file's beginning.
     pub(super) fn offset(&self) -> u64 {
         match self.step {
             Step::Reserve | Step::Sync | Step::Release => self.bytes.start,
@@ -99,7 +99,7 @@ impl Growth {
         }
     }
 
-    /// The purpose of the step under way.
+    /// Returns the purpose of the step under way.
     pub(super) fn purpose(&self) -> Purpose {
         match self.step {
             Step::Reserve | Step::Zero(..) => Purpose::Reserve,

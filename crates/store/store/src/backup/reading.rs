@@ -40,7 +40,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Whether a frame is being read.
+    /// Returns whether a frame is being read.
     pub(super) fn reads(&self, frame: u32) -> bool {
         self.under_way.iter().any(|read| read.frame == frame)
     }

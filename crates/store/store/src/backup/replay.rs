@@ -177,7 +177,7 @@ impl<R: ReadAt> FrameReader<R> {
     }
 }
 
-/// The next empty buffer; `None` when there will be none.
+/// Returns the next empty buffer; `None` when there will be none.
 fn take(empties: &Mutex<Receiver<Loaded>>) -> Option<Loaded> {
     lock(empties).recv().ok()
 }

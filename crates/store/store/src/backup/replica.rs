@@ -122,17 +122,17 @@ impl Replica {
         self.staged.is_some()
     }
 
-    /// Bytes of log that the next commit will carry.
+    /// Returns the number of bytes of log that the next commit will carry.
     pub(super) fn staged_bytes(&self) -> usize {
         self.staged.as_ref().map_or(0, |staged| (self.log_end - staged.log_start) as usize)
     }
 
-    /// Bytes of its frame that are written or being written.
+    /// Returns the number of bytes of its frame that are written or being written.
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes of log that can still be taken.
+    /// Returns the number of bytes of log that can still be taken.
     pub(super) fn room(&self, geometry: &Geometry) -> usize {
         if self.sealed {
             return 0;
@@ -141,8 +141,8 @@ impl Replica {
         room(geometry, self.position + begun, self.log_end as usize)
     }
 
-    /// Whether `len` bytes can be taken now. Here they may also use what is reserved for chunk
-    /// headers.
+    /// Returns whether `len` bytes can be taken now. Here they may also use what is reserved for
+    /// chunk headers.
     pub(super) fn fits(&self, geometry: &Geometry, len: usize) -> bool {
         let (begun, header) = match &self.staged {
             Some(staged) => (staged.filled - self.tail.len(), 0),
@@ -233,14 +233,15 @@ impl Replica {
     }
 }
 
-/// Bytes of log that fit behind `position` in a frame and `log_end` in a segment.
+/// Returns the number of bytes of log that fit behind `position` in a frame and `log_end` in a
+/// segment.
 pub(super) fn room(geometry: &Geometry, position: usize, log_end: usize) -> usize {
     let frame = geometry.frame_bytes.saturating_sub(position + RESERVED_BYTES);
     frame.min(geometry.segment_bytes - log_end)
 }
 
-/// Whether a segment's first bytes show that it is a head. Bytes that cannot be parsed count as a
-/// head: that only makes them wait.
+/// Returns whether a segment's first bytes show that it is a head. Bytes that cannot be parsed
+/// count as a head: that only makes them wait.
 pub(crate) fn is_head(first: &[u8]) -> bool {
     match Entry::parse(first) {
         Ok(Entry { kind: Kind::Segment, value, .. }) => {

@@ -182,7 +182,8 @@ impl<M: Metadata> Catalog<M> {
         Refusal::Later("this coordinator does not lead".into())
     }
 
-    /// The catalog of a coordinator that does not lead: it is empty and refuses all changes.
+    /// Returns the catalog of a coordinator that does not lead: it is empty and refuses all
+    /// changes.
     #[must_use]
     pub fn absent() -> Self {
         Self {
@@ -275,13 +276,14 @@ impl<M: Metadata> Catalog<M> {
         Catalog::read(metadata, self.cluster)
     }
 
-    /// The id of the next table to be created. No entry in a log has this id or a higher one.
+    /// Returns the id of the next table to be created. No entry in a log has this id or a higher
+    /// one.
     pub fn next_table(&self) -> u32 {
         self.next_table
     }
 
-    /// The cluster's id, drawn at random when it began. Servers with another cluster's data are
-    /// refused.
+    /// Returns the cluster's id, drawn at random when it began. Servers with another cluster's data
+    /// are refused.
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
@@ -320,7 +322,7 @@ impl<M: Metadata> Catalog<M> {
         self.incarnation
     }
 
-    /// The version of the catalog, which every change raises.
+    /// Returns the version of the catalog, which every change raises.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -335,7 +337,7 @@ impl<M: Metadata> Catalog<M> {
         self.tables.iter().map(|(name, parts)| self.record(name, parts))
     }
 
-    /// The number of tables.
+    /// Returns the number of tables.
     pub fn table_count(&self) -> usize {
         self.tables.len()
     }
@@ -351,7 +353,7 @@ impl<M: Metadata> Catalog<M> {
         self.servers.get(&id)
     }
 
-    /// The id of the next server to be added.
+    /// Returns the id of the next server to be added.
     pub fn next_server(&self) -> u32 {
         self.next_server
     }
@@ -361,17 +363,17 @@ impl<M: Metadata> Catalog<M> {
         self.tables.values().flat_map(TableEntry::tablets)
     }
 
-    /// The number of tablets of all tables.
+    /// Returns the number of tablets of all tables.
     pub fn tablet_count(&self) -> usize {
         self.tables.values().map(|parts| parts.parts.len()).sum()
     }
 
-    /// The number of tablets of a table.
+    /// Returns the number of tablets of a table.
     pub fn tablet_count_of(&self, table: u32) -> usize {
         self.tables.values().find(|parts| parts.id == table).map_or(0, |parts| parts.parts.len())
     }
 
-    /// The tablets of a server, in ascending order.
+    /// Returns the tablets of a server, in ascending order.
     pub fn tablets_of(&self, server: u32) -> Vec<OwnedTablet> {
         let mut tablets: Vec<_> =
             self.all_tablets().filter(|owned| owned.server == server).collect();
@@ -379,7 +381,7 @@ impl<M: Metadata> Catalog<M> {
         tablets
     }
 
-    /// The id and name of each table of which a server has tablets.
+    /// Returns the id and name of each table of which a server has tablets.
     pub fn names_of(&self, server: u32) -> Vec<(u32, String)> {
         let is_its = |parts: &TableEntry| parts.parts.iter().any(|part| part.server == server);
         let its = self.tables.iter().filter(|(_, parts)| is_its(parts));

@@ -18,12 +18,12 @@ pub(super) const MAX_MOVES: usize = 64;
 const IS_MOVE: u64 = 1 << 63;
 
 impl<M: Metadata> Catalog<M> {
-    /// The moves under way.
+    /// Returns the moves under way.
     pub fn moves(&self) -> impl Iterator<Item = &MoveOrder> {
         self.moves.values()
     }
 
-    /// The move with this id.
+    /// Returns the move with this id.
     pub fn find_move(&self, id: u64) -> Option<MoveOrder> {
         self.moves.get(&id).copied()
     }
@@ -152,7 +152,8 @@ impl<M: Metadata> Catalog<M> {
         balance::next(&self.server_loads(candidates, loads))
     }
 
-    /// Whether balancing may move a tablet from a server, and whether it may move one to it.
+    /// Returns whether balancing may move a tablet from a server, and whether it may move one to
+    /// it.
     pub(super) fn may_move(&self, id: u32) -> (bool, bool) {
         let may = self.is_replicated(id) && !self.drains(id);
         (
@@ -169,7 +170,7 @@ impl<M: Metadata> Catalog<M> {
         self.server(id).is_some_and(|entry| entry.copies > 0 && !entry.dead)
     }
 
-    /// The server with the fewest tablets among those that may take one.
+    /// Returns the server with the fewest tablets among those that may take one.
     fn least_loaded(&self, candidates: &[u32]) -> Option<u32> {
         let may = |&id: &u32| self.may_move(id).1;
         let free = candidates.iter().copied().filter(may);
@@ -177,7 +178,7 @@ impl<M: Metadata> Catalog<M> {
             .filter(|_| self.moves.len() < MAX_MOVES)
     }
 
-    /// The servers that may give a tablet to `to`.
+    /// Returns the servers that may give a tablet to `to`.
     fn givers<'a>(&'a self, candidates: &'a [u32], to: u32) -> impl Iterator<Item = u32> + 'a {
         let may = move |&id: &u32| {
             id != to && self.is_replicated(id) && self.moves().all(|order| order.from != id)

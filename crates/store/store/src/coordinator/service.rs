@@ -170,7 +170,8 @@ impl<M: Metadata> Coordinator<M> {
         &self.catalog
     }
 
-    /// The dead servers whose tablets could not be recovered yet, and why the last attempt failed.
+    /// Returns the dead servers whose tablets could not be recovered yet, and why the last attempt
+    /// failed.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.members.failures()
     }

@@ -122,8 +122,9 @@ impl Outbox {
         self.shared.applied.load(Ordering::Acquire)
     }
 
-    /// The lowest segment whose open replicas may count, as the master wants it. When it has grown,
-    /// the control thread has the coordinator record it and confirms that with [`Command::Voided`].
+    /// Returns the lowest segment whose open replicas may count, as the master wants it. When it
+    /// has grown, the control thread has the coordinator record it and confirms that with
+    /// [`Command::Voided`].
     #[must_use]
     pub fn min_open(&self) -> u64 {
         self.shared.min_open.load(Ordering::Acquire)

@@ -160,8 +160,8 @@ impl Timing {
     }
 }
 
-/// The mean of the events without the cost of the counting itself, in thousandths; 0 where the cost
-/// is more.
+/// Returns the mean of the events without the cost of the counting itself, in thousandths; 0 where
+/// the cost is more.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

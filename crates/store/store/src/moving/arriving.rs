@@ -108,7 +108,7 @@ impl MigrationTargets {
         ended
     }
 
-    /// The tablets that move here.
+    /// Returns the tablets that move here.
     pub(crate) fn tablets(&self) -> impl Iterator<Item = Tablet> {
         self.targets.iter().map(|target| target.order.tablet)
     }
@@ -336,7 +336,7 @@ impl MigrationTarget {
     }
 }
 
-/// Whether these bytes are whole entries of a table, or of its completions.
+/// Returns whether these bytes are whole entries of a table, or of its completions.
 fn belongs_to_table(table: u32, mut entries: &[u8]) -> bool {
     while !entries.is_empty() {
         match Entry::parse_checked(entries) {

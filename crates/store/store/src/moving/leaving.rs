@@ -85,8 +85,8 @@ impl MigrationSources {
         self.sources.iter().map(source).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether a request must be retried later. `position` is where its object lies in `tablet`.
-    /// The tablet is frozen, or it changes faster than its changes can be sent.
+    /// Returns whether a request must be retried later. `position` is where its object lies in
+    /// `tablet`. The tablet is frozen, or it changes faster than its changes can be sent.
     pub(crate) fn holds_back(&self, request: &Request<'_>, tablet: Tablet, position: u64) -> bool {
         self.sources.iter().filter(|source| source.order.tablet.table == tablet.table).any(
             |source| {

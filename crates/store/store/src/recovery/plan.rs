@@ -80,7 +80,7 @@ impl Inventory {
         }
     }
 
-    /// The newest head and the backups with most of it. Its first entry has the digest for
+    /// Returns the newest head and the backups with most of it. Its first entry has the digest for
     /// [`plan`](Self::plan).
     #[must_use]
     pub fn newest_head(&self) -> Option<SegmentSource> {

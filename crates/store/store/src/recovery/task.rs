@@ -191,7 +191,7 @@ impl Recovery {
         self.backups.values_mut().filter_map(|(_, session)| session.take())
     }
 
-    /// How far it has come.
+    /// Returns how far it has come.
     #[must_use]
     pub fn progress(&self) -> RecoveryProgress {
         let stage = match self.stage {
@@ -443,7 +443,7 @@ impl Recovery {
         }
     }
 
-    /// The tablets of a table that are recovered and for which entries in `segment` count.
+    /// Returns the tablets of a table that are recovered and for which entries in `segment` count.
     fn ours(&self, table: u32, segment: u64) -> impl Iterator<Item = Tablet> + Clone {
         let from = self.order.tablets.partition_point(|(tablet, _)| tablet.table < table);
         let ours =
@@ -451,7 +451,7 @@ impl Recovery {
         ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
     }
 
-    /// Whether an object, or its tombstone, is of one of the tablets that are recovered.
+    /// Returns whether an object, or its tombstone, is of one of the tablets that are recovered.
     fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
         let mut ours = self.ours(entry.table, segment);
         let Some(first) = ours.clone().next() else { return false };

@@ -73,7 +73,7 @@ fn word(master: u32) -> u64 {
 }
 
 impl<D: Disk> Replicas<D> {
-    /// The replicas of a master by segment, including damaged ones.
+    /// Returns the replicas of a master by segment, including damaged ones.
     pub(super) fn of_master(&self, master: u32) -> impl Iterator<Item = (u64, &Replica)> {
         let last = ReplicaId { master, segment: MAX_SEGMENT_ID }.word();
         self.kept
@@ -88,7 +88,7 @@ impl<D: Disk> Replicas<D> {
         kept.collect::<Vec<_>>().join("; ")
     }
 
-    /// The records of a master's replicas, as in the reply to a fence.
+    /// Returns the records of a master's replicas, as in the reply to a fence.
     pub fn records(&self, master: u32) -> Vec<ReplicaRecord> {
         self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect()
     }

@@ -86,7 +86,7 @@ impl Replica {
         self.state == State::Present
     }
 
-    /// The description of its damage, if it is damaged.
+    /// Returns the description of its damage, if it is damaged.
     pub(super) fn damage(&self) -> Option<&str> {
         match &self.state {
             State::Damaged(why) => Some(why),
@@ -106,12 +106,12 @@ impl Replica {
         self.seal_written |= progress.sealed;
     }
 
-    /// Whether everything that was received is on disk.
+    /// Returns whether everything that was received is on disk.
     pub(super) fn is_written(&self) -> bool {
         self.written == self.len && self.seal_written == self.sealed
     }
 
-    /// Whether all of its segment is on disk, and it counts in recovery.
+    /// Returns whether all of its segment is on disk, and it counts in recovery.
     pub(super) fn is_whole(&self) -> bool {
         self.damage().is_none()
             && self.seal_written
@@ -120,7 +120,7 @@ impl Replica {
             && (self.counts || !self.head)
     }
 
-    /// Bytes of its frame that it occupies.
+    /// Returns the number of bytes of its frame that it occupies.
     pub(super) fn framed(&self) -> u64 {
         self.framed.into()
     }

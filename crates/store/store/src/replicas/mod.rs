@@ -178,13 +178,13 @@ impl<D: Disk> Replicas<D> {
         self.backup.close(now, |_| {})
     }
 
-    /// The failure that ended writing; `None` while writes are accepted.
+    /// Returns the failure that ended writing; `None` while writes are accepted.
     #[must_use]
     pub fn failure(&self) -> Option<&Failed> {
         self.backup.failure()
     }
 
-    /// The replicas that are whole on disk, and the range of the file in which each lies.
+    /// Returns the replicas that are whole on disk, and the range of the file in which each lies.
     pub fn whole(&self) -> impl Iterator<Item = (ReplicaId, Range<u64>)> + '_ {
         let whole = self.kept.iter().filter(|(_, kept)| kept.is_whole());
         whole.filter_map(|(&word, kept)| {

@@ -90,8 +90,8 @@ impl Reads {
         }
     }
 
-    /// Whether another read of a session may wait. A session may have as many reads as there is
-    /// room left, so that a server that reads much does not keep others from reading.
+    /// Returns whether another read of a session may wait. A session may have as many reads as
+    /// there is room left, so that a server that reads much does not keep others from reading.
     fn admits(&self, session: u32) -> bool {
         let own = self.waiting.iter().filter(|reader| reader.id.session() == session).count();
         own == 0 || own < MAX_READERS.saturating_sub(self.waiting.len())
@@ -118,7 +118,7 @@ impl Reads {
         self.waiting.is_empty() && self.cached.is_empty()
     }
 
-    /// When a replica may be evicted for a read that waits for its place.
+    /// Returns the time at which a replica may be evicted for a read that waits for its place.
     pub(super) fn next_deadline(&self) -> Nanos {
         let ends = self
             .cached
@@ -128,7 +128,7 @@ impl Reads {
         if self.crowded { ends.min().unwrap_or(Nanos::NEVER) } else { Nanos::NEVER }
     }
 
-    /// The index of a replica in memory.
+    /// Returns the index of a replica in memory.
     fn find(&self, word: u64, incarnation: u32) -> Option<usize> {
         self.cached
             .iter()

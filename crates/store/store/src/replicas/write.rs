@@ -186,7 +186,7 @@ impl<D: Disk> Replicas<D> {
         Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Retain))
     }
 
-    /// The reply to a write that was made.
+    /// Returns the reply to a write that was made.
     fn acknowledge_one(&mut self, word: u64) -> Outcome<u32> {
         self.counts.writes += 1;
         let sealed = self.kept.get(&word).is_none_or(|kept| kept.sealed);

@@ -81,7 +81,7 @@ pub(super) struct ReReplicator {
 }
 
 impl ReReplicator {
-    /// The number of sealed segments with fewer replicas than they should have.
+    /// Returns the number of sealed segments with fewer replicas than they should have.
     pub(super) fn under_replicated(&self) -> usize {
         self.short.len()
     }
@@ -104,7 +104,7 @@ impl ReReplicator {
         self.jobs.len() < MAX_RE_REPLICATIONS && self.short.len() > self.jobs.len()
     }
 
-    /// When there is something to do even if nothing arrives.
+    /// Returns the time at which there is something to do even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let sends = self.jobs.iter().any(|job| !job.under_way).then_some(self.send_at);
         let begins = self.may_begin().then_some(self.begin_at);
@@ -118,7 +118,7 @@ impl ReReplicator {
 }
 
 impl Replicator {
-    /// The sealed segments, with the servers that have a whole replica of each.
+    /// Returns the sealed segments, with the servers that have a whole replica of each.
     pub fn sealed_segments(&self) -> impl Iterator<Item = (u64, &[u32])> {
         self.sealed_segments.iter().map(|(&segment, sealed)| (segment, &sealed.servers[..]))
     }

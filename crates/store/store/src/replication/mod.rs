@@ -151,8 +151,8 @@ impl Replicator {
         self.note_lost_replicas();
     }
 
-    /// The number of segments whose replicas, together with the master, are in fewer racks than
-    /// they could be. Zero if there is only one rack.
+    /// Returns the number of segments whose replicas, together with the master, are in fewer racks
+    /// than they could be. Zero if there is only one rack.
     #[must_use]
     pub fn in_too_few_racks(&self) -> usize {
         let racks = self.peers.racks();
@@ -169,8 +169,8 @@ impl Replicator {
         open.count() + self.sealed_segments.values().filter(few).count()
     }
 
-    /// The lowest head whose open replicas count, if the coordinator has yet to note it. Bytes that
-    /// depend on it are not durable before [`confirm`](Self::confirm).
+    /// Returns the lowest head whose open replicas count, if the coordinator has yet to note it.
+    /// Bytes that depend on it are not durable before [`confirm`](Self::confirm).
     #[must_use]
     pub fn min_open(&self) -> Option<u64> {
         (self.min_open > self.confirmed).then_some(self.min_open)
@@ -196,7 +196,7 @@ impl Replicator {
         self.counts
     }
 
-    /// The number of segments with fewer replicas than they should have.
+    /// Returns the number of segments with fewer replicas than they should have.
     #[must_use]
     pub fn under_replicated(&self) -> usize {
         let lacks_some =
@@ -204,14 +204,14 @@ impl Replicator {
         self.open.values().filter(lacks_some).count() + self.re_replicator.under_replicated()
     }
 
-    /// When [`call`](Self::call) has something to do even if nothing arrives.
+    /// Returns the time at which [`call`](Self::call) has something to do even if nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         let next = [self.re_replicator.next_deadline(), self.outlook_state.next_deadline()];
         next.into_iter().flatten().min().filter(|_| !self.fenced)
     }
 
-    /// Bytes that the head can still take on all its backups.
+    /// Returns the number of bytes that the head can still take on all its backups.
     #[must_use]
     pub fn room(&self, log: &Log) -> usize {
         let Some(head) = log.open_segments().filter(|open| open.role == Role::Head).last() else {

@@ -211,7 +211,7 @@ impl Salvage {
         Ok(())
     }
 
-    /// The digest of a head, if its first entry is whole.
+    /// Returns the digest of a head, if its first entry is whole.
     fn digest(&self, segment: u64) -> io::Result<Option<Vec<u64>>> {
         let first = self.segments.get(&segment).map(|segment| segment.pieces[0]);
         let Some(first) = first.filter(|piece| piece.log_offset == 0) else { return Ok(None) };
@@ -329,7 +329,7 @@ impl Salvage {
     }
 }
 
-/// The file offset of a byte in pieces that follow one another in the log.
+/// Returns the file offset of a byte in pieces that follow one another in the log.
 fn file_offset(run: &[Piece], place: usize) -> u64 {
     let mut left = place as u64;
     for piece in run {

@@ -173,7 +173,7 @@ impl Link {
         }
     }
 
-    /// Ids of the tables that this server is to serve, as the coordinator has them now.
+    /// Returns the ids of the tables that this server is to serve, as the coordinator has them now.
     pub(super) fn tables(&mut self) -> Result<Vec<u32>, ServerError> {
         let request = Request::Assignments {
             server: self.session.enlisted().server,

@@ -69,8 +69,8 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
     }
 }
 
-/// Whether others cannot be directed to this locator. A name counts as unreachable: every peer
-/// would have to look it up again and again, and a node cannot wait for that.
+/// Returns whether others cannot be directed to this locator. A name counts as unreachable: every
+/// peer would have to look it up again and again, and a node cannot wait for that.
 fn is_unreachable(locator: &Locator) -> bool {
     if matches!(locator.host, Host::Name(_)) {
         return true;

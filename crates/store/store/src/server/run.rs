@@ -27,7 +27,7 @@ impl NodeHandle {
         self.bell.ring();
     }
 
-    /// The time by the node's clock.
+    /// Returns the time by the node's clock.
     pub(super) fn now(&self) -> Nanos {
         Nanos(0) + self.start.elapsed()
     }
@@ -70,7 +70,7 @@ impl Runner {
         self.handle.clone()
     }
 
-    /// When the node's clock began.
+    /// Returns the time at which the node's clock began.
     pub(super) fn clock_start(&self) -> Instant {
         self.start
     }

@@ -42,7 +42,7 @@ impl ReplicaId {
         u64::from(self.master) << SEGMENT_BITS | self.segment
     }
 
-    /// The ids in such a word.
+    /// Returns the ids in such a word.
     #[must_use]
     pub fn of_word(word: u64) -> Self {
         Self {
@@ -135,7 +135,7 @@ const EDITION_SHIFT: u32 = 2;
 const _: () = assert!(MAX_EDITION == u8::MAX >> EDITION_SHIFT);
 
 impl<'a> BackupRequest<'a> {
-    /// Whether the bytes of a request are of one to a backup.
+    /// Returns whether the bytes of a request are of one to a backup.
     #[inline]
     #[must_use]
     pub fn begins(bytes: &[u8]) -> bool {
@@ -252,7 +252,7 @@ pub fn push_replica(out: &mut Vec<u8>, replica: &ReplicaRecord) {
 }
 
 impl Records<'_> {
-    /// The next record as a replica.
+    /// Returns the next record as a replica.
     pub fn replica(&mut self) -> Option<ReplicaRecord> {
         let (segment, len, flags) = (self.u64()?, self.u32()?, self.u32()?);
         let is = |flag| flags & flag != 0;

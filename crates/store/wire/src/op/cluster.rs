@@ -147,7 +147,7 @@ fn tablet_of([table, first, last]: [u64; 3]) -> Option<Tablet> {
     (first <= last).then_some(Tablet { table, range: Range { first, last } })
 }
 
-/// Whether tablets ascend and do not overlap.
+/// Returns whether tablets ascend and do not overlap.
 fn are_apart<'a>(tablets: impl Iterator<Item = &'a Tablet>) -> bool {
     let apart =
         |one: &Tablet, next: &Tablet| one.table < next.table || one.range.last < next.range.first;

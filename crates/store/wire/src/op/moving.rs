@@ -18,7 +18,7 @@ pub struct MoveOrder {
 }
 
 impl MoveOrder {
-    /// Whether the tablet moves from or to that server.
+    /// Returns whether the tablet moves from or to that server.
     #[must_use]
     pub fn concerns(&self, server: u32) -> bool {
         self.from == server || self.to == server
@@ -42,7 +42,7 @@ impl From<Range> for RangeBytes {
 }
 
 impl RangeBytes {
-    /// The range; `None` when it ends before it begins.
+    /// Returns the range; `None` when it ends before it begins.
     #[must_use]
     pub fn range(&self) -> Option<Range> {
         let range = Range { first: self.first.get(), last: self.last.get() };

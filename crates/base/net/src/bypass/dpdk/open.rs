@@ -243,7 +243,7 @@ impl Opening<'_> {
     }
 }
 
-/// The number of queues of a para-virtual device whose peer has several: all are polled.
+/// Returns the number of queues of a para-virtual device whose peer has several: all are polled.
 fn queues_of(arguments: &str) -> usize {
     let several = argument(arguments, "queues=").filter(|_| Kind::of(arguments).memory);
     several.and_then(|count| count.parse().ok()).unwrap_or(1).clamp(1, MAX_QUEUES)

@@ -49,7 +49,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether a device's name is that of a memory interface.
+    /// Returns whether a device's name is that of a memory interface.
     pub(super) fn name_memif(device: &str) -> bool {
         device.starts_with("net_memif")
     }

@@ -65,7 +65,7 @@ fn refused(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
-/// The error for a peer that has disconnected us.
+/// Returns the error for a peer that has disconnected us.
 pub(super) fn disconnected(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, format!("the peer says: {why}"))
 }

@@ -280,7 +280,7 @@ impl Message {
     }
 }
 
-/// The name by which we identify ourselves.
+/// Returns the name by which we identify ourselves.
 fn name() -> [u8; NAME] {
     let mut name = [0; NAME];
     name[..5].copy_from_slice(b"sprat");

@@ -71,7 +71,7 @@ enum State {
 }
 
 impl Memif {
-    /// Whether a device's name is that of a memory interface.
+    /// Returns whether a device's name is that of a memory interface.
     pub(super) fn is(device: &str) -> bool {
         Arguments::name_memif(device)
     }
@@ -144,7 +144,7 @@ impl Memif {
         }
     }
 
-    /// Frames that wait for room or the peer.
+    /// Returns the number of frames that wait for room or the peer.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.len()
     }

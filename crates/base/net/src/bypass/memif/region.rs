@@ -78,12 +78,12 @@ impl Region {
         Ok(Self { start, len, fd })
     }
 
-    /// The descriptor to send to the peer.
+    /// Returns the descriptor to send to the peer.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Whether `len` bytes at `offset` lie within the region.
+    /// Returns whether `len` bytes at `offset` lie within the region.
     #[inline]
     pub(super) fn contains(&self, offset: usize, len: usize) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.len)

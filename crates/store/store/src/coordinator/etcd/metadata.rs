@@ -31,7 +31,7 @@ pub struct MetadataEtcd {
 }
 
 impl MetadataEtcd {
-    /// The metadata for the coordinator that leads in `term`.
+    /// Returns the metadata for the coordinator that leads in `term`.
     #[must_use]
     pub fn new(etcd: Etcd, term: u64) -> Self {
         Self { etcd, term }

@@ -81,7 +81,7 @@ pub struct EtcdPlace {
 }
 
 impl EtcdPlace {
-    /// The metadata of cluster `name` in the etcd at `urls`, which are separated by commas.
+    /// Returns the metadata of cluster `name` in the etcd at `urls`, which are separated by commas.
     ///
     /// # Errors
     /// [`EtcdError::Url`] when a URL cannot be parsed or there are more than `MAX_URLS`, and
@@ -141,7 +141,7 @@ struct Row {
 }
 
 impl Etcd {
-    /// The URLs, separated by commas.
+    /// Returns the URLs, separated by commas.
     #[must_use]
     pub fn urls(&self) -> String {
         self.place.endpoints.iter().map(Endpoint::url).collect::<Vec<_>>().join(",")

@@ -38,7 +38,7 @@ impl Bell {
         Ok(Self::Interrupt(set))
     }
 
-    /// The descriptor to wait for.
+    /// Returns the descriptor to wait for.
     pub(in crate::bypass) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Interrupt(fd) | Self::Socket(fd) => fd.as_fd(),
@@ -101,7 +101,7 @@ impl SocketSnapshot {
     }
 }
 
-/// The open sockets of those families, in the order of their numbers.
+/// Returns the open sockets of those families, in the order of their numbers.
 fn sockets() -> impl Iterator<Item = RawFd> {
     let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: BTreeSet<RawFd> =

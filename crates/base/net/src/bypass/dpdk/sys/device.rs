@@ -197,7 +197,7 @@ impl Device {
         Some(lock(&shared.control))
     }
 
-    /// The arguments it was opened with; `None` if it was the first one found.
+    /// Returns the arguments it was opened with; `None` if it was the first one found.
     pub(in crate::bypass) fn arguments(&self) -> Option<&str> {
         self.arguments.as_deref()
     }
@@ -217,12 +217,12 @@ impl Device {
         Mac(self.description.mac)
     }
 
-    /// The largest IP packet it carries; `None` if it does not report that.
+    /// Returns the largest IP packet it carries; `None` if it does not report that.
     pub(in crate::bypass) fn max_mtu(&self) -> Option<u16> {
         (self.description.max_mtu > 0).then_some(self.description.max_mtu)
     }
 
-    /// The NUMA node it is attached to; `None` if it does not report one.
+    /// Returns the NUMA node it is attached to; `None` if it does not report one.
     pub(in crate::bypass) fn node(&self) -> Option<i32> {
         (self.description.numa >= 0).then_some(self.description.numa)
     }
@@ -342,14 +342,14 @@ impl Device {
         self.started
     }
 
-    /// Whether the link is up.
+    /// Returns whether the link is up.
     pub(in crate::bypass) fn is_up(&self) -> bool {
         let _control = self.control();
         // SAFETY: the port is ours.
         self.started && unsafe { ffi::sprat_dpdk_link(self.port) } == 1
     }
 
-    /// The bell that wakes a sleeping node, if it has one.
+    /// Returns the bell that wakes a sleeping node, if it has one.
     #[inline]
     pub(in crate::bypass) fn bell(&self) -> Option<&Bell> {
         self.bell.as_ref()
@@ -387,7 +387,7 @@ impl Device {
         self.started && unsafe { ffi::sprat_dpdk_arm(self.port, self.queue, armed.into()) } == 0
     }
 
-    /// The device's counters, including those from before it was reopened.
+    /// Returns the device's counters, including those from before it was reopened.
     pub(in crate::bypass) fn counters(&self) -> DeviceCounters {
         let mut raw = RawCounters::default();
         if !self.open {
@@ -475,7 +475,7 @@ impl SharedDevice {
         }
     }
 
-    /// The buffers of a queue.
+    /// Returns the buffers of a queue.
     pub(in crate::bypass) fn buffers(&self, queue: usize) -> Arc<Buffers> {
         Arc::clone(&self.buffers[queue])
     }
