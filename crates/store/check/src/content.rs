@@ -10,7 +10,7 @@ pub enum Content {
     Filled {
         /// The seed of the bytes.
         stamp: u64,
-        /// Their number.
+        /// The number of bytes.
         len: usize,
     },
     /// A 64-bit integer, as increments store it.

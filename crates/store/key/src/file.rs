@@ -45,7 +45,7 @@ pub enum FileError {
         /// The system's error.
         cause: io::Error,
     },
-    /// Others can read it.
+    /// Others than the owner have access to the file.
     #[error("{path}: others can read it (mode {mode:04o}): chmod 600 {path}")]
     Open {
         /// The file.
@@ -58,7 +58,7 @@ pub enum FileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         what: String,
     },
 }

@@ -29,13 +29,13 @@ pub enum Untrusted {
     /// The signature is not that of the cluster's root.
     #[error("it was not issued by this cluster's root")]
     Root,
-    /// It certifies another key.
+    /// The certificate is for another key.
     #[error("it belongs to another key")]
     Key,
-    /// Its validity has not begun.
+    /// The certificate's period of validity has not begun.
     #[error("it is not valid yet: is the clock right?")]
     Early,
-    /// Its validity has ended.
+    /// The certificate's period of validity has ended.
     #[error("it has expired: issue a new one (`sprat key issue`)")]
     Expired,
 }

@@ -84,7 +84,7 @@ impl Ref {
 pub struct Written {
     /// The object's version.
     pub version: u64,
-    /// Its entry.
+    /// The entry that was written.
     pub reference: Ref,
 }
 

@@ -18,9 +18,9 @@ pub enum Fault {
     Crash {
         /// How long it stays down.
         down: Duration,
-        /// Only the process ends: the kernel still writes what it has.
+        /// Whether only the process ends: the kernel still writes what it has.
         process: bool,
-        /// It waits until the disk is writing, so that there is something to tear.
+        /// Whether the power fails only when the disk is writing, so that there is a write to tear.
         at_work: bool,
     },
     /// The server is stopped in order, and started again after a while.

@@ -122,13 +122,13 @@ pub enum DataDirError {
         /// The system's error.
         source: io::Error,
     },
-    /// Another process uses it.
+    /// Another process uses the directory.
     #[error(
         "{0}: another sprat server is running with this data directory; stop it, or give another \
          --data"
     )]
     InUse(PathBuf),
-    /// A newer program wrote it.
+    /// A newer program wrote the identity.
     #[error(
         "{path}: written in format {found}, this sprat reads up to {FORMAT}; use a newer sprat \
          (nothing was changed)"
@@ -139,7 +139,8 @@ pub enum DataDirError {
         /// Its format.
         found: u32,
     },
-    /// Its data is kept in another way than the options say.
+    /// The directory's data is kept in another way than the options say: as its own log, or as
+    /// replicas of others' logs.
     #[error("{path}: holds {kind} (nothing was changed)")]
     Other {
         /// The directory.
@@ -147,7 +148,7 @@ pub enum DataDirError {
         /// Its contents, and how to start with them.
         kind: &'static str,
     },
-    /// It was created for another number of nodes.
+    /// The directory was created for another number of nodes.
     #[error(
         "{path}: holds the objects of {found} nodes, not {asked}; start the server with --nodes \
          {found}"
@@ -155,9 +156,9 @@ pub enum DataDirError {
     OtherNodes {
         /// The directory.
         path: PathBuf,
-        /// How many nodes it was created for.
+        /// The number of nodes for which the directory was created.
         found: u32,
-        /// How many the options ask for.
+        /// The number of nodes that the options ask for.
         asked: u32,
     },
     /// A file that had data is missing or empty.

@@ -55,7 +55,7 @@ impl Shares {
         self.taken -= 1;
     }
 
-    /// Returns how many are taken.
+    /// Returns the number of shares that are taken.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }

@@ -123,7 +123,7 @@ pub enum BadCertificate {
          to {MAX_TABLE_NAME} bytes"
     )]
     Grant,
-    /// Its validity ends before it begins.
+    /// The certificate's validity ends before it begins.
     #[error("its validity period is empty")]
     Never,
 }

@@ -81,9 +81,9 @@ impl ValueType {
 /// A number that a counter holds, or that an increment adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Of an integer counter.
+    /// An integer, as integer counters hold it.
     Integer(i64),
-    /// Of a double counter.
+    /// A double, as double counters hold it.
     Double(f64),
 }
 

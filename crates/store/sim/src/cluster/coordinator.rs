@@ -60,7 +60,8 @@ pub(super) struct SimCoordinator {
     /// Whether there are other coordinators.
     several: bool,
     process: Option<Process>,
-    /// When it starts again, and until when it is paused.
+    /// The time at which the coordinator starts again; `paused_until` is the time until which it is
+    /// paused.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
     /// Until when it cannot reach etcd.

@@ -15,7 +15,7 @@ pub enum Fault {
         server: usize,
         /// How long it stays down.
         down: Duration,
-        /// Only the process ends: the kernel still writes what it has.
+        /// Whether only the process ends: the kernel still writes what it has.
         process: bool,
     },
     /// A server stands still, as under SIGSTOP: it does not know that time has passed.

@@ -54,7 +54,8 @@ pub(super) struct Server {
     rack: String,
     enlisted: Enlisted,
     process: Option<Process>,
-    /// When it starts again, and until when it is paused, by the world's clock.
+    /// The time at which the server starts again, by the world's clock; `paused_until` is the time
+    /// until which it is paused.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
     /// Until when its disk is faulty.

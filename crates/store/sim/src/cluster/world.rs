@@ -31,7 +31,7 @@ const STEP: Duration = Duration::from_micros(1);
 /// Virtual time after which a history counts as stuck.
 const STUCK: Duration = Duration::from_secs(180);
 
-/// How long it may take until lost replicas are created again, undisturbed.
+/// Time within which lost replicas must be created again when no faults occur.
 const WHOLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Interval at which that is checked.

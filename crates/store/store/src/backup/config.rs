@@ -7,7 +7,7 @@ use std::time::Duration;
 /// When an append is reported durable.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
-    /// When it survives a power failure. Open the disk for direct access.
+    /// When the write survives a power failure. Open the disk for direct access.
     #[default]
     Sync,
     /// When the write survives the end of this process: the kernel has it, and is made to write it

@@ -8,9 +8,9 @@ use sprat_wire::frame::{CHUNK_HEADER_BYTES, Seal};
 /// A run of log bytes in a frame.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
-    /// Where in the log it begins.
+    /// Offset in the log at which the run begins, in bytes.
     log: usize,
-    /// Where in the frame it begins.
+    /// Offset in the frame at which the run begins, in bytes.
     frame: usize,
     len: usize,
 }
@@ -24,7 +24,7 @@ pub struct Contents {
     /// Bytes of log that must be there.
     len: usize,
     file: String,
-    /// Where the frame begins in the file.
+    /// Offset in the file at which the frame begins, in bytes.
     offset: u64,
     stored: Stored,
     /// The end of what was checked so far, in the frame and in the log.
@@ -55,7 +55,7 @@ impl Contents {
         }
     }
 
-    /// Returns the number of bytes of log in it.
+    /// Returns the number of log bytes in the replica.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len

@@ -50,11 +50,11 @@ pub(super) enum Next {
 /// The purpose of a step of growth, which decides what its failure means.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Purpose {
-    /// It reserves room: if there is none, only the growth ends.
+    /// Reserves room: if the disk has none, only the growth ends.
     Reserve,
-    /// It makes the new frames permanent: its failure concerns earlier writes as well.
+    /// Makes the new frames permanent: a failure concerns earlier writes as well.
     Finish,
-    /// It releases what was reserved in vain.
+    /// Releases the room that was reserved in vain.
     Release,
 }
 
@@ -90,7 +90,7 @@ impl Growth {
         (Self { frames, bytes, step: Step::Reserve, zeroes }, reserve)
     }
 
-    /// Returns where the step under way works, bytes from the file's beginning.
+    /// Returns the offset in the file, in bytes, at which the step in progress works.
     pub(super) fn offset(&self) -> u64 {
         match self.step {
             Step::Reserve | Step::Sync | Step::Release => self.bytes.start,

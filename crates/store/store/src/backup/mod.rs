@@ -139,7 +139,7 @@ pub struct Backup<D: Disk> {
     /// Number of writes under way.
     writing: usize,
     growth: Option<Growth>,
-    /// How many frames the next growth adds at most.
+    /// The largest number of frames that the next growth adds.
     grow_by: u32,
     /// Set while the disk has no room for a longer file.
     disk_full: Option<DiskFull>,
@@ -335,7 +335,8 @@ impl<D: Disk> Backup<D> {
             || self.failure.as_ref().is_some_and(|failed| growth::is_full(&failed.source))
     }
 
-    /// Returns how many segments of a node's own log the disk takes for now, if it is full.
+    /// Returns the number of segments of a node's own log that the disk takes for now, if the disk
+    /// is full; otherwise `None`.
     #[must_use]
     pub fn segments_on_full_disk(&self) -> Option<usize> {
         self.disk_full.as_ref()?;

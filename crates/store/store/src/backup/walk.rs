@@ -21,9 +21,9 @@ pub(super) enum End {
 pub(super) struct Walked {
     /// Where in the frame the run ends.
     pub(super) position: usize,
-    /// Bytes of log in it.
+    /// Number of log bytes in the run.
     pub(super) log_end: usize,
-    /// Why the walk ended.
+    /// How the run of chunks ends.
     pub(super) end: End,
     /// Log bytes that the invalid chunk would have held, as far as its header can be read.
     pub(super) lost: u32,

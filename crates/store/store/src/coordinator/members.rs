@@ -70,7 +70,7 @@ struct Contact {
     at: Nanos,
     /// Version of the assignments that it serves.
     applied: u64,
-    /// When it is declared dead, unless it polls before.
+    /// The time at which the server is declared dead, unless it polls before.
     gone_at: Nanos,
 }
 

@@ -18,7 +18,7 @@ pub struct LeaderTerm<M> {
     pub taken: Nanos,
     /// The catalog, read from the metadata after the term had begun.
     pub catalog: Catalog<M>,
-    /// How long it may act as leader; the driver extends it.
+    /// The lease during which the coordinator may act as leader; the driver extends it.
     pub valid: LeaderLease,
 }
 

@@ -8,11 +8,11 @@ use sprat_net::{EventCounter, RecentSamples, Scale, ThreadAccount, stamp};
 pub(super) enum Mark {
     /// The RPC layer has handed it to the master.
     Entered,
-    /// It is parsed.
+    /// The request is parsed.
     Parsed,
-    /// Its object has been looked up, or appended.
+    /// The request's object has been looked up, or appended.
     Found,
-    /// Its reply is ready for the RPC layer.
+    /// The request's reply is ready for the RPC layer.
     Done,
 }
 

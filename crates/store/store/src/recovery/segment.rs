@@ -13,7 +13,7 @@ pub enum BadReplica {
     /// The first entry is not the segment's header.
     #[error("it does not start with the segment's header")]
     Header,
-    /// Their number differs from the length that the backup stated.
+    /// The number of bytes received differs from the length that the backup stated.
     #[error("received {0} B, expected {1} B")]
     Length(usize, u64),
 }

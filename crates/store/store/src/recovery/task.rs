@@ -178,7 +178,7 @@ impl Recovery {
         }
     }
 
-    /// Its result; `None` while it goes on.
+    /// Returns the recovery's result; `None` while it goes on.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<&RecoveryReport, &RecoveryFailure>> {
         matches!(self.stage, Stage::Ended)
@@ -191,7 +191,7 @@ impl Recovery {
         self.backups.values_mut().filter_map(|(_, session)| session.take())
     }
 
-    /// Returns how far it has come.
+    /// Returns how far the recovery has come.
     #[must_use]
     pub fn progress(&self) -> RecoveryProgress {
         let stage = match self.stage {

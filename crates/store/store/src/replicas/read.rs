@@ -50,7 +50,7 @@ struct Cached {
     /// Its entries sorted, once a selection was requested.
     sorted: Option<Box<Sorted>>,
     used: Nanos,
-    /// Its last byte was requested.
+    /// Whether the replica's last byte was requested.
     finished: bool,
 }
 
@@ -156,11 +156,11 @@ impl Reads {
 
 /// The result of working on a read that waits.
 enum Step {
-    /// It is complete.
+    /// The read is complete.
     Complete(Outcome<u32>),
-    /// Some of its work was done, and more can be done at once.
+    /// Some of the read's work was done, and more can be done at once.
     Continue,
-    /// It waits for the disk, memory or room for a reply.
+    /// The read waits for the disk, memory or room for a reply.
     Wait,
 }
 

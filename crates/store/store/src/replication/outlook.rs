@@ -22,7 +22,7 @@ pub const STUCK_FOR: Duration = Duration::from_secs(5);
 /// Whether a write can be acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Outlook {
-    /// It can, as far as is known.
+    /// The master can acknowledge changes, as far as is known.
     #[default]
     Good,
     /// Not now, but perhaps in a moment: the client should retry.

@@ -45,7 +45,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(1);
 /// A connection to the coordinator, and the session that uses it, before the control thread runs.
 pub(super) struct Link {
     client: Client,
-    /// How many coordinators there are.
+    /// Number of the cluster's coordinators.
     coordinators: usize,
     session: CoordinatorSession,
     /// The server's identity in the cluster, if members of this cluster have identities.

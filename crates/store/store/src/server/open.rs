@@ -28,13 +28,13 @@ const LEAST_FRAMES: u32 = 16;
 /// The failure that an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
-    /// It is on disk.
+    /// The write is on disk.
     #[default]
     Sync,
     /// The kernel has the write: it survives the end of the process, but the last second may be
     /// lost in a power failure.
     Buffered,
-    /// It is only in memory.
+    /// The write is only in memory.
     None,
 }
 

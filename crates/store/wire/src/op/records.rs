@@ -113,8 +113,7 @@ pub fn push_counter(out: &mut Vec<u8>, name: &str, value: u64) {
 
 /// Appends a text of at most 255 bytes to a body.
 ///
-/// # Panics
-/// When it is longer.
+/// # Panics When `text` is longer than 255 bytes.
 pub fn push_text(out: &mut Vec<u8>, text: &str) {
     let len = u8::try_from(text.len()).expect("names and locators are at most 255 bytes");
     out.push(len);

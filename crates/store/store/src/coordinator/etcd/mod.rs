@@ -41,7 +41,7 @@ pub enum EtcdError {
     Url {
         /// The URL.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the URL.
         fault: &'static str,
     },
     /// The name of a cluster is not valid.
