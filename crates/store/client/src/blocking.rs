@@ -168,7 +168,8 @@ impl Client {
     /// Stores an object if the condition holds. Returns its version.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when the condition does not hold; others of [`Error`].
+    /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
+    /// [`put`](Self::put).
     pub fn put_if(
         &mut self,
         table: Table,
@@ -193,7 +194,8 @@ impl Client {
     /// none.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when the condition does not hold; others of [`Error`].
+    /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
+    /// [`remove`](Self::remove).
     pub fn remove_if(
         &mut self,
         table: Table,
@@ -209,8 +211,8 @@ impl Client {
     /// version.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] when the object is not an integer counter or the sum overflows; others
-    /// of [`Error`].
+    /// [`Error::NotANumber`] when the object is not an integer counter or the sum overflows; other
+    /// [`Error`]s as for [`put`](Self::put).
     pub fn increment_i64(
         &mut self,
         table: Table,
@@ -226,7 +228,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::NotANumber`] when the object is not a double counter or the sum is not finite;
-    /// others of [`Error`].
+    /// other [`Error`]s as for [`put`](Self::put).
     pub fn increment_f64(
         &mut self,
         table: Table,
@@ -253,7 +255,8 @@ impl Client {
     /// tablets move between servers, objects may be counted twice.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the table was dropped, this client has no right to read it, or some server of
+    /// the table does not answer in time.
     pub fn table_stats(&mut self, table: Table) -> Result<TableStats, Error> {
         let until = self.now() + self.timeout;
         loop {
@@ -319,7 +322,8 @@ impl Client {
     /// coordinator chooses.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] for the causes of [`create_table`](Self::create_table), and when several tablets
+    /// are requested of a cluster whose servers keep no replicas.
     pub fn create_table_in(&mut self, name: &str, tablets: u32) -> Result<Table, Error> {
         self.one_table(name, &Request::CreateTable { name, tablets })
     }
@@ -356,7 +360,8 @@ impl Client {
     /// is done.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason; others of [`Error`].
+    /// [`Error::Refused`], with the reason, when the coordinator refuses the move; other [`Error`]s
+    /// when this client has no right to administer the cluster or no answer arrives in time.
     pub fn move_tablet(&mut self, table: Table, range: Range, to: u32) -> Result<(), Error> {
         self.call(&Request::MoveTablet { table: table.0, to, range: &range.into() }, |_| ())
     }
@@ -365,7 +370,8 @@ impl Client {
     /// assigned tablets again.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason; others of [`Error`].
+    /// [`Error::Refused`], with the reason, when the coordinator refuses; other [`Error`]s when
+    /// this client has no right to administer the cluster or no answer arrives in time.
     pub fn drain(&mut self, server: u32, drain: bool) -> Result<(), Error> {
         self.call(&Request::Drain { server, drain }, |_| ())
     }
@@ -447,7 +453,7 @@ impl Client {
     /// `Ok` and `NotFound` is an error.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the operation failed, or no answer to it arrives in time.
     ///
     /// # Panics
     /// When the ticket was waited for before.

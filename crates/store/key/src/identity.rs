@@ -59,7 +59,7 @@ impl Identity {
     /// Makes an identity of its parts.
     ///
     /// # Errors
-    /// [`Untrusted`] when they do not belong together.
+    /// [`Untrusted`] when the parts do not belong together.
     pub(crate) fn from_parts(
         secret: [u8; KEY_BYTES],
         door_key: [u8; KEY_BYTES],

@@ -346,7 +346,7 @@ pub enum CallFailure {
     /// or [`Config::max_retries`](crate::Config::max_retries) allow.
     #[error("the server is busy; retry in {retry_micros} microseconds")]
     Overloaded {
-        /// The wait that the server asked for.
+        /// The wait that the server requested.
         retry_micros: u32,
     },
 }

@@ -318,7 +318,8 @@ impl DataDir {
     /// is known to be lost.
     ///
     /// # Errors
-    /// As [`open`](Self::open); and when the directory was created for another number of nodes.
+    /// [`DataDirError`] as for [`open`](Self::open), and when the directory was created for another
+    /// number of nodes or that of a node is missing.
     pub fn open_nodes(
         path: &Path,
         nodes: u32,

@@ -302,8 +302,9 @@ impl Port {
         }
     }
 
-    /// Returns whether a run failed only because it was one. `EINVAL`: its frames are longer than
-    /// the path carries whole. `EIO`: the device cannot checksum the segments, and never will.
+    /// Returns whether a send failed only because it was a run, split by segmentation offload.
+    /// `EINVAL`: its frames are longer than the path carries whole. `EIO`: the device cannot
+    /// checksum the segments, and never will.
     fn cannot_segment(&mut self, error: &io::Error) -> bool {
         match Errno::from_io_error(error) {
             Some(Errno::INVAL) => true,

@@ -39,8 +39,9 @@ const BUSY_POLL: Duration = Duration::from_millis(5);
 /// answered anyway: the change is durable.
 pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The largest number of polls that wait at once, and likewise of changes. Beyond it, callers are
-/// asked to retry.
+/// The largest number of polls that wait at once; further ones are answered with `Retry`. Also
+/// limits pending changes: a session may always have one, and more only while it has fewer than are
+/// left of this number.
 pub const MAX_WAITING: usize = 4096;
 
 /// Retry delay in replies while [`MAX_WAITING`] is reached, microseconds.

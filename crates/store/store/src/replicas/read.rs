@@ -20,10 +20,12 @@ use std::time::Duration;
 pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
-/// The largest number of reads that wait. Further reads are answered with `Retry`.
+/// Limit on the reads that wait. A session may always have one, and more only while it has fewer
+/// than are left of this number; further reads are answered with `Retry`.
 pub const MAX_READERS: usize = 256;
 
-/// The largest number of replies to reads in flight at a time, each of up to [`REPLICA_BYTES`].
+/// Limit on the replies to reads in flight that sessions share, beside one that each session may
+/// always have, each of up to [`REPLICA_BYTES`].
 pub const MAX_ANSWERS: usize = 32;
 
 /// How long a replica that is not requested further stays in memory when its place is needed.

@@ -142,7 +142,7 @@ impl<D: Disk> Replicas<D> {
     /// Makes sure that a replica can begin, and frees the one that it replaces, if any.
     ///
     /// # Errors
-    /// Why it cannot begin.
+    /// The reason for which the replica cannot be begun.
     fn prepare_new(&mut self, word: u64, sealed: bool) -> Result<(), String> {
         let outdated = self.kept.contains_key(&word);
         let count = self.backup.frame_count();

@@ -325,7 +325,8 @@ impl Server {
     /// Waits until the server has stopped, on request or because a part of it failed.
     ///
     /// # Errors
-    /// The failure of the part that ended first.
+    /// The error of the thread that ended first; if that one ended without an error, the error of
+    /// another thread, if any.
     pub fn wait(mut self) -> Result<(), ServerError> {
         let result = self.ends.recv().unwrap_or(Ok(()));
         self.stopper().stop();
