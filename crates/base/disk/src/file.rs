@@ -63,9 +63,9 @@ pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     Err(Errno::WOULDBLOCK)
 }
 
-/// Whether the open file is the one with that name in `folder`. A file that was opened and then
-/// locked may not be: the previous holder of the lock may have removed or renamed it in between,
-/// and data written to a file without a name is lost.
+/// Returns whether the open file is the one with that name in `folder`. A file that was opened and
+/// then locked may not be: the previous holder of the lock may have removed or renamed it in
+/// between, and data written to a file without a name is lost.
 ///
 /// # Errors
 /// The system cannot stat the file or the name.
@@ -118,7 +118,8 @@ impl FileDisk {
     /// [`describe`](Self::describe).
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError::Locked`] when another process has locked the file, and [`OpenError::Io`] when
+    /// it cannot be opened, or its directory cannot be synced.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         let failed = |errno: Errno| OpenError::Io { path: path.to_owned(), source: errno.into() };
         let file = open_locked(path, OFlags::empty()).map_err(|errno| match errno {
@@ -228,11 +229,11 @@ fn go_direct(file: impl AsFd) -> Result<(), String> {
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).map_err(|errno| errno.to_string())
 }
 
-/// Whether the file's device can make a single write durable: it supports forced unit access, or
-/// has no volatile cache. For any other device the kernel follows a write with `RWF_DSYNC` by a
-/// flush, from a work queue bound to the core that the device interrupts: while a thread computes
-/// there, a commit of 45 us takes 4 ms, until the scheduler's next tick. A separate sync can be
-/// sent from any free core, in 55 us.
+/// Returns whether the file's device can make a single write durable: it supports forced unit
+/// access, or has no volatile cache. For any other device the kernel follows a write with
+/// `RWF_DSYNC` by a flush, from a work queue bound to the core that the device interrupts: while a
+/// thread computes there, a commit of 45 us takes 4 ms, until the scheduler's next tick. A separate
+/// sync can be sent from any free core, in 55 us.
 fn has_fua(file: &File) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else { return false };
     let device = format!(
@@ -300,8 +301,8 @@ pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {
     file.set_len(size.min(offset))
 }
 
-/// The outcome of a reservation. Where the call is not supported, the zeroes that are written next
-/// reserve the space.
+/// Returns the outcome of a reservation. Where the call is not supported, the zeroes that are
+/// written next reserve the space.
 fn reserved(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),

@@ -25,7 +25,7 @@ pub use mem::{Fault, Latency, MemControl, MemDisk, MemReader};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Most operations in flight on one disk.
+/// The largest number of operations in flight on one disk. The caller must not submit more.
 pub const MAX_IN_FLIGHT: usize = 64;
 
 /// An operation on a disk. Offsets and lengths are multiples of [`BLOCK_BYTES`].
@@ -80,7 +80,8 @@ pub enum Op {
 pub struct Completion {
     /// The ticket passed to [`Disk::submit`].
     pub ticket: u64,
-    /// Whether it succeeded. After an error any part of a write or read may have happened.
+    /// `Ok` if the operation succeeded. After an error any part of a write or read may have
+    /// happened.
     pub result: io::Result<()>,
     /// The buffer of a write or read.
     pub buffer: Option<AlignedBuf>,
@@ -95,10 +96,10 @@ pub trait Disk {
     /// A handle that reads the file, also from other threads.
     type Reader: ReadAt;
 
-    /// The file's name, for messages.
+    /// Returns the file's name, for messages.
     fn name(&self) -> String;
 
-    /// The size of the file, in bytes.
+    /// Returns the size of the file, in bytes.
     ///
     /// # Errors
     /// If the size cannot be read.

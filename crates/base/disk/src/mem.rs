@@ -29,7 +29,7 @@ pub struct Latency {
     pub base: u64,
     /// Additional time of a durable write or a sync.
     pub durable: u64,
-    /// Most random additional time, drawn for each operation.
+    /// The largest random additional time, in nanoseconds, drawn for each operation.
     pub jitter: u64,
 }
 
@@ -259,14 +259,15 @@ impl MemControl {
         state.now = state.now.max(now);
     }
 
-    /// The virtual clock, in nanoseconds: ahead of the time set if a disk had to wait for an
-    /// outcome.
+    /// Returns the virtual clock, in nanoseconds: ahead of the time set if a disk had to wait for
+    /// an outcome.
     #[must_use]
     pub fn now(&self) -> u64 {
         lock(&self.state).now
     }
 
-    /// When the next operation completes, in nanoseconds; `None` if none is in flight.
+    /// Returns the time at which the next operation completes, in nanoseconds; `None` if none is in
+    /// flight.
     #[must_use]
     pub fn next_due(&self) -> Option<u64> {
         lock(&self.state)
@@ -322,7 +323,7 @@ impl MemControl {
         state.medium.write(offset, bytes);
     }
 
-    /// The whole contents that readers see.
+    /// Returns the whole contents that readers see.
     #[must_use]
     pub fn contents(&self) -> Vec<u8> {
         let state = lock(&self.state);
@@ -333,7 +334,7 @@ impl MemControl {
 }
 
 impl MemDisk {
-    /// The state, unless the disk is dead.
+    /// Returns the state, unless the disk is dead.
     fn alive(&self) -> Option<MutexGuard<'_, State>> {
         Some(lock(&self.state)).filter(|state| state.life == self.life)
     }

@@ -15,7 +15,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The end of the last byte written.
+    /// Returns the end of the last byte written.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -62,7 +62,7 @@ impl Pages {
     }
 }
 
-/// The page of an offset, and the offset within it.
+/// Returns the page of an offset, and the offset within it.
 fn split(offset: u64) -> (u64, usize) {
     let within = usize::try_from(offset % PAGE as u64).expect("less than a page");
     (offset / PAGE as u64, within)

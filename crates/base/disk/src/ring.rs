@@ -71,8 +71,8 @@ impl Slot {
         }
     }
 
-    /// Where in the buffer the rest begins. A read that ended within a block, as at a file's end,
-    /// continues with that block, because direct I/O transfers whole blocks.
+    /// Returns where in the buffer the rest begins. A read that ended within a block, as at a
+    /// file's end, continues with that block, because direct I/O transfers whole blocks.
     fn from(&self) -> usize {
         match &self.op {
             Op::Read { .. } => self.done / BLOCK_BYTES * BLOCK_BYTES,
@@ -257,7 +257,7 @@ impl Drop for Ring {
     }
 }
 
-/// The flag of a write that is durable when it completes.
+/// Returns the flag of a write that is durable when it completes.
 fn dsync_flag() -> i32 {
     i32::try_from(rustix::io::ReadWriteFlags::DSYNC.bits()).expect("a small flag")
 }

@@ -88,7 +88,7 @@ impl AnyDriver {
         advertised
     }
 
-    /// The hardware address, if the driver has one.
+    /// Returns the hardware address, if the driver has one.
     fn mac(&self) -> Option<Mac> {
         match &self.tx {
             AnyTx::Bypass(tx) => Some(tx.mac()),
@@ -96,7 +96,7 @@ impl AnyDriver {
         }
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         match &self.tx {

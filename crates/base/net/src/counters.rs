@@ -57,7 +57,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Frames that were not sent, for any reason.
+    /// Returns the number of frames that were not sent, for any reason.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped_full

@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 
 use crate::{Figure, Sources};
 
-/// Largest frame of any driver, in bytes: 65,535 of payload behind a packet header of 24. A driver
-/// may take less; see [`Transmit::mtu`].
+/// The largest frame of any driver, in bytes: 65,535 of payload after a packet header of 24. A
+/// driver's own limit may be lower; see [`Transmit::mtu`].
 pub const MAX_FRAME: usize = 65_535 + 24;
 
 /// The sending half of a driver. The driver passes it to the code that handles a received frame, so
@@ -17,7 +17,7 @@ pub trait Transmit {
     /// far as the driver knows.
     fn mtu(&mut self, peer: SocketAddr) -> usize;
 
-    /// Whether every frame arrives once and in order as long as the peer stays reachable.
+    /// Returns whether every frame arrives once and in order as long as the peer stays reachable.
     fn reliable(&self) -> bool;
 
     /// Sends one frame, gathered from `parts`, to `peer`. The caller may reuse the parts on return:
@@ -41,10 +41,10 @@ pub trait Driver {
     /// The sending half.
     type Tx: Transmit;
 
-    /// The address at which peers reach this driver.
+    /// Returns the address at which peers reach this driver.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The sending half.
+    /// Returns the sending half.
     fn tx(&mut self) -> &mut Self::Tx;
 
     /// Hands frames that have arrived, up to the driver's batch limit, to `sink` together with the

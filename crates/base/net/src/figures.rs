@@ -15,10 +15,11 @@ pub struct Figure {
     pub value: u64,
 }
 
-/// Longest name of a figure, in bytes: on the network its length takes one byte.
+/// The longest name of a figure, in bytes: on the network its length takes one byte. A longer name
+/// panics.
 pub const MAX_NAME: usize = 255;
 
-/// Longest value of a label, in bytes; longer ones are cut.
+/// The longest value of a label, in characters; longer values are cut.
 const MAX_LABEL: usize = 64;
 
 impl Figure {

@@ -12,11 +12,11 @@ use std::time::Duration;
 use crate::driver::Sink;
 use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
 
-/// Most frames that wait at a port, and most that are under way in a hub for each port; further
-/// ones are dropped.
+/// Limit on the frames that wait at a port, on those that a sender has staged, and on those in
+/// transit in a hub, for each of its ports; further frames are dropped.
 pub const QUEUE_LIMIT: usize = 16_384;
 
-/// Most frames that one [`Driver::receive`] hands out.
+/// The largest number of frames that one [`Driver::receive`] hands out.
 const RECEIVE_BATCH: usize = 64;
 
 /// Buffers kept for reuse.
@@ -25,7 +25,7 @@ const SPARE_BUFFERS: usize = 1024;
 /// Properties of a hub's network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HubOptions {
-    /// Largest frame, in bytes; at most [`MAX_FRAME`].
+    /// The largest frame, in bytes; at most [`MAX_FRAME`].
     pub mtu: usize,
     /// What [`Transmit::reliable`] returns. If it is true, the hub's policy must neither lose,
     /// repeat nor reorder frames.
@@ -147,13 +147,13 @@ impl Hub {
         Ok(Mem { tx })
     }
 
-    /// The network's time.
+    /// Returns the network's time.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.inner.borrow().now
     }
 
-    /// When the next frame under way is due, if there is one.
+    /// Returns the time at which the next frame under way is due, if there is one.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Nanos> {
         self.inner.borrow().under_way.peek().map(|Reverse(delivery)| delivery.due)
@@ -190,7 +190,8 @@ impl Hub {
         self.inner.borrow().ports.get(&address).map_or(0, |port| port.waiting.len())
     }
 
-    /// Frames that were lost on arrival: no port had the address, or its queue was full.
+    /// Returns the number of frames that were lost on arrival: no port had the address, or its
+    /// queue was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.inner.borrow().lost
@@ -247,7 +248,7 @@ pub struct MemTx {
 }
 
 impl Mem {
-    /// The port's counters.
+    /// Returns the port's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
@@ -341,7 +342,7 @@ impl Transmit for MemTx {
 }
 
 impl MemTx {
-    /// The port's counters.
+    /// Returns the port's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -46,7 +46,8 @@ impl AnyDriver {
     /// [`BypassDriver::open_share`].
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`] for the causes of [`open`](Self::open), and when the device has too few queues
+    /// or cannot be shared.
     pub fn open_share(locator: &Locator, share: DeviceShare) -> Result<Self, OpenError> {
         Self::open_with(locator, DriverRole::Listen, Some(share))
     }
@@ -128,7 +129,7 @@ fn bypass_kernel(
     }
 }
 
-/// The unspecified address and port 0, of the family of `address`.
+/// Returns the unspecified address and port 0, of the family of `address`.
 fn unspecified(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

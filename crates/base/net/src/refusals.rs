@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-/// Most peers kept between two calls of [`Refusals::take`]; further ones are dropped.
+/// The largest number of peers kept between two calls of [`Refusals::take`]; further ones are
+/// dropped.
 const MAX_REFUSALS: usize = 64;
 
 /// Peers whose hosts have refused a connection or a datagram and that were not taken yet, each

@@ -99,20 +99,21 @@ impl RecentSamples {
         self.next = 0;
     }
 
-    /// How many samples have been added.
+    /// Returns how many samples have been added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean of the samples kept; 0 when there are none. For times the median is more robust.
+    /// Returns the mean of the samples kept; 0 when there are none. For times the median is more
+    /// robust.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let sum: u64 = self.kept.iter().copied().map(u64::from).sum();
         sum as f64 / self.kept.len().max(1) as f64
     }
 
-    /// The median of the samples kept; 0 when there are none.
+    /// Returns the median of the samples kept; 0 when there are none.
     #[must_use]
     pub fn median(&self) -> u64 {
         let mut sorted = self.kept.clone();

@@ -12,7 +12,7 @@ impl Nanos {
     /// Later than any other time.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The time since `earlier`; zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -94,7 +94,7 @@ const SHARE: Kind = Kind {
     most: "100%, or 1000% of what can be more than all",
 };
 
-/// Largest rate, in bits per second.
+/// The largest rate accepted, in bits per second.
 const MAX_RATE: u64 = 1_000_000_000_000_000_000;
 
 /// Parses a size in bytes: a number alone or with `B`; with `K`, `M`, `G`, `T` or `P`, also as
@@ -189,10 +189,10 @@ pub fn share(text: &str) -> Result<f64, UnitError> {
     percentage(text, 1.0)
 }
 
-/// Parses a share like [`share`], but up to 1000 %, for quantities that can exceed the whole.
+/// Parses a share like [`share`], but up to 1000 %, for ratios, which can exceed 100 %.
 ///
 /// # Errors
-/// Those of [`share`].
+/// The text is not a share, or exceeds 1000 %. A number without `%` is refused, except 0.
 ///
 /// ```
 /// assert_eq!(sprat_units::ratio("150%"), Ok(1.5));

@@ -10,7 +10,7 @@ pub enum Content {
     Filled {
         /// The seed of the bytes.
         stamp: u64,
-        /// Their number.
+        /// The number of bytes.
         len: usize,
     },
     /// A 64-bit integer, as increments store it.
@@ -18,7 +18,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The value's bytes.
+    /// Returns the value's bytes.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
         match self {
@@ -35,7 +35,7 @@ impl Content {
         }
     }
 
-    /// The number that an increment finds in the value; `None` if it is not one.
+    /// Returns the number that an increment finds in the value; `None` if it is not one.
     #[must_use]
     pub fn number(self) -> Option<i64> {
         match self {

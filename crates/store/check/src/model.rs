@@ -84,19 +84,19 @@ pub struct Model {
 }
 
 impl Model {
-    /// Number of objects.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.values().filter(|known| known.content.is_some()).count()
     }
 
-    /// Whether there are no objects.
+    /// Returns whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The version of an object; `None` when there is none.
+    /// Returns the version of an object; `None` when there is none.
     #[must_use]
     pub fn version(&self, key: usize) -> Option<u64> {
         self.known(key).current()
@@ -191,7 +191,7 @@ impl Model {
 }
 
 impl ExpectedAnswer {
-    /// The object's state after that answer; `None` if the answer is wrong.
+    /// Returns the object's state after that answer; `None` if the answer is wrong.
     fn after(self, known: ObjectState, outcome: &Outcome) -> Option<ObjectState> {
         match (self, outcome) {
             (Self::Found(content, expected), Outcome::Found { version, value }) => {

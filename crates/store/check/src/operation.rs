@@ -4,7 +4,7 @@ use super::content::Content;
 use sprat_client::Condition;
 use std::fmt;
 
-/// The key with this number.
+/// Returns the key with this number.
 #[must_use]
 pub fn key_name(key: usize) -> String {
     format!("key-{key:04}")

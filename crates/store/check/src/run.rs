@@ -11,7 +11,7 @@ use super::operation::{Action, Operation, Outcome, key_name};
 use super::shared::{SHARED_KEY, SharedCounter};
 use super::work::Work;
 
-/// One of so many operations is an addition to the number that all of these share.
+/// One of this many operations is an addition to one number, which all such operations share.
 pub const SHARED_EVERY: u64 = 10;
 
 /// A check that could not go on: there was no answer, or an invalid one.
@@ -48,7 +48,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Number of all operations.
+    /// Returns the number of all operations.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.gets + self.puts + self.removals + self.increments
@@ -219,7 +219,7 @@ impl InFlight {
         }
     }
 
-    /// The outcome of an answer; `None` when an increment's answer is not a number.
+    /// Returns the outcome of an answer; `None` when an increment's answer is not a number.
     fn outcome(self, answer: &Answer<'_>) -> Option<Outcome> {
         let version = answer.number;
         let summed = || {

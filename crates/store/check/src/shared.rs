@@ -11,12 +11,12 @@ use super::operation::Outcome;
 /// The key of the number.
 pub const SHARED_KEY: &str = "shared";
 
-/// The expected state of the counter. If two answers have the same sum, or no answer has it, an
-/// addition was executed twice, or not at all.
+/// The expected state of the counter. If two answers have the same sum, or a sum is missing from
+/// the answers, an addition was executed twice, or not at all.
 #[derive(Clone, Debug)]
 pub struct SharedCounter {
-    /// Most additions in progress at a time. They may be executed in any order, but an addition is
-    /// executed later than any that was begun `depth` additions before it.
+    /// The largest number of additions in progress at a time. They may be executed in any order,
+    /// but an addition is executed later than any that was begun `depth` additions before it.
     depth: usize,
     begun: u64,
     /// All sums up to here were answers.
@@ -38,7 +38,7 @@ impl SharedCounter {
         self.begun += 1;
     }
 
-    /// Number of additions begun so far.
+    /// Returns the number of additions begun so far.
     #[must_use]
     pub fn begun(&self) -> u64 {
         self.begun

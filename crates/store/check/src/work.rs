@@ -10,7 +10,7 @@ use sprat_wire::MAX_VALUE;
 /// Number of keys that operations use.
 pub const KEYS: usize = 256;
 
-/// One of so many objects is a counter: puts store numbers there.
+/// One of this many objects is a counter: puts store numbers there.
 const COUNTERS: usize = 4;
 
 /// Percentages of gets, puts, removals and increments.
@@ -32,7 +32,7 @@ pub const SIZES: [(u64, usize, usize); 6] = [
 pub struct Work {
     random: Random,
     drawn: u64,
-    /// Most bytes of a value.
+    /// The longest value, in bytes.
     longest: usize,
 }
 

@@ -17,7 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// Most operations handed over to the thread and not yet begun.
+/// The largest number of operations handed over to the thread and not yet begun; another fails with
+/// `Error::TooManyPending`.
 const MAX_QUEUED: usize = 4096;
 
 /// The name of the server in errors: the thread does not report which one answered.

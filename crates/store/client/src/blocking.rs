@@ -137,8 +137,8 @@ impl Client {
         })
     }
 
-    /// The time by the client's clock, in which the methods of [`core_mut`](Self::core_mut) expect
-    /// `now`.
+    /// Returns the time by the client's clock, in which the methods of [`core_mut`](Self::core_mut)
+    /// expect `now`.
     #[must_use]
     pub fn now(&self) -> Nanos {
         Nanos(0) + self.start.elapsed()
@@ -147,7 +147,8 @@ impl Client {
     /// Reads the object of a key; `None` when there is none.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the key is too long, the table was dropped, this client has no right to read
+    /// it, or no answer arrives in time.
     pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Object>, Error> {
         self.call(&Request::Read { table: table.0, key }, |answer| {
             (answer.status == Status::Ok).then(|| Object::of(answer))
@@ -157,7 +158,9 @@ impl Client {
     /// Stores an object, replacing the one of that key if there is one. Returns its version.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the key or value is too long, the table was dropped, this client has no right
+    /// to change it, the server cannot take the write, or no answer arrives in time. The write may
+    /// have been executed if [`Error::is_indeterminate`] says so.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<u64, Error> {
         self.put_if(table, key, value, Condition::None)
     }
@@ -165,7 +168,8 @@ impl Client {
     /// Stores an object if the condition holds. Returns its version.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when the condition does not hold; others of [`Error`].
+    /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
+    /// [`put`](Self::put).
     pub fn put_if(
         &mut self,
         table: Table,
@@ -179,7 +183,9 @@ impl Client {
     /// Removes an object. Returns the version it had; `None` when there was none.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the key is too long, the table was dropped, this client has no right to
+    /// change it, the server cannot take the change, or no answer arrives in time. The object may
+    /// have been removed if [`Error::is_indeterminate`] says so.
     pub fn remove(&mut self, table: Table, key: &[u8]) -> Result<Option<u64>, Error> {
         self.remove_if(table, key, Condition::None)
     }
@@ -188,7 +194,8 @@ impl Client {
     /// none.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when the condition does not hold; others of [`Error`].
+    /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
+    /// [`remove`](Self::remove).
     pub fn remove_if(
         &mut self,
         table: Table,
@@ -204,8 +211,8 @@ impl Client {
     /// version.
     ///
     /// # Errors
-    /// [`Error::NotANumber`] when the object is not an integer counter or the sum overflows; others
-    /// of [`Error`].
+    /// [`Error::NotANumber`] when the object is not an integer counter or the sum overflows; other
+    /// [`Error`]s as for [`put`](Self::put).
     pub fn increment_i64(
         &mut self,
         table: Table,
@@ -221,7 +228,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::NotANumber`] when the object is not a double counter or the sum is not finite;
-    /// others of [`Error`].
+    /// other [`Error`]s as for [`put`](Self::put).
     pub fn increment_f64(
         &mut self,
         table: Table,
@@ -237,7 +244,8 @@ impl Client {
     /// ([`Page::next`]).
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the table was dropped, this client has no right to read it, or no answer
+    /// arrives in time.
     pub fn scan(&mut self, table: Table, after: Option<u64>) -> Result<Page, Error> {
         self.call(&Request::Scan { table: table.0, after }, Page::of)?
             .ok_or_else(|| self.protocol())
@@ -247,7 +255,8 @@ impl Client {
     /// tablets move between servers, objects may be counted twice.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the table was dropped, this client has no right to read it, or some server of
+    /// the table does not answer in time.
     pub fn table_stats(&mut self, table: Table) -> Result<TableStats, Error> {
         let until = self.now() + self.timeout;
         loop {
@@ -303,7 +312,8 @@ impl Client {
     /// spreads it over all servers, up to 16.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the name is not valid, no server has enlisted, the coordinator refuses (a
+    /// limit is reached, or this client has no right), or no answer arrives in time.
     pub fn create_table(&mut self, name: &str) -> Result<Table, Error> {
         self.create_table_in(name, 0)
     }
@@ -312,7 +322,8 @@ impl Client {
     /// coordinator chooses.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] for the causes of [`create_table`](Self::create_table), and when several tablets
+    /// are requested of a cluster whose servers keep no replicas.
     pub fn create_table_in(&mut self, name: &str, tablets: u32) -> Result<Table, Error> {
         self.one_table(name, &Request::CreateTable { name, tablets })
     }
@@ -320,7 +331,8 @@ impl Client {
     /// Finds the table of a name.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`]; others of [`Error`].
+    /// [`Error::NoSuchTable`] when there is no table of that name; other [`Error`]s when the name
+    /// is not valid, the coordinator refuses, or no answer arrives in time.
     pub fn table(&mut self, name: &str) -> Result<Table, Error> {
         self.one_table(name, &Request::FindTable { name })
     }
@@ -337,7 +349,8 @@ impl Client {
     /// Drops a table and every object in it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`]; others of [`Error`].
+    /// [`Error::NoSuchTable`] when there is no table of that name; other [`Error`]s when the name
+    /// is not valid, the coordinator refuses, or no answer arrives in time.
     pub fn drop_table(&mut self, name: &str) -> Result<(), Error> {
         self.call_named(name, &Request::DropTable { name }, |_| ())
     }
@@ -347,7 +360,8 @@ impl Client {
     /// is done.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason; others of [`Error`].
+    /// [`Error::Refused`], with the reason, when the coordinator refuses the move; other [`Error`]s
+    /// when this client has no right to administer the cluster or no answer arrives in time.
     pub fn move_tablet(&mut self, table: Table, range: Range, to: u32) -> Result<(), Error> {
         self.call(&Request::MoveTablet { table: table.0, to, range: &range.into() }, |_| ())
     }
@@ -356,7 +370,8 @@ impl Client {
     /// assigned tablets again.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason; others of [`Error`].
+    /// [`Error::Refused`], with the reason, when the coordinator refuses; other [`Error`]s when
+    /// this client has no right to administer the cluster or no answer arrives in time.
     pub fn drain(&mut self, server: u32, drain: bool) -> Result<(), Error> {
         self.call(&Request::Drain { server, drain }, |_| ())
     }
@@ -364,7 +379,7 @@ impl Client {
     /// Lists all tables by name.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when no coordinator answers in time, it refuses, or its answer cannot be parsed.
     pub fn list_tables(&mut self) -> Result<Vec<TableRecord>, Error> {
         self.call(&Request::ListTables, |answer| list(answer, |records| records.table()))?
     }
@@ -372,7 +387,7 @@ impl Client {
     /// Lists all servers that have enlisted.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when no coordinator answers in time, it refuses, or its answer cannot be parsed.
     pub fn list_servers(&mut self) -> Result<Vec<ServerRecord>, Error> {
         self.call(&Request::ListServers, |answer| list(answer, |records| records.server()))?
     }
@@ -380,7 +395,8 @@ impl Client {
     /// Reads the counters of the server at a locator.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the locator is not valid or its transport cannot be opened, or when the
+    /// server does not answer in time, refuses, or gives an answer that cannot be parsed.
     pub fn server_stats(&mut self, locator: &str) -> Result<Vec<Counter>, Error> {
         let locator: Locator = locator
             .parse()
@@ -397,18 +413,18 @@ impl Client {
     /// has only one coordinator.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when no coordinator answers in time.
     pub fn leader(&mut self) -> Result<(u64, String), Error> {
         self.call(&Request::WhoLeads, |answer| {
             (answer.number, String::from_utf8_lossy(answer.body).into_owned())
         })
     }
 
-    /// Whether the coordinator that this client currently uses leads, and in which term. It does
-    /// not try others.
+    /// Returns whether the coordinator that this client currently uses leads, and in which term. It
+    /// does not try others.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when that coordinator does not answer in time.
     pub fn coordinator_leads(&mut self) -> Result<(bool, u64), Error> {
         let target = self.core.coordinator();
         let (now, tag) = (self.now(), self.next_tag());
@@ -437,7 +453,7 @@ impl Client {
     /// `Ok` and `NotFound` is an error.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`] when the operation failed, or no answer to it arrives in time.
     ///
     /// # Panics
     /// When the ticket was waited for before.

@@ -13,7 +13,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Most operations in progress in one client.
+/// The largest number of operations in progress in one client; submitting another fails with
+/// `Error::TooManyPending`.
 pub const MAX_PENDING: usize = 16_384;
 
 const _: () = assert!(MAX_PENDING <= MAX_OPERATION_SLOTS as usize);
@@ -99,7 +100,7 @@ impl RepeatRule {
 }
 
 impl Pending {
-    /// Whether it may be sent again although it may have been executed.
+    /// Returns whether the operation may be sent again although it may have been executed.
     fn may_repeat(&self, now: Nanos) -> bool {
         match self.repeats {
             RepeatRule::Freely => true,
@@ -108,7 +109,7 @@ impl Pending {
         }
     }
 
-    /// The error for an operation that had no answer in time.
+    /// Returns the error for an operation that had no answer in time.
     fn timeout(&self, now: Nanos) -> Error {
         let (server, waited) = (self.target.peer.to_string(), now.since(self.begun));
         match (self.repeats, self.table) {
@@ -238,7 +239,7 @@ impl Calls {
         self.pending(index).table
     }
 
-    /// Whether an operation is for the leading coordinator.
+    /// Returns whether an operation is for the leading coordinator.
     pub(crate) fn to_leader(&self, index: u32) -> bool {
         self.pending(index).to_leader
     }
@@ -275,7 +276,7 @@ impl Calls {
         Some(*target)
     }
 
-    /// Whether a server did not answer the last call to it.
+    /// Returns whether a server did not answer the last call to it.
     #[inline]
     pub(crate) fn is_silent(&self, server: ServerHandle) -> bool {
         !self.silent.is_empty() && self.silent.iter().any(|&(target, _)| target == server)
@@ -301,8 +302,8 @@ impl Calls {
         self.doubted.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// Ends operations on a table that were sent to servers which no longer have it, and must not
-    /// be sent again: no answer will come.
+    /// Ends operations on a table that were sent to servers which no longer have one of its
+    /// tablets, and that must not be sent again: no answer will come.
     pub(crate) fn give_up_moved(
         &mut self,
         now: Nanos,
@@ -328,7 +329,7 @@ impl Calls {
         }
     }
 
-    /// Whether any call was ever answered.
+    /// Returns whether any call was ever answered.
     pub(crate) fn any_answered(&self) -> bool {
         self.any_answered
     }
@@ -378,7 +379,7 @@ impl Calls {
         sink(pending.tag, Err(if pending.maybe_executed { pending.timeout(now) } else { dropped }));
     }
 
-    /// The request of an operation.
+    /// Returns the request of an operation.
     pub(crate) fn parsed(&self, index: u32) -> Request<'_> {
         parsed(&self.entries[index as usize].request)
     }
@@ -524,7 +525,7 @@ fn parsed(bytes: &[u8]) -> Request<'_> {
     Request::parse_with_id(bytes).expect("made here").0
 }
 
-/// Whether the server was silent, rather than busy or unable to take the request.
+/// Returns whether the server was silent, rather than busy or unable to take the request.
 fn is_silence(failure: &CallFailure) -> bool {
     match failure {
         CallFailure::Deadline { .. }

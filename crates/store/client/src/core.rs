@@ -19,16 +19,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most coordinators of a cluster that a client uses.
+/// The largest number of coordinators of a cluster that a client uses; a longer list is refused.
 pub const MAX_COORDINATORS: usize = 8;
 
-/// Most transports in use at once, those of the coordinator and of the servers.
+/// The largest number of transports in use at once, those of the coordinator and of the servers; a
+/// server that needs another cannot be reached.
 pub const MAX_PORTS: usize = 4;
 
 /// Iterations after which a port without calls is polled again.
 const IDLE_ITERATIONS: u32 = 1024;
 
-/// Tag bit of the client's own requests; tags of operations do not have it.
+/// Tag bit of the client's own requests; it is clear in the tags of operations.
 const LOCATE_TAG: u64 = 1 << 63;
 
 /// How long the coordinator may take to locate a table.
@@ -106,7 +107,7 @@ impl Core {
     /// Like [`new`](Self::new), with drivers that are open already: for the simulator.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new).
+    /// [`Error::Endpoint`] as for [`new`](Self::new).
     pub fn with_drivers(
         drivers: Vec<(&'static str, AnyDriver)>,
         coordinators: &Locators,
@@ -159,7 +160,8 @@ impl Core {
     /// Returns the server at a locator; opens a transport for it if need be.
     ///
     /// # Errors
-    /// [`Error::Endpoint`].
+    /// [`Error::Endpoint`] when the host's name cannot be resolved, the transport cannot be opened,
+    /// or `MAX_PORTS` other transports are in use.
     pub fn target(&mut self, locator: &Locator) -> Result<ServerHandle, Error> {
         let endpoint = |reason: &dyn std::fmt::Display| {
             Error::Endpoint(format!("cannot reach `{locator}`: {reason}"))
@@ -215,7 +217,7 @@ impl Core {
         }
     }
 
-    /// The coordinator that leads, as far as the client knows.
+    /// Returns the coordinator that leads, as far as the client knows.
     #[must_use]
     pub fn coordinator(&self) -> ServerHandle {
         self.coordinators[self.leader]
@@ -256,18 +258,18 @@ impl Core {
     /// Returns all servers that have a tablet of a table; `None` while some tablet has none.
     ///
     /// # Errors
-    /// [`Error::TableDropped`].
+    /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
     pub fn servers_of(&mut self, table: u32) -> Result<Option<Vec<ServerHandle>>, Error> {
         Ok(self.tables.get(table).ok_or(Error::TableDropped(table))?.servers_of())
     }
 
-    /// The server of a table's first tablet, or the coordinator while there is none.
+    /// Returns the server of a table's first tablet, or the coordinator while there is none.
     fn first_server(&mut self, table: u32) -> Result<ServerHandle, Error> {
         let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
         Ok(place.tablets[0].1.unwrap_or_else(|| self.coordinator()))
     }
 
-    /// Number of operations in progress.
+    /// Returns the number of operations in progress.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.calls.len()
@@ -311,7 +313,8 @@ impl Core {
     /// Like [`submit`](Self::submit), to a server of the caller's choice, and to no other.
     ///
     /// # Errors
-    /// Those of [`submit`](Self::submit).
+    /// Returned at once, without anything submitted: for exceeded limits, an unknown table, and
+    /// [`Error::TooManyPending`], as for [`submit`](Self::submit).
     pub fn submit_to(
         &mut self,
         now: Nanos,
@@ -506,17 +509,17 @@ impl Core {
     /// answer comes from the driver; [`request_times`](Self::request_times) returns that.
     ///
     /// # Errors
-    /// [`Error::TableDropped`].
+    /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
     pub fn record_request_times(&mut self, table: u32) -> Result<(), Error> {
         let ServerHandle { port, .. } = self.first_server(table)?;
         self.ports[port].record_request_times();
         Ok(())
     }
 
-    /// The times that [`record_request_times`](Self::record_request_times) recorded.
+    /// Returns the times that [`record_request_times`](Self::record_request_times) recorded.
     ///
     /// # Errors
-    /// [`Error::TableDropped`].
+    /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
     pub fn request_times(&mut self, table: u32) -> Result<RequestTimes, Error> {
         let ServerHandle { port, .. } = self.first_server(table)?;
         Ok(self.ports[port].request_times())
@@ -527,20 +530,20 @@ impl Core {
         self.ports.iter_mut().find_map(Port::take_pong)
     }
 
-    /// When [`poll`](Self::poll) has something to do although nothing arrives.
+    /// Returns the time at which [`poll`](Self::poll) has something to do although nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Nanos {
         let ports = self.ports.iter().filter_map(Port::next_deadline).min();
         ports.unwrap_or(Nanos::NEVER).min(self.calls.next_due())
     }
 
-    /// The RPC layer's counters, for each transport in use.
+    /// Returns the RPC layer's counters, for each transport in use.
     pub fn rpc_counters(&self) -> impl Iterator<Item = &sprat_rpc::Counters> {
         self.ports.iter().map(Port::counters)
     }
 
-    /// The sources to sleep on while operations are in progress, valid until the next call: see
-    /// [`sprat_net::Driver::sources`].
+    /// Returns the sources to sleep on while operations are in progress, valid until the next call:
+    /// see [`sprat_net::Driver::sources`].
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
         let mut sources = Sources::default();

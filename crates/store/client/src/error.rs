@@ -160,7 +160,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same operation may simply be tried again.
+    /// Returns whether the same operation may simply be tried again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -174,7 +174,7 @@ impl Error {
         )
     }
 
-    /// Whether the operation may have been executed although it failed.
+    /// Returns whether the operation may have been executed although it failed.
     #[must_use]
     pub fn is_indeterminate(&self) -> bool {
         matches!(

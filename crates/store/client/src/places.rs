@@ -3,7 +3,8 @@
 use crate::target::ServerHandle;
 use sprat_wire::op::Request;
 
-/// Most tables whose servers a client remembers.
+/// The largest number of tables whose servers a client remembers. At the limit, the next new table
+/// makes the client forget all others.
 pub const MAX_KNOWN_TABLES: usize = 4096;
 
 /// The servers of a table's tablets.
@@ -18,7 +19,7 @@ pub(crate) struct TableLocation {
 }
 
 impl TableLocation {
-    /// The server that a request is for.
+    /// Returns the server that a request is for.
     #[inline]
     pub(crate) fn of(&self, request: &Request<'_>) -> Option<ServerHandle> {
         if let [(_, whole)] = self.tablets[..] {
@@ -51,7 +52,7 @@ pub(crate) struct LocationCache {
 }
 
 impl LocationCache {
-    /// The location of a table, if known.
+    /// Returns the location of a table, if known.
     #[inline]
     pub(crate) fn get(&mut self, table: u32) -> Option<&TableLocation> {
         if self.known.get(self.last).is_none_or(|&(id, _)| id != table) {

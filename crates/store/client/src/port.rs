@@ -7,7 +7,8 @@ use sprat_net::{AnyDriver, Driver as _, Nanos, StampedTx, stamp};
 use sprat_rpc::{CallError, Config, Counters, Credentials, Endpoint, MAX_SLOTS};
 use std::net::{IpAddr, SocketAddr};
 
-/// Most sessions to one server. They bound the operations in progress; further ones wait.
+/// The largest number of sessions to one server. They limit the operations in progress; further
+/// operations wait.
 const MAX_SESSIONS_PER_SERVER: usize = 16;
 
 pub(crate) struct Port {

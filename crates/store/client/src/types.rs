@@ -20,7 +20,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// The number, if the object is a counter.
+    /// Returns the number, if the object is a counter.
     #[must_use]
     pub fn number(&self) -> Option<Number> {
         Number::of(self.value_type, &self.value)
@@ -47,7 +47,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The number, if the object is a counter.
+    /// Returns the number, if the object is a counter.
     #[must_use]
     pub fn number(&self) -> Option<Number> {
         Number::of(self.value_type, &self.value)

@@ -16,7 +16,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Longest file accepted, bytes.
+/// The largest file accepted, in bytes; a longer one is refused as damaged.
 pub const MAX_FILE: usize = 16 << 10;
 
 /// First lines of the two kinds of files.
@@ -45,7 +45,7 @@ pub enum FileError {
         /// The system's error.
         cause: io::Error,
     },
-    /// Others can read it.
+    /// Others than the owner have access to the file.
     #[error("{path}: others can read it (mode {mode:04o}): chmod 600 {path}")]
     Open {
         /// The file.
@@ -58,7 +58,7 @@ pub enum FileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         what: String,
     },
 }
@@ -67,7 +67,9 @@ impl Root {
     /// Loads a root from a file that only its owner can read.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError::System`] when the file cannot be opened or read, [`FileError::Open`] when its
+    /// mode gives others than its owner access, and [`FileError::Damaged`] when it is no root's
+    /// file, is longer than `MAX_FILE`, or is damaged.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let bytes = read(path, ROOT)?;
         match bytes.as_chunks::<KEY_BYTES>() {
@@ -79,7 +81,7 @@ impl Root {
     /// Saves the root to a new file that only its owner can read.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError::System`] when the file exists already, or cannot be created, written or synced.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         write(path, ROOT, &[self.seed, self.door_key].concat())
     }
@@ -89,7 +91,10 @@ impl Identity {
     /// Loads an identity from a file that only its owner can read.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError::System`] when the file cannot be opened or read, [`FileError::Open`] when its
+    /// mode gives others than its owner access, and [`FileError::Damaged`] when it is no identity's
+    /// file, is longer than `MAX_FILE`, or is damaged. An identity whose parts do not belong
+    /// together counts as damaged.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let bytes = read(path, IDENTITY)?;
         let damage = |what: String| damaged(path, what);
@@ -106,7 +111,7 @@ impl Identity {
     /// Saves the identity to a new file that only its owner can read.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError::System`] when the file exists already, or cannot be created, written or synced.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         write(
             path,

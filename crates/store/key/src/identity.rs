@@ -29,13 +29,13 @@ pub enum Untrusted {
     /// The signature is not that of the cluster's root.
     #[error("it was not issued by this cluster's root")]
     Root,
-    /// It certifies another key.
+    /// The certificate is for another key.
     #[error("it belongs to another key")]
     Key,
-    /// Its validity has not begun.
+    /// The certificate's period of validity has not begun.
     #[error("it is not valid yet: is the clock right?")]
     Early,
-    /// Its validity has ended.
+    /// The certificate's period of validity has ended.
     #[error("it has expired: issue a new one (`sprat key issue`)")]
     Expired,
 }
@@ -44,7 +44,8 @@ pub enum Untrusted {
 /// validity.
 ///
 /// # Errors
-/// [`Untrusted`]: `Malformed` or `Root`.
+/// [`Untrusted::Malformed`] when the bytes cannot be parsed, and [`Untrusted::Root`] when the
+/// signature is not that of `root`.
 pub fn verify(root: &[u8; KEY_BYTES], bytes: &[u8]) -> Result<Certificate, Untrusted> {
     let (certificate, signed, signature) = Certificate::parse(bytes)?;
     let message = [CONTEXT, signed].concat();
@@ -58,7 +59,7 @@ impl Identity {
     /// Makes an identity of its parts.
     ///
     /// # Errors
-    /// [`Untrusted`] when they do not belong together.
+    /// [`Untrusted`] when the parts do not belong together.
     pub(crate) fn from_parts(
         secret: [u8; KEY_BYTES],
         door_key: [u8; KEY_BYTES],
@@ -72,31 +73,31 @@ impl Identity {
         Ok(Self { secret, door_key, root, certificate_bytes, certificate })
     }
 
-    /// The member's secret key (X25519).
+    /// Returns the member's secret key (X25519).
     #[must_use]
     pub fn secret(&self) -> &[u8; KEY_BYTES] {
         &self.secret
     }
 
-    /// The secret that all members of the cluster share.
+    /// Returns the secret that all members of the cluster share.
     #[must_use]
     pub fn door_key(&self) -> &[u8; KEY_BYTES] {
         &self.door_key
     }
 
-    /// The public key of the cluster's root (Ed25519).
+    /// Returns the public key of the cluster's root (Ed25519).
     #[must_use]
     pub fn root(&self) -> &[u8; KEY_BYTES] {
         &self.root
     }
 
-    /// The member's certificate.
+    /// Returns the member's certificate.
     #[must_use]
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// The encoded certificate, to be sent to other members.
+    /// Returns the encoded certificate, to be sent to other members.
     #[must_use]
     pub fn certificate_bytes(&self) -> &[u8] {
         &self.certificate_bytes
@@ -105,7 +106,8 @@ impl Identity {
     /// Checks that the identity is valid at that second since 1970.
     ///
     /// # Errors
-    /// [`Untrusted`]: `Early` or `Expired`.
+    /// [`Untrusted::Early`] before the identity's period of validity, and [`Untrusted::Expired`]
+    /// after it.
     pub fn check(&self, unix: u64) -> Result<(), Untrusted> {
         valid(&self.certificate, unix)
     }
@@ -114,7 +116,8 @@ impl Identity {
     /// second `unix` since 1970, and returns it.
     ///
     /// # Errors
-    /// [`Untrusted`].
+    /// [`Untrusted`] when the bytes cannot be parsed, the cluster's root has not signed them, they
+    /// certify another key than `key`, or `unix` is outside the period of validity.
     pub fn verify_peer(
         &self,
         certificate_bytes: &[u8],
@@ -129,7 +132,7 @@ impl Identity {
         Ok(certificate)
     }
 
-    /// The member's role.
+    /// Returns the member's role.
     #[must_use]
     pub fn role(&self) -> Role {
         self.certificate.role

@@ -24,7 +24,7 @@ pub struct NoEntropy;
 /// Returns random bytes that are fit for secrets.
 ///
 /// # Errors
-/// [`NoEntropy`].
+/// [`NoEntropy`] when the operating system provides no random bytes.
 pub fn random() -> Result<[u8; 32], NoEntropy> {
     let random = ring::rand::generate(&ring::rand::SystemRandom::new()).map_err(|_| NoEntropy)?;
     Ok(random.expose())

@@ -44,7 +44,7 @@ impl Root {
     /// Makes a new root.
     ///
     /// # Errors
-    /// [`NoEntropy`].
+    /// [`NoEntropy`] when the operating system provides no random bytes.
     pub fn generate() -> Result<Self, NoEntropy> {
         Ok(Self::from_parts(crate::random()?, crate::random()?))
     }
@@ -54,7 +54,7 @@ impl Root {
         Self { seed, door_key, pair }
     }
 
-    /// The public key, which verifies members' certificates.
+    /// Returns the public key, which verifies members' certificates.
     #[must_use]
     pub fn public(&self) -> [u8; KEY_BYTES] {
         self.pair.public_key().as_ref().try_into().expect("a public key has 32 bytes")
@@ -63,7 +63,8 @@ impl Root {
     /// Issues an identity, with a new secret key.
     ///
     /// # Errors
-    /// [`IssueError`].
+    /// [`IssueError::Terms`] when the name, a grant or the period of validity is invalid, and
+    /// [`IssueError::Entropy`] when the operating system provides no random bytes.
     pub fn issue(&self, terms: &Terms) -> Result<Identity, IssueError> {
         let secret = crate::random()?;
         let Terms { role, name, grants, valid: (from, until) } = terms.clone();

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-/// Most clients whose completions are kept at once. Operations of further clients that need a
-/// completion are refused.
+/// The largest number of clients whose completions are kept at once. Operations of further clients
+/// that need a completion are refused.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
 /// Clients, and the generation when each was last heard of.
@@ -31,7 +31,7 @@ impl Clients {
         self.last == Some(client) || self.heard.contains_key(&client)
     }
 
-    /// Whether there is room for a client that is not known.
+    /// Returns whether there is room for a client that is not known.
     pub(crate) fn has_room(&self) -> bool {
         self.heard.len() < MAX_CLIENTS
     }

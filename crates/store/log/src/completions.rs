@@ -18,7 +18,7 @@ pub struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Bytes that its completion takes in the log.
+    /// Returns the number of bytes that its completion takes in the log.
     #[must_use]
     pub fn len(&self) -> usize {
         HEADER_BYTES + COMPLETION_KEY_BYTES + 7 + self.result.len()
@@ -32,8 +32,9 @@ impl Operation<'_> {
 }
 
 impl Log {
-    /// The completion of the last operation of `id`'s slot on a table, if it is still kept: an
-    /// object whose version is the operation's sequence number and whose value is a [`Completion`].
+    /// Returns the completion of the last operation of `id`'s slot on a table, if it is still kept:
+    /// an object whose version is the operation's sequence number and whose value is a
+    /// [`Completion`].
     #[must_use]
     pub fn completion(&self, table: u32, id: &OperationId) -> Option<Ref> {
         self.find(table | COMPLETIONS, &id.key())
@@ -45,8 +46,8 @@ impl Log {
         self.prefetch(self.hash(table | COMPLETIONS, &id.key()));
     }
 
-    /// Whether completions of a client can be kept: there is room for [`crate::MAX_CLIENTS`]
-    /// clients.
+    /// Returns whether completions of a client can be kept: there is room for
+    /// [`crate::MAX_CLIENTS`] clients.
     #[must_use]
     pub fn takes_client(&self, client: u64) -> bool {
         self.clients.has_room() || self.clients.knows(client)
@@ -56,7 +57,8 @@ impl Log {
     /// unless this log knows as much of the operation; returns whether it was written.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
+    /// the log is durable or pins end. The log is unchanged then.
     pub fn adopt_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
@@ -75,7 +77,8 @@ impl Log {
     /// from then on the log only knows that the operation was begun.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the entry that replaces the completion, or
+    /// has none until more of the log is durable or pins end. The log is unchanged then.
     pub fn forget_completion(
         &mut self,
         (table, key, sequence): (u32, &[u8], u64),
@@ -89,7 +92,8 @@ impl Log {
     /// Writes the completion of an operation on a key that changed nothing.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the completion, or has none until more of
+    /// the log is durable or pins end. The log is unchanged then.
     pub fn complete_alone(
         &mut self,
         (table, key): (u32, &[u8]),
@@ -103,8 +107,8 @@ impl Log {
         self.write_completion((table | COMPLETIONS, &id.key(), id.sequence), &completion)
     }
 
-    /// The sequence number of the last known operation of a slot, and whether nothing but its
-    /// beginning is known.
+    /// Returns the sequence number of the last known operation of a slot, and whether nothing but
+    /// its beginning is known.
     fn known(&self, table: u32, key: &[u8]) -> Option<(u64, bool)> {
         let known = self.entry(self.find(table, key)?);
         Some((known.version, Completion::of(&known).is_some_and(|known| known.is_begun())))
@@ -169,8 +173,8 @@ impl Log {
         self.clients.note_heard(id.client);
     }
 
-    /// Whether an object is dead although the hash table points to it: its table or tablet was
-    /// dropped, or it is a completion whose client is gone.
+    /// Returns whether an object is dead although the hash table points to it: its table or tablet
+    /// was dropped, or it is a completion whose client is gone.
     #[inline]
     pub(crate) fn is_gone(&self, table: u32, key: &[u8], hash: u64) -> bool {
         let forgotten =

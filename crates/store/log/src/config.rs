@@ -12,7 +12,8 @@ pub const MIN_MEMORY: usize = 64 * SEGLET_BYTES;
 /// Seglets of the shortest usual segment.
 const MIN_SEGMENT_SEGLETS: usize = 8;
 
-/// Most memory of a log, bytes (256 GB): the limit of the hash table's addresses.
+/// The largest memory of a log, in bytes (256 GB less one seglet): the limit of the hash table's
+/// addresses. A configuration with more is refused.
 pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 
 /// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the
@@ -48,10 +49,11 @@ pub struct Config {
     pub seed: u64,
     /// Whether there is a disk.
     pub durability: Durability,
-    /// Longest segment, bytes, a multiple of a seglet. A segment's header, with eight bytes for
-    /// each segment on disk, and any one entry must fit.
+    /// The largest length of a segment, in bytes, a multiple of a seglet. A segment's header, with
+    /// eight bytes for each segment on disk, and any one entry must fit.
     pub segment_bytes: usize,
-    /// Most segments with a replica on disk at any time, including those that wait to be freed.
+    /// The largest number of segments with a replica on disk at any time, including those that wait
+    /// to be freed.
     pub max_segments_on_disk: usize,
 }
 
@@ -75,8 +77,8 @@ pub enum ConfigError {
         /// The least that works.
         needed: usize,
     },
-    /// With so many segments on disk, the half filled last seglet of each would take too much
-    /// memory.
+    /// There are too many segments on disk for the memory: the half-filled last seglet of each
+    /// would take too much of it.
     #[error("{given} segments on disk are too many for the memory; the limit is {most}")]
     SegmentsForMemory {
         /// What was given.
@@ -90,9 +92,9 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The usual configuration for so many bytes of memory: segments of a 32nd of the memory and at
-    /// most 8 MB, so that objects of any size fit from 64 MB on; twice as many segments on disk as
-    /// in memory.
+    /// Returns the usual configuration for `memory` bytes of memory: segments of a 32nd of the
+    /// memory and at most 8 MB, so that objects of any size fit from 64 MB on; twice as many
+    /// segments on disk as in memory.
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
         let seglets = memory / 32 / SEGLET_BYTES;
@@ -103,8 +105,8 @@ impl Config {
         )
     }
 
-    /// The configuration for a log that has segments of this length, and may have been made for
-    /// another memory. `memory` must be within [`memory_for`](Self::memory_for).
+    /// Returns the configuration for a log that has segments of this length, and may have been made
+    /// for another memory. `memory` must be within [`memory_for`](Self::memory_for).
     #[must_use]
     pub fn with_segments(memory: usize, segment_bytes: usize, durability: Durability) -> Self {
         let memory = memory / SEGLET_BYTES * SEGLET_BYTES;
@@ -117,8 +119,8 @@ impl Config {
         }
     }
 
-    /// The range of memory, bytes, for a log with segments of this length: a segment is at most an
-    /// eighth of it, and the digest of a full log fits into half a segment.
+    /// Returns the range of memory, bytes, for a log with segments of this length: a segment is at
+    /// most an eighth of it, and the digest of a full log fits into half a segment.
     #[must_use]
     pub fn memory_for(segment_bytes: usize) -> RangeInclusive<usize> {
         let listed = (segment_bytes / 2 - 64) / 8;
@@ -126,13 +128,15 @@ impl Config {
         (8 * segment_bytes).max(MIN_MEMORY)..=most.min(MAX_MEMORY)
     }
 
-    /// Fewest segments on disk that hold a full memory and leave the cleaner room.
+    /// Returns the smallest number of segments on disk that can hold a full memory and leaves the
+    /// cleaner room.
     #[must_use]
     pub fn least_segments_on_disk(&self) -> usize {
         self.memory / self.segment_bytes * 3 / 2 + 2 * CLEANER_SEGMENTS
     }
 
-    /// Most segments on disk whose half filled seglets leave enough memory.
+    /// Returns the largest number of segments on disk whose half-filled seglets still leave enough
+    /// memory: one for every two seglets.
     #[must_use]
     pub fn most_segments_on_disk(&self) -> usize {
         self.seglets() / 2
@@ -148,7 +152,7 @@ impl Config {
         self.max_segments_on_disk / 2
     }
 
-    /// Bytes of a head's header when the disk has the most segments.
+    /// Returns the number of bytes of a head's header when the disk has the most segments.
     pub(crate) fn header_bytes_max(&self) -> usize {
         HEADER_BYTES + 24 + 8 * self.max_segments_on_disk
     }

@@ -27,7 +27,7 @@ pub struct SegmentCopy {
 }
 
 impl SegmentCopy {
-    /// The position up to which the log must be durable before the copy may count.
+    /// Returns the position up to which the log must be durable before the copy may count.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position

@@ -25,13 +25,13 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// headers, and dead bytes that the cleaner has not freed yet.
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
-/// Most seglets that writers of objects leave to the cleaner and to removals: a long entry's run,
-/// and some more.
+/// Upper limit of the reserve: seglets that writers of objects leave to the cleaner and to
+/// removals. It is a long entry's run, and some more.
 const RESERVE_MAX: usize = 24;
 
-/// Most free seglets above the reserve below which writers pay for cleaning. Dead entries could
-/// stay longer if fewer seglets were free, so few are kept: a writer cleans about as much as it
-/// writes.
+/// Upper limit of the low-water mark, in free seglets above the reserve: with fewer free seglets
+/// than the mark, writers pay for cleaning. Dead entries could stay longer if fewer seglets were
+/// free, so few are kept: a writer cleans about as much as it writes.
 const LOW_WATER_MAX: usize = 32;
 
 /// Free seglets that only removals may take, for the tombstones and completions of some hundred of
@@ -57,7 +57,7 @@ pub enum Full {
     #[error("the disk is full")]
     Disk,
     /// There is dead data, but it can be cleaned only when more of the log is durable or pins are
-    /// ended: try again then.
+    /// ended. Retry after either has happened.
     #[error("memory waits for the disk or for readers")]
     Replication,
 }
@@ -71,7 +71,7 @@ pub struct Ref {
 }
 
 impl Ref {
-    /// Bytes of the entry, header included.
+    /// Returns the number of bytes of the entry, header included.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "no entry is empty")]
     pub fn len(&self) -> usize {
@@ -84,7 +84,7 @@ impl Ref {
 pub struct Written {
     /// The object's version.
     pub version: u64,
-    /// Its entry.
+    /// The entry that was written.
     pub reference: Ref,
 }
 
@@ -144,7 +144,8 @@ pub struct Log {
     pub(crate) low_water: usize,
     /// Free seglets below which idle time is used for cleaning.
     pub(crate) idle_water: usize,
-    /// Most segments that the disk takes now, if that is less than the configuration allows.
+    /// The largest number of segments that the disk has room for now. It counts only if it is below
+    /// the configured limit.
     pub(crate) disk_limit: usize,
 }
 
@@ -189,7 +190,7 @@ impl Log {
         })
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -237,7 +238,7 @@ impl Log {
         (!self.tables.is_dropped(table)).then_some(reference)
     }
 
-    /// The entry at a reference. Its checksum is not verified: memory is trusted.
+    /// Returns the entry at a reference. Its checksum is not verified: memory is trusted.
     ///
     /// # Panics
     /// Possibly, when the reference is out of date.
@@ -253,7 +254,8 @@ impl Log {
     /// removed.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
+    /// log is durable or pins end. The log is unchanged then.
     ///
     /// # Panics
     /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check input
@@ -266,7 +268,8 @@ impl Log {
     /// the object, both or neither.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the object and its completion, or has none
+    /// until more of the log is durable or pins end. The log is unchanged then.
     ///
     /// # Panics
     /// As [`put`](Self::put); also when the operation, or a later one of its slot, was done before:
@@ -285,7 +288,8 @@ impl Log {
     /// [`put_once`](Self::put_once) if there is an operation.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the entries, or has none until more of the
+    /// log is durable or pins end. The log is unchanged then.
     ///
     /// # Panics
     /// As [`put_once`](Self::put_once); also when a counter's value does not have a number's bytes.
@@ -303,7 +307,8 @@ impl Log {
     /// that is as new; returns whether it was written. Later writes get higher versions.
     ///
     /// # Errors
-    /// [`Full`]; then nothing was changed.
+    /// [`Full`] when memory or the disk has no room for the entry, or has none until more of the
+    /// log is durable or pins end. The log is unchanged then.
     ///
     /// # Panics
     /// As [`put`](Self::put).
@@ -330,7 +335,8 @@ impl Log {
         version <= self.head_version
     }
 
-    /// The version of an object written to a new key: above that of every object ever removed.
+    /// Returns the version of an object written to a new key: above that of every object ever
+    /// removed.
     #[must_use]
     pub fn least_version(&self) -> u64 {
         self.safe_version
@@ -472,8 +478,8 @@ impl Log {
         self.cleaner.purge_from_start();
     }
 
-    /// Whether a table was dropped here and some of it is not freed yet: until then nothing may be
-    /// written with this id.
+    /// Returns whether a table was dropped here and some of it is not freed yet: until then nothing
+    /// may be written with this id.
     #[must_use]
     pub fn is_dropped(&self, table: u32) -> bool {
         self.tables.is_dropped(table) || self.tables.is_dropped(table | COMPLETIONS)
@@ -490,7 +496,7 @@ impl Log {
         self.cleaner.purge_from_start();
     }
 
-    /// Whether a tablet, or a part of it, was dropped here and is not freed yet.
+    /// Returns whether a tablet, or a part of it, was dropped here and is not freed yet.
     #[must_use]
     pub fn is_dropping(&self, tablet: Tablet) -> bool {
         self.is_dropped(tablet.table) || self.tables.is_dropping(tablet)
@@ -528,7 +534,7 @@ impl Log {
         self.tables.subtract(table, len);
     }
 
-    /// Most bytes of objects that the log accepts.
+    /// Returns the largest number of bytes of objects that the log accepts.
     ///
     /// Objects much shorter than a seglet can fill it. Longer ones lose up to a seglet at the end
     /// of each run of memory, depending on the order in which they came; an object of 1 MB may lose
@@ -606,7 +612,7 @@ impl Log {
         self.disk_limit < self.config.max_segments_on_disk
     }
 
-    /// Whether writers cannot open another segment because the disk is full.
+    /// Returns whether writers cannot open another segment because the disk is full.
     #[must_use]
     pub fn lacks_disk(&self) -> bool {
         self.is_disk_limited() && self.disk_room() <= self.segments_left(Appender::Writer)

@@ -22,13 +22,13 @@ impl Pin {
         self.version
     }
 
-    /// Bytes of the value.
+    /// Returns the number of bytes of the value.
     #[must_use]
     pub fn len(&self) -> usize {
         self.value.len()
     }
 
-    /// Whether the value is empty.
+    /// Returns whether the value is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.value.is_empty()
@@ -46,7 +46,7 @@ impl Log {
         Pin { slot, value: end - value_len..end, version }
     }
 
-    /// The value of a pinned entry.
+    /// Returns the value of a pinned entry.
     #[inline]
     #[must_use]
     pub fn bytes(&self, pin: &Pin) -> &[u8] {

@@ -11,7 +11,7 @@ use crate::{Durability, Ref};
 use sprat_wire::entry::Role;
 use std::ops::Range;
 
-/// Most pieces of memory handed out at once.
+/// The largest number of memory slices handed out by one call; the rest follow in later calls.
 pub const PENDING_SLICES: usize = 16;
 
 /// Bytes of a segment that are to be replicated. They are borrowed from the log's memory.
@@ -31,7 +31,7 @@ pub struct Pending<'a> {
 }
 
 impl<'a> Pending<'a> {
-    /// The bytes, in order, none of the slices empty.
+    /// Returns the bytes, in order, none of the slices empty.
     ///
     /// They do not move or change until they are marked durable.
     #[must_use]
@@ -75,7 +75,7 @@ impl Log {
         }
     }
 
-    /// Whether an entry would be found after a crash at this moment.
+    /// Returns whether an entry would be found after a crash at this moment.
     #[must_use]
     pub fn is_durable(&self, reference: Ref) -> bool {
         let segment = self.memory.segment(self.memory.seglets.owner(reference.address));
@@ -97,8 +97,8 @@ impl Log {
         unreachable!("the owner of a seglet has an extent there")
     }
 
-    /// The next bytes to replicate: of the oldest head that is not wholly handed out and durable,
-    /// otherwise of a survivor.
+    /// Returns the next bytes to replicate: of the oldest head that is not wholly handed out and
+    /// durable, otherwise of a survivor.
     ///
     /// After handing them to the disk, report that with [`Log::mark_submitted`].
     #[must_use]
@@ -114,8 +114,8 @@ impl Log {
         Some(self.pending_from(slot, segment.submitted..segment.appended, usize::MAX))
     }
 
-    /// The beginning of a range of a segment's bytes, as much as [`PENDING_SLICES`] hold, and whole
-    /// entries of at most `most` bytes together.
+    /// Returns the beginning of a range of a segment's bytes, as much as [`PENDING_SLICES`] hold,
+    /// and whole entries of at most `most` bytes together.
     fn pending_from(&self, slot: u32, range: Range<usize>, most: usize) -> Pending<'_> {
         let segment = self.memory.segment(slot);
         let mut slices = [&[][..]; PENDING_SLICES];
@@ -151,7 +151,7 @@ impl Log {
         Pending { segment: segment.id, offset: range.start, len, sealed, slices, count }
     }
 
-    /// Bytes of the whole entries from an address on, at most `most`.
+    /// Returns the number of bytes of the whole entries from an address on, at most `most`.
     fn whole_entries(&self, addresses: Range<usize>, most: usize) -> usize {
         let mut len = 0;
         while addresses.start + len < addresses.end {
@@ -164,8 +164,8 @@ impl Log {
         len
     }
 
-    /// Segments that are not yet sealed and wholly durable: heads, oldest first, then survivors.
-    /// For an owner that keeps several replicas, each with its own progress;
+    /// Returns the segments that are not yet sealed and wholly durable: heads, oldest first, then
+    /// survivors. For an owner that keeps several replicas, each with its own progress;
     /// [`next_pending`](Self::next_pending) is for one.
     pub fn open_segments(&self) -> impl Iterator<Item = OpenSegment> + '_ {
         self.heads.iter().chain(&self.survivors).map(|&slot| {
@@ -180,8 +180,8 @@ impl Log {
         })
     }
 
-    /// Bytes of an open segment: the whole entries at the beginning of `range`, as many as
-    /// [`PENDING_SLICES`] and `most` bytes hold. Both ends of the range must be ends of entries.
+    /// Returns the bytes of an open segment: the whole entries at the beginning of `range`, as many
+    /// as [`PENDING_SLICES`] and `most` bytes hold. Both ends of the range must be ends of entries.
     ///
     /// # Panics
     /// When the segment is not open or has fewer bytes: an error of the caller.

@@ -56,7 +56,8 @@ impl Restore {
     /// dropped, are left out.
     ///
     /// # Errors
-    /// Those of [`Log::new`].
+    /// When the configuration is invalid, or the address space for the log or for its table of
+    /// tombstones cannot be reserved.
     pub fn new(
         config: Config,
         digest: &[u64],
@@ -79,7 +80,8 @@ impl Restore {
         Ok(Self { log, tables, left_out: BTreeMap::new() })
     }
 
-    /// The number of objects left out so far because their tables do not exist, by table id.
+    /// Returns the number of objects left out so far because their tables do not exist, by table
+    /// id.
     #[must_use]
     pub fn left_out(&self) -> &BTreeMap<u32, u64> {
         &self.left_out
@@ -210,7 +212,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Whether a tombstone for this object has been restored.
+    /// Returns whether a tombstone for this object has been restored.
     fn is_tombstoned(&self, hash: u64, entry: &Entry<'_>) -> bool {
         let memory = &self.log.memory;
         let Some(tombstone_table) =

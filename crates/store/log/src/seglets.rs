@@ -167,7 +167,7 @@ impl Seglets {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
-    /// Number of free seglets in a row from `first` on, up to `limit`.
+    /// Returns the number of free seglets in a row from `first` on, up to `limit`.
     fn run_at(&self, first: usize, limit: usize) -> usize {
         let mut count = 0;
         while count < limit && first + count < self.end() && self.is_free(first + count) {

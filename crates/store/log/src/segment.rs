@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 /// an extent's end.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// Fewest seglets of an extent for longer entries, or twice the entry's if that is more, so that
-/// little is unused at its end.
+/// The smallest number of seglets in an extent for a long entry. If twice the entry's seglets are
+/// more, the extent has that many, so that little of its end is unused.
 const LONG_RUN: usize = 8;
 
 /// Seglets that a segment takes at a time when memory is plentiful: a huge page.
@@ -33,7 +33,7 @@ impl Extent {
         self.end - self.start
     }
 
-    /// The seglets of the extent.
+    /// Returns the seglets of the extent.
     pub(crate) fn run(&self) -> Run {
         let first = self.start / SEGLET_BYTES;
         Run { first, count: self.cap / SEGLET_BYTES - first }
@@ -87,7 +87,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Number of its seglets, limbo not included.
+    /// Returns the number of its seglets, limbo not included.
     pub(crate) fn seglets(&self) -> usize {
         self.extents.iter().map(|extent| extent.run().count).sum()
     }
@@ -146,12 +146,12 @@ impl Memory {
         self.slots[slot as usize].as_mut().expect("slot is in use")
     }
 
-    /// The segment in `slot`, if there is one.
+    /// Returns the segment in `slot`, if there is one.
     pub(crate) fn get(&self, slot: u32) -> Option<&Segment> {
         self.slots.get(slot as usize)?.as_ref()
     }
 
-    /// The segment that owns the memory at `address`.
+    /// Returns the segment that owns the memory at `address`.
     #[inline]
     pub(crate) fn owner_mut(&mut self, address: usize) -> &mut Segment {
         let slot = self.seglets.owner(address);
@@ -163,12 +163,12 @@ impl Memory {
         (0u32..).zip(&self.slots).filter_map(|(slot, segment)| Some((slot, segment.as_ref()?)))
     }
 
-    /// Number of slots, used and vacant.
+    /// Returns the number of slots, used and vacant.
     pub(crate) fn slot_count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The entry at `address`.
+    /// Returns the entry at `address`.
     #[inline]
     pub(crate) fn entry(&self, address: usize) -> Entry<'_> {
         Entry::parse(&self.bytes[address..])
@@ -363,7 +363,7 @@ impl Memory {
         }
     }
 
-    /// Whether a tombstone still guards against a segment on disk.
+    /// Returns whether a tombstone still guards against a segment on disk.
     pub(crate) fn tombstone_lives(&self, tombstone: &Entry<'_>) -> bool {
         debug_assert_eq!(tombstone.kind, Kind::Tombstone);
         let Ok(id) = tombstone.value.try_into().map(u64::from_le_bytes) else { return false };
@@ -375,12 +375,12 @@ impl Memory {
     }
 }
 
-/// Fewest seglets that an extent for an entry of this length should have.
+/// Returns the smallest number of seglets that an extent for an entry of `len` bytes should have.
 pub(crate) fn wanted_run(len: usize) -> usize {
     if len <= SMALL_ENTRY { 1 } else { LONG_RUN.max(2 * len.div_ceil(SEGLET_BYTES)) }
 }
 
-/// Number of seglets to take when `need` are needed and `free` are left.
+/// Returns the number of seglets to take when `need` are needed and `free` are left.
 fn growth(need: usize, free: usize) -> usize {
     (free / 16).clamp(1, EXTENT_GROWTH).max(need)
 }

@@ -10,7 +10,7 @@ use sprat_wire::entry::Kind;
 use sprat_wire::once::COMPLETIONS;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Most huge pages returned to the kernel by one call: each is a system call.
+/// The largest number of huge pages that one call returns to the kernel: each takes a system call.
 const RELEASES_MAX: usize = 16;
 
 /// A log's counters.
@@ -53,7 +53,7 @@ impl Stats {
 }
 
 impl Log {
-    /// The log's counters.
+    /// Returns the log's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let completions = self
@@ -85,7 +85,7 @@ impl Log {
         }
     }
 
-    /// Ids of the tables that have objects here, or completions of operations on them.
+    /// Returns the ids of the tables that have objects here, or completions of operations on them.
     pub fn tables(&self) -> impl Iterator<Item = u32> {
         let full = self.tables.all().filter(|(_, stats)| stats.objects > 0);
         full.map(|(id, _)| id & !COMPLETIONS).collect::<BTreeSet<_>>().into_iter()

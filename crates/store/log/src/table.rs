@@ -70,7 +70,7 @@ impl Line {
         self.set(slot, 0, 0);
     }
 
-    /// Number of slots in use; they come first.
+    /// Returns the number of slots in use; they come first.
     fn len(&self) -> usize {
         (0..SLOTS).find(|&slot| self.is_empty(slot)).unwrap_or(SLOTS)
     }
@@ -137,17 +137,17 @@ impl Table {
         })
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries
     }
 
-    /// Number of lines that take memory.
+    /// Returns the number of lines that take memory.
     pub(crate) fn lines(&self) -> usize {
         self.buckets() + self.overflow_used
     }
 
-    /// Number of primary lines, each the head of a chain.
+    /// Returns the number of primary lines, each the head of a chain.
     fn buckets(&self) -> usize {
         (1 << self.level) + self.split
     }
@@ -160,7 +160,7 @@ impl Table {
         if bucket < self.split { hash as usize & (mask << 1 | 1) } else { bucket }
     }
 
-    /// Number of low bits of the hash that a chain's entries have in common.
+    /// Returns the number of low bits of the hash that a chain's entries have in common.
     pub(crate) fn depth(&self, hash: u64) -> u32 {
         let bucket = self.bucket(hash) & ((1 << self.level) - 1);
         if bucket < self.split { self.level + 1 } else { self.level }
@@ -188,8 +188,8 @@ impl Table {
         prefetch(&self.primary[self.bucket(hash)]);
     }
 
-    /// The first address with this hash's tag in this hash's line, so that the entry which a lookup
-    /// will probably need can be prefetched.
+    /// Returns the first address with this hash's tag in this hash's line, so that the entry which
+    /// a lookup will probably need can be prefetched.
     #[inline]
     pub(crate) fn peek(&self, hash: u64) -> Option<usize> {
         let line = &self.primary[self.bucket(hash)];

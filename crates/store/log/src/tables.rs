@@ -55,7 +55,7 @@ impl Tables {
         stats.bytes -= bytes as u64;
     }
 
-    /// The size of a table; zero if it was dropped.
+    /// Returns the size of a table; zero if it was dropped.
     pub(crate) fn stats(&self, id: u32) -> TableStats {
         match self.find(id) {
             Some(known) if !known.dropped => known.stats,
@@ -86,13 +86,13 @@ impl Tables {
         }
     }
 
-    /// Whether a dropped tablet contains this position of a table.
+    /// Returns whether a dropped tablet contains this position of a table.
     #[inline]
     pub(crate) fn is_dropped_at(&self, table: u32, position: u64) -> bool {
         self.tablets.iter().any(|tablet| tablet.table == table && tablet.range.contains(position))
     }
 
-    /// Whether any part of a tablet is dropped and not yet purged.
+    /// Returns whether any part of a tablet is dropped and not yet purged.
     pub(crate) fn is_dropping(&self, tablet: Tablet) -> bool {
         let meets = |other: &Tablet| {
             other.table == tablet.table && other.range.overlap(tablet.range).is_some()

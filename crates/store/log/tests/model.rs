@@ -41,8 +41,8 @@ impl Model {
         self.history.push((key, object, position));
     }
 
-    /// After a crash with everything before `durable` on disk: the log must be as it was at some
-    /// moment since.
+    /// After a crash with everything before `durable` on disk: the log must be as it was at
+    /// position `durable`, or at some later one.
     fn recover(&mut self, found: BTreeMap<Key, Object>, durable: u64) {
         let mut state = std::mem::take(&mut self.base);
         let mut versions = HashMap::new();

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use sprat_wire::packet;
 
-/// Most slots a session can have, and so most calls outstanding on it.
+/// The largest number of slots a session can have, and so of calls outstanding on it.
 pub const MAX_SLOTS: usize = packet::MAX_SLOTS;
 
-/// Fewest slots a server grants; as many calls may wait while a session is being opened.
+/// The smallest number of slots a server grants. This many calls may wait while a session is being
+/// opened.
 pub const MIN_SLOTS: usize = 8;
 
 /// Sessions a server keeps by default.
@@ -45,11 +46,12 @@ pub const MAX_RESEND_TRIES: u32 = 10;
 /// Smallest frame that every peer must accept, bytes.
 pub const MIN_MTU: usize = 576;
 
-/// Largest frame used, bytes: the limit of a packet's 16-bit payload length.
+/// The largest frame used, in bytes: the limit of a packet's 16-bit payload length, with the
+/// packet's header.
 pub const MAX_MTU: usize = packet::HEADER_BYTES + 65_535;
 
-/// Longest frame that a client probes a path with before a session uses it, bytes: Ethernet's
-/// longest. A driver that offers longer frames connects processes of one machine.
+/// The largest frame with which a client probes a path before a session uses the path, in bytes: a
+/// jumbo frame of Ethernet. A driver that offers longer frames connects processes of one machine.
 pub const PROBE_BYTES: usize = 9000;
 
 /// Attempts to open a session with this end's largest frames before the client offers
@@ -71,7 +73,7 @@ pub const COPY_BYTES: usize = 1024;
 /// A call's request buffer is kept for the next call in its slot up to this size.
 pub const KEEP_BUFFER_BYTES: usize = 64 << 10;
 
-/// Longest wait a `Retry` answer can ask for.
+/// The longest wait that a `Retry` answer can ask for; a client shortens a longer one to this.
 pub const MAX_RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// The wait that a draining server asks for, microseconds.
@@ -92,19 +94,21 @@ pub const IDLE_BEFORE_EVICTION: Duration = Duration::from_secs(1);
 /// memory.
 pub const STALLED_TRIES: u32 = 2;
 
-/// Longest time between two retransmissions.
+/// The longest retransmission timeout: exponential backoff stops here.
 pub const MAX_RTO: Duration = Duration::from_millis(500);
 
-/// Shortest time after which a packet counts as lost, where packets are lost.
+/// The shortest retransmission timeout over a driver that may lose packets.
 pub const MIN_RTO: Duration = Duration::from_millis(2);
 
 /// Time after which a packet counts as lost, before there is a measurement.
 pub const INITIAL_RTO: Duration = Duration::from_millis(20);
 
-/// Shortest time after which a packet counts as lost, where only a broken connection loses any.
+/// The shortest retransmission timeout over a driver that loses packets only with a broken
+/// connection.
 pub const RELIABLE_RTO: Duration = Duration::from_millis(250);
 
-/// Most handshakes that are answered but not complete; a newer one replaces the oldest.
+/// The largest number of handshakes that are answered but not complete; a newer one replaces the
+/// oldest.
 pub const MAX_CHANNELS_HALF_OPEN: usize = 256;
 
 /// Handshakes that an endpoint answers at once. Answering one takes some 0.2 ms.
@@ -127,13 +131,14 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 pub struct Config {
     /// Slots that a client asks for and a server grants at most; [`MIN_SLOTS`] to [`MAX_SLOTS`].
     pub slots: usize,
-    /// Most sessions kept as a server.
+    /// The largest number of sessions that the endpoint keeps as a server.
     pub max_sessions: usize,
-    /// Most sessions opened as a client.
+    /// The largest number of sessions that the endpoint opens as a client; further ones are
+    /// refused.
     pub max_client_sessions: usize,
-    /// Most bytes of long messages in reassembly, for each of the two roles.
+    /// The largest number of bytes of long messages in reassembly, for each of the two roles.
     pub max_reassembly: usize,
-    /// Largest frame used, bytes, also if the driver carries larger ones; [`MIN_MTU`] to
+    /// The largest frame used, in bytes, even if the driver carries larger ones: [`MIN_MTU`] to
     /// [`MAX_MTU`].
     pub mtu: usize,
     /// Silence after which a server forgets a session; 3 s to 18 h, whole seconds.

@@ -51,7 +51,7 @@ pub struct Counters {
     pub duplicate_fragments: u64,
     /// Fragments dropped because the reassembly memory was full.
     pub reassembly_full: u64,
-    /// Partial requests dropped because their rest never came.
+    /// Partial requests dropped because the rest did not arrive.
     pub abandoned: u64,
     /// Partial requests dropped to give their memory to requests of sessions that use less.
     pub reassembly_ceded: u64,
@@ -59,7 +59,7 @@ pub struct Counters {
     pub sessions_ceded: u64,
     /// Responses dropped because their clients were silent.
     pub answers_dropped: u64,
-    /// Missing ranges asked for again.
+    /// Missing ranges requested again.
     pub resends: u64,
     /// Grants sent.
     pub grants: u64,

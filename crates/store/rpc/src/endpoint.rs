@@ -201,7 +201,7 @@ impl<B: Copy> Endpoint<B> {
     /// lasts until it is closed: if the server loses it, the next call opens it again.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`] when the endpoint has as many client sessions as its configuration allows.
     pub fn connect<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -216,7 +216,8 @@ impl<B: Copy> Endpoint<B> {
     /// [`Handler::completed`] receives its result, at the deadline at the latest.
     ///
     /// # Errors
-    /// [`CallError`]; then no call was begun.
+    /// [`CallError`] when the session was closed, every slot of it has a call outstanding, the
+    /// request is longer than `MAX_MESSAGE`, or the deadline has passed. No call is begun then.
     #[inline]
     pub fn call<T: Transmit + ?Sized>(
         &mut self,
@@ -230,19 +231,19 @@ impl<B: Copy> Endpoint<B> {
         client.call(&mut io, session, parts, deadline)
     }
 
-    /// Number of calls that can be begun on a session at once; `None` if it was closed.
+    /// Returns the number of calls that can be begun on a session at once; `None` if it was closed.
     #[must_use]
     pub fn free_slots(&self, session: SessionId) -> Option<u32> {
         self.client.ready(session)
     }
 
-    /// Number of calls outstanding on a session.
+    /// Returns the number of calls outstanding on a session.
     #[must_use]
     pub fn outstanding(&self, session: SessionId) -> u32 {
         self.client.outstanding(session)
     }
 
-    /// Whether a session is open at the server, as far as this end knows.
+    /// Returns whether a session is open at the server, as far as this end knows.
     #[must_use]
     pub fn is_open(&self, session: SessionId) -> bool {
         self.client.is_open(session)
@@ -266,7 +267,8 @@ impl<B: Copy> Endpoint<B> {
         self.server.drain();
     }
 
-    /// Whether no call is outstanding, and no request is being received, handled or answered.
+    /// Returns whether no call is outstanding, and no request is being received, handled or
+    /// answered.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.client.is_idle() && self.server.is_idle()
@@ -302,7 +304,8 @@ impl<B: Copy> Endpoint<B> {
         server.poll(&mut io, handler);
     }
 
-    /// When to call [`poll`](Self::poll) next: a time in the past if at once, `None` if never.
+    /// Returns the time at which to call [`poll`](Self::poll) next: a time in the past if at once,
+    /// `None` if never.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         let channels = self.channels.as_ref().and_then(|channels| channels.next_deadline());
@@ -319,7 +322,7 @@ impl<B: Copy> Endpoint<B> {
         tx.flush();
     }
 
-    /// The endpoint's counters.
+    /// Returns the endpoint's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -340,19 +343,19 @@ impl<B: Copy> Endpoint<B> {
         figures.extend(used.map(|(name, value)| Figure::new(name, value as u64)));
     }
 
-    /// Number of sessions that clients opened here.
+    /// Returns the number of sessions that clients opened here.
     #[must_use]
     pub fn server_sessions(&self) -> usize {
         self.server.sessions()
     }
 
-    /// Number of channels that either end began, open or still in their handshake.
+    /// Returns the number of channels that either end began, open or still in their handshake.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.channels.as_ref().map_or(0, |channels| channels.len())
     }
 
-    /// Number of sessions opened from here.
+    /// Returns the number of sessions opened from here.
     #[must_use]
     pub fn client_sessions(&self) -> usize {
         self.client.sessions()

@@ -82,15 +82,15 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// The peer that sent the request.
+    /// Returns the peer that sent the request.
     #[inline]
     #[must_use]
     pub fn requester(self) -> Requester {
         self.requester
     }
 
-    /// The session that carried the request: a small number, unique among the open sessions, and
-    /// reused after the session ends.
+    /// Returns the session that carried the request: a small number, unique among the open
+    /// sessions, and reused after the session ends.
     #[inline]
     #[must_use]
     pub fn session(self) -> u32 {
@@ -105,8 +105,8 @@ pub enum Outcome<B> {
     Reply(Reply<B>),
     /// The owner will answer later, by [`Endpoint::respond`](crate::Endpoint::respond).
     Pending,
-    /// The request was not executed: the client sends it again after so many microseconds. The
-    /// endpoint keeps nothing for it.
+    /// The request was not executed: the client sends it again after this number of microseconds.
+    /// The endpoint keeps nothing for it.
     Retry(u32),
 }
 
@@ -162,7 +162,7 @@ impl<B> Reply<B> {
         Self { body: Some(body), ..self }
     }
 
-    /// The body, if there is one.
+    /// Returns the body, if there is one.
     #[must_use]
     pub fn body(&self) -> Option<B>
     where
@@ -236,14 +236,14 @@ pub struct CallId {
 }
 
 impl CallId {
-    /// The call's session.
+    /// Returns the call's session.
     #[must_use]
     pub fn session(self) -> SessionId {
         self.session
     }
 
-    /// The call's slot, below [`MAX_SLOTS`](crate::MAX_SLOTS): no other outstanding call of the
-    /// session uses it.
+    /// Returns the call's slot, below [`MAX_SLOTS`](crate::MAX_SLOTS): no other outstanding call of
+    /// the session uses it.
     #[must_use]
     pub fn slot(self) -> usize {
         usize::from(self.slot)
@@ -269,8 +269,8 @@ impl<'a> Response<'a> {
         Self(Storage::Assembled(buffer))
     }
 
-    /// The response as a vector: a copy if it came in one packet, otherwise the buffer in which it
-    /// was assembled.
+    /// Returns the response as a vector: a copy if it came in one packet, otherwise the buffer in
+    /// which it was assembled.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
@@ -346,7 +346,7 @@ pub enum CallFailure {
     /// or [`Config::max_retries`](crate::Config::max_retries) allow.
     #[error("the server is busy; retry in {retry_micros} microseconds")]
     Overloaded {
-        /// The wait that the server asked for.
+        /// The wait that the server requested.
         retry_micros: u32,
     },
 }

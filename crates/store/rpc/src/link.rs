@@ -35,7 +35,7 @@ pub(crate) struct Link {
     /// Index of the session at the peer.
     pub(crate) session: u32,
     pub(crate) token: u32,
-    /// Largest frame, bytes.
+    /// The largest frame, in bytes.
     pub(crate) mtu: u32,
     /// [`FROM_SERVER`] if this end is the server, else 0.
     pub(crate) side: u8,
@@ -48,7 +48,7 @@ pub(crate) fn word(bytes: usize) -> u32 {
 }
 
 impl Link {
-    /// Bytes of message in one packet.
+    /// Returns the number of bytes of message in one packet.
     #[inline]
     pub(crate) fn fragment(&self) -> usize {
         self.mtu as usize - HEADER_BYTES
@@ -108,7 +108,8 @@ pub(crate) struct Io<'a, T: ?Sized> {
 }
 
 impl<T: Transmit + ?Sized> Io<'_, T> {
-    /// Largest frame that this end can exchange with `peer`.
+    /// Returns the largest frame, in bytes, that this end can exchange with `peer`: the driver's
+    /// limit less what sealing adds, at most `cap`, and never less than `MIN_MTU`.
     pub(crate) fn mtu(&mut self, peer: SocketAddr, cap: usize) -> u32 {
         let sealed = if self.channels.is_some() { SEAL_BYTES } else { 0 };
         word(self.tx.mtu(peer).saturating_sub(sealed).min(cap).clamp(MIN_MTU, MAX_MTU))
@@ -123,7 +124,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         Peer { address, channel }
     }
 
-    /// Whether packets to the peer can be sent: not while its channel is being opened.
+    /// Returns whether packets to the peer can be sent: not while its channel is being opened.
     pub(crate) fn is_reachable(&self, peer: Peer) -> bool {
         self.channels.as_ref().is_none_or(|channels| channels.is_open(peer.channel))
     }
@@ -135,7 +136,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         }
     }
 
-    /// The member at the other end of the peer's channel.
+    /// Returns the member at the other end of the peer's channel.
     #[inline]
     pub(crate) fn requester(&self, peer: Peer) -> Requester {
         self.channels

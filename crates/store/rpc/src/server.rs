@@ -77,7 +77,7 @@ struct Session<B> {
 }
 
 impl<B> Session<B> {
-    /// Whether no request is being received, executed or answered.
+    /// Returns whether no request is being received, executed or answered.
     fn is_idle(&self) -> bool {
         !self
             .slots
@@ -85,12 +85,12 @@ impl<B> Session<B> {
             .any(|slot| matches!(slot.phase, Phase::Receiving | Phase::Running | Phase::Sending))
     }
 
-    /// Whether the session holds memory of the handler.
+    /// Returns whether the session holds memory of the handler.
     fn holds(&self) -> bool {
         self.slots.iter().any(|slot| slot.body.is_some())
     }
 
-    /// When the session ends if its client stays silent.
+    /// Returns the time at which the session ends if its client stays silent.
     fn expiry(&self, ttl: Duration) -> Nanos {
         self.last_heard
             + match self.used {
@@ -712,7 +712,7 @@ impl<B: Copy> Server<B> {
         self.draining = true;
     }
 
-    /// Whether no request is being received, executed or answered.
+    /// Returns whether no request is being received, executed or answered.
     pub(crate) fn is_idle(&self) -> bool {
         self.running == 0 && self.incoming.held().0 == 0 && self.sender.len() == 0
     }

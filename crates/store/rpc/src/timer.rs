@@ -47,7 +47,7 @@ impl Timers {
         }
     }
 
-    /// The earliest time set.
+    /// Returns the earliest time set.
     pub(crate) fn earliest(&self) -> Option<Nanos> {
         self.heap.first().map(|&(at, _)| at)
     }

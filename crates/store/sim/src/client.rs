@@ -18,7 +18,8 @@ pub const TRANSPORT: &str = "fast+udp";
 /// How often a page of a scan is requested without an answer before the scan is given up.
 const PAGE_TRIES: u32 = 4;
 
-/// Most pages of a scan; one with more never ends.
+/// The largest number of pages of a scan; the client reports a scan with more as one that never
+/// ends.
 const MAX_PAGES: u32 = 100_000;
 
 /// State that all clients share during an iteration.
@@ -66,8 +67,8 @@ pub enum Errand {
 }
 
 impl Errand {
-    /// The calls at the end of a history: a table's objects are read, written once more, and read
-    /// again.
+    /// Returns the calls at the end of a history: a table's objects are read, written once more,
+    /// and read again.
     pub(crate) fn last(table: u32, keys: u16) -> impl Iterator<Item = Self> {
         let names = move || (0..keys).map(move |key| ObjectName { table, key });
         let read =
@@ -156,7 +157,7 @@ impl Client {
         self.patience = patience;
     }
 
-    /// Whether it has nothing to do and waits for nothing.
+    /// Returns whether the client has nothing to do and waits for nothing.
     pub fn is_done(&self) -> bool {
         self.remaining == 0
             && self.pending.is_empty()
@@ -164,17 +165,17 @@ impl Client {
             && self.scans.is_empty()
     }
 
-    /// Stops it until then.
+    /// Pauses the client until `until`, or until the end of an earlier pause if that is later.
     pub fn pause(&mut self, until: Nanos) {
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// Number of requests sent again so far.
+    /// Returns the number of requests sent again so far.
     pub fn retransmissions(&self) -> u64 {
         self.core.rpc_counters().map(|counters| counters.retransmissions + counters.resends).sum()
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time at which the client has something to do although nothing arrives.
     pub fn wake(&self, settings: &Settings) -> Nanos {
         let own = if !self.scans.is_empty() || (!self.errands.is_empty() && self.pending.is_empty())
         {

@@ -18,9 +18,9 @@ pub enum Fault {
     Crash {
         /// How long it stays down.
         down: Duration,
-        /// Only the process ends: the kernel still writes what it has.
+        /// Whether only the process ends: the kernel still writes what it has.
         process: bool,
-        /// It waits until the disk is writing, so that there is something to tear.
+        /// Whether the power fails only when the disk is writing, so that there is a write to tear.
         at_work: bool,
     },
     /// The server is stopped in order, and started again after a while.
@@ -29,14 +29,14 @@ pub enum Fault {
     FailStart {
         /// Operations that still work.
         after: u64,
-        /// How it fails.
+        /// The kind of failure of the disk's operation.
         how: sprat_disk::Fault,
     },
     /// The disk fails, after some operations.
     FailDisk {
         /// Operations that still work.
         after: u64,
-        /// How it fails.
+        /// The kind of failure of the disk's operation.
         how: sprat_disk::Fault,
     },
     /// The medium holds no more than it does now.
@@ -49,9 +49,9 @@ pub enum Fault {
         loss: u64,
         /// Frames duplicated, per million.
         twice: u64,
-        /// Shortest delay, nanoseconds.
+        /// The shortest delay, in nanoseconds.
         delay: u64,
-        /// Most further delay, nanoseconds.
+        /// The largest additional random delay, in nanoseconds.
         jitter: u64,
     },
     /// A client is cut off, or all of them for `None`.
@@ -61,9 +61,9 @@ pub enum Fault {
         /// For how long.
         lasts: Duration,
     },
-    /// The server does not run for so long.
+    /// The server does not run for this time.
     PauseServer(Duration),
-    /// A client does not run for so long.
+    /// A client does not run for this time.
     PauseClient(usize, Duration),
     /// A client ends, and another begins in its place.
     RestartClient(usize),
@@ -223,7 +223,7 @@ impl NetworkConditions {
     }
 }
 
-/// The policy for a hub.
+/// Returns the policy for a hub.
 pub fn policy(
     weather: &Rc<RefCell<NetworkConditions>>,
 ) -> impl FnMut(Flight<'_>) -> Delivery + use<> {

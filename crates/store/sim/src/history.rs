@@ -17,8 +17,8 @@ pub const OPEN: u64 = u64::MAX;
 /// stricter than letting the call take place at any time, and limits the choices of the check.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
-/// Most changes of one object whose outcome is unknown: the check can find an order for some of
-/// ten, but not of fifty.
+/// The largest number of changes of one object whose outcome is unknown: the check can find an
+/// order for some of ten, but not of fifty.
 pub const MAX_UNSETTLED: usize = 10;
 
 /// The value of an object. Only one operation writes each text, so that a read shows which.
@@ -37,7 +37,7 @@ pub enum Value {
     },
 }
 
-/// Fewest bytes of a text: its id and one more.
+/// The shortest text, in bytes: its id and one more.
 pub const MIN_TEXT: u32 = 9;
 
 impl Value {
@@ -146,7 +146,7 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// The key's bytes: most are short, one is longer than a frame, one is empty.
+    /// Returns the key's bytes: most are short, one is longer than a frame, one is empty.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
         match self.key {
@@ -225,7 +225,8 @@ pub struct History {
 }
 
 impl History {
-    /// The first call from number `first` on whose outcome is unknown, or that read nothing.
+    /// Returns the first call from number `first` on whose outcome is unknown, or that read
+    /// nothing.
     pub fn unanswered(&self, first: usize) -> Option<&Operation> {
         self.operations[first..].iter().find(|call| match call.response {
             Response::Unknown => true,
@@ -262,8 +263,8 @@ impl History {
         number
     }
 
-    /// Whether the object has so many changes of unknown outcome that no client should request
-    /// another.
+    /// Returns whether the object has so many changes of unknown outcome that no client should
+    /// request another.
     pub fn is_tangled(&mut self, now: Nanos, name: ObjectName) -> bool {
         let Self { operations, unsettled, .. } = self;
         let Some(numbers) = unsettled.get_mut(&name) else { return false };
@@ -286,7 +287,8 @@ impl History {
     }
 
     /// Discards what calls with numbers below `first` have read: the server that answered them may
-    /// not have known what others had done since. Responses to changes remain.
+    /// not have known changes that other servers had made in the meantime. Responses to changes
+    /// remain.
     pub fn forgive(&mut self, first: usize) {
         for operation in &mut self.operations[..first] {
             match operation.response {

@@ -9,13 +9,13 @@ use std::time::Duration;
 pub struct Random(Chance);
 
 impl Random {
-    /// The sequence of a seed.
+    /// Returns the sequence of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Chance::new(seed))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0.draw()
     }

@@ -180,14 +180,14 @@ pub struct Failure {
     pub what: String,
     /// Its events, a line each.
     pub trace: Vec<String>,
-    /// Whether it is a cluster's.
+    /// Whether the run simulates a cluster.
     pub cluster: bool,
     /// Its number of operations, if the seed did not decide it.
     pub operations: Option<u64>,
 }
 
 impl Failure {
-    /// The command that repeats it, and shows its events.
+    /// Returns the command that repeats it, and shows its events.
     #[must_use]
     pub fn command(&self) -> String {
         let Self { seed, cluster, operations, .. } = self;

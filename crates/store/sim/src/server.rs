@@ -98,22 +98,22 @@ impl Server {
         }
     }
 
-    /// Where clients reach it.
+    /// Returns the address at which clients reach the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether it neither runs nor starts.
+    /// Returns whether the server neither runs nor starts.
     pub fn is_down(&self) -> bool {
         matches!(self.life, Life::Down)
     }
 
-    /// Whether it serves.
+    /// Returns whether the server serves requests.
     pub fn is_up(&self) -> bool {
         matches!(self.life, Life::Up(_))
     }
 
-    /// The log, if it is open.
+    /// Returns the log, if it is open.
     pub fn log(&self) -> Option<&sprat_log::Log> {
         match &self.life {
             Life::Down => None,
@@ -130,12 +130,12 @@ impl Server {
         }
     }
 
-    /// Whether the disk has reached an operation that was to fail.
+    /// Returns whether the disk has reached an operation that was to fail.
     fn met_trouble(&self) -> bool {
         self.trouble.iter().any(|&number| self.control.operations() > number)
     }
 
-    /// Makes the disk fail after so many operations.
+    /// Makes the disk fail after `after` more operations.
     pub fn fail_disk(&mut self, after: u64, how: sprat_disk::Fault) {
         self.control.fail(after, how);
         self.trouble.push(self.control.operations() + after);
@@ -156,7 +156,7 @@ impl Server {
         self.ailing = true;
     }
 
-    /// Whether it must be restarted to take writes.
+    /// Returns whether the server must be restarted before it accepts writes again.
     pub fn is_sick(&self) -> bool {
         self.stopped().is_some() || self.met_trouble()
     }
@@ -248,12 +248,12 @@ impl Server {
         self.wake = now;
     }
 
-    /// Stops it until then.
+    /// Pauses the server until `until`, or until the end of an earlier pause if that is later.
     pub fn pause(&mut self, until: Nanos) {
         self.paused_until = self.paused_until.max(until);
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time at which the server has something to do although nothing arrives.
     pub fn wake(&self) -> Nanos {
         let wake = match &self.life {
             Life::Down => return Nanos::NEVER,

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Settings {
     /// Number of clients.
     pub clients: usize,
-    /// Most operations that a client has under way.
+    /// The largest number of operations that a client has in progress.
     pub window: usize,
     /// Operations of all clients, without scans' pages.
     pub operations: u64,
@@ -22,9 +22,9 @@ pub struct Settings {
     pub tables: usize,
     /// Number of keys in each table.
     pub keys: u16,
-    /// Longest value of most writes, bytes.
+    /// The longest value that most writes store, in bytes.
     pub usual_value: u64,
-    /// Longest value, bytes.
+    /// The longest value that any write stores, in bytes.
     pub longest_value: u64,
     /// Number of objects that are there from the beginning, so that the log is nearly full and the
     /// cleaner at work.
@@ -39,8 +39,8 @@ pub struct Settings {
     pub disk_bytes: u64,
     /// The failures that acknowledged writes survive.
     pub durability: Durability,
-    /// Whether the power may fail although acknowledged writes are only buffered: they may be lost
-    /// then, but the log must still open.
+    /// Whether the power may fail although acknowledged writes are only buffered: a power failure
+    /// may lose them, but the log must still open.
     pub reckless: bool,
     /// Threads that replay.
     pub replay_threads: usize,
@@ -112,7 +112,8 @@ impl Settings {
         span * self.clients as u64 / self.operations
     }
 
-    /// Whether the server must be spared power failures, since they lose what is only buffered.
+    /// Returns whether the server must be spared power failures, since they lose what is only
+    /// buffered.
     pub fn spares_power(&self) -> bool {
         self.durability == Durability::Buffered && !self.reckless
     }

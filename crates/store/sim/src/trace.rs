@@ -28,13 +28,13 @@ impl Trace {
         self.hash = mix(self.hash.rotate_left(5) ^ word);
     }
 
-    /// The lines.
+    /// Returns the lines.
     #[must_use]
     pub fn lines(&self) -> &[String] {
         &self.lines
     }
 
-    /// The hash: two histories with the same one are the same.
+    /// Returns the hash: two histories with the same one are the same.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash

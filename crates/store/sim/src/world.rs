@@ -503,7 +503,7 @@ impl World {
         Ok(false)
     }
 
-    /// Calls that read everything, write everything once more, and read it again.
+    /// Returns the calls that read everything, write everything once more, and read it again.
     fn last_errands(&self) -> Vec<Errand> {
         let mut errands: Vec<_> =
             self.ballast().map(|(name, _)| Errand::Call(name, Action::Read)).collect();

@@ -13,7 +13,7 @@ const HISTORIES: u64 = 40_000;
 /// Nanoseconds of a step of time: an unanswered call settles within a few calls.
 const TICK: u64 = 100_000_000;
 
-/// Most calls in a history; the plain search tries all orders.
+/// The largest number of calls in a history: the plain search tries all their orders.
 const CALLS: u64 = 8;
 
 /// Whether there is an order, by trying each.

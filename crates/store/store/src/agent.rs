@@ -173,19 +173,19 @@ impl CoordinatorSession {
         self.wrong_cluster.take()
     }
 
-    /// The cluster and the newest catalog version that the server has seen.
+    /// Returns the cluster and the newest catalog version that the server has seen.
     #[must_use]
     pub fn seen(&self) -> ClusterSeen {
         ClusterSeen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }
     }
 
-    /// The server's identity in the cluster.
+    /// Returns the server's identity in the cluster.
     #[must_use]
     pub fn enlisted(&self) -> Enlisted {
         self.enlisted
     }
 
-    /// Whether it has enlisted since the process started.
+    /// Returns whether the server has enlisted with the coordinator after the process started.
     #[must_use]
     pub fn has_enlisted(&self) -> bool {
         self.is_enlisted
@@ -210,7 +210,8 @@ impl CoordinatorSession {
         }
     }
 
-    /// How long to wait for the answer to the last request, if there are so many coordinators.
+    /// Returns how long to wait for the answer to the last request, in a cluster with
+    /// `coordinators` coordinators.
     #[must_use]
     pub fn patience(&self, coordinators: usize) -> Duration {
         // Not so for enlisting: a server that enlists twice gets two ids.
@@ -283,7 +284,8 @@ impl CoordinatorSession {
     /// left for the master, so that the caller must ring its bell.
     ///
     /// # Errors
-    /// [`SessionEnd`].
+    /// [`SessionEnd`] when the coordinator has declared this server dead or refuses it, or when its
+    /// answer cannot be parsed.
     pub fn answered(
         &mut self,
         answer: Option<&Answer<'_>>,

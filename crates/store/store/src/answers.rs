@@ -17,7 +17,7 @@ pub(crate) fn answer<B>(
     Reply::new(encode_answer(status, more, count, number).as_bytes(), repeat)
 }
 
-/// The answer to a request that the peer has no right to make.
+/// Returns the answer to a request that the peer has no right to make.
 pub(crate) fn denied<B>() -> Outcome<B> {
     Outcome::Reply(answer(Status::Denied, false, 0, 0, Repeat::Reexecute))
 }

@@ -7,7 +7,8 @@ use sprat_wire::op::REPLICA_BYTES;
 /// that needs more asks the client to retry.
 pub(crate) const MAX_BUFFERS: usize = 4096;
 
-/// Most explanations in flight beside them; replies beyond go without.
+/// The largest number of explanations in flight at once, beside the records' bodies; further
+/// replies are sent without an explanation.
 const MAX_TEXTS: usize = 4096;
 
 /// Capacity up to which a released buffer keeps its memory, bytes.
@@ -87,12 +88,12 @@ impl ResponseBuffers {
         index
     }
 
-    /// The sessions' shares of the buffers.
+    /// Returns the sessions' shares of the buffers.
     pub(crate) fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// The bytes of a buffer.
+    /// Returns the bytes of a buffer.
     #[must_use]
     pub(crate) fn bytes(&self, index: u32) -> &[u8] {
         &self.buffers[index as usize]

@@ -66,7 +66,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of a new directory.
+    /// Returns the identity of a new directory.
     fn new(seed: u64) -> Self {
         Self {
             format: FORMAT,
@@ -122,13 +122,13 @@ pub enum DataDirError {
         /// The system's error.
         source: io::Error,
     },
-    /// Another process uses it.
+    /// Another process uses the directory.
     #[error(
         "{0}: another sprat server is running with this data directory; stop it, or give another \
          --data"
     )]
     InUse(PathBuf),
-    /// A newer program wrote it.
+    /// A newer program wrote the identity.
     #[error(
         "{path}: written in format {found}, this sprat reads up to {FORMAT}; use a newer sprat \
          (nothing was changed)"
@@ -139,7 +139,8 @@ pub enum DataDirError {
         /// Its format.
         found: u32,
     },
-    /// Its data is kept in another way than the options say.
+    /// The directory's data is kept in another way than the options say: as its own log, or as
+    /// replicas of others' logs.
     #[error("{path}: holds {kind} (nothing was changed)")]
     Other {
         /// The directory.
@@ -147,7 +148,7 @@ pub enum DataDirError {
         /// Its contents, and how to start with them.
         kind: &'static str,
     },
-    /// It was created for another number of nodes.
+    /// The directory was created for another number of nodes.
     #[error(
         "{path}: holds the objects of {found} nodes, not {asked}; start the server with --nodes \
          {found}"
@@ -155,9 +156,9 @@ pub enum DataDirError {
     OtherNodes {
         /// The directory.
         path: PathBuf,
-        /// How many nodes it was created for.
+        /// The number of nodes for which the directory was created.
         found: u32,
-        /// How many the options ask for.
+        /// The number of nodes that the options ask for.
         asked: u32,
     },
     /// A file that had data is missing or empty.
@@ -219,7 +220,9 @@ impl DataDir {
     /// Opens the directory, or creates it with `new_seed` as its hash seed.
     ///
     /// # Errors
-    /// [`DataDirError`]; nothing in an existing directory has changed then.
+    /// [`DataDirError`] when the directory cannot be made, read or locked, another process uses it,
+    /// its identity is damaged, missing or of a newer format, or a file that had data is missing,
+    /// empty or older than the identity says. Nothing in an existing directory has changed then.
     pub fn open(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
         let dir = Self::open_unchecked(path, new_seed)?;
         dir.check_files()?;
@@ -231,7 +234,9 @@ impl DataDir {
     /// directory that is to be repaired or salvaged.
     ///
     /// # Errors
-    /// [`DataDirError`]; nothing in an existing directory has changed then.
+    /// [`DataDirError`] when the directory cannot be made, read or locked, another process uses it,
+    /// or its identity is damaged, missing beside other files, or of a newer format. Nothing in an
+    /// existing directory has changed then.
     pub fn open_unchecked(path: &Path, new_seed: u64) -> Result<Self, DataDirError> {
         let io = |what, path: &Path| {
             let path = path.to_owned();
@@ -271,7 +276,8 @@ impl DataDir {
     /// Refuses files that are missing, empty, or older than the identity says.
     ///
     /// # Errors
-    /// [`DataDirError`].
+    /// [`DataDirError`] when a file that had data is missing, empty, or older than the identity
+    /// says.
     pub fn check_files(&self) -> Result<(), DataDirError> {
         let Identity { format, cluster, coordinator, log, replicas, .. } = self.identity;
         let lost = |path, is, what| Err(DataDirError::Lost { path, is, what });
@@ -312,7 +318,8 @@ impl DataDir {
     /// is known to be lost.
     ///
     /// # Errors
-    /// As [`open`](Self::open); and when the directory was created for another number of nodes.
+    /// [`DataDirError`] as for [`open`](Self::open), and when the directory was created for another
+    /// number of nodes or that of a node is missing.
     pub fn open_nodes(
         path: &Path,
         nodes: u32,
@@ -346,7 +353,7 @@ impl DataDir {
         Ok(dirs)
     }
 
-    /// The directory's identity.
+    /// Returns the directory's identity.
     pub fn identity(&self) -> Identity {
         self.identity
     }
@@ -355,7 +362,8 @@ impl DataDir {
     /// creates the log file, empty: from then on one without the other is a loss.
     ///
     /// # Errors
-    /// [`DataDirError::Io`]; the old identity stands then.
+    /// [`DataDirError::Io`] when the log file cannot be made or the identity cannot be replaced.
+    /// The old identity remains then.
     pub fn set_identity(&mut self, identity: Identity) -> Result<(), DataDirError> {
         let identity = Identity { format: FORMAT, ..identity };
         if identity.cluster != 0 {
@@ -417,7 +425,7 @@ impl DataDir {
     /// Writes a copy of the catalog; durable on return.
     ///
     /// # Errors
-    /// [`DataDirError::Io`]; the copy before remains then.
+    /// [`DataDirError::Io`] when the file cannot be replaced. The previous copy remains then.
     pub fn keep_catalog(&self, copy: &CatalogCopy) -> Result<(), DataDirError> {
         self.replace(CATALOG, &copy.bytes)
     }
@@ -449,12 +457,12 @@ impl DataDir {
         }
     }
 
-    /// The log file.
+    /// Returns the log file.
     pub fn log(&self) -> PathBuf {
         self.path.join(LOG)
     }
 
-    /// The file of replicas that are kept for other servers.
+    /// Returns the file of replicas that are kept for other servers.
     pub fn replicas(&self) -> PathBuf {
         self.path.join(REPLICAS)
     }
@@ -463,7 +471,8 @@ impl DataDir {
     /// own, or as replicas of other servers' logs.
     ///
     /// # Errors
-    /// [`DataDirError::Other`].
+    /// [`DataDirError::Other`] when the directory has the other kind: a log of its own although
+    /// `copies` is not zero, or replicas of other servers' logs although it is.
     pub fn check_kind(&self, copies: u8) -> Result<(), DataDirError> {
         let (there, kind) = match copies {
             0 => (
@@ -478,13 +487,13 @@ impl DataDir {
         if there { Err(DataDirError::Other { path: self.path.clone(), kind }) } else { Ok(()) }
     }
 
-    /// The coordinator's metadata file.
+    /// Returns the coordinator's metadata file.
     pub fn coordinator(&self) -> PathBuf {
         self.path.join(COORDINATOR)
     }
 }
 
-/// Whether a file has any bytes.
+/// Returns whether a file has any bytes.
 fn has_bytes(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }

@@ -16,7 +16,7 @@ struct AdmittedClient {
 /// without identities may do everything.
 #[derive(Default)]
 pub(crate) struct AccessRules {
-    /// At most as many as an endpoint has channels.
+    /// The admitted clients, at most as many as an endpoint has channels.
     clients: Vec<Option<Box<AdmittedClient>>>,
     names: HashMap<u32, String>,
 }
@@ -39,7 +39,7 @@ impl AccessRules {
         self.clients.iter_mut().flatten().for_each(|client| client.last = None);
     }
 
-    /// The peer's rights to the table with that name; `None` for none.
+    /// Returns the peer's rights to the table with that name; `None` for none.
     pub(crate) fn rights_by_name(&self, peer: Requester, name: &str) -> Option<Rights> {
         match peer.role() {
             Some(Role::Client) => {
@@ -49,7 +49,7 @@ impl AccessRules {
         }
     }
 
-    /// The peer's rights to a table that is here; `None` for none.
+    /// Returns the peer's rights to a table that is here; `None` for none.
     #[inline]
     pub(crate) fn rights(&mut self, peer: Requester, table: u32) -> Option<Rights> {
         if peer.role() != Some(Role::Client) {

@@ -43,12 +43,12 @@ impl<D: Disk, R: ReplicaStore> ClusterNode<D, R> {
         Self { master, replicas }
     }
 
-    /// The master.
+    /// Returns the master.
     pub fn master(&self) -> &Master<D> {
         &self.master
     }
 
-    /// The replicas that are kept for others.
+    /// Returns the replicas that are kept for others.
     pub fn replicas(&self) -> &R {
         &self.replicas
     }
@@ -159,7 +159,7 @@ impl<D: Disk, R: ReplicaStore> Service for ClusterNode<D, R> {
         self.master.network_figures(network);
     }
 
-    /// The replica store's disk: a master whose log is on other servers has none.
+    /// Returns the replica store's disk: a master whose log is on other servers has none.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.replicas.poll_fd()
     }

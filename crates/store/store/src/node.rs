@@ -34,8 +34,8 @@ pub trait Service: Handler {
         let _ = (now, caller);
     }
 
-    /// When [`poll`](Self::poll) has something to do although nothing arrives; `None` or
-    /// [`Nanos::NEVER`] if it has not.
+    /// Returns the time at which [`poll`](Self::poll) has something to do although nothing arrives;
+    /// `None` or [`Nanos::NEVER`] if it has not.
     fn next_deadline(&self) -> Option<Nanos>;
 
     /// Does a bounded piece of work that can wait until nothing else is to be done; returns whether
@@ -44,8 +44,8 @@ pub trait Service: Handler {
         false
     }
 
-    /// Whether to time requests, from the driver that received each to the driver that sends its
-    /// reply. Each time goes to [`request_timed`](Self::request_timed).
+    /// Returns whether to time requests, from the driver that received each to the driver that
+    /// sends its reply. Each time goes to [`request_timed`](Self::request_timed).
     fn is_timed(&self) -> bool {
         false
     }
@@ -62,7 +62,7 @@ pub trait Service: Handler {
         let _ = ticks;
     }
 
-    /// Whether the node shall pass the network's counters to
+    /// Returns whether the node shall pass the network's counters to
     /// [`network_figures`](Self::network_figures) in this iteration.
     fn wants_network_figures(&self) -> bool {
         false
@@ -84,13 +84,14 @@ pub trait Caller {
     /// See [`Endpoint::connect`].
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`] when the endpoint has as many client sessions as its configuration allows.
     fn connect(&mut self, peer: SocketAddr) -> Result<SessionId, ConnectError>;
 
     /// Begins a call: see [`Endpoint::call`].
     ///
     /// # Errors
-    /// [`CallError`]; no call was begun then.
+    /// [`CallError`] when the session was closed, every slot of it has a call outstanding, the
+    /// request is too long, or the deadline has passed. No call is begun then.
     fn call(
         &mut self,
         session: SessionId,
@@ -207,28 +208,28 @@ impl<D: Driver, S: Service> Node<D, S> {
         Ok(worked)
     }
 
-    /// When the node has something to do although nothing arrives.
+    /// Returns the time at which the node has something to do although nothing arrives.
     pub fn next_deadline(&self) -> Nanos {
         let service = self.service.next_deadline().unwrap_or(Nanos::NEVER);
         service.min(self.endpoint.next_deadline().unwrap_or(Nanos::NEVER))
     }
 
-    /// The service.
+    /// Returns the service.
     pub fn service(&self) -> &S {
         &self.service
     }
 
-    /// The service.
+    /// Returns the service.
     pub fn service_mut(&mut self) -> &mut S {
         &mut self.service
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn driver(&self) -> &D {
         &self.driver
     }
 
-    /// The endpoint.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &Endpoint<S::Body> {
         &self.endpoint
     }
@@ -238,7 +239,7 @@ impl<D: Driver, S: Service> Node<D, S> {
         self.endpoint.drain();
     }
 
-    /// Whether no request is under way.
+    /// Returns whether no request is under way.
     pub fn is_idle(&self) -> bool {
         self.endpoint.is_idle()
     }

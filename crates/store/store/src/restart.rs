@@ -93,7 +93,9 @@ pub struct OpenedLog<D: Disk> {
 /// its place.
 ///
 /// # Errors
-/// [`RestartError`].
+/// [`RestartError`] when the configuration is invalid, the disk cannot be read or is damaged, the
+/// log does not fit into memory or is inconsistent, or it has objects of tables that cannot have
+/// been dropped.
 pub fn open<D: Disk>(
     disk: D,
     config: &Config,
@@ -161,9 +163,9 @@ pub fn open<D: Disk>(
     }
 }
 
-/// The segment size of the log at `path`, in bytes; `None` when there is no log yet, or when its
-/// header is damaged, which opening it will report. A log keeps the segments that it was created
-/// with, whatever memory it has later.
+/// Returns the segment size of the log at `path`, in bytes; `None` when there is no log yet, or
+/// when its header is damaged, which opening it will report. A log keeps the segments that it was
+/// created with, whatever memory it has later.
 #[must_use]
 pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     let mut file = File::open(path).ok()?;

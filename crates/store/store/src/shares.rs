@@ -25,7 +25,7 @@ impl Shares {
         Self { places, common: 0, taken: 0, held: Vec::new(), refused: 0 }
     }
 
-    /// Whether a session may take one more; counts a refusal.
+    /// Returns whether a session may take one more; counts a refusal.
     #[inline]
     pub(crate) fn admits(&mut self, session: u32) -> bool {
         let held = self.held.get(session as usize).copied().unwrap_or(0);
@@ -55,17 +55,17 @@ impl Shares {
         self.taken -= 1;
     }
 
-    /// How many are taken.
+    /// Returns the number of shares that are taken.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// How often a session was refused.
+    /// Returns how often a session was refused.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whether so few are free that sessions may be held to their shares.
+    /// Returns whether so few are free that sessions may be held to their shares.
     pub(crate) fn are_scarce(&self) -> bool {
         self.places - self.common < sprat_rpc::MAX_SLOTS
     }

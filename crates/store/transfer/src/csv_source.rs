@@ -7,7 +7,8 @@ use super::{CSV_HEADER_KEY, Error, Item, ItemSource, LargePolicy, Omitted, RowEr
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 use std::io::BufRead;
 
-/// Longest row when a column is the value: both fields at their limit, as base64, quoted.
+/// The longest row accepted when a column is the value, in bytes: enough for both fields at their
+/// limit, as base64 and quoted.
 const MAX_ROW: usize = 4 << 20;
 
 /// A column of a CSV file.

@@ -86,7 +86,7 @@ fn field(line: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     serde_json::to_writer(line, &*text).expect("a string is JSON, and memory takes it");
 }
 
-/// Whether `value` is JSON that fits on one line.
+/// Returns whether `value` is JSON that fits on one line.
 fn is_one_line(value: &[u8]) -> bool {
     !is_blank(value)
         && !value.contains(&b'\n')

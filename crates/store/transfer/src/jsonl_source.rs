@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::BufRead;
 
-/// Longest line when a field is the value: a value of control characters, which take six bytes
-/// each.
+/// The longest line accepted when a field is the value, in bytes: enough for a value of control
+/// characters, which take six bytes each.
 const MAX_LINE: usize = 8 << 20;
 
 /// Suffix of a field that holds base64.
@@ -155,7 +155,7 @@ fn take_coded(raw: &RawValue, name: &str, out: &mut Vec<u8>) -> Result<(), RowEr
     decode_into(text.as_bytes(), out).ok_or_else(|| RowError::Base64(name.to_owned()))
 }
 
-/// The fields `names` of the object in `line`, each as written there.
+/// Returns the fields `names` of the object in `line`, each as written there.
 fn pick<'a, const N: usize>(
     line: &'a [u8],
     names: [&String; N],

@@ -44,7 +44,7 @@ pub use tree_source::TreeSource;
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 
 /// Key of the item that holds the header row of a CSV file. It is reserved by Sprat, and only
-/// exports of pairs show it. Rows may not have it.
+/// exports of pairs show it. No row may have this key.
 pub const CSV_HEADER_KEY: &[u8] = b"\0sprat:csv-header";
 
 /// One key and its value; a source reuses their buffers.
@@ -57,7 +57,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Whether the item is reserved by Sprat, and not a row of the user's.
+    /// Returns whether the item is reserved by Sprat, and not a row of the user's.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.key == CSV_HEADER_KEY
@@ -88,10 +88,10 @@ pub trait ItemSource {
         None
     }
 
-    /// Bytes of input consumed so far.
+    /// Returns the number of bytes of input consumed so far.
     fn consumed_bytes(&self) -> u64;
 
-    /// The inputs left out so far.
+    /// Returns the inputs left out so far.
     fn omitted(&self) -> &Omitted;
 }
 
@@ -104,7 +104,7 @@ pub trait ItemSink {
     /// [`Error`]; then the sink cannot be used any more.
     fn put(&mut self, item: &Item) -> Result<(), Error>;
 
-    /// The items left out so far.
+    /// Returns the items left out so far.
     fn omitted(&self) -> &Omitted;
 }
 

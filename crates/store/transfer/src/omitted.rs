@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Most names that an [`Omitted`] keeps; further omissions are only counted.
+/// The largest number of names that an [`Omitted`] keeps; further omissions are only counted.
 pub const MAX_NAMED: usize = 1000;
 
 /// Why a file, row or item was left out.
@@ -25,7 +25,8 @@ pub enum OmitReason {
 }
 
 impl OmitReason {
-    /// Whether this loses data that the user wanted to move: then the transfer is not a success.
+    /// Returns whether this loses data that the user wanted to move: then the transfer is not a
+    /// success.
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {
@@ -67,19 +68,19 @@ impl Omitted {
         }
     }
 
-    /// The names and reasons, in order, at most [`MAX_NAMED`].
+    /// Returns the names and reasons, in order, at most [`MAX_NAMED`].
     #[must_use]
     pub fn named(&self) -> &[(String, OmitReason)] {
         &self.named
     }
 
-    /// Number of omissions.
+    /// Returns the number of omissions.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Number of omissions that lose data: above zero, the process ends with an error.
+    /// Returns the number of omissions that lose data: above zero, the process ends with an error.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failures

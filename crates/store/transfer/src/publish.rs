@@ -62,7 +62,7 @@ impl Write for OutFile {
     }
 }
 
-/// The directory of `target`.
+/// Returns the directory of `target`.
 pub(super) fn parent_of(target: &Path) -> Result<&Path, Error> {
     if target.file_name().is_none() {
         return Err(Error::NoName(target.to_owned()));

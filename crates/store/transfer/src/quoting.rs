@@ -72,12 +72,12 @@ impl Fields {
         self.ends.push(self.text.len());
     }
 
-    /// Number of fields.
+    /// Returns the number of fields.
     pub(super) fn count(&self) -> usize {
         self.ends.len()
     }
 
-    /// The field at `index`.
+    /// Returns the field at `index`.
     pub(super) fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
         let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -90,12 +90,12 @@ impl Fields {
     }
 }
 
-/// Whether `row` is empty: such rows are skipped.
+/// Returns whether `row` is empty: such rows are skipped.
 pub(super) fn is_blank(row: &[u8]) -> bool {
     matches!(row, b"" | b"\r")
 }
 
-/// Whether `value`, with a newline behind it, reads as exactly one row.
+/// Returns whether `value`, with a newline behind it, reads as exactly one row.
 pub(super) fn is_one_row(value: &[u8], delimiter: u8) -> bool {
     let mut state = State::Start;
     for &byte in value {

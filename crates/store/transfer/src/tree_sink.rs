@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Longest component of a path on Linux filesystems, bytes.
+/// The longest component of a path on Linux filesystems, in bytes.
 const MAX_COMPONENT: usize = 255;
 
 /// Writes every item as a file. Dropped without [`publish`](Self::publish), the tree is removed.

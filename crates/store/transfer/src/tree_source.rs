@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// Most names shown in the error about large files; the rest are counted.
+/// The largest number of names shown in the error about large files; the rest are counted.
 const LARGE_SHOWN: usize = 10;
 
 /// Items from the regular files of a directory tree, in the order of their names.

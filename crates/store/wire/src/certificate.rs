@@ -25,13 +25,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Prefix of all that is signed, so that a signature is valid for nothing but certificates.
 pub const CONTEXT: &[u8] = b"sprat certificate\0";
 
-/// Longest certificate, bytes, with its signature: it fits a frame with the rest of a handshake.
+/// The longest certificate, in bytes, with its signature: it fits into one frame with the rest of a
+/// handshake.
 pub const MAX_CERTIFICATE: usize = 1024;
 
-/// Most grants of a certificate.
+/// The largest number of grants in a certificate.
 pub const MAX_GRANTS: usize = 32;
 
-/// Longest name of a member, bytes of UTF-8.
+/// The longest name of a member, in bytes of UTF-8.
 pub const MAX_NAME: usize = 64;
 
 /// Bytes of a public key, and of a secret one.
@@ -122,7 +123,7 @@ pub enum BadCertificate {
          to {MAX_TABLE_NAME} bytes"
     )]
     Grant,
-    /// Its validity ends before it begins.
+    /// The certificate's validity ends before it begins.
     #[error("its validity period is empty")]
     Never,
 }
@@ -143,7 +144,7 @@ impl Certificate {
     /// Encodes the bytes to be signed, without [`CONTEXT`] and signature.
     ///
     /// # Errors
-    /// [`BadCertificate`] when a field is invalid.
+    /// [`BadCertificate`] when the name, a grant or the period of validity is invalid.
     pub fn encode(&self) -> Result<Vec<u8>, BadCertificate> {
         let name = u8::try_from(self.name.len()).map_err(|_| BadCertificate::Name)?;
         let grants = u8::try_from(self.grants.len()).map_err(|_| BadCertificate::Grant)?;
@@ -173,7 +174,9 @@ impl Certificate {
     /// Parses a certificate: returns it, the signed bytes, and the signature.
     ///
     /// # Errors
-    /// [`BadCertificate`].
+    /// [`BadCertificate`] when the length does not fit or is over [`MAX_CERTIFICATE`], the version
+    /// or role is unknown, or the name, a grant or the period of validity is invalid. The signature
+    /// is not verified.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8], &[u8; SIGNATURE_BYTES]), BadCertificate> {
         let (signed, signature) = bytes
             .split_last_chunk::<SIGNATURE_BYTES>()
@@ -232,13 +235,13 @@ impl Certificate {
         Ok(Self { role, name: name.to_owned(), key: raw.key, from, until, grants })
     }
 
-    /// Whether the certificate is valid at that second since 1970.
+    /// Returns whether the certificate is valid at that second since 1970.
     #[must_use]
     pub fn is_valid_at(&self, unix: u64) -> bool {
         (self.from..self.until).contains(&unix)
     }
 
-    /// The rights that it gives on the table of that name, if any.
+    /// Returns the rights that it gives on the table of that name, if any.
     #[must_use]
     pub fn rights(&self, table: &str) -> Option<Rights> {
         match self.role {
@@ -254,7 +257,7 @@ impl Certificate {
     }
 }
 
-/// Whether a name matches a pattern, in which `*` stands for any run of bytes. Takes time
+/// Returns whether a name matches a pattern, in which `*` stands for any run of bytes. Takes time
 /// proportional to the product of their lengths at most.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);

@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of an entry's header.
 pub const HEADER_BYTES: usize = 19;
 
-/// Longest entry, bytes.
+/// The longest entry, in bytes: its header, and a key and a value at their limits.
 pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
 
 /// Bits of the value's length in a header's `kind`; above them are the entry's kind, and the
@@ -131,7 +131,7 @@ pub enum Malformed {
 }
 
 impl<'a> Entry<'a> {
-    /// Bytes that the entry takes in the log.
+    /// Returns the number of bytes that the entry takes in the log.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         HEADER_BYTES + self.key.len() + self.value.len()
@@ -160,7 +160,8 @@ impl<'a> Entry<'a> {
     /// for memory that was checked when it was filled.
     ///
     /// # Errors
-    /// [`Malformed`], except `Crc`.
+    /// [`Malformed`] when the bytes end before the entry does, its kind is unknown, or a length is
+    /// over its limit. The checksum is not verified.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, rest)) = Header::ref_from_prefix(bytes) else {
@@ -200,7 +201,8 @@ impl<'a> Entry<'a> {
     /// network.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] when the bytes end before the entry does, its kind is unknown, a length is
+    /// over its limit, or the checksum does not match.
     pub fn parse_checked(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let entry = Self::parse(bytes)?;
         let stored = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -256,8 +258,8 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// Whether the segment is a copy of a head, made later from the entries that counted: it has no
-    /// digest, whereas a head lists at least itself.
+    /// Returns whether the segment is a copy of a head, made later from the entries that counted:
+    /// it has no digest, whereas a head lists at least itself.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.role == Role::Head && self.digest.is_empty()

@@ -118,7 +118,7 @@ pub struct FileHeader {
     pub server: u64,
     /// Bytes of a frame, a multiple of [`BLOCK_BYTES`].
     pub frame_bytes: u32,
-    /// Most bytes of log in a segment.
+    /// The largest number of bytes of log in a segment.
     pub segment_bytes: u32,
     /// Counts the times that the log was opened for writing, from 1. In a file of replicas: no
     /// replica has a higher incarnation.
@@ -237,7 +237,7 @@ impl FileHeader {
         FRAMES_OFFSET + u64::from(index) * u64::from(self.frame_bytes)
     }
 
-    /// The initial value of the checksums of this file's chunks.
+    /// Returns the initial value of the checksums of this file's chunks.
     #[must_use]
     pub fn seed(&self) -> Seed {
         Seed(crc32c::crc32c_append(crc32c::crc32c(&self.cluster), &self.server.to_le_bytes()))
@@ -365,8 +365,8 @@ impl ChunkHeader {
         }
     }
 
-    /// The initial value of the payload's checksum, which differs between chunks of different
-    /// segments, incarnations and offsets.
+    /// Returns the initial value of the payload's checksum, which differs between chunks of
+    /// different segments, incarnations and offsets.
     #[must_use]
     pub fn payload_seed(seed: Seed, segment: u64, incarnation: u32, offset: u32) -> u32 {
         let crc = crc32c::crc32c_append(seed.0, &segment.to_le_bytes());
@@ -431,7 +431,8 @@ impl Chunk {
     /// Checks the payload, which must have exactly [`ChunkHeader::length`] bytes.
     ///
     /// # Errors
-    /// [`BadChunk::PayloadCrc`].
+    /// [`BadChunk::PayloadCrc`] when the payload's checksum differs from the one stored in the
+    /// header.
     pub fn check(&self, payload: &[u8]) -> Result<(), BadChunk> {
         assert!(payload.len() == self.header.length as usize, "a payload of the header's length");
         let computed = crc32c::crc32c_append(self.start, payload);

@@ -1,21 +1,22 @@
 //! The limits that all parts of the store share.
 
-/// Longest key, bytes.
+/// The longest key, in bytes.
 pub const MAX_KEY: usize = 65_535;
 
-/// Longest value, bytes (1 MB).
+/// The longest value, in bytes (1 MiB).
 pub const MAX_VALUE: usize = 1 << 20;
 
-/// Longest RPC message, bytes (8 MB), headers of the operation included.
+/// The longest RPC message, in bytes (8 MiB), headers of the operation included.
 pub const MAX_MESSAGE: usize = 8 << 20;
 
-/// Longest table name, bytes of UTF-8.
+/// The longest table name, in bytes of UTF-8.
 pub const MAX_TABLE_NAME: usize = 255;
 
-/// Longest name of a rack, bytes.
+/// The longest name of a rack, in bytes.
 pub const MAX_RACK: usize = 32;
 
-/// Whether a text is valid as a rack's name: 1 to [`MAX_RACK`] ASCII letters, digits, `_` and `-`.
+/// Returns whether a text is valid as a rack's name: 1 to [`MAX_RACK`] ASCII letters, digits, `_`
+/// and `-`.
 #[must_use]
 pub fn is_rack(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';

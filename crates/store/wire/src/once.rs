@@ -22,14 +22,14 @@ use std::time::Duration;
 use zerocopy::byteorder::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The bit that distinguishes the id of a table's completions from the table's own id. No table of
-/// a cluster has it.
+/// The bit that distinguishes the id of a table's completions from the table's own id. The bit is
+/// clear in every table's id.
 pub const COMPLETIONS: u32 = 1 << 31;
 
 /// Bytes of an operation's id in a request: client, slot, sequence number.
 pub const OPERATION_ID_BYTES: usize = 16;
 
-/// Most request slots of a client.
+/// The largest number of request slots of a client.
 pub const MAX_OPERATION_SLOTS: u16 = 1 << 15;
 
 /// The bit, beside the slot, that marks an operation as sent before.
@@ -41,7 +41,8 @@ const RESENT_BYTE: usize = 9;
 /// Bytes of a completion's key: client and slot.
 pub const COMPLETION_KEY_BYTES: usize = 10;
 
-/// Longest result of an operation in a completion, bytes, beside its version: a sum.
+/// The longest result of an operation in a completion, in bytes, not counting its version: a
+/// counter's sum.
 pub const MAX_RESULT: usize = 8;
 
 /// How long after its beginning a client sends an operation again.
@@ -59,7 +60,7 @@ pub const COMPLETION_RETENTION: Duration = Duration::from_secs(120);
 const _: () =
     assert!(COMPLETION_RETENTION.as_secs() >= SESSION_TTL.as_secs() + 2 * RETRY_WINDOW.as_secs());
 
-/// Longest completion, encoded as an object's value, bytes.
+/// The longest completion, in bytes, encoded as an object's value.
 pub const MAX_COMPLETION: usize = 7 + 8 + MAX_RESULT;
 
 /// The id of a client's operation.
@@ -71,7 +72,7 @@ pub struct OperationId {
     pub slot: u16,
     /// Number of the operation in its slot, from 1 to [`MAX_VERSION`].
     pub sequence: u64,
-    /// Whether it was sent before, and so may have been executed.
+    /// Whether the operation was sent before, so that it may have been executed.
     pub resent: bool,
 }
 
@@ -87,7 +88,7 @@ pub(crate) struct OperationIdBytes {
 const _: () = assert!(size_of::<OperationIdBytes>() == OPERATION_ID_BYTES);
 
 impl OperationId {
-    /// The id's bytes in a request.
+    /// Returns the id's bytes in a request.
     ///
     /// # Panics
     /// When the sequence number is over its limit: at a million operations a second, after nine
@@ -121,7 +122,7 @@ impl OperationId {
         bytes[RESENT_BYTE] |= RESENT.to_le_bytes()[1];
     }
 
-    /// The key of the operation's completion.
+    /// Returns the key of the operation's completion.
     #[must_use]
     #[inline]
     pub fn key(&self) -> [u8; COMPLETION_KEY_BYTES] {
@@ -147,7 +148,7 @@ const PLACED: u8 = 1 << 7;
 /// The result of an operation, as masters keep it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Completion<'a> {
-    /// Whether it counts only together with the entry behind it in its segment.
+    /// Whether the completion counts only together with the entry after it in its segment.
     pub joined: bool,
     /// The operation's status.
     pub status: Status,
@@ -173,7 +174,7 @@ impl<'a> Completion<'a> {
         result: &[],
     };
 
-    /// Whether this is [`BEGUN`](Self::BEGUN).
+    /// Returns whether this is [`BEGUN`](Self::BEGUN).
     #[must_use]
     pub fn is_begun(&self) -> bool {
         *self == Completion::BEGUN
@@ -218,7 +219,7 @@ impl<'a> Completion<'a> {
         })
     }
 
-    /// The completion in an entry; `None` for other entries.
+    /// Returns the completion in an entry; `None` for other entries.
     #[must_use]
     #[inline]
     pub fn of(entry: &Entry<'a>) -> Option<Self> {
@@ -231,8 +232,8 @@ impl<'a> Completion<'a> {
         Self::parse(entry.value)
     }
 
-    /// Whether the last entry of a segment does not count because it is a completion without its
-    /// object. Never in a survivor: the cleaner copies only entries that count.
+    /// Returns whether the last entry of a segment does not count because it is a completion
+    /// without its object. Never in a survivor: the cleaner copies only entries that count.
     #[must_use]
     pub fn is_cut(last: &Entry<'a>, role: Role) -> bool {
         role == Role::Head && Self::of(last).is_some_and(|completion| completion.joined)

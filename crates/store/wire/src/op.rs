@@ -51,7 +51,7 @@ pub struct RequestHeader {
 const _: () = assert!(size_of::<RequestHeader>() == REQUEST_BYTES);
 
 impl RequestHeader {
-    /// The header of a request whose operation has an id, which follows it.
+    /// Returns the header of a request whose operation has an id, which follows it.
     #[must_use]
     #[inline]
     pub fn with_id(self) -> Self {
@@ -93,7 +93,7 @@ impl Condition {
         }
     }
 
-    /// Whether the condition holds for an object with this version, or for no object.
+    /// Returns whether the condition holds for an object with this version, or for no object.
     #[must_use]
     pub fn holds(self, version: Option<u64>) -> bool {
         match self {
@@ -282,7 +282,7 @@ pub enum Request<'a> {
     Drain {
         /// Id of the server.
         server: u32,
-        /// Whether it is to be drained.
+        /// Whether the server is to be drained.
         drain: bool,
     },
     /// Server to master: send more of the tablet that moves to the requesting server. Body of the
@@ -347,7 +347,7 @@ pub struct ClusterSeen {
     pub version: U64,
 }
 
-/// Most tablets whose load a server reports.
+/// The largest number of tablets whose load a server reports in one request.
 pub const MAX_LOADS: usize = 1024;
 
 /// The load of a tablet on its server: see [`Request::Loads`].
@@ -451,7 +451,7 @@ const WITH_ID: u8 = 0x80;
 const CONTINUE: u8 = 1;
 
 impl<'a> Request<'a> {
-    /// The request's bytes in three parts: header, key, value.
+    /// Returns the request's bytes in three parts: header, key, value.
     ///
     /// # Panics
     /// When the key or a name is over its limit: callers check input from outside.
@@ -537,7 +537,8 @@ impl<'a> Request<'a> {
     /// Parses a request without an operation's id.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] when the bytes are too few or too many, the operation is unknown, a field is
+    /// invalid or over its limit, or the request has an operation's id.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match Self::parse_with_id(bytes)? {
@@ -549,7 +550,8 @@ impl<'a> Request<'a> {
     /// Parses a request, and its operation's id if there is one.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] when the bytes are too few or too many, the operation is unknown, a field is
+    /// invalid or over its limit, or an operation that changes no object has an id.
     #[inline]
     pub fn parse_with_id(bytes: &'a [u8]) -> Result<(Self, Option<OperationId>), Malformed> {
         let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {
@@ -691,8 +693,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The table whose master the request is for; `None` for a request to a server as a whole or to
-    /// a coordinator.
+    /// Returns the table whose master the request is for; `None` for a request to a server as a
+    /// whole or to a coordinator.
     #[must_use]
     #[inline]
     pub fn table(&self) -> Option<u32> {
@@ -709,7 +711,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The table and key of the object that the request is for, if it is for a single object.
+    /// Returns the table and key of the object that the request is for, if it is for a single
+    /// object.
     #[must_use]
     #[inline]
     pub fn object(&self) -> Option<(u32, &'a [u8])> {
@@ -723,8 +726,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The position in its table, with keys hashed by `seed`, whose tablet's server the request is
-    /// for. Zero if it is for the table as a whole.
+    /// Returns the position in its table, with keys hashed by `seed`, whose tablet's server the
+    /// request is for. Zero if it is for the table as a whole.
     #[must_use]
     #[inline]
     pub fn position(&self, seed: u64) -> u64 {
@@ -735,7 +738,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the request writes or removes an object, and so may have an [`OperationId`].
+    /// Returns whether the request writes or removes an object, and so may have an [`OperationId`].
     #[must_use]
     #[inline]
     pub fn changes_object(&self) -> bool {
@@ -748,8 +751,8 @@ impl<'a> Request<'a> {
         )
     }
 
-    /// Whether executing it twice has the same effect as once, so that it may be sent again when
-    /// its answer is lost.
+    /// Returns whether executing it twice has the same effect as once, so that it may be sent again
+    /// when its answer is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         !self.changes_object() && !matches!(self, Self::DropTable { .. })

@@ -14,7 +14,8 @@ pub const PROTOCOL_VERSION: u16 = 1;
 /// Bytes of a packet's header.
 pub const HEADER_BYTES: usize = 24;
 
-/// Most slots a session can have: the bits of [`Header::slot`] that number them.
+/// The largest number of slots a session can have: what the bits of [`Header::slot`] that number
+/// them can count.
 pub const MAX_SLOTS: usize = 64;
 
 /// Flag in [`Header::slot`]: the session's server sent the packet. `session` is then an index at
@@ -130,7 +131,8 @@ pub struct Header {
     pub payload: U16,
     /// Index of the session at the receiver.
     pub session: U32,
-    /// The session's token, drawn at random by its server: a stray packet will not have it.
+    /// The session's token, drawn at random by its server: a stray packet is recognized by another
+    /// token.
     pub token: U32,
     /// Number of the request in its slot, from 1; grows by one a request, and wraps.
     pub sequence: U32,
@@ -143,21 +145,21 @@ pub struct Header {
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
 impl Header {
-    /// Number of the slot, below [`MAX_SLOTS`].
+    /// Returns the number of the slot, below [`MAX_SLOTS`].
     #[inline]
     #[must_use]
     pub fn slot_index(&self) -> usize {
         usize::from(self.slot & SLOT_MASK)
     }
 
-    /// Whether the session's server sent the packet.
+    /// Returns whether the session's server sent the packet.
     #[inline]
     #[must_use]
     pub fn from_server(&self) -> bool {
         self.slot & FROM_SERVER != 0
     }
 
-    /// Whether the server holds memory for this response until it is acknowledged.
+    /// Returns whether the server holds memory for this response until it is acknowledged.
     #[inline]
     #[must_use]
     pub fn held(&self) -> bool {
@@ -231,7 +233,7 @@ pub struct Connect {
     pub session: U32,
     /// Drawn at random by the client, so that a repeated `Connect` finds its first answer.
     pub nonce: U32,
-    /// Largest frame that the client and its path can carry, bytes.
+    /// The largest frame that the client and its path can carry, in bytes.
     pub mtu: U32,
 }
 
@@ -251,6 +253,6 @@ pub struct Accept {
     pub slots: U16,
     /// Silence of the client, in seconds, after which the server forgets the session.
     pub ttl: U16,
-    /// Largest frame that both ends can carry, bytes.
+    /// The largest frame that both ends can carry, in bytes.
     pub mtu: U32,
 }

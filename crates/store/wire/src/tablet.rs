@@ -7,7 +7,7 @@
 use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Most tablets of one table.
+/// The largest number of tablets of one table.
 pub const MAX_TABLETS: usize = 1024;
 
 /// Hash of a key under a seed.
@@ -39,28 +39,28 @@ impl Range {
     /// All positions.
     pub const ALL: Self = Self { first: 0, last: u64::MAX };
 
-    /// Whether this is the range of all positions.
+    /// Returns whether this is the range of all positions.
     #[inline]
     #[must_use]
     pub fn is_all(self) -> bool {
         self == Self::ALL
     }
 
-    /// Whether a position is in the range.
+    /// Returns whether a position is in the range.
     #[inline]
     #[must_use]
     pub fn contains(self, position: u64) -> bool {
         (self.first..=self.last).contains(&position)
     }
 
-    /// The positions that are in both ranges.
+    /// Returns the positions that are in both ranges.
     #[must_use]
     pub fn overlap(self, other: Self) -> Option<Self> {
         let both = Self { first: self.first.max(other.first), last: self.last.min(other.last) };
         (both.first <= both.last).then_some(both)
     }
 
-    /// The positions of this range that are in none of `others`, as ascending ranges.
+    /// Returns the positions of this range that are in none of `others`, as ascending ranges.
     #[must_use]
     pub fn without(self, others: impl IntoIterator<Item = Self>) -> Vec<Self> {
         others.into_iter().fold(vec![self], |left, other| {
@@ -116,7 +116,7 @@ pub struct Tablet {
 }
 
 impl Tablet {
-    /// The tablet that is a whole table.
+    /// Returns the tablet that is a whole table.
     #[must_use]
     pub fn whole(table: u32) -> Self {
         Self { table, range: Range::ALL }

@@ -31,15 +31,15 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// The code of the type in the answer to a read.
+    /// Returns the code of the type in the answer to a read.
     #[must_use]
     #[inline]
     pub fn code(self) -> u32 {
         self as u32
     }
 
-    /// The type of a code. Codes of newer programs give [`Bytes`](Self::Bytes), which is right for
-    /// every value.
+    /// Returns the type of a code. Codes of newer programs give [`Bytes`](Self::Bytes), which is
+    /// right for every value.
     #[must_use]
     #[inline]
     pub fn of_code(code: u32) -> Self {
@@ -50,7 +50,7 @@ impl ValueType {
         }
     }
 
-    /// The length field for a value of this type.
+    /// Returns the length field for a value of this type.
     ///
     /// # Panics
     /// When the value is over its limit, or a counter does not have [`NUMBER_BYTES`].
@@ -64,7 +64,7 @@ impl ValueType {
         }
     }
 
-    /// The type and length that a length field encodes; `None` when it is invalid.
+    /// Returns the type and length that a length field encodes; `None` when it is invalid.
     #[inline]
     pub(crate) fn parse_length(length: u32) -> Option<(Self, usize)> {
         match length {
@@ -81,14 +81,14 @@ impl ValueType {
 /// A number that a counter holds, or that an increment adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Of an integer counter.
+    /// An integer, as integer counters hold it.
     Integer(i64),
-    /// Of a double counter.
+    /// A double, as double counters hold it.
     Double(f64),
 }
 
 impl Number {
-    /// The number in a value of this type; `None` when it is not a counter.
+    /// Returns the number in a value of this type; `None` when it is not a counter.
     #[must_use]
     pub fn of(value_type: ValueType, value: &[u8]) -> Option<Self> {
         let bytes = value.try_into().ok()?;
@@ -99,7 +99,7 @@ impl Number {
         }
     }
 
-    /// The value of a counter with this number.
+    /// Returns the value of a counter with this number.
     #[must_use]
     pub fn bytes(self) -> [u8; NUMBER_BYTES] {
         match self {
@@ -108,7 +108,7 @@ impl Number {
         }
     }
 
-    /// The type of a counter with this number.
+    /// Returns the type of a counter with this number.
     #[must_use]
     pub fn value_type(self) -> ValueType {
         match self {
@@ -187,7 +187,7 @@ pub enum IncrementError {
 }
 
 impl IncrementError {
-    /// The reason with this code.
+    /// Returns the reason with this code.
     #[must_use]
     pub fn of_code(code: u64) -> Self {
         match code {

@@ -17,10 +17,11 @@ use crate::driver::Sink;
 use crate::ether::{EtherHost, FrameEvent, Unroutable};
 use crate::{Counters, Driver, Nanos, Sources, Transmit};
 
-/// Most payloads that wait for a neighbour's hardware address; further ones are dropped.
+/// The largest number of payloads that wait for a neighbour's hardware address; further ones are
+/// dropped and counted.
 const MAX_PARKED: usize = 64;
 
-/// Most echo replies kept until they are taken; further ones are dropped.
+/// The largest number of echo replies kept until they are taken; further ones are dropped.
 const MAX_PONGS: usize = 64;
 
 /// Frames taken from one port before the other ports and the caller get their turn: few, so that
@@ -41,7 +42,7 @@ pub(super) const MAINTENANCE: Duration = Duration::from_millis(1);
 /// The interval while a port shakes hands with its peer, which waits for each answer.
 pub(super) const JOINING_MAINTENANCE: Duration = Duration::from_micros(20);
 
-/// Longest sleep while a neighbour is being probed.
+/// The longest sleep while a neighbour is being probed.
 const WATCHING: Duration = Duration::from_millis(10);
 
 /// The driver that bypasses the kernel: a host on Ethernet over one or several ports, each of which
@@ -119,19 +120,19 @@ impl BypassDriver {
         self
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
     }
 
-    /// The state of each device.
+    /// Returns the state of each device.
     #[must_use]
     pub fn devices(&self) -> Vec<DeviceState> {
         self.tx.ports.iter().map(Port::state).collect()
     }
 
-    /// Frames that wait for room or are queued in devices.
+    /// Returns the number of frames that wait for room or are queued in devices.
     #[must_use]
     pub fn frames_in_use(&self) -> usize {
         self.tx.ports.iter().map(Port::frames_in_use).sum()
@@ -322,7 +323,7 @@ impl Transmit for BypassTx {
 }
 
 impl BypassTx {
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -332,7 +333,7 @@ impl BypassTx {
         self.host.address()
     }
 
-    /// The hardware address of the first device.
+    /// Returns the hardware address of the first device.
     pub(crate) fn mac(&self) -> crate::Mac {
         self.ports[0].mac()
     }
@@ -368,7 +369,7 @@ impl BypassTx {
         }
     }
 
-    /// Whether this node answers requests to the address: one of those that share it does.
+    /// Returns whether this node answers requests to the address: one of those that share it does.
     #[cfg(feature = "dpdk")]
     fn replies_for_host(&self) -> bool {
         self.share.as_ref().is_none_or(|share| share.number() == 0)

@@ -25,7 +25,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::dpdk::{Parcel, SharedDevice};
 use crate::Sources;
 
-/// Most frames that wait in a node's inbox; further ones are dropped and counted.
+/// The largest number of frames that wait in a node's inbox; further ones are dropped and counted.
 const MAX_INBOX: usize = 512;
 
 /// A node's inbox, in which other nodes leave frames for it.
@@ -57,7 +57,7 @@ pub struct DeviceShare {
 /// Creates shares for `nodes` nodes, in the order of their ports.
 ///
 /// # Errors
-/// Those of `eventfd`.
+/// The operating system's error when it refuses an eventfd: no more descriptors are allowed.
 pub fn shares(nodes: usize) -> io::Result<Vec<DeviceShare>> {
     let (mut mailboxes, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..nodes {
@@ -80,20 +80,20 @@ pub fn shares(nodes: usize) -> io::Result<Vec<DeviceShare>> {
 }
 
 impl DeviceShare {
-    /// The node's number, from 0.
+    /// Returns the node's number, from 0.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// The number of nodes that share the device.
+    /// Returns the number of nodes that share the device.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.shared.mailboxes.len()
     }
 
-    /// The device, if it is open. A node that finds it closed opens it while the others wait for
-    /// the lock.
+    /// Returns the device, if it is open. A node that finds it closed opens it while the others
+    /// wait for the lock.
     pub(super) fn device(&self) -> MutexGuard<'_, Weak<SharedDevice>> {
         lock(&self.shared.device)
     }
@@ -111,7 +111,7 @@ impl DeviceShare {
         }
     }
 
-    /// The numbers of the other nodes.
+    /// Returns the numbers of the other nodes.
     pub(super) fn others(&self) -> impl Iterator<Item = usize> {
         let own = self.number;
         (0..self.nodes()).filter(move |&number| number != own)

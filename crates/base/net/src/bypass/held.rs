@@ -10,7 +10,7 @@ pub struct HeldFrames {
 }
 
 impl HeldFrames {
-    /// How many frames are held.
+    /// Returns how many frames are held.
     #[must_use]
     pub fn frames(&self) -> usize {
         self.frames.len()
@@ -18,7 +18,8 @@ impl HeldFrames {
 }
 
 impl BypassDriver {
-    /// Takes all frames out of the pools of DPDK's devices, to test what happens then.
+    /// Takes all frames out of the pools of DPDK's devices, so that a test can observe a driver
+    /// without free buffers.
     #[must_use]
     pub fn hold_all(&mut self) -> HeldFrames {
         let pools = self.tx.ports.iter_mut().filter_map(Port::pool);

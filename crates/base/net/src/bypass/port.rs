@@ -77,7 +77,7 @@ impl Port {
         each!(self, device => device.maintain(now, counters))
     }
 
-    /// The memory interface, if the port is one.
+    /// Returns the memory interface, if the port is one.
     #[inline]
     pub(super) fn memif(&mut self) -> Option<&mut Memif> {
         match self {
@@ -87,7 +87,7 @@ impl Port {
         }
     }
 
-    /// The pool of its frames, if DPDK drives it.
+    /// Returns the pool of its frames, if DPDK drives it.
     #[cfg(feature = "dpdk")]
     pub(super) fn pool(&mut self) -> Option<&mut dpdk::Pool> {
         match self {
@@ -96,7 +96,7 @@ impl Port {
         }
     }
 
-    /// The number of frames that its queue or pool holds.
+    /// Returns the number of frames that its queue or pool holds.
     pub(super) fn frames_max(&self) -> usize {
         match self {
             Self::Memif(_) => memif::MAX_BACKLOG,
@@ -105,7 +105,7 @@ impl Port {
         }
     }
 
-    /// Frames that wait or that the device has.
+    /// Returns the number of frames that wait or that the device has.
     pub(super) fn frames_in_use(&self) -> usize {
         match self {
             Self::Memif(memif) => memif.waiting(),
@@ -114,7 +114,8 @@ impl Port {
         }
     }
 
-    /// Whether it is shaking hands with its peer, so that it needs maintenance often.
+    /// Returns whether the port is in the handshake with its peer, so that it needs maintenance
+    /// often.
     pub(super) fn is_joining(&self) -> bool {
         match self {
             Self::Memif(memif) => memif.is_joining(),
@@ -128,7 +129,7 @@ impl Port {
         each!(self, device => device.discard_waiting())
     }
 
-    /// Whether the kernel's interface below it was removed.
+    /// Returns whether the kernel's interface below it was removed.
     pub(super) fn is_interface_removed(&self) -> bool {
         match self {
             Self::Memif(_) => false,
@@ -137,7 +138,7 @@ impl Port {
         }
     }
 
-    /// The socket of the kernel's interface below it, if there is one.
+    /// Returns the socket of the kernel's interface below it, if there is one.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Memif(_) => None,

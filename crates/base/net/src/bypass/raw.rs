@@ -14,11 +14,11 @@ use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
 use super::state::DeviceState;
 use crate::{Counters, Nanos, Sources};
 
-/// Most frames that wait for room at a device; further ones are refused. Fewer than the number at
-/// which the drivers drop the oldest.
+/// The largest number of frames that wait for room at a device; further ones are refused. Fewer
+/// than the number at which the drivers drop the oldest.
 const MAX_WAITING: usize = 256;
 
-/// Largest MTU for which a device can be opened, in bytes.
+/// The largest MTU for which a device can be opened, in bytes.
 const MAX_MTU: u16 = 16_000;
 
 /// A device that receives and sends whole Ethernet frames unchanged.
@@ -196,19 +196,19 @@ impl RawDevice {
         self.port.sources(Nanos(1) + self.start.elapsed(), sources);
     }
 
-    /// The socket of the kernel's interface below, if there is one, for setting options.
+    /// Returns the socket of the kernel's interface below, if there is one, for setting options.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.port.socket()
     }
 
-    /// Whether a peer is at the other end.
+    /// Returns whether a peer is at the other end.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.up
     }
 
-    /// The state of the device.
+    /// Returns the state of the device.
     #[must_use]
     pub fn state(&self) -> DeviceState {
         self.port.state()

@@ -203,7 +203,7 @@ impl Sum {
             .add_u16(u16::try_from(len).expect("an IP packet's length has 16 bits"))
     }
 
-    /// The checksum in network byte order.
+    /// Returns the checksum in network byte order.
     pub(super) fn finish(self) -> [u8; 2] {
         let mut sum = self.0;
         while sum > 0xffff {
@@ -213,21 +213,21 @@ impl Sum {
     }
 }
 
-/// The Ethernet address of an IPv6 multicast group (RFC 2464).
+/// Returns the Ethernet address of an IPv6 multicast group (RFC 2464).
 pub(super) fn multicast_mac(group: Ipv6Addr) -> Mac {
     let [.., a, b, c, d] = group.octets();
     Mac([0x33, 0x33, a, b, c, d])
 }
 
-/// The solicited-node multicast group of `address` (RFC 4291).
+/// Returns the solicited-node multicast group of `address` (RFC 4291).
 pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from(b) << 8 | u16::from(c))
 }
 
-/// The hardware address of the multicast group in which neighbours look for a host; `None` for
-/// IPv4, where they broadcast. A network card passes on frames to a group only after the host has
-/// joined it.
+/// Returns the hardware address of the multicast group in which neighbours look for a host; `None`
+/// for IPv4, where they broadcast. A network card passes on frames to a group only after the host
+/// has joined it.
 #[must_use]
 pub fn group_mac(host: IpAddr) -> Option<Mac> {
     match host {
@@ -236,7 +236,7 @@ pub fn group_mac(host: IpAddr) -> Option<Mac> {
     }
 }
 
-/// The link-local IPv6 address derived from a hardware address (RFC 4291, modified EUI-64).
+/// Returns the link-local IPv6 address derived from a hardware address (RFC 4291, modified EUI-64).
 #[must_use]
 pub fn link_local_v6(mac: Mac) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac.0;

@@ -17,8 +17,8 @@ use crate::{Counters, Mac, Nanos};
 /// Interval of the search for neighbours that receive frames and do not answer.
 const WATCH: Duration = Duration::from_millis(10);
 
-/// Most peers whose path is narrower than our links; beyond that all are forgotten, and learned
-/// again from routers.
+/// The largest number of peers remembered as having a path MTU below that of the links. At the
+/// limit, all are forgotten and learned again from routers.
 const MAX_NARROW: usize = 4096;
 
 /// Bytes of an echo's identifier and sequence number.
@@ -36,12 +36,12 @@ pub struct HostSettings {
     pub gateway: Option<IpAddr>,
     /// VLAN tag of its frames.
     pub vlan: Option<u16>,
-    /// Largest IP packet, in bytes: [`MIN_MTU`] to [`MAX_MTU`].
+    /// The largest IP packet, in bytes: [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: usize,
 }
 
 impl HostSettings {
-    /// The neighbour to which packets for `ip` are sent: the peer itself or the gateway.
+    /// Returns the neighbour to which packets for `ip` are sent: the peer itself or the gateway.
     fn next_hop(&self, ip: IpAddr) -> IpAddr {
         match self.gateway {
             Some(gateway) if !same_prefix(ip, self.address.ip(), self.prefix) => gateway,
@@ -150,13 +150,13 @@ impl EtherHost {
         }
     }
 
-    /// The host's address and port.
+    /// Returns the host's address and port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.settings.address
     }
 
-    /// The largest datagram to a peer, in bytes of data.
+    /// Returns the largest datagram to a peer, in bytes of data.
     #[must_use]
     pub fn mtu(&self, peer: IpAddr) -> usize {
         let packet = self
@@ -299,7 +299,7 @@ impl EtherHost {
         }
     }
 
-    /// The reply to a [request](FrameEvent::Request).
+    /// Returns the reply to a [request](FrameEvent::Request).
     #[must_use]
     pub fn reply(&self) -> &[u8] {
         &self.message
@@ -322,7 +322,8 @@ impl EtherHost {
     /// Returns the route to a peer over its own link, of those that are up.
     ///
     /// # Errors
-    /// [`Unroutable`].
+    /// [`Unroutable::Family`] when the peer is of the other address family, and
+    /// [`Unroutable::Resolving`] while its hardware address is not known.
     #[inline]
     pub fn route(
         &mut self,
@@ -336,7 +337,8 @@ impl EtherHost {
     /// links that are up.
     ///
     /// # Errors
-    /// [`Unroutable`].
+    /// [`Unroutable::Family`] when the peer is of the other address family, and
+    /// [`Unroutable::Resolving`] while its hardware address is not known.
     #[inline]
     pub fn route_of(
         &mut self,
@@ -405,13 +407,13 @@ impl EtherHost {
         }
     }
 
-    /// Whether [`watch`](Self::watch) waits for the answer to a probe.
+    /// Returns whether [`watch`](Self::watch) waits for the answer to a probe.
     #[must_use]
     pub fn is_watching(&self) -> bool {
         self.neighbours.has_doubts()
     }
 
-    /// The links over which a neighbour is reachable.
+    /// Returns the links over which a neighbour is reachable.
     fn links_to(&self, hop: IpAddr) -> impl Iterator<Item = usize> {
         (0..self.links.len()).filter(move |&link| self.neighbours.mac(hop, link).is_some())
     }
@@ -425,15 +427,15 @@ impl EtherHost {
         Sender { mac, address: self.settings.address.ip(), vlan: self.settings.vlan }
     }
 
-    /// The ARP request or neighbour solicitation for the next hop to `ip`, as it is sent over
-    /// `link`.
+    /// Returns the ARP request or neighbour solicitation for the next hop to `ip`, as it is sent
+    /// over `link`.
     pub fn solicitation(&mut self, ip: IpAddr, link: usize) -> &[u8] {
         let (sender, hop) = (self.sender(link), self.settings.next_hop(ip));
         sender.solicit(&mut self.message, hop);
         &self.message
     }
 
-    /// Whether no neighbour is being resolved, so that [`take_due`](Self::take_due) returns
+    /// Returns whether no neighbour is being resolved, so that [`take_due`](Self::take_due) returns
     /// nothing.
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -449,7 +451,8 @@ impl EtherHost {
     /// with `number`. Returns the link to send it over, and the frame.
     ///
     /// # Errors
-    /// [`Unroutable`].
+    /// [`Unroutable::Family`] when the peer is of the other address family, and
+    /// [`Unroutable::Resolving`] while its hardware address is not known.
     pub fn echo(
         &mut self,
         peer: IpAddr,
@@ -471,7 +474,7 @@ impl EtherHost {
     }
 }
 
-/// Whether two addresses share their first `prefix` bits.
+/// Returns whether two addresses share their first `prefix` bits.
 fn same_prefix(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     let differ = match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(a.to_bits() ^ b.to_bits()) << 96,

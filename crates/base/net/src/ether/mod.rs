@@ -18,11 +18,11 @@ pub use host::{EtherHost, FrameEvent, HostSettings, LinkSettings, Unroutable};
 pub use port_of::port_of;
 pub use route::{Checksums, MAX_HEADERS, Route};
 
-/// Most links of one host.
+/// The largest number of links of one host.
 pub const MAX_LINKS: usize = 8;
 
 /// Smallest MTU allowed: what every IPv6 path must carry (RFC 8200), and far beyond IPv4's minimum.
 pub const MIN_MTU: usize = 1280;
 
-/// Largest MTU allowed: more than the jumbo frames of today's devices.
+/// The largest MTU allowed, in bytes: more than the jumbo frames of today's devices.
 pub const MAX_MTU: usize = 65_535;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::MAX_LINKS;
 use crate::{Mac, Nanos};
 
-/// Most neighbours remembered. Beyond that, entries without a hardware address are dropped;
-/// resolved ones stay.
+/// The largest number of neighbours remembered. At the limit, entries without a hardware address
+/// are dropped. If every entry has one, no new neighbour is remembered.
 pub(super) const MAX_NEIGHBOURS: usize = 4096;
 
 /// Delays between solicitations for a neighbour. After the last it counts as absent, until the next
@@ -58,7 +58,7 @@ impl Neighbours {
         self.generation
     }
 
-    /// The hardware address of a neighbour over a link.
+    /// Returns the hardware address of a neighbour over a link.
     pub(super) fn mac(&self, ip: IpAddr, link: usize) -> Option<Mac> {
         self.known.get(&ip)?.macs[link]
     }
@@ -85,7 +85,7 @@ impl Neighbours {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Whether a neighbour's hardware address is known over any link.
+    /// Returns whether a neighbour's hardware address is known over any link.
     pub(super) fn knows(&self, ip: IpAddr) -> bool {
         self.known.get(&ip).is_some_and(|neighbour| !neighbour.is_unresolved())
     }
@@ -113,7 +113,7 @@ impl Neighbours {
         true
     }
 
-    /// Whether no neighbour waits to be resolved.
+    /// Returns whether no neighbour waits to be resolved.
     pub(super) fn is_settled(&self) -> bool {
         self.wanted == 0
     }
@@ -148,7 +148,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether a neighbour is being probed.
+    /// Returns whether a neighbour is being probed.
     pub(super) fn has_doubts(&self) -> bool {
         self.doubted
     }

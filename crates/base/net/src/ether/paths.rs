@@ -37,7 +37,8 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Whether the entry `index`, which is the peer's, holds routes to it of that generation.
+    /// Returns whether the entry `index`, which is the peer's, holds routes to it of that
+    /// generation.
     #[inline]
     pub(super) fn has(&self, index: usize, peer: SocketAddr, generation: u32) -> bool {
         self.0[index]
@@ -98,7 +99,7 @@ impl Paths {
     }
 }
 
-/// The index of a peer's entry.
+/// Returns the index of a peer's entry.
 #[inline]
 pub(super) fn index_of(peer: SocketAddr) -> usize {
     let ip = match peer.ip() {

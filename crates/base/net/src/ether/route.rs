@@ -78,7 +78,7 @@ impl Route {
         Self { peer, mac, link, checksums: origin.checksums, len, headers }
     }
 
-    /// The length of the headers, in bytes.
+    /// Returns the length of the headers, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "there is no route without headers")]
     #[must_use]
     #[inline]
@@ -86,7 +86,7 @@ impl Route {
         self.len
     }
 
-    /// The link to send over.
+    /// Returns the link to send over.
     #[inline]
     #[must_use]
     pub fn link(&self) -> usize {
@@ -101,21 +101,21 @@ impl Route {
         (self.len - UDP_BYTES - ip, ip)
     }
 
-    /// Whether the peer's address is IPv6.
+    /// Returns whether the peer's address is IPv6.
     #[must_use]
     pub fn is_v6(&self) -> bool {
         self.peer.is_ipv6()
     }
 
-    /// Whether the device must fill in the UDP checksum.
+    /// Returns whether the device must fill in the UDP checksum.
     #[inline]
     #[must_use]
     pub fn device_checks(&self) -> bool {
         self.checksums == Checksums::Device
     }
 
-    /// Whether the headers depend only on the length of the payload, not on its bytes: IPv4 without
-    /// a checksum.
+    /// Returns whether the headers depend only on the length of the payload, not on its bytes: IPv4
+    /// without a checksum.
     #[must_use]
     #[inline]
     pub fn is_blind(&self) -> bool {
@@ -168,7 +168,7 @@ impl Route {
         headers[udp_at + 6..udp_at + 8].copy_from_slice(&checksum);
     }
 
-    /// The sum of the pseudo header: both addresses, protocol and length.
+    /// Returns the sum of the pseudo header: both addresses, protocol and length.
     #[inline]
     fn pseudo(&self, headers: &[u8], udp_len: u16) -> Sum {
         let addresses = if self.peer.is_ipv4() { 8 } else { 32 };

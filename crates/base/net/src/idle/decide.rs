@@ -14,14 +14,14 @@ const ROBBED_SHARE: u32 = 32;
 /// The longest time that it does not spin for that reason.
 const ROBBED_MOST: Duration = Duration::from_secs(1);
 
-/// After so many consecutive yields that gave the core to another thread, the core counts as
+/// After this many consecutive yields that gave the core to another thread, the core counts as
 /// shared.
 const SHARED: u8 = 3;
 
 /// How a node waits for work.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
-    /// Never sleep; yield now and then. For a node that has a core of its own.
+    /// Never sleep; yield to other threads occasionally. For a node that has a core of its own.
     Spin,
     /// Never spin. For a node that has little to do, or must not cost anything.
     Sleep,
@@ -70,7 +70,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The default limits with the given mode.
+    /// Returns the default limits with the given mode.
     #[must_use]
     pub fn of(mode: Mode) -> Self {
         Self { mode, ..Self::default() }
@@ -149,7 +149,7 @@ impl Decider {
         step
     }
 
-    /// How long the node currently stays awake after work.
+    /// Returns how long the node currently stays awake after work.
     #[must_use]
     pub fn spin_bound(&self) -> Duration {
         if self.short_gaps == 0 { self.policy.spin_least } else { self.policy.spin_most }
@@ -173,7 +173,7 @@ impl Decider {
         if now.since(self.yielded) >= every { IdleStep::Yield } else { IdleStep::Spin }
     }
 
-    /// Whether the node, if it finds nothing, sleeps without spinning first.
+    /// Returns whether the node, if it finds nothing, sleeps without spinning first.
     #[must_use]
     pub fn sleeps_at_once(&self, now: Nanos) -> bool {
         match self.policy.mode {

@@ -80,7 +80,7 @@ impl Idle {
     /// Creates the state of a node that is idle at `now`.
     ///
     /// # Errors
-    /// Those of `eventfd`.
+    /// The operating system's error when it refuses an eventfd: no more descriptors are allowed.
     pub fn new(policy: Policy, now: Nanos) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let bell = Bell { state: AtomicU8::new(AWAKE), eventfd };
@@ -99,9 +99,9 @@ impl Idle {
         self.decider.worked(now);
     }
 
-    /// Whether [`rest`](Self::rest) would sleep without spinning first. Then call it without
-    /// looking for work again, which would be a system call for nothing: work that has arrived in
-    /// the meantime ends the sleep.
+    /// Returns whether [`rest`](Self::rest) would sleep without spinning first. Then call it
+    /// without looking for work again, which would be a system call for nothing: work that has
+    /// arrived in the meantime ends the sleep.
     #[inline]
     #[must_use]
     pub fn sleeps_at_once(&self, now: Nanos) -> bool {
@@ -113,7 +113,8 @@ impl Idle {
     /// three it did; may return early. Calls `until` only before a sleep.
     ///
     /// # Errors
-    /// Those of `poll`.
+    /// The operating system's error when `poll` fails. An interruption by a signal (`EINTR`) is not
+    /// an error.
     #[inline]
     pub fn rest<'a>(
         &mut self,
@@ -165,7 +166,7 @@ impl Idle {
     }
 }
 
-/// The time until the deadline; `None` if there is none.
+/// Returns the time until the deadline; `None` if there is none.
 fn timeout(now: Nanos, deadline: Nanos) -> Option<Timespec> {
     if deadline == Nanos::NEVER {
         return None;

@@ -3,11 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Most descriptors that a node can wait for, not counting its bell.
+/// The largest number of descriptors that a node can wait for, not counting its bell.
 pub const MAX_SOURCES: usize = 7;
 
-/// Descriptors that end a sleep as soon as one of them polls readable, and the longest time to
-/// sleep without looking at what has no descriptor.
+/// Descriptors that end a sleep as soon as one of them polls readable, and the longest sleep, after
+/// which the node polls the sources that have no descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
     fds: [Option<BorrowedFd<'a>>; MAX_SOURCES],
@@ -21,7 +21,7 @@ impl<'a> Sources<'a> {
         self.nap = Some(self.nap.map_or(longest, |nap| nap.min(longest)));
     }
 
-    /// The longest sleep allowed, if there is a limit.
+    /// Returns the longest sleep allowed, if there is a limit.
     #[must_use]
     pub fn longest(&self) -> Option<Duration> {
         self.nap
@@ -36,19 +36,19 @@ impl<'a> Sources<'a> {
         self.len += 1;
     }
 
-    /// How many more can be added.
+    /// Returns how many more can be added.
     #[must_use]
     pub fn room(&self) -> usize {
         MAX_SOURCES - self.len
     }
 
-    /// The number of descriptors.
+    /// Returns the number of descriptors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether only time and the bell can end the sleep.
+    /// Returns whether only time and the bell can end the sleep.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -59,7 +59,7 @@ impl<'a> Sources<'a> {
         self.fds.iter().copied().flatten()
     }
 
-    /// The descriptor at `index`, if there is one.
+    /// Returns the descriptor at `index`, if there is one.
     pub(super) fn get(&self, index: usize) -> Option<BorrowedFd<'a>> {
         self.fds.get(index).copied().flatten()
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Longest locator, in bytes of text.
+/// The longest locator, in bytes of text; a longer one is refused.
 pub(super) const MAX_TEXT: usize = 1024;
 
 /// The error of parsing a locator.

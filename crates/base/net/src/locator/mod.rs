@@ -58,7 +58,7 @@ pub struct Bypass {
     pub gateway: Option<IpAddr>,
     /// VLAN tag of the host's frames.
     pub vlan: Option<u16>,
-    /// Largest IP packet, in bytes.
+    /// The largest IP packet, in bytes; `None` if the locator does not say.
     pub mtu: Option<u16>,
     /// Devices to open, with DPDK's names and arguments; if empty, the first that DPDK finds.
     pub devices: Vec<String>,
@@ -105,7 +105,7 @@ impl Locator {
 }
 
 impl Transport {
-    /// The transport's name, as before a locator's colon.
+    /// Returns the transport's name, as before a locator's colon.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

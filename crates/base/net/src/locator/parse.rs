@@ -7,13 +7,13 @@ use super::fault::{LocatorError, LocatorFault, MAX_TEXT};
 use super::{Bypass, Host, Locator, Transport};
 use crate::Mac;
 
-/// Longest host or device name, in bytes: that of a DNS name.
+/// The longest host or device name, in bytes: the limit of a DNS name.
 const MAX_NAME: usize = 253;
 
-/// Most edits between an unknown word and the one that is suggested.
+/// The largest edit distance between an unknown word and the word that the error suggests.
 const MAX_EDITS: usize = 3;
 
-/// Most devices of a host.
+/// The largest number of devices of a host; a locator with more is refused.
 const MAX_DEVICES: usize = crate::ether::MAX_LINKS;
 
 /// Keys of every transport.
@@ -143,7 +143,7 @@ fn short(text: &str) -> Option<Result<Locator, LocatorFault>> {
     Some(host(name).and_then(|host| Ok(Locator { transport, host, port: port(digits)? })))
 }
 
-/// Whether a text without `://` is meant as `HOST:PORT`.
+/// Returns whether a text without `://` is meant as `HOST:PORT`.
 pub(super) fn is_short(text: &str) -> bool {
     let Some((host, digits)) = text.rsplit_once(':') else { return false };
     let digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -38,7 +38,7 @@ impl PerfEvent {
     /// The events that the processor counts, if it has a performance monitoring unit.
     pub const HARDWARE: [Self; 3] = [Self::Instructions, Self::Cycles, Self::CacheMisses];
 
-    /// The event's name, such as `cache-misses`.
+    /// Returns the event's name, such as `cache-misses`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ pub fn stamp() -> u64 {
     if counts_events() { read() } else { ticks() }
 }
 
-/// Whether [`stamp`]s of this thread count events instead of ticks.
+/// Returns whether [`stamp`]s of this thread count events instead of ticks.
 #[inline]
 #[must_use]
 pub fn counts_events() -> bool {
@@ -157,7 +157,7 @@ impl EventCounter {
         Ok(count)
     }
 
-    /// The event that is counted.
+    /// Returns the event that is counted.
     #[must_use]
     pub fn event(&self) -> PerfEvent {
         self.event

@@ -10,7 +10,8 @@ const FIRST: Duration = Duration::from_millis(2);
 /// The longest delay; it doubles up to this.
 const MOST: Duration = Duration::from_millis(500);
 
-/// Most peers remembered; beyond that the table is cleared.
+/// The largest number of peers remembered. At the limit, peers whose wait is over are forgotten; if
+/// all still wait, the table is cleared.
 const MAX_PEERS: usize = 1024;
 
 /// For each peer, when to try again. Reads the clock itself, but only off the hot path.
@@ -20,7 +21,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Whether an attempt to connect to `peer` is allowed now.
+    /// Returns whether an attempt to connect to `peer` is allowed now.
     pub(super) fn may_try(&self, peer: SocketAddr) -> bool {
         self.peers.get(&peer).is_none_or(|(until, _)| Instant::now() >= *until)
     }

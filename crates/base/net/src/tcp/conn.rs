@@ -9,8 +9,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 
 use super::stream::{Inbox, Outbox, prefix};
 
-/// Most slices of one gathered write: pending bytes, the length prefix, and the frame's parts. A
-/// frame in more parts is copied.
+/// The largest number of slices in one vectored write: pending bytes, the length prefix, and the
+/// frame's parts. A frame in more parts is copied.
 const MAX_SLICES: usize = 32;
 
 /// A connection to or from a peer.
@@ -24,11 +24,11 @@ pub(super) struct Conn {
     /// Whether writes must wait until epoll reports the socket writable: it is still connecting, or
     /// its send buffer is full.
     pub(super) blocked: bool,
-    /// Whether it is still connecting.
+    /// Whether the connection is still being made.
     pub(super) connecting: bool,
-    /// Whether it has bytes for the next flush.
+    /// Whether the connection has bytes for the next flush.
     pub(super) dirty: bool,
-    /// Whether it has carried a frame since the last search for idle connections.
+    /// Whether the connection has carried a frame since the last search for idle connections.
     pub(super) used: bool,
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,

@@ -24,17 +24,19 @@ use crate::refusals::Refusals;
 use crate::udp::SMALL_FRAME;
 use crate::{Counters, Driver, MAX_FRAME, Sources, Transmit};
 
-/// Most connections of one driver, incoming and outgoing; further peers are refused.
+/// The largest number of connections of one driver, incoming and outgoing. Beyond it, incoming
+/// connections are closed and frames to unconnected peers are dropped; both are counted.
 pub const MAX_CONNECTIONS: usize = 4096;
 
-/// Most bytes that wait for one slow or not yet connected peer; further frames are dropped.
+/// Limit on the bytes that wait for one slow or not yet connected peer; a frame that would exceed
+/// it is dropped.
 const OUTBOX_LIMIT: usize = 2 << 20;
 
 /// Bytes gathered for one peer before they are sent without waiting for the flush: as much as stays
 /// in the cache.
 const STAGE_BYTES: usize = 48 << 10;
 
-/// Most bytes that wait for all peers together.
+/// Limit on the bytes that wait for all peers together; a frame that would exceed it is dropped.
 const BUFFERED_LIMIT: usize = 128 << 20;
 
 /// Up to this many connections, a sleep waits for each socket directly rather than for epoll.
@@ -86,7 +88,8 @@ impl Tcp {
     /// Listens at `local`; port 0 lets the system choose.
     ///
     /// # Errors
-    /// Those of `socket`, `bind`, `listen` and `epoll_create`.
+    /// The operating system's error when a system call fails: the address is in use, forbidden or
+    /// not this machine's, or no more descriptors are allowed.
     pub fn listen(local: SocketAddr) -> io::Result<Self> {
         let listener = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
         listener.set_nonblocking(true)?;
@@ -105,7 +108,8 @@ impl Tcp {
     /// Opens a driver that connects to peers but does not listen: its local address is unspecified.
     ///
     /// # Errors
-    /// Those of `epoll_create`.
+    /// The operating system's error when it refuses an epoll instance: no more descriptors are
+    /// allowed.
     pub fn connect_only() -> io::Result<Self> {
         Self::new(None, (Ipv4Addr::UNSPECIFIED, 0).into())
     }
@@ -128,7 +132,7 @@ impl Tcp {
         Ok(Self { tx, rx: TcpRx::default(), local })
     }
 
-    /// The number of connections, including those being opened.
+    /// Returns the number of connections, including those being opened.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.tx.table.len()
@@ -139,7 +143,7 @@ impl Tcp {
         self.tx.close_idle()
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.tx.counters
@@ -242,7 +246,7 @@ impl Transmit for TcpTx {
 }
 
 impl TcpTx {
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters

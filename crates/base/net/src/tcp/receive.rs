@@ -17,16 +17,16 @@ use crate::driver::Sink;
 /// the readable ones.
 const DIRECT: usize = 4;
 
-/// While connections are read directly, epoll is polled for new ones once in so many calls.
+/// While connections are read directly, epoll is polled for new ones once in this many calls.
 const LISTEN_EVERY: u32 = 16;
 
-/// Most connections served in one call.
+/// The largest number of connections served in one call.
 const EVENT_BATCH: usize = 64;
 
-/// Most connections accepted in one call.
+/// The largest number of connections accepted in one call.
 const ACCEPT_BATCH: usize = 16;
 
-/// Most reads of one connection in one call, so that others are not kept waiting.
+/// The largest number of reads of one connection in one call, so that others are not kept waiting.
 const READ_BATCH: usize = 4;
 
 #[derive(Default)]

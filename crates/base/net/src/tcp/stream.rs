@@ -34,7 +34,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// The space to read into; never empty.
+    /// Returns the space to read into; never empty.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let kept = self.end - self.start;
         if kept == 0 {
@@ -79,7 +79,7 @@ impl Inbox {
         &self.bytes[frame]
     }
 
-    /// The length of the first frame, if its prefix is complete.
+    /// Returns the length of the first frame, if its prefix is complete.
     fn length(&self) -> Result<Option<usize>, BadLength> {
         let Some(prefix) = self.bytes[self.start..self.end].first_chunk::<PREFIX>() else {
             return Ok(None);
@@ -90,7 +90,8 @@ impl Inbox {
         }
     }
 
-    /// Bytes of the first frame that are still missing, as far as known; at least one.
+    /// Returns the number of bytes of the first frame that are still missing, as far as known; at
+    /// least one.
     fn missing(&self) -> usize {
         let whole = match self.length() {
             Ok(Some(len)) => PREFIX + len,
@@ -160,7 +161,7 @@ impl Outbox {
     }
 }
 
-/// The length prefix of a frame.
+/// Returns the length prefix of a frame.
 pub(super) fn prefix(len: usize) -> [u8; PREFIX] {
     u32::try_from(len).expect("a frame's length is limited").to_le_bytes()
 }

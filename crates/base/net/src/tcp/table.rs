@@ -35,7 +35,7 @@ impl Table {
         self.live.len()
     }
 
-    /// The slot at `position` in the list of slots in use, from 0 to [`len`](Self::len).
+    /// Returns the slot at `position` in the list of slots in use, from 0 to [`len`](Self::len).
     pub(super) fn slot_at(&self, position: usize) -> usize {
         self.live[position]
     }
@@ -44,7 +44,7 @@ impl Table {
         self.live.iter().filter_map(|&slot| self.slots[slot].as_ref())
     }
 
-    /// The slot of the connection with `peer`.
+    /// Returns the slot of the connection with `peer`.
     pub(super) fn find(&mut self, peer: SocketAddr) -> Option<usize> {
         if let Some((last, slot)) = self.last
             && last == peer

@@ -10,14 +10,16 @@ const MAX_FRAMES: usize = 256;
 /// Bytes gathered before they are sent without waiting for the flush.
 const STAGE_BYTES: usize = 128 << 10;
 
-/// Most segments that the kernel takes in one call: `UDP_MAX_SEGMENTS` of old kernels.
+/// The largest number of segments that the kernel takes in one call with segmentation offload:
+/// `UDP_MAX_SEGMENTS` of old kernels.
 pub(super) const MAX_SEGMENTS: usize = 64;
 
-/// Most frames to different peers that are sent in one call.
+/// The largest number of frames to different peers that are sent in one call.
 pub(super) const MAX_DISTINCT: usize = 32;
 
-/// Most bytes of a run. The kernel itself segments packets of 64 KB and more, headers included, at
-/// three times the cost; 62 bytes are Ethernet's, IPv6's and UDP's headers.
+/// The largest number of bytes in a run, the frames that one call sends by segmentation offload.
+/// The kernel itself segments packets of 64 KB and more, headers included, at three times the cost;
+/// 62 bytes are Ethernet's, IPv6's and UDP's headers.
 const RUN_BYTES: usize = (64 << 10) - 1 - 62;
 
 /// `SOL_UDP` and `UDP_SEGMENT` of Linux.
@@ -61,7 +63,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The frames, one in each slice.
+    /// Returns the frames, one in each slice.
     pub(super) fn frames(&self) -> &[IoSlice<'a>] {
         &self.slices[..self.count]
     }
@@ -77,7 +79,7 @@ impl Stage {
         }
     }
 
-    /// Whether a frame of `len` bytes still fits.
+    /// Returns whether a frame of `len` bytes still fits.
     pub(super) fn fits(&self, len: usize) -> bool {
         self.frames.len() < MAX_FRAMES && self.used + len <= STAGE_BYTES
     }
@@ -172,7 +174,7 @@ fn peer_hash(peer: SocketAddr) -> u64 {
     ip ^ u64::from(peer.port()) << 48
 }
 
-/// The control message that makes the kernel cut a send into segments of `segment` bytes.
+/// Returns the control message that makes the kernel cut a send into segments of `segment` bytes.
 pub(super) fn segment_control(segment: usize) -> [u8; SEGMENT_CONTROL] {
     let segment = u16::try_from(segment).expect("a segment fits a datagram");
     let mut control = [0; SEGMENT_CONTROL];

@@ -69,7 +69,8 @@ impl Udp {
     /// Opens a socket at `local`; port 0 lets the system choose.
     ///
     /// # Errors
-    /// Those of `socket` and `bind`.
+    /// The operating system's error when a system call fails: the address is in use, forbidden or
+    /// not this machine's, or no more descriptors are allowed.
     pub fn bind(local: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
@@ -93,7 +94,7 @@ impl Udp {
     /// that reach a few servers; a server's would wake it for every client that has exited.
     ///
     /// # Errors
-    /// Those of `setsockopt`.
+    /// The operating system's error when it does not support `IP_RECVERR` or `IPV6_RECVERR`.
     pub fn enable_refusals(&mut self) -> io::Result<()> {
         let port = &mut self.tx.port;
         if port.v6 {
@@ -113,7 +114,7 @@ impl Udp {
         self.tx.port.socket.set_busy_poll(micros)
     }
 
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.tx.counters()
@@ -203,7 +204,7 @@ impl Transmit for UdpTx {
 }
 
 impl UdpTx {
-    /// The driver's counters.
+    /// Returns the driver's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.port.counters
@@ -301,8 +302,9 @@ impl Port {
         }
     }
 
-    /// Whether a run failed only because it was one. `EINVAL`: its frames are longer than the path
-    /// carries whole. `EIO`: the device cannot checksum the segments, and never will.
+    /// Returns whether a send failed only because it was a run, split by segmentation offload.
+    /// `EINVAL`: its frames are longer than the path carries whole. `EIO`: the device cannot
+    /// checksum the segments, and never will.
     fn cannot_segment(&mut self, error: &io::Error) -> bool {
         match Errno::from_io_error(error) {
             Some(Errno::INVAL) => true,

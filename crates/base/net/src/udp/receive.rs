@@ -13,7 +13,8 @@ use crate::driver::Sink;
 /// Bytes of one receive: a run that the kernel has coalesced is at most as long as an IP packet.
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// Most receives in one call, so that a node under load still reaches the rest of its loop.
+/// The largest number of receives in one call, so that a node under load still reaches the rest of
+/// its loop.
 const RECEIVE_BATCH: usize = 16;
 
 /// Room for the only expected control message, the segment size, and some to spare.

@@ -10,7 +10,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use super::Port;
 use super::receive::address;
 
-/// Most reports read in one call: the kernel keeps few.
+/// The largest number of error reports read in one call: the kernel keeps few.
 const MAX_REPORTS: usize = 64;
 
 /// Bytes of the returned datagram that are kept; nothing reads them.

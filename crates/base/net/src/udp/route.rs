@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use rustix::net::sockopt;
 
-/// Largest UDP payload: 65,535 less the IPv4 and UDP headers.
+/// The largest UDP payload, in bytes: 65,535 less the IPv4 and UDP headers.
 pub(super) const MAX_DATAGRAM: usize = 65_507;
 
 /// Assumed if the kernel has no answer: what every IPv6 path carries, less its headers.
@@ -15,7 +15,8 @@ const FALLBACK: usize = 1280 - V6_HEADERS;
 const V4_HEADERS: usize = 20 + 8;
 const V6_HEADERS: usize = 40 + 8;
 
-/// Most peers remembered; beyond that all are forgotten and looked up again.
+/// The largest number of peers remembered. At the limit, a further peer makes the driver forget all
+/// of them and look each up again when needed.
 const MAX_ROUTES: usize = 4096;
 
 /// The largest payload by peer, from the kernel's routes.

@@ -5,16 +5,18 @@ use crate::log::{Appender, Log, NO_SLOT};
 use crate::segment::Segment;
 use sprat_wire::SEGLET_BYTES;
 
-/// Most segments examined for one choice. Larger logs are examined piece by piece.
+/// The largest number of segments examined for one choice. In a log with more segments, each choice
+/// continues where the previous one ended.
 pub(crate) const CHOICE_SCAN_MAX: usize = 4096;
 
-/// Most segments that one combination takes.
+/// The largest number of segments that one combination takes: those with the best scores.
 const SOURCES_MAX: usize = 32;
 
-/// Most live bytes that one combination moves, in survivors.
+/// Limit on the live bytes that one combination moves, as a number of survivor segments.
 pub(super) const SURVIVORS_MAX: usize = 3;
 
-/// Fewest segments on disk that a combination needs: a survivor, and the head that lists it.
+/// The smallest number of free segments on disk with which a combination can begin: one for a
+/// survivor, and one for the head that lists it.
 pub(super) const LEAST_ROOM: usize = 2;
 
 /// In idle time a compaction must free at least this fraction of a segment's memory: a sixteenth.
@@ -24,13 +26,13 @@ const IDLE_GAIN: usize = 16;
 const TOMBSTONE_SHARE: usize = 4;
 
 impl Log {
-    /// Whether the number of segments on disk is close to the maximum.
+    /// Returns whether the number of segments on disk is close to the maximum.
     pub(super) fn disk_is_short(&self) -> bool {
         let most = self.most_on_disk();
         self.memory.by_id.len() + 2 * CLEANER_SEGMENTS + most / 16 >= most
     }
 
-    /// Number of segments that the disk still has room for; without a disk, unlimited.
+    /// Returns the number of segments that the disk still has room for; without a disk, unlimited.
     pub(crate) fn disk_room(&self) -> usize {
         match self.config.durability {
             Durability::Volatile => usize::MAX,
@@ -38,19 +40,21 @@ impl Log {
         }
     }
 
-    /// Most segments allowed on disk now.
+    /// Returns the largest number of segments allowed on disk now: the smaller of the configured
+    /// limit and the disk's.
     fn most_on_disk(&self) -> usize {
         self.config.max_segments_on_disk.min(self.disk_limit)
     }
 
-    /// Whether tombstones take so much memory that the segments they guard against should be freed.
+    /// Returns whether tombstones take so much memory that the segments they guard against should
+    /// be freed.
     pub(super) fn tombstones_pile_up(&self) -> bool {
         let left = self.memory.seglets.total() * SEGLET_BYTES - self.object_bytes;
         self.tombstone_bytes > left / TOMBSTONE_SHARE
     }
 
-    /// Segments that may be chosen, with their slots: a window of all segments that advances from
-    /// choice to choice.
+    /// Returns the segments that may be chosen, with their slots: a window of all segments that
+    /// advances from choice to choice.
     fn candidates(&mut self) -> impl Iterator<Item = (u32, &Segment)> {
         let count = self.memory.slot_count();
         let from = if count > CHOICE_SCAN_MAX { self.cleaner.cursor % count } else { 0 };
@@ -63,14 +67,14 @@ impl Log {
         })
     }
 
-    /// Whether a segment's entries may be moved in memory. Those of a combination's sources may: it
-    /// only remembers that the first extent of a source is next.
+    /// Returns whether a segment's entries may be moved in memory. Those of a combination's sources
+    /// may: it only remembers that the first extent of a source is next.
     pub(super) fn may_be_moved(&self, slot: u32, segment: &Segment) -> bool {
         let compacted = self.cleaner.compaction.as_ref().is_some_and(|job| job.slot == slot);
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
     }
 
-    /// The segment whose compaction frees the most for its cost, see [`score`].
+    /// Returns the segment whose compaction frees the most for its cost, see [`score`].
     pub(super) fn choose_compaction(&mut self, forced: bool) -> Option<u32> {
         let free = self.memory.seglets.free();
         if !forced && free >= self.idle_water {
@@ -95,7 +99,8 @@ impl Log {
         (best.1 != NO_SLOT).then_some(best.1)
     }
 
-    /// Segments to combine, with at most `most` live bytes; none if combining would not help.
+    /// Returns the segments to combine, with at most `most` live bytes; none if combining would not
+    /// help.
     pub(super) fn choose_combination(&mut self, forced: bool, most: usize) -> Vec<u32> {
         let short = self.disk_is_short();
         let pile = self.tombstones_pile_up() || (forced && self.tombstone_bytes > 0);

@@ -9,7 +9,8 @@ use crate::segment::NoRoom;
 use sprat_wire::entry::{Role, SegmentHeader};
 use std::collections::VecDeque;
 
-/// Most finished combinations that may wait for the disk.
+/// The largest number of finished combinations that wait for the disk; no further combination
+/// begins until one of them is durable.
 const BATCHES_MAX: usize = 4;
 
 /// A combination in progress.
@@ -26,7 +27,7 @@ pub(crate) struct Combination {
 }
 
 impl Combination {
-    /// Whether the segment in `slot` is still a source.
+    /// Returns whether the segment in `slot` is still a source.
     pub(crate) fn takes_from(&self, slot: u32) -> bool {
         self.sources.contains(&slot)
     }
@@ -39,8 +40,8 @@ pub(crate) struct FinishedCombination {
     cleaned: Vec<u64>,
     survivors: Vec<u32>,
     /// Position of the log when it was finished. Entries not moved had been overwritten or removed
-    /// by then. They would be missing if the log lost its end up to this position, so it must be
-    /// durable first.
+    /// before that position. They would be missing if the log lost its end up to this position, so
+    /// it must be durable first.
     position: u64,
 }
 
@@ -140,9 +141,9 @@ impl Log {
         })
     }
 
-    /// Most bytes that a combination may move: `None` when the disk does not even have room for one
-    /// survivor and the head that lists it. A crash may leave that little room; half of a survivor
-    /// is certain to fit into one.
+    /// Returns the largest number of bytes that a combination may move: `None` when the disk does
+    /// not even have room for one survivor and the head that lists it. A crash may leave that
+    /// little room; half of a survivor is certain to fit into one.
     fn most_combined(&self) -> Option<usize> {
         let segment_bytes = self.config.segment_bytes;
         match self.disk_room() {
@@ -230,8 +231,8 @@ impl Log {
         }
     }
 
-    /// Number of finished combinations, from the oldest on, whose survivors are durable, and whose
-    /// position is too.
+    /// Returns the number of finished combinations, from the oldest on, whose survivors are
+    /// durable, and whose position is too.
     pub(crate) fn durable_batches(&self) -> usize {
         let position = self.durable_position();
         let is_durable = |&slot: &u32| self.memory.segment(slot).wholly_durable();
@@ -241,8 +242,8 @@ impl Log {
         self.cleaner.batches.iter().take_while(durable).count()
     }
 
-    /// Ids of the segments that a head opened now lists: with the survivors of the first `batches`
-    /// finished combinations in place of the segments cleaned into them.
+    /// Returns the ids of the segments that a head opened now lists: with the survivors of the
+    /// first `batches` finished combinations in place of the segments cleaned into them.
     pub(crate) fn digest(&self, batches: usize) -> Vec<u64> {
         let ready = self.cleaner.batches.iter().take(batches);
         let (mut cleaned_ids, mut listed_survivors) = (Vec::new(), Vec::new());

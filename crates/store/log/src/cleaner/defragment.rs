@@ -9,8 +9,9 @@ use crate::log::Log;
 use crate::seglets::Run;
 use sprat_wire::SEGLET_BYTES;
 
-/// Most seglets moved for one entry: 16 MB, some milliseconds. The writer of a long entry pays
-/// that, and only when memory is so full and fragmented that no cheaper span gives enough.
+/// The largest number of seglets moved for one entry: 16 MB, which takes some milliseconds. The
+/// writer of a long entry waits for that, and only when memory is so full and fragmented that no
+/// cheaper span gives enough.
 const MOVED_MAX: usize = 256;
 
 /// What can be done with a row of neighbouring seglets.
@@ -72,7 +73,7 @@ impl Log {
         best.map(|(_, span)| span)
     }
 
-    /// The arena as rows of seglets of the same kind.
+    /// Returns the arena as rows of seglets of the same kind.
     fn rows(&self) -> Vec<(Run, RunKind)> {
         let seglets = &self.memory.seglets;
         let mut rows: Vec<(Run, RunKind)> = Vec::new();

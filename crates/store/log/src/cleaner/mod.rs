@@ -27,16 +27,16 @@ use crate::table::TableSlot;
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::tablet::hash;
 
-/// Most entries that a slice examines.
+/// The largest number of entries that a slice examines.
 pub const SLICE_ENTRIES: usize = 32;
 
 /// Bytes examined after which a slice ends.
 pub const SLICE_BYTES: usize = 16 << 10;
 
-/// Most slices that one write pays for while there is room for it.
+/// The largest number of cleaning slices that one write pays for while there is room for the write.
 const SLICES_PER_WRITE: usize = 8;
 
-/// A write pays for one slice more for each of so many bytes.
+/// A write pays for one slice, and for one more per this many bytes written.
 const BYTES_PER_SLICE: usize = 4 << 10;
 
 /// Counters of the cleaner since the log was made.
@@ -88,7 +88,7 @@ impl Cleaner {
         self.purge = Some(0);
     }
 
-    /// Whether cleaned segments wait for the disk.
+    /// Returns whether cleaned segments wait for the disk.
     pub(crate) fn waits(&self) -> bool {
         !self.batches.is_empty()
     }
@@ -143,7 +143,8 @@ impl Log {
         CleanReport { slices, idle: false }
     }
 
-    /// Whether memory or disk are so scarce that [`Log::clean`] should run before more is written.
+    /// Returns whether memory or disk are so scarce that [`Log::clean`] should run before more is
+    /// written.
     #[must_use]
     pub fn needs_cleaning(&self) -> bool {
         self.memory.seglets.free() < self.low_water || self.disk_is_short()

@@ -13,7 +13,7 @@ pub(super) struct HandshakePace {
 }
 
 impl HandshakePace {
-    /// Whether a handshake may be answered now; if so, counts it.
+    /// Returns whether a handshake may be answered now; if so, counts it.
     pub(super) fn take(&mut self, now: Nanos) -> bool {
         let spent = self.spent.max(now) + HANDSHAKE_EVERY;
         let allowance = HANDSHAKE_EVERY * HANDSHAKES_AT_ONCE;

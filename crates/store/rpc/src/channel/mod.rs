@@ -82,30 +82,31 @@ impl Requester {
     /// Any sender: the endpoint uses no channels and checks no identities.
     pub const ANYONE: Self = Self { role: None, number: NO_CHANNEL };
 
-    /// The member's role; `None` if the endpoint checks no identities.
+    /// Returns the member's role; `None` if the endpoint checks no identities.
     #[inline]
     #[must_use]
     pub fn role(self) -> Option<Role> {
         self.role
     }
 
-    /// Whether it may do what servers may: it is a server, or the endpoint checks no identities.
+    /// Returns whether the peer may do what servers may: it is a server, or the endpoint checks no
+    /// identities.
     #[inline]
     #[must_use]
     pub fn serves(self) -> bool {
         matches!(self.role, None | Some(Role::Server))
     }
 
-    /// Whether it may administer the cluster: it is an administrator, or the endpoint checks no
-    /// identities.
+    /// Returns whether the peer may administer the cluster: it is an administrator, or the endpoint
+    /// checks no identities.
     #[inline]
     #[must_use]
     pub fn administers(self) -> bool {
         matches!(self.role, None | Some(Role::Admin))
     }
 
-    /// The member's number at this endpoint: small, constant while its channel lasts, and reused
-    /// afterwards. Only meaningful with a [`role`](Self::role).
+    /// Returns the member's number at this endpoint: small, constant while its channel lasts, and
+    /// reused afterwards. Only meaningful with a [`role`](Self::role).
     #[inline]
     #[must_use]
     pub fn number(self) -> usize {
@@ -220,7 +221,7 @@ impl Channels {
         }
     }
 
-    /// The member at the other end.
+    /// Returns the member at the other end.
     #[inline]
     pub(crate) fn requester(&self, index: u32) -> Requester {
         self.all
@@ -230,12 +231,12 @@ impl Channels {
             })
     }
 
-    /// Number of channels, open or not.
+    /// Returns the number of channels, open or not.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether the channel is open, so that frames can be sealed for it.
+    /// Returns whether the channel is open, so that frames can be sealed for it.
     pub(crate) fn is_open(&self, index: u32) -> bool {
         self.all.get(index).is_some_and(|channel| matches!(channel.stage, Stage::Open(_)))
     }

@@ -17,7 +17,7 @@ const SUITE: &str = "Noise_XXpsk0_25519_AESGCM_SHA256";
 /// Data that both ends must agree on, besides version and nonce.
 const PROLOGUE: &[u8] = b"sprat channel";
 
-/// Most bytes of a handshake message.
+/// Capacity of the buffers for handshake messages, in bytes.
 pub(super) const MAX_MESSAGE: usize = 2048;
 
 /// One end of a handshake in progress.
@@ -68,7 +68,7 @@ impl Noise {
         Some(&buffer[..len])
     }
 
-    /// The peer's public key, once it has proven to have the secret half.
+    /// Returns the peer's public key, once it has proven to have the secret half.
     pub(super) fn peer_key(&self) -> &[u8] {
         self.0.get_remote_static().unwrap_or(&[])
     }

@@ -15,8 +15,8 @@ const EPOCH_BITS: u32 = 24;
 #[cfg(test)]
 const EPOCH_BITS: u32 = 8;
 
-/// Most frames of a channel: enough for a thousand years at a hundred million a second. After that
-/// nothing more is sealed.
+/// Limit on the numbers of a channel's frames: enough for a thousand years at a hundred million
+/// frames a second. Frames with this number or a higher one are neither sealed nor opened.
 const MAX_NUMBER: u64 = 1 << 62;
 
 /// Words of the replay window.

@@ -376,7 +376,7 @@ impl Channels {
         Some(HandshakeEvent::Admitted(requester, Box::new(certificate)))
     }
 
-    /// When the first of both ends' certificates expires.
+    /// Returns the time at which the first of both ends' certificates expires.
     fn expiry_of(&self, peer: &Certificate) -> Nanos {
         let first = peer.until.min(self.credentials.identity.certificate().until);
         self.credentials.to_nanos(first)
@@ -406,7 +406,7 @@ impl Channels {
         gone
     }
 
-    /// When a frame of a channel is to be sent again.
+    /// Returns the time at which a frame of a channel is to be sent again.
     pub(super) fn retransmit_at(&self, index: u32) -> Option<Nanos> {
         match &self.all.get(index)?.stage {
             Stage::Calling(calling) => Some(calling.hello.at),

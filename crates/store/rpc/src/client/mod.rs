@@ -174,14 +174,14 @@ impl Client {
         Ok(CallId { session: id, sequence, slot: u8::try_from(number).expect("slots are bounded") })
     }
 
-    /// Number of calls that may be begun at once; `None` if the session was closed.
+    /// Returns the number of calls that may be begun at once; `None` if the session was closed.
     pub(crate) fn ready(&self, id: SessionId) -> Option<u32> {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation)?;
         (!session.closing).then(|| session.free().count_ones())
     }
 
-    /// Number of calls outstanding.
+    /// Returns the number of calls outstanding.
     pub(crate) fn outstanding(&self, id: SessionId) -> u32 {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation);
@@ -778,7 +778,7 @@ impl Client {
             .collect()
     }
 
-    /// Whether a session uses the channel.
+    /// Returns whether a session uses the channel.
     pub(crate) fn uses(&self, channel: u32) -> bool {
         self.sessions.iter().any(|(_, session)| session.link.peer.channel == channel)
     }

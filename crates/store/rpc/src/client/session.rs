@@ -84,7 +84,7 @@ impl Slot {
 pub(crate) struct Session {
     pub(crate) generation: u32,
     pub(crate) state: State,
-    /// Whether it ends once its calls have ended.
+    /// Whether the session ends once its calls have ended.
     pub(crate) closing: bool,
     /// Whether pings keep it open.
     pub(crate) keep_alive: bool,
@@ -124,7 +124,7 @@ pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Session {
-    /// The free slots, as a set of bits.
+    /// Returns the free slots, as a set of bits.
     #[inline]
     pub(crate) fn free(&self) -> u64 {
         // While a session is being opened, as many calls may wait as any server grants slots.
@@ -298,7 +298,7 @@ impl Session {
         self.offer(usize::try_from(nonce.wrapping_sub(self.nonce)).ok()?)
     }
 
-    /// When the session has something to do next.
+    /// Returns the time at which the session has something to do next.
     pub(crate) fn next_wake(&self, unreachable_after: Duration) -> Nanos {
         let mut wake = Nanos::NEVER;
         for number in bits(self.live) {

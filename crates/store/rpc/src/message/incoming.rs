@@ -14,17 +14,18 @@ use crate::message::Owner;
 use crate::slab::Slab;
 use crate::timer::Timers;
 
-/// Most buffers kept for later messages.
+/// The largest number of buffers kept for later messages; others are freed.
 const SPARE_BUFFERS: usize = 8;
 
-/// Longest buffer kept: servers send each other pieces of 2 MB, with an operation's header.
+/// The largest capacity, in bytes, with which a buffer is kept: servers send each other pieces of 2
+/// MB, with an operation's header.
 const SPARE_BYTES: usize = (2 << 20) + 1024;
 
 /// A grant is sent when it adds this much.
 const GRANT_STEP: usize = GRANT_WINDOW / 4;
 
-/// Whether a packet with `payload` bytes at `offset` can be part of a message of `total` bytes cut
-/// into fragments of `fragment` bytes.
+/// Returns whether a packet with `payload` bytes at `offset` can be part of a message of `total`
+/// bytes cut into fragments of `fragment` bytes.
 pub(crate) fn plausible(offset: usize, total: usize, payload: usize, fragment: usize) -> bool {
     if total <= fragment {
         return offset == 0 && payload == total;
@@ -312,17 +313,17 @@ impl Incoming {
         }
     }
 
-    /// When the next poll has something to do.
+    /// Returns the time at which the next poll has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         if self.changed { Some(Nanos(0)) } else { self.timers.earliest() }
     }
 
-    /// Most bytes that may be reserved.
+    /// Returns the largest number of bytes that may be reserved.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Number of messages in reassembly, and the bytes reserved for them.
+    /// Returns the number of messages in reassembly, and the bytes reserved for them.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.assemblies.len(), self.reserved)
     }

@@ -16,7 +16,7 @@ struct Outgoing {
     granted: usize,
     /// Ranges to send again; the next is at the end.
     resends: Vec<(usize, usize)>,
-    /// Whether it is in `ready`.
+    /// Whether the message is in `ready`.
     ready: bool,
 }
 
@@ -97,7 +97,7 @@ impl Sender {
         }
     }
 
-    /// Whether a poll would send something.
+    /// Returns whether a poll would send something.
     pub(crate) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -106,7 +106,7 @@ impl Sender {
         self.messages.len()
     }
 
-    /// The message with the least left to send: its number and owner.
+    /// Returns the message with the least left to send: its number and owner.
     pub(crate) fn shortest(&self) -> Option<(u32, Owner)> {
         let remaining =
             |&&index: &&u32| self.messages.get(index).map(|message| message.total - message.sent);

@@ -292,7 +292,8 @@ pub struct World {
     heard: Vec<(usize, Vec<u8>)>,
     /// Nodes that hear and send nothing.
     pub cut: Vec<bool>,
-    /// Longest frame that the network carries from each node, bytes; the node does not know it.
+    /// The largest frame that the network carries from each node, in bytes; the node does not know
+    /// this limit.
     pub narrow: Vec<usize>,
     pub config: Config,
     /// Identities of the nodes that have one.

@@ -105,51 +105,53 @@ impl Calls {
         }
     }
 
-    /// How many calls have a response.
+    /// Returns how many calls have a response.
     pub(super) fn answered(&self) -> u32 {
         self.answered
     }
 
-    /// Whether this call has a response.
+    /// Returns whether this call has a response.
     pub(super) fn is_answered(&self, call: u32) -> bool {
         call < self.answered
     }
 
-    /// The call's number in the history.
+    /// Returns the call's number in the history.
     pub(super) fn number(&self, call: u32) -> usize {
         self.calls[index(call)].number
     }
 
-    /// The answered calls from `first` on that may come next when all before `first` are done.
+    /// Returns the answered calls from `first` on that may come next when all before `first` are
+    /// done.
     pub(super) fn beside(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::once(first).chain(self.overlaps[index(first)].iter().copied())
     }
 
-    /// The lowest version in a response of a call that must come after `first`.
+    /// Returns the lowest version in a response of a call that must come after `first`.
     pub(super) fn least_version_behind(&self, first: u32) -> Option<u64> {
         self.least_version_behind[index(first)]
     }
 
-    /// The unanswered calls that may come next, when all before `first` are done and the object is
-    /// in this state.
+    /// Returns the unanswered calls that may come next, when all before `first` are done and the
+    /// object is in this state.
     pub(super) fn unanswered(&self, first: u32, state: State) -> impl Iterator<Item = u32> + '_ {
         self.may_precede[index(first)]
             .clone()
             .filter(move |&call| !self.is_spent(call, first, state))
     }
 
-    /// The earlier unanswered call with the same effect, if there is one that may still take place.
+    /// Returns the earlier unanswered call with the same effect, if there is one that may still
+    /// take place.
     pub(super) fn equivalent(&self, call: u32, first: u32, state: State) -> Option<u32> {
         self.equivalents[index(call - self.answered)]
             .filter(|&equivalent| !self.is_spent(equivalent, first, state))
     }
 
-    /// The version in the call's response.
+    /// Returns the version in the call's response.
     pub(super) fn version(&self, call: u32) -> Option<u64> {
         response_version(self.calls[index(call)].response)
     }
 
-    /// Whether an unanswered call cannot take place any more.
+    /// Returns whether an unanswered call cannot take place any more.
     pub(super) fn is_spent(&self, call: u32, first: u32, state: State) -> bool {
         let operation = &self.calls[index(call)];
         let refused = match operation.action {
@@ -160,8 +162,8 @@ impl Calls {
         refused || settled(operation) < self.latest_invocation[index(first)]
     }
 
-    /// The state after the call; `None` if it cannot take place now, or contradicts what was read
-    /// later.
+    /// Returns the state after the call; `None` if it cannot take place now, or contradicts what
+    /// was read later.
     pub(super) fn after(&self, call: u32, state: State) -> Option<State> {
         let operation = &self.calls[index(call)];
         let after = state.after(operation.action, operation.response)?;
@@ -226,12 +228,12 @@ fn overlaps(certain: &[Operation]) -> (Vec<Vec<u32>>, Vec<Option<u64>>) {
     per_call.unzip()
 }
 
-/// The time by which an unanswered call has taken place, or never will.
+/// Returns the time by which an unanswered call has taken place, or never will.
 fn settled(call: &Operation) -> Nanos {
     call.ended + SETTLED
 }
 
-/// The latest of the first 0, 1, 2 .. moments.
+/// Returns the latest of the first 0, 1, 2 .. moments.
 fn maxima(moments: impl Iterator<Item = Nanos>) -> Vec<Nanos> {
     let latest = |latest: &mut Nanos, moment: Nanos| {
         *latest = moment.max(*latest);

@@ -52,14 +52,14 @@ fn insert(calls: &CallSet, call: u32) -> CallSet {
     calls
 }
 
-/// Whether all of `few` are among `many`.
+/// Returns whether all of `few` are among `many`.
 fn is_subset(few: &CallSet, many: &CallSet) -> bool {
     let mut rest = many.iter();
     few.iter().all(|call| rest.by_ref().find(|&other| other >= call) == Some(call))
 }
 
 impl Attempt {
-    /// The attempt after one more call, which left the object in `state`.
+    /// Returns the attempt after one more call, which left the object in `state`.
     fn with(&self, calls: &Calls, call: u32, state: State) -> Self {
         let Self { mut first, mut ahead, mut taken, .. } = self.clone();
         if !calls.is_answered(call) {
@@ -78,7 +78,7 @@ impl Attempt {
         Self { first, ahead, taken, state }
     }
 
-    /// The attempts that may follow, the likeliest last.
+    /// Returns the attempts that may follow, the likeliest last.
     fn next(&self, calls: &Calls) -> Vec<Self> {
         let Self { first, ahead, taken, state } = self;
         let candidates = calls.beside(*first).filter(|call| ahead.binary_search(call).is_err());
@@ -108,7 +108,8 @@ impl Attempt {
         next
     }
 
-    /// Whether an unanswered call may come now, but not any more when all before `first` are done.
+    /// Returns whether an unanswered call may come now, but not any more when all before `first`
+    /// are done.
     fn is_last_chance(&self, calls: &Calls, first: u32) -> bool {
         let Self { taken, state, .. } = self;
         let mut may =
@@ -116,7 +117,8 @@ impl Attempt {
         first < calls.answered() && may.any(|call| calls.is_spent(call, first, *state))
     }
 
-    /// Whether a response that is still to come has an older version: versions never go back.
+    /// Returns whether a response that is still to come has an older version: versions never go
+    /// back.
     fn is_too_far(&self, calls: &Calls) -> bool {
         let beside =
             calls.beside(self.first).filter(|call| self.ahead.binary_search(call).is_err());

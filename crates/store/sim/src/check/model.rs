@@ -19,13 +19,14 @@ impl State {
     /// An object that never existed.
     pub const NEVER: Self = Self { value: None, version: 0, exact: true };
 
-    /// The state, given that the object has this version; `None` if it cannot have it.
+    /// Returns the state, given that the object has version `version`; `None` if the state excludes
+    /// that version.
     fn with_version(self, version: u64) -> Option<Self> {
         let fits = if self.exact { version == self.version } else { version > self.version };
         (self.value.is_some() && fits).then_some(Self { version, exact: true, ..self })
     }
 
-    /// The state, given that the condition holds; `None` if it cannot hold.
+    /// Returns the state, given that the condition holds; `None` if it cannot hold.
     fn given(self, condition: Condition) -> Option<Self> {
         match condition {
             Condition::None => Some(self),
@@ -35,7 +36,8 @@ impl State {
         }
     }
 
-    /// The state, given that the condition does not hold because of the object's current version.
+    /// Returns the state, given that the condition does not hold because of the object's current
+    /// version.
     fn refusing(self, condition: Condition, current: Option<u64>) -> Option<Self> {
         let known = match current {
             Some(version) => self.with_version(version)?,
@@ -44,8 +46,8 @@ impl State {
         (!condition.holds(current)).then_some(known)
     }
 
-    /// The state after a write whose response had this version; `None` for a write without a
-    /// response.
+    /// Returns the state after a write whose response had this version; `None` for a write without
+    /// a response.
     fn written(self, value: Value, response: Option<u64>) -> Option<Self> {
         let value = Some(value);
         let (version, exact) = match (self.value, response) {
@@ -77,7 +79,7 @@ impl State {
         }
     }
 
-    /// The lowest version that it can have.
+    /// Returns the lowest version that it can have.
     #[must_use]
     pub fn least(self) -> u64 {
         if self.exact || self.value.is_none() { self.version } else { self.version + 1 }
@@ -89,7 +91,8 @@ impl State {
         self.value.filter(|_| self.exact).map(|value| (self.version, value))
     }
 
-    /// The state after a call that took place and had this response; `None` if that is impossible.
+    /// Returns the state after a call that took place and had this response; `None` if that is
+    /// impossible.
     #[must_use]
     pub fn after(self, action: Action, response: Response) -> Option<Self> {
         match (action, response) {

@@ -8,7 +8,7 @@
 
 use crate::history::{Action, ObjectName, Operation, Page, Response};
 
-/// The position of a key in scans.
+/// Returns the position of a key in scans.
 #[must_use]
 pub fn position(hash_seed: u64, name: ObjectName) -> u64 {
     sprat_wire::tablet::position(hash_seed, name.table, &name.bytes())

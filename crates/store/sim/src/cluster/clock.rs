@@ -14,13 +14,13 @@ impl Clock {
         Self { drift }
     }
 
-    /// The time that it shows at a time of the world.
+    /// Returns the time that it shows at a time of the world.
     pub(super) fn local(self, now: Nanos) -> Nanos {
         let ahead = i128::from(now.0) * i128::from(self.drift) / 1_000_000;
         Nanos(u64::try_from(i128::from(now.0) + ahead).expect("a clock that goes on"))
     }
 
-    /// The time of the world at which it shows `local`; a little later at most.
+    /// Returns the time of the world at which it shows `local`; a little later at most.
     pub(super) fn global(self, local: Nanos) -> Nanos {
         if local == Nanos::NEVER {
             return local;

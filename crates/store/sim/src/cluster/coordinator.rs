@@ -24,7 +24,7 @@ const USUAL: u64 = 3_000;
 const SLOW: u64 = 400_000;
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
-/// Longest sleep of the election's thread.
+/// The longest sleep of the election's thread.
 const MAX_SLEEP: Duration = Duration::from_millis(25);
 
 type CoordinatorNode = Node<AnyDriver, Coordinator<Rows>>;
@@ -60,7 +60,8 @@ pub(super) struct SimCoordinator {
     /// Whether there are other coordinators.
     several: bool,
     process: Option<Process>,
-    /// When it starts again, and until when it is paused.
+    /// The time at which the coordinator starts again; `paused_until` is the time until which it is
+    /// paused.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
     /// Until when it cannot reach etcd.
@@ -70,7 +71,7 @@ pub(super) struct SimCoordinator {
     seed: u64,
 }
 
-/// The locator of an address.
+/// Returns the locator of an address.
 pub(super) fn locator(at: SocketAddr) -> Locator {
     format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator")
 }
@@ -106,7 +107,7 @@ impl SimCoordinator {
         self.up_at = up_at;
     }
 
-    /// The coordinator, if it leads.
+    /// Returns the coordinator, if it leads.
     pub(super) fn leading(&self, now: Nanos) -> Option<&Coordinator<Rows>> {
         let service = self.process.as_ref()?.node.service();
         service.leads(self.clock.local(now)).then_some(service)
@@ -151,7 +152,7 @@ impl SimCoordinator {
         })
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time at which the coordinator has something to do although nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
         let Some(Process { node, candidate }) = &self.process else {
             return self.up_at.max(self.paused_until);

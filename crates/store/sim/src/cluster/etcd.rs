@@ -49,7 +49,7 @@ impl Etcd {
         }
     }
 
-    /// The current leader.
+    /// Returns the current leader.
     pub(super) fn holder(&self) -> Option<LeaderRecord> {
         self.holder.clone()
     }

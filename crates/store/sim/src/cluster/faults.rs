@@ -15,7 +15,7 @@ pub enum Fault {
         server: usize,
         /// How long it stays down.
         down: Duration,
-        /// Only the process ends: the kernel still writes what it has.
+        /// Whether only the process ends: the kernel still writes what it has.
         process: bool,
     },
     /// A server stands still, as under SIGSTOP: it does not know that time has passed.
@@ -31,11 +31,11 @@ pub enum Fault {
         /// For how long.
         lasts: Duration,
     },
-    /// A coordinator's process ends, and another begins after so long.
+    /// A coordinator's process ends, and another begins after this time.
     CrashCoordinator(usize, Duration),
-    /// A coordinator stands still for so long.
+    /// A coordinator does not run for this time.
     PauseCoordinator(usize, Duration),
-    /// Some coordinators cannot reach etcd for so long.
+    /// Some coordinators cannot reach etcd for this time.
     CutFromEtcd(Vec<usize>, Duration),
     /// Frames between a coordinator and the others, and some servers, are lost; or only those that
     /// it sends.
@@ -56,12 +56,12 @@ pub enum Fault {
         server: usize,
         /// Operations that still work.
         after: u64,
-        /// How it fails.
+        /// The kind of failure of the disk's operation.
         how: sprat_disk::Fault,
-        /// After how long.
+        /// The time after which the disk works again.
         lasts: Duration,
     },
-    /// A server's disk holds no more than it does now, for so long.
+    /// A server's disk holds no more than it does now, for this time.
     FillDisk(usize, Duration),
     /// A server's disk has this latency from now on.
     Latency(usize, Latency),
@@ -88,9 +88,9 @@ pub enum Fault {
         loss: u64,
         /// Frames duplicated, per million.
         twice: u64,
-        /// Shortest delay, nanoseconds.
+        /// The shortest delay, in nanoseconds.
         delay: u64,
-        /// Most further delay, nanoseconds.
+        /// The largest additional random delay, in nanoseconds.
         jitter: u64,
     },
 }

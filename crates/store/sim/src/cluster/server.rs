@@ -54,7 +54,8 @@ pub(super) struct Server {
     rack: String,
     enlisted: Enlisted,
     process: Option<Process>,
-    /// When it starts again, and until when it is paused, by the world's clock.
+    /// The time at which the server starts again, by the world's clock; `paused_until` is the time
+    /// until which it is paused.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
     /// Until when its disk is faulty.
@@ -103,17 +104,18 @@ impl Server {
         Self { rack, ..self }
     }
 
-    /// Whether it is in the same rack as another.
+    /// Returns whether the server is in the same named rack as `other`.
     pub(super) fn shares_rack(&self, other: &Self) -> bool {
         !self.rack.is_empty() && self.rack == other.rack
     }
 
-    /// Whether its process runs.
+    /// Returns whether its process runs.
     pub(super) fn is_up(&self) -> bool {
         self.process.is_some()
     }
 
-    /// Whether it has applied this version of the coordinator's assignments.
+    /// Returns whether the server has applied this version of the coordinator's assignments, or a
+    /// newer one.
     pub(super) fn serves(&self, version: u64) -> bool {
         self.process.as_ref().is_some_and(|process| process.outbox.applied() >= version)
     }
@@ -128,12 +130,12 @@ impl Server {
         self.process.as_ref()?.node.as_deref()
     }
 
-    /// The replicator of its log.
+    /// Returns the replicator of its log.
     pub(super) fn replicator(&self) -> Option<&Replicator> {
         self.node()?.service().master().replicator()
     }
 
-    /// Whether it keeps a whole replica of a segment.
+    /// Returns whether the server keeps a whole replica of a segment.
     pub(super) fn keeps(&self, master: u32, segment: u64) -> bool {
         let records = self.node().map(|node| node.service().replicas().records(master));
         records.is_some_and(|records| {
@@ -251,7 +253,7 @@ impl Server {
         Some(Box::new(Node::new(driver, member, &sprat_rpc::Config::default(), self.seed)))
     }
 
-    /// When it has something to do although nothing arrives.
+    /// Returns the time at which the server has something to do although nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
         let Some(process) = &self.process else { return self.up_at.max(self.paused_until) };
         let node = if process.node.is_some() { process.wake } else { Nanos::NEVER };

@@ -22,7 +22,7 @@ pub struct Settings {
     pub memory: usize,
     /// Bytes of a segment.
     pub segment_bytes: usize,
-    /// Most that a clock is ahead or behind, parts per million.
+    /// The largest drift of a node's clock, fast or slow, in parts per million.
     pub drift: u64,
     /// Number of faults.
     pub faults: u64,
@@ -50,9 +50,9 @@ impl Settings {
         if seed / 2 % 8 == 4 { Self { drift: BEYOND, ..self } } else { self }
     }
 
-    /// Whether clocks drift further than leases allow. Then a server may still serve what another
-    /// serves already, and reads may be stale; but what was written is there, once, whatever the
-    /// clocks show.
+    /// Returns whether clocks drift further than leases allow. Then a server may still serve what
+    /// another serves already, and reads may be stale; but what was written is there, once,
+    /// whatever the clocks show.
     #[must_use]
     pub fn is_beyond(&self) -> bool {
         self.drift >= WITHIN

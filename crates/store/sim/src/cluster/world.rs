@@ -31,7 +31,7 @@ const STEP: Duration = Duration::from_micros(1);
 /// Virtual time after which a history counts as stuck.
 const STUCK: Duration = Duration::from_secs(180);
 
-/// How long it may take until lost replicas are created again, undisturbed.
+/// Time within which lost replicas must be created again when no faults occur.
 const WHOLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Interval at which that is checked.
@@ -56,7 +56,7 @@ enum Phase {
     Work,
     /// All faults have ended; every table is recovered.
     Heal,
-    /// Every segment must have all its replicas by then.
+    /// Every segment must have all its replicas at this time.
     Whole(Nanos),
     /// Everything is read, written once more, and read again, from this call on.
     Last(usize),
@@ -116,7 +116,7 @@ pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
     run_seed(seed, true, None, |trace| World::new(seed, None, trace).finish())
 }
 
-/// Runs and checks a history with so many operations.
+/// Runs and checks a history with `operations` operations.
 ///
 /// # Errors
 /// What is wrong with the history.
@@ -154,7 +154,8 @@ fn host_address(from: u16, index: usize) -> SocketAddr {
 }
 
 impl World {
-    /// Creates the world of a seed; with so many operations, or as many as the seed decides.
+    /// Creates the world of a seed, with `operations` operations; for `None`, the seed decides how
+    /// many.
     ///
     /// # Panics
     /// When the settings do not fit together.
@@ -410,7 +411,8 @@ impl World {
         }
     }
 
-    /// The coordinator that leads; if several believe that they lead, the one with the latest term.
+    /// Returns the coordinator that leads; if several believe that they lead, the one with the
+    /// latest term.
     fn leading(&self) -> Option<&Coordinator<Rows>> {
         self.coordinators
             .iter()
@@ -515,7 +517,7 @@ impl World {
         }
     }
 
-    /// Refreshes the clients' tablet maps, now and then.
+    /// Refreshes the clients' tablet maps once `refresh_at` is reached.
     fn refresh_tables(&mut self) {
         if self.now < self.refresh_at {
             return;
@@ -763,8 +765,8 @@ impl World {
         Ok(false)
     }
 
-    /// The servers that are lost for good together with one: all of its rack, if all logs are in
-    /// more racks than that, and enough servers are left.
+    /// Returns the servers that are lost for good together with one: all of its rack, if all logs
+    /// are in more racks than that, and enough servers are left.
     fn lost_together(&self, server: usize) -> Vec<usize> {
         let spread = self
             .servers
@@ -781,7 +783,7 @@ impl World {
         if spread && enough && sound { rack } else { vec![server] }
     }
 
-    /// Whether each closed segment of each live server's log has all its replicas.
+    /// Returns whether each closed segment of each live server's log has all its replicas.
     fn is_whole(&self) -> Result<(), String> {
         let Some(leading) = self.leading() else { return Err("nobody leads".into()) };
         let catalog = leading.catalog();
@@ -813,7 +815,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether every tablet has a live server that knows of it.
+    /// Returns whether every tablet has a live server that knows of it.
     fn all_serve(&self) -> bool {
         let Some(leading) = self.leading() else { return false };
         let catalog = leading.catalog();
@@ -829,7 +831,7 @@ impl World {
         catalog.tables().all(|table| table.tablets.iter().all(|tablet| lives(tablet.server)))
     }
 
-    /// Calls that read everything, write everything once more, and read it again.
+    /// Returns the calls that read everything, write everything once more, and read it again.
     fn last_errands(&self) -> Vec<Errand> {
         let mut errands = Vec::new();
         for table in self.tables.iter().map(|table| table.id) {

@@ -14,7 +14,7 @@ use super::{Backup, DiskOperation, Durability, Failed, Progress, Replica, SYNC_I
 use sprat_disk::{Completion, Disk, Op};
 use sprat_net::Nanos;
 
-/// Most writes of one commit under way at a time.
+/// The largest number of one commit's writes in flight at a time.
 const MAX_COMMIT_WRITES: usize = 16;
 /// Beside these: a sync, a step of growth, a file header.
 const _: () =
@@ -24,7 +24,7 @@ impl<D: Disk> Backup<D> {
     /// Starts a commit of everything appended, unless one is under way; returns whether it did.
     ///
     /// # Errors
-    /// [`Failed`], now or earlier.
+    /// [`Failed`] when a request to the disk fails or has failed before.
     pub fn submit(&mut self, now: Nanos) -> Result<bool, Failed> {
         self.check()?;
         if self.is_committing() {
@@ -55,13 +55,13 @@ impl<D: Disk> Backup<D> {
         Ok(any)
     }
 
-    /// Whether a commit is under way.
+    /// Returns whether a commit is under way.
     #[must_use]
     pub fn is_committing(&self) -> bool {
         !self.queue.is_empty() || self.writing > 0
     }
 
-    /// Whether nothing is under way and nothing is waiting.
+    /// Returns whether nothing is under way and nothing is waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let staged = self.open.iter().any(Replica::is_staged);
@@ -122,7 +122,7 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// The index of an open segment.
+    /// Returns the index of an open segment.
     fn index(&self, segment: u64) -> usize {
         self.position(segment).expect("an open segment")
     }

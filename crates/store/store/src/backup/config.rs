@@ -7,15 +7,16 @@ use std::time::Duration;
 /// When an append is reported durable.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
-    /// When it survives a power failure. Open the disk for direct access.
+    /// When the write survives a power failure. Open the disk for direct access.
     #[default]
     Sync,
-    /// When it survives the end of this process: the kernel has it, and is told to write it at
-    /// least every [`SYNC_INTERVAL`]. Open the disk for cached access.
+    /// When the write survives the end of this process: the kernel has it, and is made to write it
+    /// to the disk at least every [`SYNC_INTERVAL`]. Open the disk for cached access.
     Buffered,
 }
 
-/// Longest time for which [`Durability::Buffered`] leaves bytes to the kernel alone.
+/// The interval at which [`Durability::Buffered`] has the kernel sync what was written: bytes that
+/// only the kernel has are at risk in a power failure for about this long.
 pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Frames kept ready ahead of need, so that opening a segment never waits for the file to grow.
@@ -31,16 +32,17 @@ pub(super) const SETTLING_FRAMES: usize = 2;
 /// How often growth is retried for a file for which the disk had no room.
 pub const GROW_AGAIN: Duration = Duration::from_secs(1);
 
-/// Most segments of a log open at once: a head, the next one, and survivors.
+/// The largest number of segments of a log open at once: a head, the next one, and survivors.
 pub const MAX_OPEN: usize = 16;
 
-/// Most replicas that can be appended to at once, of all masters together.
+/// The largest number of replicas that can be appended to at once, of all masters together.
 pub const MAX_OPEN_REPLICAS: usize = 256;
 
-/// Most replicas beside these that are sealed and being written.
+/// The largest number of replicas, beside the [`MAX_OPEN_REPLICAS`], that are sealed and still
+/// being written.
 pub(super) const MAX_ENDING_REPLICAS: usize = 64;
 
-/// Most threads that replay.
+/// The largest number of threads that replay.
 pub const MAX_REPLAY_THREADS: usize = 16;
 
 /// How to open a log, or a file of replicas.
@@ -52,12 +54,13 @@ pub struct Options {
     pub server: u64,
     /// When an append is reported durable.
     pub durability: Durability,
-    /// Most frames that the file may grow to, at least [`SPARE_FRAMES`]. A file that has more keeps
-    /// them.
+    /// The largest number of frames that the file may grow to, at least [`SPARE_FRAMES`]. A file
+    /// that already has more keeps them.
     pub max_frames: u32,
     /// Threads that read and check segments at start, 1 to [`MAX_REPLAY_THREADS`].
     pub threads: usize,
-    /// Most bytes of log in a segment; an existing file must have been created with the same.
+    /// The largest number of bytes of log in a segment; an existing file must have been created
+    /// with the same.
     pub segment_bytes: u32,
     /// Bytes of a frame, for a new file: `segment_bytes` and room for chunk headers, in whole
     /// blocks.

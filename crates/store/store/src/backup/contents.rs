@@ -8,9 +8,9 @@ use sprat_wire::frame::{CHUNK_HEADER_BYTES, Seal};
 /// A run of log bytes in a frame.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
-    /// Where in the log it begins.
+    /// Offset in the log at which the run begins, in bytes.
     log: usize,
-    /// Where in the frame it begins.
+    /// Offset in the frame at which the run begins, in bytes.
     frame: usize,
     len: usize,
 }
@@ -24,7 +24,7 @@ pub struct Contents {
     /// Bytes of log that must be there.
     len: usize,
     file: String,
-    /// Where the frame begins in the file.
+    /// Offset in the file at which the frame begins, in bytes.
     offset: u64,
     stored: Stored,
     /// The end of what was checked so far, in the frame and in the log.
@@ -55,13 +55,13 @@ impl Contents {
         }
     }
 
-    /// Bytes of log in it.
+    /// Returns the number of log bytes in the replica.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Returns whether the replica has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -71,8 +71,8 @@ impl Contents {
     /// whether more follow.
     ///
     /// # Errors
-    /// [`Damage`], when those bytes or some before them differ from what was written. `out` is
-    /// unchanged then.
+    /// [`Damage`], when those bytes or some before them differ from what was written. In this case
+    /// `out` is unchanged.
     pub fn copy(&mut self, offset: usize, most: usize, out: &mut Vec<u8>) -> Result<bool, Damage> {
         let end = self.len.min(offset.saturating_add(most));
         self.check(end)?;

@@ -60,9 +60,9 @@ pub(super) fn read_headers(
     .into())
 }
 
-/// The incarnation to write next. If one copy is damaged, it may have been the newer one, by `step`
-/// at most, so what it may have had is skipped; and the copy that is written first is never the
-/// only valid one.
+/// Returns the incarnation to write next. If one copy is damaged, it may have been the newer one,
+/// by `step` at most, so what it may have had is skipped; and the copy that is written first is
+/// never the only valid one.
 pub(super) fn next_incarnation(current: &Current, step: u32) -> u32 {
     let now = current.header.incarnation;
     if !current.alone {

@@ -76,7 +76,7 @@ impl Frames {
         Some(frame)
     }
 
-    /// The frame of a segment.
+    /// Returns the frame of a segment.
     pub(super) fn of(&self, segment: u64) -> Option<FrameSlot> {
         self.live.get(&segment).copied()
     }

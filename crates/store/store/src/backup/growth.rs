@@ -20,7 +20,9 @@ use std::ops::Range;
 /// a commit waits behind it.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Most frames added at a time: so the journal commits of growth come once in so many segments.
+/// The largest number of frames added at a time, so that the filesystem commits its journal for
+/// growth only once per this many segments. While the disk has no room for them, growth is by one
+/// frame.
 pub(super) const GROW_FRAMES: u32 = 4;
 
 /// The step under way.
@@ -48,17 +50,17 @@ pub(super) enum Next {
 /// The purpose of a step of growth, which decides what its failure means.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Purpose {
-    /// It reserves room: if there is none, only the growth ends.
+    /// Reserves room: if the disk has none, only the growth ends.
     Reserve,
-    /// It makes the new frames permanent: its failure concerns earlier writes as well.
+    /// Makes the new frames permanent: a failure concerns earlier writes as well.
     Finish,
-    /// It releases what was reserved in vain.
+    /// Releases the room that was reserved in vain.
     Release,
 }
 
 /// A disk that had no room for more frames.
 pub(super) struct DiskFull {
-    /// Where it had none, bytes from the file's beginning.
+    /// The offset in the file for which the disk had no room, in bytes.
     pub(super) offset: u64,
     /// The system's error.
     pub(super) source: io::Error,
@@ -66,7 +68,7 @@ pub(super) struct DiskFull {
     pub(super) retry_at: Option<Nanos>,
 }
 
-/// Whether an error says that the disk is full, or our quota.
+/// Returns whether an error says that the disk is full, or our quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -88,7 +90,7 @@ impl Growth {
         (Self { frames, bytes, step: Step::Reserve, zeroes }, reserve)
     }
 
-    /// Where the step under way works, bytes from the file's beginning.
+    /// Returns the offset in the file, in bytes, at which the step in progress works.
     pub(super) fn offset(&self) -> u64 {
         match self.step {
             Step::Reserve | Step::Sync | Step::Release => self.bytes.start,
@@ -97,7 +99,7 @@ impl Growth {
         }
     }
 
-    /// The purpose of the step under way.
+    /// Returns the purpose of the step under way.
     pub(super) fn purpose(&self) -> Purpose {
         match self.step {
             Step::Reserve | Step::Zero(..) => Purpose::Reserve,

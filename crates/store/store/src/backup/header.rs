@@ -15,7 +15,7 @@ impl<D: Disk> Backup<D> {
     /// commit. Blocks.
     ///
     /// # Errors
-    /// [`Failed`], now or earlier.
+    /// [`Failed`] when a request to the disk fails or has failed before.
     pub fn close(mut self, now: Nanos, mut report: impl FnMut(Progress)) -> Result<(), Failed> {
         loop {
             self.submit(now)?;

@@ -28,7 +28,7 @@ impl Incarnations {
         Self { first, next: first, limit, raising: None }
     }
 
-    /// The first of this process.
+    /// Returns the first of this process.
     pub(super) fn first(&self) -> u32 {
         self.first
     }
@@ -42,12 +42,12 @@ impl Incarnations {
         Some(self.next - 1)
     }
 
-    /// The highest of all earlier processes.
+    /// Returns the highest of all earlier processes.
     pub(super) fn last_of_previous(&self) -> u32 {
         self.first - 1
     }
 
-    /// Whether the file's header is being written.
+    /// Returns whether the file's header is being written.
     pub(super) fn raising(&self) -> bool {
         self.raising.is_some()
     }
@@ -62,7 +62,7 @@ impl Incarnations {
         self.limit = self.raising.take().expect("the header was being written");
     }
 
-    /// Whether a header that is further ahead should be written.
+    /// Returns whether a header that is further ahead should be written.
     pub(super) fn are_few(&self) -> bool {
         self.raising.is_none() && self.limit.saturating_sub(self.next) < AHEAD / 2
     }

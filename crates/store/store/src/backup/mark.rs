@@ -12,7 +12,7 @@ pub(super) const MARK_BYTES: usize = BLOCK_BYTES / 2;
 pub(super) enum Mark {
     /// Everything with this incarnation or a lower one is free; zero means nothing is.
     Freed(u32),
-    /// It is neither valid nor empty.
+    /// The mark is neither valid nor empty.
     Damaged,
 }
 

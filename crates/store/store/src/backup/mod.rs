@@ -139,7 +139,7 @@ pub struct Backup<D: Disk> {
     /// Number of writes under way.
     writing: usize,
     growth: Option<Growth>,
-    /// How many frames the next growth adds at most.
+    /// The largest number of frames that the next growth adds.
     grow_by: u32,
     /// Set while the disk has no room for a longer file.
     disk_full: Option<DiskFull>,
@@ -168,7 +168,9 @@ impl<D: Disk> Backup<D> {
     /// whole header entry. A call without bytes only seals.
     ///
     /// # Errors
-    /// [`AppendError`]; nothing was taken then.
+    /// [`AppendError`] when an earlier request to the disk failed, the frame has no room for the
+    /// bytes, too many segments are not finished on disk, or no frame is free. Nothing is appended
+    /// then.
     ///
     /// # Panics
     /// When the bytes do not follow those taken before, the segment is already sealed, or a head
@@ -244,15 +246,15 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// The index of an open segment. A segment that was freed while it was being written does not
-    /// count.
+    /// Returns the index of an open segment. A segment that was freed while it was being written
+    /// does not count.
     fn position(&self, segment: u64) -> Option<usize> {
         self.open.iter().position(|replica| replica.segment == segment && !replica.freed)
     }
 
-    /// Bytes of log that `segment` can still take, if they come in at most two calls of
-    /// [`append`](Self::append). For a segment that has not begun these are the bytes of a whole
-    /// one; for a sealed one none.
+    /// Returns the number of bytes of log that `segment` can still take, if they come in at most
+    /// two calls of [`append`](Self::append). For a segment that has not begun these are the bytes
+    /// of a whole one; for a sealed one none.
     #[must_use]
     pub fn room(&self, segment: u64) -> usize {
         match self.position(segment) {
@@ -261,19 +263,20 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// Number of segments that may still be appended to.
+    /// Returns the number of segments that may still be appended to.
     #[must_use]
     pub fn unsealed(&self) -> usize {
         self.open.iter().filter(|replica| !replica.sealed && !replica.freed).count()
     }
 
-    /// Whether anything waits for a commit, a seal without bytes included.
+    /// Returns whether anything waits for a commit, a seal without bytes included.
     #[must_use]
     pub fn has_staged(&self) -> bool {
         self.open.iter().any(|replica| replica.is_staged() && !replica.freed)
     }
 
-    /// Bytes of log that no write carries yet, and that would be lost if the process ended now.
+    /// Returns the number of bytes of log that no write carries yet, and that would be lost if the
+    /// process ended now.
     #[must_use]
     pub fn staged_bytes(&self) -> usize {
         self.staged
@@ -308,13 +311,13 @@ impl<D: Disk> Backup<D> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// The failure that ended writing, if there was one.
+    /// Returns the failure that ended writing, if there was one.
     #[must_use]
     pub fn failure(&self) -> Option<&Failed> {
         self.failure.as_ref()
     }
 
-    /// How many frames are in use.
+    /// Returns how many frames are in use.
     #[must_use]
     pub fn frame_count(&self) -> FrameCount {
         let waiting = self.open.iter().filter(|replica| replica.frame.is_none()).count();
@@ -323,16 +326,17 @@ impl<D: Disk> Backup<D> {
         self.frames.count(max_frames, waiting)
     }
 
-    /// Whether the disk had no room when the file was last to grow, or for an operation that has
-    /// failed. A file that cannot grow continues with the frames that it has, and grows when there
-    /// is space again.
+    /// Returns whether the disk had no room when the file was last to grow, or for an operation
+    /// that has failed. A file that cannot grow continues with the frames that it has, and grows
+    /// when there is space again.
     #[must_use]
     pub fn disk_is_full(&self) -> bool {
         self.disk_full.is_some()
             || self.failure.as_ref().is_some_and(|failed| growth::is_full(&failed.source))
     }
 
-    /// How many segments of a node's own log the disk takes for now, if it is full.
+    /// Returns the number of segments of a node's own log that the disk takes for now, if the disk
+    /// is full; otherwise `None`.
     #[must_use]
     pub fn segments_on_full_disk(&self) -> Option<usize> {
         self.disk_full.as_ref()?;
@@ -345,12 +349,13 @@ impl<D: Disk> Backup<D> {
         self.frames.of(segment).map(|slot| self.header.frame_offset(slot.frame))
     }
 
-    /// Segments that have a frame, ascending.
+    /// Returns the segments that have a frame, ascending.
     pub fn segments(&self) -> impl Iterator<Item = u64> + '_ {
         self.frames.live()
     }
 
-    /// When [`poll`](Self::poll) must be called at the latest, even if the disk completes nothing.
+    /// Returns the time at which [`poll`](Self::poll) must be called at the latest, even if the
+    /// disk completes nothing.
     #[must_use]
     pub fn next_deadline(&self) -> Nanos {
         if self.failure.is_some() {
@@ -368,13 +373,13 @@ impl<D: Disk> Backup<D> {
         self.disk.poll_fd()
     }
 
-    /// The file's name, for messages.
+    /// Returns the file's name, for messages.
     #[must_use]
     pub fn name(&self) -> String {
         self.disk.name()
     }
 
-    /// The disk, to inspect.
+    /// Returns the disk, to inspect.
     #[must_use]
     pub fn disk(&self) -> &D {
         &self.disk

@@ -38,7 +38,9 @@ impl<D: Disk> Backup<D> {
     /// [`failure`](Self::failure) set: it can be read but not written.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`] when the file is damaged, cut short, of a newer format, or of another cluster
+    /// or server; when it lacks a segment of the log, or has segments of another size; when it
+    /// cannot be read; or when `sink` stops the replay.
     ///
     /// # Panics
     /// When `options` are out of range.

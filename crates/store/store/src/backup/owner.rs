@@ -15,7 +15,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Most segments open at once.
+    /// Returns the largest number of segments open at once.
     pub(super) fn max_open(self) -> usize {
         match self {
             Self::Log => MAX_OPEN,
@@ -31,7 +31,8 @@ impl Owner {
         }
     }
 
-    /// Bytes of a frame that chunks may take: the last block of a replica's frame is a mark.
+    /// Returns the number of bytes of a frame that chunks may take: the last block of a replica's
+    /// frame is a mark.
     pub(super) fn chunk_bytes(self, frame_bytes: u32) -> usize {
         match self {
             Self::Log => frame_bytes as usize,
@@ -39,7 +40,7 @@ impl Owner {
         }
     }
 
-    /// The server in the file's header.
+    /// Returns the server in the file's header.
     pub(super) fn server(self, options: &Options) -> u64 {
         assert!(options.server < REPLICA_FILE, "server {} is out of range", options.server);
         match self {

@@ -9,7 +9,7 @@ use sprat_disk::{AlignedBuf, BLOCK_BYTES, Completion, Disk, Op};
 use std::collections::VecDeque;
 use std::io;
 
-/// Most replicas being read at a time.
+/// The largest number of replicas being read at a time, including those read but not yet taken.
 pub const MAX_READS: usize = 8;
 
 /// The result of reading a replica.
@@ -32,7 +32,7 @@ struct Read {
 /// Reads under way, and those that are done.
 #[derive(Default)]
 pub(super) struct Reading {
-    /// At most [`MAX_READS`], with those that are done.
+    /// Reads in progress; at most [`MAX_READS`] together with those in `done`.
     under_way: Vec<Read>,
     done: VecDeque<FrameRead>,
     /// Buffers for the next reads, at most [`MAX_READS`].
@@ -40,7 +40,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Whether a frame is being read.
+    /// Returns whether a frame is being read.
     pub(super) fn reads(&self, frame: u32) -> bool {
         self.under_way.iter().any(|read| read.frame == frame)
     }

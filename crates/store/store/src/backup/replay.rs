@@ -22,11 +22,11 @@ const READ_AHEAD: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Unsealed {
     pub(super) found: SegmentFrame,
-    /// Where in the frame the seal goes.
+    /// Offset in the frame at which the seal is written, in bytes.
     pub(super) position: usize,
     /// The frame's bytes before `position` in its block.
     pub(super) tail: Vec<u8>,
-    /// Where the segment's log ends.
+    /// The length of the segment's log, in bytes.
     pub(super) log_end: u32,
 }
 
@@ -177,7 +177,7 @@ impl<R: ReadAt> FrameReader<R> {
     }
 }
 
-/// The next empty buffer; `None` when there will be none.
+/// Returns the next empty buffer; `None` when there will be none.
 fn take(empties: &Mutex<Receiver<Loaded>>) -> Option<Loaded> {
     lock(empties).recv().ok()
 }

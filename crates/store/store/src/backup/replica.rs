@@ -14,7 +14,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Buffers kept for the next commits.
 const POOL_BUFFERS: usize = 8;
 
-/// Largest buffer kept, bytes; larger ones, of bulk writes, are returned to the allocator.
+/// The largest buffer kept in the pool, in bytes; larger ones, of bulk writes, are returned to the
+/// allocator.
 const POOL_BUFFER_BYTES: usize = 1 << 20;
 
 /// Buffers between commits.
@@ -58,8 +59,8 @@ pub(super) struct Replica {
     /// The incarnation of its chunks, by which they differ from those of an earlier use of the
     /// frame.
     pub(super) incarnation: u32,
-    /// Whether it is a head of this node's own log. False for survivors, and for other masters'
-    /// segments.
+    /// Whether the segment is a head of this node's own log. False for survivors, and for other
+    /// masters' segments.
     pub(super) head: bool,
     /// Whether its chunks are marked as those of a head, of this node's log or another master's.
     pub(super) marked_head: bool,
@@ -77,7 +78,7 @@ pub(super) struct Replica {
     pub(super) syncing: u32,
     /// Where the log will end, and whether it will be sealed, when the current write is done.
     pub(super) in_flight: Option<(u32, bool)>,
-    /// Whether it was freed during a write: its frame is released when the write is done.
+    /// Whether the replica was freed during a write: its frame is released when the write is done.
     pub(super) freed: bool,
     /// Frame bytes written or being written: where the next chunk begins.
     position: usize,
@@ -116,22 +117,22 @@ impl Replica {
         }
     }
 
-    /// Whether it has something for the next commit.
+    /// Returns whether the replica has bytes, or its seal, for the next commit.
     pub(super) fn is_staged(&self) -> bool {
         self.staged.is_some()
     }
 
-    /// Bytes of log that the next commit will carry.
+    /// Returns the number of bytes of log that the next commit will carry.
     pub(super) fn staged_bytes(&self) -> usize {
         self.staged.as_ref().map_or(0, |staged| (self.log_end - staged.log_start) as usize)
     }
 
-    /// Bytes of its frame that are written or being written.
+    /// Returns the number of bytes of its frame that are written or being written.
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes of log that can still be taken.
+    /// Returns the number of bytes of log that can still be taken.
     pub(super) fn room(&self, geometry: &Geometry) -> usize {
         if self.sealed {
             return 0;
@@ -140,8 +141,8 @@ impl Replica {
         room(geometry, self.position + begun, self.log_end as usize)
     }
 
-    /// Whether `len` bytes can be taken now. Here they may also use what is reserved for chunk
-    /// headers.
+    /// Returns whether `len` bytes can be taken now. Here they may also use what is reserved for
+    /// chunk headers.
     pub(super) fn fits(&self, geometry: &Geometry, len: usize) -> bool {
         let (begun, header) = match &self.staged {
             Some(staged) => (staged.filled - self.tail.len(), 0),
@@ -232,14 +233,15 @@ impl Replica {
     }
 }
 
-/// Bytes of log that fit behind `position` in a frame and `log_end` in a segment.
+/// Returns the number of bytes of log that fit behind `position` in a frame and `log_end` in a
+/// segment.
 pub(super) fn room(geometry: &Geometry, position: usize, log_end: usize) -> usize {
     let frame = geometry.frame_bytes.saturating_sub(position + RESERVED_BYTES);
     frame.min(geometry.segment_bytes - log_end)
 }
 
-/// Whether a segment's first bytes show that it is a head. Bytes that cannot be parsed count as a
-/// head: that only makes them wait.
+/// Returns whether a segment's first bytes show that it is a head. Bytes that cannot be parsed
+/// count as a head: that only makes them wait.
 pub(crate) fn is_head(first: &[u8]) -> bool {
     match Entry::parse(first) {
         Ok(Entry { kind: Kind::Segment, value, .. }) => {

@@ -26,7 +26,7 @@ pub struct Cut {
     pub segment: Option<u64>,
     /// Offset of the cut in the file, bytes.
     pub offset: u64,
-    /// Where the segment's log ends now, bytes.
+    /// The length of the segment's log now, in bytes.
     pub log_end: u32,
     /// Bytes of log cut off, as far as the remains show.
     pub bytes: u64,
@@ -39,7 +39,7 @@ pub struct Cut {
 pub struct Garbage {
     /// The frame.
     pub frame: u32,
-    /// Where it begins in the file, bytes.
+    /// The offset in the file at which the frame begins, in bytes.
     pub offset: u64,
     /// The segment that it held; `None` when its beginning cannot be read.
     pub segment: Option<u64>,

@@ -14,7 +14,7 @@ use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, FREED, Seal};
 use std::collections::VecDeque;
 
-/// Most marks being written at a time.
+/// The largest number of marks being written at a time.
 pub(super) const MAX_RETIRING_WRITES: usize = 4;
 
 /// Frames that are becoming free.
@@ -75,7 +75,7 @@ impl<D: Disk> Backup<D> {
         self.free_frame(frame);
     }
 
-    /// The write that marks everything in a frame up to `incarnation` as free.
+    /// Returns the write that marks everything in a frame up to `incarnation` as free.
     pub(super) fn mark(&mut self, frame: u32, incarnation: u32) -> Op {
         let mut buffer =
             self.retiring.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(BLOCK_BYTES));
@@ -102,7 +102,7 @@ impl<D: Disk> Backup<D> {
         let offset = self.header.frame_offset(frame) + self.geometry.frame_bytes as u64;
         Op::Write { buffer, len: BLOCK_BYTES, offset, durable }
     }
-    /// The write that clears a frame's first block.
+    /// Returns the write that clears a frame's first block.
     pub(super) fn erase(&self, frame: u32) -> Op {
         let durable = self.durability == Durability::Sync;
         let buffer = AlignedBuf::zeroed(BLOCK_BYTES);

@@ -22,15 +22,15 @@ use thiserror::Error;
 pub struct Stored {
     /// The replica's id.
     pub replica: ReplicaId,
-    /// Its incarnation in this file.
+    /// The replica's incarnation in this file.
     pub incarnation: u32,
-    /// Bytes of log in it.
+    /// Number of log bytes in the replica.
     pub len: u32,
-    /// Whether it is a head; otherwise it is a survivor.
+    /// Whether the segment is a head; otherwise it is a survivor.
     pub head: bool,
-    /// Bytes that they take of its frame.
+    /// Number of bytes that the replica's chunks take in its frame.
     pub framed: u32,
-    /// Whether its master has sealed it.
+    /// Whether the master has sealed the replica.
     pub sealed: bool,
     /// Whether its master may have an acknowledgement for more than is here.
     pub unsure: bool,
@@ -63,7 +63,7 @@ pub struct Torn {
     pub replica: Option<ReplicaId>,
     /// Offset in the file, bytes.
     pub offset: u64,
-    /// Where the replica's log ends now, bytes; zero if it never began.
+    /// The length of the replica's log now, in bytes; zero if the log never began.
     pub len: u32,
     /// A description of what was found there.
     pub found: String,

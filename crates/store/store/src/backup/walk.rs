@@ -21,9 +21,9 @@ pub(super) enum End {
 pub(super) struct Walked {
     /// Where in the frame the run ends.
     pub(super) position: usize,
-    /// Bytes of log in it.
+    /// Number of log bytes in the run.
     pub(super) log_end: usize,
-    /// How it ends.
+    /// How the run of chunks ends.
     pub(super) end: End,
     /// Log bytes that the invalid chunk would have held, as far as its header can be read.
     pub(super) lost: u32,
@@ -106,9 +106,9 @@ impl ChunkReader {
         Ok((header, payload))
     }
 
-    /// Whether the invalid bytes at `position` can be the remains of one of this segment's chunks.
-    /// What an earlier segment left at the edge of a block cannot; within a block there are zeroes
-    /// behind the last chunk, unless a write was begun.
+    /// Returns whether the invalid bytes at `position` can be the remains of one of this segment's
+    /// chunks. What an earlier segment left at the edge of a block cannot; within a block there are
+    /// zeroes behind the last chunk, unless a write was begun.
     fn is_remnant(&self, bytes: &[u8], position: usize, bad: BadChunk) -> bool {
         let in_block = position % BLOCK_BYTES;
         let rest = &bytes[..bytes.len().min(BLOCK_BYTES - in_block)];
@@ -134,7 +134,7 @@ impl ChunkReader {
             .map(|(place, chunk)| (position + place, chunk.header.durable))
     }
 
-    /// Whether any chunk of the segment lies behind `position`.
+    /// Returns whether any chunk of the segment lies behind `position`.
     pub(super) fn has_more(&self, frame: &[u8], position: usize) -> bool {
         find_chunks(self.seed, &frame[position..]).any(|(_, chunk)| self.owns(&chunk.header))
     }

@@ -34,7 +34,7 @@ pub struct TabletLoad {
     /// The part of `requests` that goes to the second half of its key positions. It shows whether
     /// dividing the tablet helps: all requests for one hot key go to one half.
     pub second_half: u64,
-    /// Whether it may be divided.
+    /// Whether the tablet may be divided.
     pub divides: bool,
 }
 
@@ -73,7 +73,8 @@ struct Moved<'a> {
 }
 
 impl Moved<'_> {
-    /// The load of a server after the move, if it is `now` at present and the piece's is `piece`.
+    /// Returns the load of a server after the move, if it is `now` at present and the piece's is
+    /// `piece`.
     fn after(self, server: u32, now: u64, piece: u64) -> u64 {
         let less = if self.from == server { piece } else { 0 };
         let more = if self.to == server { piece } else { 0 };
@@ -103,7 +104,7 @@ impl ServerLoad {
         self.tablets.iter().map(|load| load.bytes).sum()
     }
 
-    /// How full it is, in thousandths.
+    /// Returns the share of the server's capacity that is used, in thousandths.
     pub fn fill(&self) -> u64 {
         self.share(self.bytes())
     }
@@ -171,8 +172,8 @@ struct Balance<'a> {
 }
 
 impl<'a> Balance<'a> {
-    /// The server with the highest `measure` that may give, and the one with the lowest that may
-    /// take.
+    /// Returns the server with the highest `measure` that may give, and the one with the lowest
+    /// that may take.
     fn extremes(
         &self,
         measure: impl Fn(&ServerLoad) -> u64,
@@ -183,7 +184,8 @@ impl<'a> Balance<'a> {
         givers.max_by_key(|load| (measure(load), load.server)).map(|from| (from, to))
     }
 
-    /// The difference between the highest and the lowest `measure`, after a move if one is given.
+    /// Returns the difference between the highest and the lowest `measure`, after a move if one is
+    /// given.
     fn spread(
         &self,
         moved: Option<Moved<'_>>,
@@ -196,13 +198,13 @@ impl<'a> Balance<'a> {
         measured.clone().max().unwrap_or(0) - measured.min().unwrap_or(0)
     }
 
-    /// Whether memory is even enough after the move, or at least no less even than now.
+    /// Returns whether memory is even enough after the move, or at least no less even than now.
     fn keeps_memory(&self, moved: Moved<'_>) -> bool {
         let now = self.spread(None, ServerLoad::fill_after);
         self.spread(Some(moved), ServerLoad::fill_after) <= now.max(UNEVEN_FILL)
     }
 
-    /// Whether requests are even enough after the move, or at least no less even than now.
+    /// Returns whether requests are even enough after the move, or at least no less even than now.
     fn keeps_requests(&self, moved: Moved<'_>) -> bool {
         let now = self.spread(None, ServerLoad::requests_after);
         self.spread(Some(moved), ServerLoad::requests_after) <= now.max(self.uneven_requests())

@@ -12,19 +12,20 @@ use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
 use std::collections::BTreeMap;
 
-/// Most tables in a cluster.
+/// The largest number of tables in a cluster; the coordinator refuses to create more.
 pub const MAX_TABLES: usize = 4096;
 
-/// Most servers in a cluster.
+/// The largest number of servers in a cluster; the coordinator refuses to enlist more.
 pub const MAX_SERVERS: usize = 1024;
 
-/// Most tablets of all tables together.
+/// The largest number of tablets of all tables together. No table is created and no tablet divided
+/// beyond it.
 pub(super) const MAX_ALL_TABLETS: usize = 16_384;
 
 /// Highest [`Catalog::incarnation`] that is drawn; versions do not exceed it either.
 const MAX_INCARNATION: u64 = (1 << 40) - 1;
 
-/// Most tablets of a new table whose creator did not ask for a number.
+/// The largest number of tablets that a new table gets by default: one for each server, up to this.
 const DEFAULT_TABLETS: usize = 16;
 
 /// Why a change was not made.
@@ -181,7 +182,8 @@ impl<M: Metadata> Catalog<M> {
         Refusal::Later("this coordinator does not lead".into())
     }
 
-    /// The catalog of a coordinator that does not lead: it is empty and refuses all changes.
+    /// Returns the catalog of a coordinator that does not lead: it is empty and refuses all
+    /// changes.
     #[must_use]
     pub fn absent() -> Self {
         Self {
@@ -205,7 +207,7 @@ impl<M: Metadata> Catalog<M> {
         self.metadata.as_ref().map_or_else(String::new, M::place)
     }
 
-    /// Whether it was opened, and is not [`absent`](Self::absent).
+    /// Returns whether the catalog was opened, and is not [`absent`](Self::absent).
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.metadata.is_some()
@@ -274,13 +276,14 @@ impl<M: Metadata> Catalog<M> {
         Catalog::read(metadata, self.cluster)
     }
 
-    /// The id of the next table to be created. No entry in a log has this id or a higher one.
+    /// Returns the id of the next table to be created. No entry in a log has this id or a higher
+    /// one.
     pub fn next_table(&self) -> u32 {
         self.next_table
     }
 
-    /// The cluster's id, drawn at random when it began. Servers with another cluster's data are
-    /// refused.
+    /// Returns the cluster's id, drawn at random when it began. Servers with another cluster's data
+    /// are refused.
     pub fn cluster(&self) -> u64 {
         self.cluster
     }
@@ -319,7 +322,7 @@ impl<M: Metadata> Catalog<M> {
         self.incarnation
     }
 
-    /// The version of the catalog, which every change raises.
+    /// Returns the version of the catalog, which every change raises.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -334,7 +337,7 @@ impl<M: Metadata> Catalog<M> {
         self.tables.iter().map(|(name, parts)| self.record(name, parts))
     }
 
-    /// The number of tables.
+    /// Returns the number of tables.
     pub fn table_count(&self) -> usize {
         self.tables.len()
     }
@@ -350,7 +353,7 @@ impl<M: Metadata> Catalog<M> {
         self.servers.get(&id)
     }
 
-    /// The id of the next server to be added.
+    /// Returns the id of the next server to be added.
     pub fn next_server(&self) -> u32 {
         self.next_server
     }
@@ -360,17 +363,17 @@ impl<M: Metadata> Catalog<M> {
         self.tables.values().flat_map(TableEntry::tablets)
     }
 
-    /// The number of tablets of all tables.
+    /// Returns the number of tablets of all tables.
     pub fn tablet_count(&self) -> usize {
         self.tables.values().map(|parts| parts.parts.len()).sum()
     }
 
-    /// The number of tablets of a table.
+    /// Returns the number of tablets of a table.
     pub fn tablet_count_of(&self, table: u32) -> usize {
         self.tables.values().find(|parts| parts.id == table).map_or(0, |parts| parts.parts.len())
     }
 
-    /// The tablets of a server, in ascending order.
+    /// Returns the tablets of a server, in ascending order.
     pub fn tablets_of(&self, server: u32) -> Vec<OwnedTablet> {
         let mut tablets: Vec<_> =
             self.all_tablets().filter(|owned| owned.server == server).collect();
@@ -378,7 +381,7 @@ impl<M: Metadata> Catalog<M> {
         tablets
     }
 
-    /// The id and name of each table of which a server has tablets.
+    /// Returns the id and name of each table of which a server has tablets.
     pub fn names_of(&self, server: u32) -> Vec<(u32, String)> {
         let is_its = |parts: &TableEntry| parts.parts.iter().any(|part| part.server == server);
         let its = self.tables.iter().filter(|(_, parts)| is_its(parts));
@@ -404,7 +407,9 @@ impl<M: Metadata> Catalog<M> {
     /// tables, and is used only if no candidate replicates its log.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal::NoServer`] when no candidate can serve a table; [`Refusal::Limit`] when the
+    /// cluster has as many tables or tablets as it can have, or several tablets are requested and
+    /// no candidate replicates its log; other [`Refusal`]s when the metadata cannot be changed.
     pub fn create(
         &mut self,
         name: &str,
@@ -462,7 +467,7 @@ impl<M: Metadata> Catalog<M> {
     /// Drops a table. Returns the servers that had tablets of it; `None` if there is no such table.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     pub fn drop_table(&mut self, name: &str) -> Result<Option<Vec<u32>>, Refusal> {
         let Some(parts) = self.tables.get(name) else { return Ok(None) };
         let servers = parts.parts.iter().map(|part| part.server).collect();
@@ -481,7 +486,8 @@ impl<M: Metadata> Catalog<M> {
     /// and its old one is declared dead, so that others recover its tablets.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal::Limit`] when locator and rack are too long for a record, or the cluster has
+    /// `MAX_SERVERS` servers already; other [`Refusal`]s when the metadata cannot be changed.
     pub fn enlist(
         &mut self,
         id: u32,
@@ -523,7 +529,7 @@ impl<M: Metadata> Catalog<M> {
     /// Declares a server dead, or removes it if it has no tablets. Moves from it and to it end.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     ///
     /// # Panics
     /// When there is no such server.
@@ -544,7 +550,7 @@ impl<M: Metadata> Catalog<M> {
     /// [`ServerEntry::min_open`].
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     ///
     /// # Panics
     /// When there is no such server.
@@ -567,7 +573,7 @@ impl<M: Metadata> Catalog<M> {
     /// the tablets that are left still belong to the dead server, and are recovered again.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     pub fn take_over(
         &mut self,
         gone: u32,

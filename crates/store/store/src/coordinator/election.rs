@@ -30,8 +30,8 @@ pub const SILENCE: Duration = Duration::from_millis(100);
 /// How long a new leader may answer pings with "not leading" while it reads the metadata.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
-/// A follower that was not run for so long (its process was suspended, say) cannot conclude that
-/// the leader was silent meanwhile.
+/// A follower that was not run for longer than this (its process was suspended, say) cannot
+/// conclude that the leader was silent meanwhile.
 const AWAY: Duration = Duration::from_millis(50);
 
 /// Delay before another attempt after the register could not be read or written.
@@ -42,7 +42,8 @@ const RETRY: Duration = Duration::from_millis(100);
 const CHANGES: usize = 2;
 const CALM: Duration = Duration::from_secs(10);
 
-/// Most doublings of that silence: it is at most `SILENCE << MAX_DOUBLINGS`.
+/// The largest number of times that this silence is doubled: it is at most `SILENCE <<
+/// MAX_DOUBLINGS`.
 const MAX_DOUBLINGS: usize = 5;
 
 /// How long after a takeover the new leader declares no server dead that may still hold a lease
@@ -108,7 +109,7 @@ pub enum ElectionAction {
 /// A coordinator's reply to a ping.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PingReply {
-    /// Whether it leads, as far as it knows.
+    /// Whether the coordinator leads, as far as it knows.
     pub leads: bool,
     /// Its term; zero if it does not lead.
     pub term: u64,
@@ -168,13 +169,13 @@ impl Election {
         }
     }
 
-    /// The life and locator to write in a [claim](ElectionAction::Claim).
+    /// Returns the life and locator to write in a [claim](ElectionAction::Claim).
     #[must_use]
     pub fn identity(&self) -> (u64, &str) {
         (self.life, &self.locator)
     }
 
-    /// The term in which this coordinator leads; `None` if it does not.
+    /// Returns the term in which this coordinator leads; `None` if it does not.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         match self.state {
@@ -192,7 +193,7 @@ impl Election {
         }
     }
 
-    /// The coordinator that it follows, if it follows one.
+    /// Returns the coordinator that it follows, if it follows one.
     #[must_use]
     pub fn leader(&self) -> Option<&LeaderRecord> {
         match &self.state {
@@ -234,7 +235,7 @@ impl Election {
         }
     }
 
-    /// How long the leader may be silent: longer when leaders have changed often, so that
+    /// Returns how long the leader may be silent: longer when leaders have changed often, so that
     /// coordinators that cannot keep up with [`SILENCE`] do not depose each other for ever.
     fn tolerated_silence(&self, now: Nanos) -> Duration {
         let recent = self.changes.iter().filter(|&&at| now.since(at) < CALM).count();

@@ -47,15 +47,15 @@ impl LoadReports {
         self.0.retain(|&server, _| is_alive(server));
     }
 
-    /// Whether all of these servers have reported.
+    /// Returns whether all of these servers have reported.
     pub fn are_known(&self, servers: &[u32]) -> bool {
         servers.iter().all(|server| self.0.contains_key(server))
     }
 }
 
 impl<M: Metadata> Catalog<M> {
-    /// The load of these live servers, from the tablets that each has now and its latest report. A
-    /// tablet that the server got since its report counts as idle and empty.
+    /// Returns the load of these live servers, from the tablets that each has now and its latest
+    /// report. A tablet that the server got since its report counts as idle and empty.
     pub(super) fn server_loads(&self, servers: &[u32], loads: &LoadReports) -> Vec<ServerLoad> {
         let server_load = |&server: &u32| {
             let report = loads.0.get(&server);

@@ -56,7 +56,7 @@ const BALANCE_INTERVAL: Duration = Duration::from_secs(3);
 /// Delay before the next move after one has failed.
 const MOVE_RETRY: Duration = Duration::from_secs(30);
 
-/// Most parts into which a tablet is divided for its recovery.
+/// The largest number of parts into which a tablet is divided for its recovery.
 const MAX_PARTS: usize = 64;
 
 /// Recovery makes no smaller parts: tablets are never merged again, so repeated deaths would
@@ -70,7 +70,7 @@ struct Contact {
     at: Nanos,
     /// Version of the assignments that it serves.
     applied: u64,
-    /// When it is declared dead, unless it polls before.
+    /// The time at which the server is declared dead, unless it polls before.
     gone_at: Nanos,
 }
 
@@ -117,15 +117,15 @@ pub(super) struct Membership {
 type DistributionInputs = (u64, u64, usize, Vec<u32>);
 
 impl Membership {
-    /// The state of a leader that began to lead at `now` with `first_version`. Leases of the
-    /// previous leader last until `declare_dead_from` at most.
+    /// Returns the state of a leader that began to lead at `now` with `first_version`. Leases of
+    /// the previous leader last until `declare_dead_from` at most.
     pub(super) fn for_leader(now: Nanos, first_version: u64, declare_dead_from: Nanos) -> Self {
         let distribute_from = now + GATHERING;
         Self { first_version, declare_dead_from, distribute_from, ..Self::default() }
     }
 
-    /// When a server is declared dead, unless it polls before. A server that has applied a version
-    /// of this leader accepts no more leases from previous ones.
+    /// Returns the time at which a server is declared dead, unless it polls before. A server that
+    /// has applied a version of this leader accepts no more leases from previous ones.
     fn gone_at(&self, contact: &Contact) -> Nanos {
         if contact.applied >= self.first_version {
             contact.gone_at
@@ -173,13 +173,13 @@ impl Membership {
         }
     }
 
-    /// Whether a server has applied `version` or a later one.
+    /// Returns whether a server has applied `version` or a later one.
     pub(super) fn has_applied(&self, server: u32, version: u64) -> bool {
         self.contacts.get(&server).is_some_and(|contact| contact.applied >= version)
     }
 
-    /// Whether a server is known to serve a tablet that the catalog assigns to it: not if it is
-    /// dead, has applied no version yet, or not the one in which it got the tablet.
+    /// Returns whether a server is known to serve a tablet that the catalog assigns to it: not if
+    /// it is dead, has applied no version yet, or not the one in which it got the tablet.
     pub(super) fn serves<M: Metadata>(
         &self,
         server: u32,
@@ -217,7 +217,7 @@ impl Membership {
         self.contacts.iter().filter_map(alive).collect()
     }
 
-    /// Whether a server recovers tablets, or a tablet moves from it or to it.
+    /// Returns whether a server recovers tablets, or a tablet moves from it or to it.
     pub(super) fn is_busy<M: Metadata>(&self, server: u32, catalog: &Catalog<M>) -> bool {
         self.tasks.iter().any(|task| task.by == server)
             || catalog.moves().any(|order| order.concerns(server))
@@ -459,12 +459,13 @@ impl Membership {
         Ok(())
     }
 
-    /// The dead servers whose tablets could not be recovered, and why the last attempt failed.
+    /// Returns the dead servers whose tablets could not be recovered, and why the last attempt
+    /// failed.
     pub(super) fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.tasks.iter().filter_map(|task| Some((task.gone, task.failure.as_deref()?)))
     }
 
-    /// When [`poll`](Self::poll) must be called next.
+    /// Returns the time at which [`poll`](Self::poll) must be called next.
     pub(super) fn next_deadline<M: Metadata>(&self, catalog: &Catalog<M>) -> Option<Nanos> {
         let leased = catalog.servers().filter(|(_, entry)| entry.copies > 0 && !entry.dead);
         let gone_at = leased.map(|(id, _)| {

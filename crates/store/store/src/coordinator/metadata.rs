@@ -25,15 +25,15 @@ pub trait Metadata {
     /// Returns all rows, by key.
     ///
     /// # Errors
-    /// [`MetadataError`] when it cannot be read.
+    /// [`MetadataError`] when the metadata cannot be read.
     fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError>;
 
     /// Sets (`Some`) and removes (`None`) rows, all or none of them. The change is durable on
     /// return.
     ///
     /// # Errors
-    /// [`MetadataError`]. Nothing has changed then, except perhaps after
-    /// [`MetadataError::Unknown`].
+    /// [`MetadataError`] when the change cannot be made now or at all, or another coordinator
+    /// leads. No row has changed then, except perhaps after [`MetadataError::Unknown`].
     fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError>;
 
     /// Names the storage in messages: a file's path, or URLs.
@@ -41,7 +41,7 @@ pub trait Metadata {
         "the coordinator's metadata".to_owned()
     }
 
-    /// Most changes that one call of [`apply`](Self::apply) accepts.
+    /// Returns the largest number of changes that one call of [`apply`](Self::apply) accepts.
     fn most_changes(&self) -> usize {
         usize::MAX
     }

@@ -10,19 +10,20 @@ use super::rows::{move_key, move_row, server_row, table_row};
 use sprat_wire::op::MoveOrder;
 use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 
-/// Most moves at a time. Each server gives at most one tablet and takes at most one.
+/// The largest number of moves in progress in the cluster. Each server gives at most one tablet and
+/// takes at most one.
 pub(super) const MAX_MOVES: usize = 64;
 
 /// Set in the id of a move, and not in that of a recovery task.
 const IS_MOVE: u64 = 1 << 63;
 
 impl<M: Metadata> Catalog<M> {
-    /// The moves under way.
+    /// Returns the moves under way.
     pub fn moves(&self) -> impl Iterator<Item = &MoveOrder> {
         self.moves.values()
     }
 
-    /// The move with this id.
+    /// Returns the move with this id.
     pub fn find_move(&self, id: u64) -> Option<MoveOrder> {
         self.moves.get(&id).copied()
     }
@@ -31,7 +32,10 @@ impl<M: Metadata> Catalog<M> {
     /// same move is under way already, returns its id.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal::Limit`] when no server has the whole tablet, either server is dead, missing or
+    /// has a log without replicas, `to` has the tablet already, another move involves `from` as its
+    /// source or `to` as its target, or a limit on moves or tablets is reached; other [`Refusal`]s
+    /// when the metadata cannot be changed.
     pub fn begin_move(&mut self, tablet: Tablet, to: u32) -> Result<u64, Refusal> {
         let owner = self.all_tablets().find(|owned| {
             owned.tablet.table == tablet.table
@@ -75,7 +79,7 @@ impl<M: Metadata> Catalog<M> {
     /// tablet from segment `since` on.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     ///
     /// # Panics
     /// When there is no move with this id.
@@ -100,7 +104,7 @@ impl<M: Metadata> Catalog<M> {
     /// Gives up a move: the tablet stays where it is.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] when the metadata cannot be changed.
     pub fn end_move(&mut self, id: u64) -> Result<(), Refusal> {
         if self.moves.contains_key(&id) {
             self.commit(vec![(move_key(id), None)], (0, 0))?;
@@ -112,7 +116,8 @@ impl<M: Metadata> Catalog<M> {
     /// Begins or ends draining a server, whose tablets are then moved to other servers.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal::Limit`] when there is no such live server or its log has no replicas; other
+    /// [`Refusal`]s when the metadata cannot be changed.
     pub fn drain(&mut self, id: u32, draining: bool) -> Result<(), Refusal> {
         let entry = self.server(id).filter(|entry| !entry.dead).cloned();
         let entry = entry.ok_or(Refusal::Limit("there is no such server"))?;
@@ -147,7 +152,8 @@ impl<M: Metadata> Catalog<M> {
         balance::next(&self.server_loads(candidates, loads))
     }
 
-    /// Whether balancing may move a tablet from a server, and whether it may move one to it.
+    /// Returns whether balancing may move a tablet from a server, and whether it may move one to
+    /// it.
     pub(super) fn may_move(&self, id: u32) -> (bool, bool) {
         let may = self.is_replicated(id) && !self.drains(id);
         (
@@ -164,7 +170,7 @@ impl<M: Metadata> Catalog<M> {
         self.server(id).is_some_and(|entry| entry.copies > 0 && !entry.dead)
     }
 
-    /// The server with the fewest tablets among those that may take one.
+    /// Returns the server with the fewest tablets among those that may take one.
     fn least_loaded(&self, candidates: &[u32]) -> Option<u32> {
         let may = |&id: &u32| self.may_move(id).1;
         let free = candidates.iter().copied().filter(may);
@@ -172,7 +178,7 @@ impl<M: Metadata> Catalog<M> {
             .filter(|_| self.moves.len() < MAX_MOVES)
     }
 
-    /// The servers that may give a tablet to `to`.
+    /// Returns the servers that may give a tablet to `to`.
     fn givers<'a>(&'a self, candidates: &'a [u32], to: u32) -> impl Iterator<Item = u32> + 'a {
         let may = move |&id: &u32| {
             id != to && self.is_replicated(id) && self.moves().all(|order| order.from != id)

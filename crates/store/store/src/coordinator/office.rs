@@ -18,7 +18,7 @@ pub struct LeaderTerm<M> {
     pub taken: Nanos,
     /// The catalog, read from the metadata after the term had begun.
     pub catalog: Catalog<M>,
-    /// How long it may act as leader; the driver extends it.
+    /// The lease during which the coordinator may act as leader; the driver extends it.
     pub valid: LeaderLease,
 }
 
@@ -33,13 +33,13 @@ impl LeaderLease {
         self.0.store(until.0, Ordering::Release);
     }
 
-    /// Whether the lease holds at `now`.
+    /// Returns whether the lease holds at `now`.
     #[must_use]
     pub fn is_valid(&self, now: Nanos) -> bool {
         now < self.until()
     }
 
-    /// When it ends, unless it is extended.
+    /// Returns the time at which the lease ends, unless it is extended.
     #[must_use]
     pub fn until(&self) -> Nanos {
         Nanos(self.0.load(Ordering::Acquire))
@@ -55,7 +55,7 @@ pub(super) struct LeaderUpdate<M> {
 }
 
 impl<M> LeaderUpdate<M> {
-    /// Whether an earlier call of [`LeaderMailbox::take_update`] took this update already.
+    /// Returns whether an earlier call of [`LeaderMailbox::take_update`] took this update already.
     pub(super) fn is_empty(&self) -> bool {
         self.term.is_none() && self.leader.is_none()
     }

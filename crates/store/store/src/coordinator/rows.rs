@@ -51,7 +51,7 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// The total of `rows`, which must all be present (`Some`).
+    /// Returns the total of `rows`, which must all be present (`Some`).
     pub(super) fn of(rows: &[Change]) -> Self {
         Checksums::default().total_after(rows)
     }
@@ -69,7 +69,7 @@ impl Checksums {
         self.total
     }
 
-    /// The total after `changes`, which must name each key once, and not the counters'.
+    /// Returns the total after `changes`, which must name each key once, and not the counters'.
     pub(super) fn total_after(&self, changes: &[Change]) -> Total {
         let Total { mut rows, mut checksums } = self.total;
         for (key, row) in changes {

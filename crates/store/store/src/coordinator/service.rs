@@ -39,7 +39,9 @@ const BUSY_POLL: Duration = Duration::from_millis(5);
 /// answered anyway: the change is durable.
 pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most polls that wait at once, and most changes.
+/// The largest number of polls that wait at once; further ones are answered with `Retry`. Also
+/// limits pending changes: a session may always have one, and more only while it has fewer than are
+/// left of this number.
 pub const MAX_WAITING: usize = 4096;
 
 /// Retry delay in replies while [`MAX_WAITING`] is reached, microseconds.
@@ -48,7 +50,7 @@ const BUSY_MICROS: u32 = 10_000;
 /// Retry delay in replies while the metadata cannot be changed, microseconds.
 const LATER_MICROS: u32 = 100_000;
 
-/// Shortest time between two warnings that the metadata do not fit a server's data.
+/// The shortest time between two warnings that the metadata do not fit a server's data.
 const FOREIGN_WARNING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The poll of a server, waiting for newer assignments.
@@ -106,7 +108,7 @@ pub struct Coordinator<M> {
     requests: u64,
     /// The session of the request that is being answered.
     session: u32,
-    /// Whether it led at the last call of [`poll`](Service::poll).
+    /// Whether the coordinator led at the last call of [`poll`](Service::poll).
     led: bool,
     /// When the next warning about servers whose data does not fit may be given.
     warn_foreign_from: Nanos,
@@ -151,7 +153,7 @@ impl<M: Metadata> Coordinator<M> {
         Self { candidacy: Some(candidacy), ..Self::new(Catalog::absent()) }
     }
 
-    /// Whether it leads at `now`.
+    /// Returns whether the coordinator leads at `now`.
     pub fn leads(&self, now: Nanos) -> bool {
         let is_valid = |candidacy: &Candidacy<M>| candidacy.valid.is_valid(now);
         self.candidacy
@@ -169,7 +171,8 @@ impl<M: Metadata> Coordinator<M> {
         &self.catalog
     }
 
-    /// The dead servers whose tablets could not be recovered yet, and why the last attempt failed.
+    /// Returns the dead servers whose tablets could not be recovered yet, and why the last attempt
+    /// failed.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.members.failures()
     }

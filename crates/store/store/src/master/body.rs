@@ -88,7 +88,7 @@ impl HeldBodies {
         }
     }
 
-    /// The sessions' shares of the values that may be pinned.
+    /// Returns the sessions' shares of the values that may be pinned.
     pub(super) fn pinned(&self) -> &Shares {
         &self.shares
     }

@@ -20,7 +20,7 @@ pub(super) enum Durable<D: Disk> {
 }
 
 impl<D: Disk> Durable<D> {
-    /// Whether nothing has to become durable.
+    /// Returns whether nothing has to become durable.
     #[inline]
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Self::Nothing)
@@ -34,8 +34,8 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Whether the head's replicas can take an entry of `len` bytes. Many small commits, each
-    /// padded to blocks, can fill a frame before the log has filled the segment.
+    /// Returns whether the head's replicas can take an entry of `len` bytes. Many small commits,
+    /// each padded to blocks, can fill a frame before the log has filled the segment.
     #[inline]
     pub(super) fn has_room(&self, log: &Log, len: usize) -> bool {
         match self {
@@ -76,7 +76,8 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// When [`poll`](Self::poll) has something to do although no event arrives.
+    /// Returns the time at which [`poll`](Self::poll) has something to do although no event
+    /// arrives.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let (backup, pace) = match self {
             Self::Disk(backup, pace) => (backup, pace),

@@ -76,7 +76,7 @@ struct Shared {
     min_open: AtomicU64,
     /// Until when tables may be served, by the node's clock.
     lease: AtomicU64,
-    /// At most one for each order.
+    /// Results of recoveries; at most one for each order.
     recovery_results: Mutex<VecDeque<RecoveryResult>>,
     /// Capacity of the log in bytes of objects, and the load of each tablet.
     loads: Mutex<Option<(u64, Vec<Load>)>>,
@@ -122,14 +122,16 @@ impl Outbox {
         self.shared.applied.load(Ordering::Acquire)
     }
 
-    /// The lowest segment whose open replicas may count, as the master wants it. When it has grown,
-    /// the control thread has the coordinator record it and confirms that with [`Command::Voided`].
+    /// Returns the lowest segment whose open replicas may count, as the master wants it. When it
+    /// has grown, the control thread has the coordinator record it and confirms that with
+    /// [`Command::Voided`].
     #[must_use]
     pub fn min_open(&self) -> u64 {
         self.shared.min_open.load(Ordering::Acquire)
     }
 
-    /// Lets the master serve its tables until then, by the node's clock.
+    /// Sets the end of the master's lease: it may serve its tables until `until`, by the node's
+    /// clock.
     pub fn set_lease(&self, until: Nanos) {
         self.shared.lease.store(until.0, Ordering::Release);
     }

@@ -42,7 +42,7 @@ pub(super) struct Loads {
 }
 
 impl Loads {
-    /// When the next report is due.
+    /// Returns the time at which the next report is due.
     pub(super) fn due(&self) -> Nanos {
         self.since + PERIOD
     }
@@ -87,7 +87,8 @@ impl Loads {
     }
 }
 
-/// How many positions a tablet covers, in units small enough that their product with bytes fits.
+/// Returns how many positions a tablet covers, in units small enough that their product with bytes
+/// fits.
 fn width(tablet: &Tablet) -> u128 {
     u128::from((tablet.range.last - tablet.range.first) >> 8) + 1
 }

@@ -214,7 +214,7 @@ impl<D: Disk> Master<D> {
         Self { timing: Some(Timing::new(Some(count))), ..self }
     }
 
-    /// The log, to inspect.
+    /// Returns the log, to inspect.
     pub fn log(&self) -> &Log {
         &self.log
     }
@@ -234,7 +234,7 @@ impl<D: Disk> Master<D> {
         )
     }
 
-    /// The replicator, if the log is kept on other servers.
+    /// Returns the replicator, if the log is kept on other servers.
     pub fn replicator(&self) -> Option<&Replicator> {
         if let Durable::Servers(replicator) = &self.durable { Some(replicator) } else { None }
     }
@@ -261,22 +261,22 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Whether this server may still answer for its tables: after its lease ends, another server
-    /// may. Reads the clock again, since `now` was taken before the request arrived and the thread
-    /// may have been descheduled since.
+    /// Returns whether this server may still answer for its tables: after its lease ends, another
+    /// server may. Reads the clock again, since `now` was taken before the request arrived and the
+    /// thread may have been descheduled since.
     #[inline]
     fn is_leased(&self, now: Nanos) -> bool {
         let lease = self.inbox.lease();
         lease == Nanos::NEVER || self.clock.map_or(now, |begun| Nanos(0) + begun.elapsed()) < lease
     }
 
-    /// Whether the log is durable up to `position`.
+    /// Returns whether the log is durable up to `position`.
     #[inline]
     fn is_durable(&self, position: u64) -> bool {
         self.durable.is_nothing() || position <= self.log.durable_position()
     }
 
-    /// Whether replies wait for backups that are missing or refuse replicas.
+    /// Returns whether replies wait for backups that are missing or refuse replicas.
     #[inline]
     fn is_bleak(&self) -> bool {
         self.replicator().is_some_and(|replicator| replicator.outlook() == Outlook::Bleak)

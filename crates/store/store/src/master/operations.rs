@@ -39,7 +39,7 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The completion to write when the operation is done with this result.
+    /// Returns the completion to write when the operation is done with this result.
     fn done<'r>(&self, result: &'r [u8]) -> Option<Operation<'r>> {
         self.operation.map(|&id| Operation { id, result })
     }

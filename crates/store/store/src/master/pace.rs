@@ -38,7 +38,7 @@ impl Pace {
         self.arrived += 1;
     }
 
-    /// Whether a commit may begin now that none is under way.
+    /// Returns whether a commit may begin now that none is under way.
     pub(super) fn may_begin(&mut self, now: Nanos) -> bool {
         self.holding = self.arrived > 0 && self.arrived < self.expected && now < self.hold_until;
         !self.holding
@@ -58,7 +58,7 @@ impl Pace {
         self.hold_until = now + (self.takes / 2).min(HOLD_MOST);
     }
 
-    /// When a held commit begins at the latest.
+    /// Returns the time at which a held commit begins at the latest.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.holding.then_some(self.hold_until)
     }

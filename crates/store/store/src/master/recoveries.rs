@@ -30,7 +30,7 @@ struct Task {
     failure: Option<RecoveryFailure>,
     /// Whether its success was reported to the coordinator.
     reported: bool,
-    /// Whether it is in the totals.
+    /// Whether the totals include this recovery.
     counted: bool,
 }
 
@@ -129,7 +129,7 @@ impl Recoveries {
         ended
     }
 
-    /// Whether the completions of failed attempts are forgotten.
+    /// Returns whether the completions of failed attempts are forgotten.
     pub(super) fn has_forgotten(&self) -> bool {
         self.forget.is_empty()
     }
@@ -197,7 +197,7 @@ impl Recoveries {
         }
     }
 
-    /// The tablets that are being recovered.
+    /// Returns the tablets that are being recovered.
     pub(super) fn tablets(&self) -> impl Iterator<Item = Tablet> {
         self.tasks.iter().flat_map(Task::tablets)
     }

@@ -8,11 +8,11 @@ use sprat_net::{EventCounter, RecentSamples, Scale, ThreadAccount, stamp};
 pub(super) enum Mark {
     /// The RPC layer has handed it to the master.
     Entered,
-    /// It is parsed.
+    /// The request is parsed.
     Parsed,
-    /// Its object has been looked up, or appended.
+    /// The request's object has been looked up, or appended.
     Found,
-    /// Its reply is ready for the RPC layer.
+    /// The request's reply is ready for the RPC layer.
     Done,
 }
 
@@ -117,7 +117,8 @@ impl Timing {
     }
 
     /// Returns the counters, those of the calling thread included, which must be the master's.
-    /// Resets the times, so that the next reader sees the requests and iterations since.
+    /// Resets the times, so that the next call reports only the requests and iterations after this
+    /// one.
     pub(super) fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let account = ThreadAccount::read();
         let mut counters = vec![
@@ -159,8 +160,8 @@ impl Timing {
     }
 }
 
-/// The mean of the events without the cost of the counting itself, in thousandths; 0 where the cost
-/// is more.
+/// Returns the mean of the events without the cost of the counting itself, in thousandths; 0 where
+/// the cost is more.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

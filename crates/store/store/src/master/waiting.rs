@@ -34,13 +34,13 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Whether a reply for this session may wait.
+    /// Returns whether a reply for this session may wait.
     #[inline]
     pub(super) fn admits(&mut self, session: u32) -> bool {
         self.shares.admits(session)
     }
 
-    /// The sessions' shares of the queue.
+    /// Returns the sessions' shares of the queue.
     pub(super) fn shares(&self) -> &Shares {
         &self.shares
     }

@@ -23,8 +23,8 @@ const FREEZE_BELOW: u64 = 64;
 /// Batches of changes after which the source freezes the tablet however many are left.
 const MAX_BATCHES: u64 = 4096;
 
-/// Most bytes requested in a second: a migration is in no hurry, and clients that read from either
-/// server are.
+/// Limit on the rate at which a migration's target requests entries, in bytes per second: a
+/// migration is in no hurry, but clients that read from either server are.
 const BYTES_A_SECOND: u64 = 24 << 20;
 
 /// Timeout of a request.
@@ -108,7 +108,7 @@ impl MigrationTargets {
         ended
     }
 
-    /// The tablets that move here.
+    /// Returns the tablets that move here.
     pub(crate) fn tablets(&self) -> impl Iterator<Item = Tablet> {
         self.targets.iter().map(|target| target.order.tablet)
     }
@@ -216,7 +216,7 @@ impl MigrationTarget {
         format!("{} arrives from server {}: {step}", self.order.tablet, self.order.from)
     }
 
-    /// Whether it has a request to make as soon as `retry_at` allows.
+    /// Returns whether the migration has a request to send as soon as `retry_at` allows.
     fn wants_request(&self) -> bool {
         matches!(self.step, Step::Collecting)
             && self.call.is_none()
@@ -336,7 +336,7 @@ impl MigrationTarget {
     }
 }
 
-/// Whether these bytes are whole entries of a table, or of its completions.
+/// Returns whether these bytes are whole entries of a table, or of its completions.
 fn belongs_to_table(table: u32, mut entries: &[u8]) -> bool {
     while !entries.is_empty() {
         match Entry::parse_checked(entries) {

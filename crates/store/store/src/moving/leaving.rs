@@ -15,8 +15,8 @@ const BATCH_BYTES: usize = 8 << 10;
 /// Entries in one reply.
 const BATCH_ENTRIES: usize = 128;
 
-/// Most changed keys of a tablet that wait to be sent. Beyond it, clients that change the tablet
-/// must retry.
+/// Limit on the changed keys of a tablet that wait to be sent. While this many or more wait,
+/// clients that change the tablet must retry.
 pub(crate) const MAX_CHANGED: usize = 1 << 18;
 
 /// The key of a changed completion (`true`) or object (`false`).
@@ -24,7 +24,7 @@ type ChangedKey = (bool, Box<[u8]>);
 
 struct MigrationSource {
     order: MoveOrder,
-    /// Keys changed since the order arrived and not sent since.
+    /// Keys that were changed after the order arrived and whose latest change was not sent yet.
     changed: BTreeSet<ChangedKey>,
     /// Number of the last batch of changes.
     batch: u64,
@@ -85,8 +85,8 @@ impl MigrationSources {
         self.sources.iter().map(source).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether a request must be retried later. `position` is where its object lies in `tablet`.
-    /// The tablet is frozen, or it changes faster than its changes can be sent.
+    /// Returns whether a request must be retried later. `position` is where its object lies in
+    /// `tablet`. The tablet is frozen, or it changes faster than its changes can be sent.
     pub(crate) fn holds_back(&self, request: &Request<'_>, tablet: Tablet, position: u64) -> bool {
         self.sources.iter().filter(|source| source.order.tablet.table == tablet.table).any(
             |source| {

@@ -80,7 +80,7 @@ impl Inventory {
         }
     }
 
-    /// The newest head and the backups with most of it. Its first entry has the digest for
+    /// Returns the newest head and the backups with most of it. Its first entry has the digest for
     /// [`plan`](Self::plan).
     #[must_use]
     pub fn newest_head(&self) -> Option<SegmentSource> {
@@ -94,7 +94,8 @@ impl Inventory {
     /// below `min_open` are void.
     ///
     /// # Errors
-    /// [`Lost`] if the log is not complete.
+    /// [`Lost`] when no head was found, the newest one found is sealed, void or not in `digest`, or
+    /// a segment that it lists has no whole replica.
     pub fn plan(&self, digest: &[u64], header: usize, min_open: u64) -> Result<RecoveryPlan, Lost> {
         let newest = self.newest_head().ok_or(Lost::Everything)?;
         let head = newest.segment;

@@ -13,7 +13,7 @@ pub enum BadReplica {
     /// The first entry is not the segment's header.
     #[error("it does not start with the segment's header")]
     Header,
-    /// Their number differs from the length that the backup stated.
+    /// The number of bytes received differs from the length that the backup stated.
     #[error("received {0} B, expected {1} B")]
     Length(usize, u64),
 }
@@ -72,18 +72,18 @@ impl Loading {
         Ok(header)
     }
 
-    /// The next entry to replay; `None` at the end.
+    /// Returns the next entry to replay; `None` at the end.
     pub(super) fn next(&self) -> Option<Entry<'_>> {
         let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
         Some(Entry::parse(rest).expect("checked when it came"))
     }
 
-    /// Whether any entries were prefetched.
+    /// Returns whether any entries were prefetched.
     pub(super) fn has_prefetched(&self) -> bool {
         self.ahead > 0
     }
 
-    /// The next entry to prefetch.
+    /// Returns the next entry to prefetch.
     pub(super) fn next_ahead(&mut self) -> Option<Entry<'_>> {
         let from = self.ahead.max(self.at);
         let rest = self.bytes.get(from..).filter(|rest| !rest.is_empty())?;

@@ -22,7 +22,7 @@ use std::time::Duration;
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-/// Most segments read or replayed at once.
+/// The largest number of segments being read or replayed at once.
 const READ_AHEAD: usize = 4;
 
 /// Entries replayed in one iteration of the node's loop.
@@ -178,7 +178,7 @@ impl Recovery {
         }
     }
 
-    /// Its result; `None` while it goes on.
+    /// Returns the recovery's result; `None` while it goes on.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<&RecoveryReport, &RecoveryFailure>> {
         matches!(self.stage, Stage::Ended)
@@ -191,7 +191,7 @@ impl Recovery {
         self.backups.values_mut().filter_map(|(_, session)| session.take())
     }
 
-    /// How far it has come.
+    /// Returns how far the recovery has come.
     #[must_use]
     pub fn progress(&self) -> RecoveryProgress {
         let stage = match self.stage {
@@ -240,7 +240,7 @@ impl Recovery {
         std::mem::take(&mut self.completed)
     }
 
-    /// Whether it has written anything into this server's log.
+    /// Returns whether the recovery task has written anything into this server's log.
     #[must_use]
     pub fn has_written(&self) -> bool {
         self.report.objects > 0 || !self.completed.is_empty()
@@ -443,7 +443,7 @@ impl Recovery {
         }
     }
 
-    /// The tablets of a table that are recovered and for which entries in `segment` count.
+    /// Returns the tablets of a table that are recovered and for which entries in `segment` count.
     fn ours(&self, table: u32, segment: u64) -> impl Iterator<Item = Tablet> + Clone {
         let from = self.order.tablets.partition_point(|(tablet, _)| tablet.table < table);
         let ours =
@@ -451,7 +451,7 @@ impl Recovery {
         ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
     }
 
-    /// Whether an object, or its tombstone, is of one of the tablets that are recovered.
+    /// Returns whether an object, or its tombstone, is of one of the tablets that are recovered.
     fn wants(&self, log: &Log, entry: &Entry<'_>, segment: u64) -> bool {
         let mut ours = self.ours(entry.table, segment);
         let Some(first) = ours.clone().next() else { return false };

@@ -14,11 +14,13 @@ use std::collections::{BTreeMap, VecDeque};
 /// frames. Further fences are kept in memory only.
 pub const FENCE_FRAMES: u32 = 2;
 
-/// Most fenced masters remembered. Beyond that, fences of masters without replicas here are
-/// forgotten: ids are never used again.
+/// The largest number of fenced masters remembered. At the limit, a new fence replaces that of a
+/// master without replicas here, whose id is never used again; if there is none, the new fence is
+/// refused.
 const MAX_FENCES: usize = 65_536;
 
-/// Most fence requests that wait for the disk at a time.
+/// The largest number of fence requests that wait for the disk at a time. Further ones are answered
+/// with `Retry`.
 const MAX_WAITING: usize = 1024;
 
 /// How durable a fence is.
@@ -71,7 +73,7 @@ fn word(master: u32) -> u64 {
 }
 
 impl<D: Disk> Replicas<D> {
-    /// The replicas of a master by segment, including damaged ones.
+    /// Returns the replicas of a master by segment, including damaged ones.
     pub(super) fn of_master(&self, master: u32) -> impl Iterator<Item = (u64, &Replica)> {
         let last = ReplicaId { master, segment: MAX_SEGMENT_ID }.word();
         self.kept
@@ -86,7 +88,7 @@ impl<D: Disk> Replicas<D> {
         kept.collect::<Vec<_>>().join("; ")
     }
 
-    /// The records of a master's replicas, as in the reply to a fence.
+    /// Returns the records of a master's replicas, as in the reply to a fence.
     pub fn records(&self, master: u32) -> Vec<ReplicaRecord> {
         self.of_master(master).filter_map(|(segment, kept)| kept.record(segment)).collect()
     }

@@ -20,8 +20,8 @@ pub(super) struct Replica {
     state: State,
     /// Whether its segment is a head, and not a survivor.
     pub(super) head: bool,
-    /// Whether it counts as a head in recovery: not while it is being re-replicated, when it lacks
-    /// bytes that are durable elsewhere.
+    /// Whether the replica counts as a head in recovery: not while it is being re-replicated, when
+    /// it lacks bytes that are durable elsewhere.
     pub(super) counts: bool,
     /// The edition of the segment; zero for a replica from before the start of this process.
     pub(super) edition: u8,
@@ -80,12 +80,13 @@ impl Replica {
         Self { state: State::Damaged(damage.to_string()), ..Self::new(false, 0) }
     }
 
-    /// Whether it was begun since this process started. It can be appended to unless it is sealed.
+    /// Returns whether the replica was begun after this process started. It can be appended to
+    /// unless it is sealed.
     pub(super) fn is_present(&self) -> bool {
         self.state == State::Present
     }
 
-    /// The description of its damage, if it is damaged.
+    /// Returns the description of its damage, if it is damaged.
     pub(super) fn damage(&self) -> Option<&str> {
         match &self.state {
             State::Damaged(why) => Some(why),
@@ -105,12 +106,12 @@ impl Replica {
         self.seal_written |= progress.sealed;
     }
 
-    /// Whether everything that was received is on disk.
+    /// Returns whether everything that was received is on disk.
     pub(super) fn is_written(&self) -> bool {
         self.written == self.len && self.seal_written == self.sealed
     }
 
-    /// Whether all of its segment is on disk, and it counts in recovery.
+    /// Returns whether all of its segment is on disk, and it counts in recovery.
     pub(super) fn is_whole(&self) -> bool {
         self.damage().is_none()
             && self.seal_written
@@ -119,7 +120,7 @@ impl Replica {
             && (self.counts || !self.head)
     }
 
-    /// Bytes of its frame that it occupies.
+    /// Returns the number of bytes of its frame that it occupies.
     pub(super) fn framed(&self) -> u64 {
         self.framed.into()
     }

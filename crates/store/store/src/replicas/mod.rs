@@ -62,8 +62,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use write::{PendingWrites, Piece};
 
-/// Longest time that bytes stay in this process's memory only under [`Durability::Buffered`], while
-/// the disk keeps up.
+/// The longest time for which bytes are only in this process's memory under
+/// [`Durability::Buffered`], provided that the disk keeps up.
 pub const FLUSH: Duration = Duration::from_millis(50);
 
 /// Staged bytes that begin a commit before [`FLUSH`] is over.
@@ -72,7 +72,8 @@ const BULK_BYTES: usize = 1 << 20;
 /// The segment number of a fence's record. Segments of logs are numbered from 1.
 pub const FENCE: u64 = 0;
 
-/// Most frames in a file of replicas, 4.7 TB: the records of all of them fit into one reply.
+/// The largest number of frames in a file of replicas (4.7 TB): the records of all of them fit into
+/// one reply. A larger configured limit is lowered to this.
 pub const MAX_FRAMES: u32 = 500_000;
 const _: () = assert!(MAX_FRAMES as usize * 16 + 16 <= sprat_wire::MAX_MESSAGE);
 
@@ -114,7 +115,8 @@ impl<D: Disk> Replicas<D> {
     /// for fences. Blocks while it reads the whole file once, for about a second per GB.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenError`] when the file is damaged, cut short, of a newer format, of another cluster or
+    /// server, has segments of another size, or cannot be read or written.
     ///
     /// # Panics
     /// When `options` are out of range.
@@ -170,18 +172,19 @@ impl<D: Disk> Replicas<D> {
     /// replicas are not unsure at the next start. Blocks.
     ///
     /// # Errors
-    /// [`Failed`]; the file is not marked then.
+    /// [`Failed`] when a request to the disk fails or has failed before. The file is not marked as
+    /// closed then.
     pub fn close(self, now: Nanos) -> Result<(), Failed> {
         self.backup.close(now, |_| {})
     }
 
-    /// The failure that ended writing; `None` while writes are accepted.
+    /// Returns the failure that ended writing; `None` while writes are accepted.
     #[must_use]
     pub fn failure(&self) -> Option<&Failed> {
         self.backup.failure()
     }
 
-    /// The replicas that are whole on disk, and the range of the file in which each lies.
+    /// Returns the replicas that are whole on disk, and the range of the file in which each lies.
     pub fn whole(&self) -> impl Iterator<Item = (ReplicaId, Range<u64>)> + '_ {
         let whole = self.kept.iter().filter(|(_, kept)| kept.is_whole());
         whole.filter_map(|(&word, kept)| {

@@ -16,14 +16,16 @@ use sprat_wire::op::{REPLICA_BYTES, ReplicaId, Selection, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Most replicas in memory at a time, each of up to 9 MB.
+/// The largest number of replicas in memory at a time, each of up to 9 MB.
 pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
-/// Most reads that wait. Further reads are told to retry.
+/// Limit on the reads that wait. A session may always have one, and more only while it has fewer
+/// than are left of this number; further reads are answered with `Retry`.
 pub const MAX_READERS: usize = 256;
 
-/// Most replies to reads on their way at a time, each of up to [`REPLICA_BYTES`].
+/// Limit on the replies to reads in flight that sessions share, beside one that each session may
+/// always have, each of up to [`REPLICA_BYTES`].
 pub const MAX_ANSWERS: usize = 32;
 
 /// How long a replica that is not requested further stays in memory when its place is needed.
@@ -50,7 +52,7 @@ struct Cached {
     /// Its entries sorted, once a selection was requested.
     sorted: Option<Box<Sorted>>,
     used: Nanos,
-    /// Its last byte was requested.
+    /// Whether the replica's last byte was requested.
     finished: bool,
 }
 
@@ -90,8 +92,8 @@ impl Reads {
         }
     }
 
-    /// Whether another read of a session may wait. A session may have as many reads as there is
-    /// room left, so that a server that reads much does not keep others from reading.
+    /// Returns whether another read of a session may wait. A session may have as many reads as
+    /// there is room left, so that a server that reads much does not keep others from reading.
     fn admits(&self, session: u32) -> bool {
         let own = self.waiting.iter().filter(|reader| reader.id.session() == session).count();
         own == 0 || own < MAX_READERS.saturating_sub(self.waiting.len())
@@ -118,7 +120,7 @@ impl Reads {
         self.waiting.is_empty() && self.cached.is_empty()
     }
 
-    /// When a replica may be evicted for a read that waits for its place.
+    /// Returns the time at which a replica may be evicted for a read that waits for its place.
     pub(super) fn next_deadline(&self) -> Nanos {
         let ends = self
             .cached
@@ -128,7 +130,7 @@ impl Reads {
         if self.crowded { ends.min().unwrap_or(Nanos::NEVER) } else { Nanos::NEVER }
     }
 
-    /// The index of a replica in memory.
+    /// Returns the index of a replica in memory.
     fn find(&self, word: u64, incarnation: u32) -> Option<usize> {
         self.cached
             .iter()
@@ -156,11 +158,11 @@ impl Reads {
 
 /// The result of working on a read that waits.
 enum Step {
-    /// It is complete.
+    /// The read is complete.
     Complete(Outcome<u32>),
-    /// Some of its work was done, and more can be done at once.
+    /// Some of the read's work was done, and more can be done at once.
     Continue,
-    /// It waits for the disk, memory or room for a reply.
+    /// The read waits for the disk, memory or room for a reply.
     Wait,
 }
 

@@ -157,7 +157,8 @@ impl Sorted {
         Entry::parse(&self.bytes[entry.at as usize..]).expect("checked")
     }
 
-    /// The role of the segment. A copy has live entries only, like a survivor of the cleaner.
+    /// Returns the role of the segment. A copy has live entries only, like a survivor of the
+    /// cleaner.
     fn role(&self) -> Role {
         let header = self.header.as_ref().map(|(_, header)| header).expect("it comes first");
         if header.is_copy() { Role::Survivor } else { header.role }
@@ -229,7 +230,8 @@ impl Sorted {
         }
     }
 
-    /// The entries of a selection: first the segment's header, then completions, then objects.
+    /// Returns the entries of a selection: first the segment's header, then completions, then
+    /// objects.
     fn selected<'a>(&'a self, selection: Selection<'a>) -> impl Iterator<Item = &'a [u8]> + 'a {
         let header = self.header.as_ref().map_or(0, |(len, _)| *len);
         let tablets = selection.tablets();

@@ -11,10 +11,11 @@ use sprat_rpc::{Outcome, Repeat, RequestId};
 use sprat_wire::op::{ReplicaId, Status};
 use std::collections::BTreeMap;
 
-/// Most writes that wait for the disk. Further writes are told to retry.
+/// The largest number of writes that wait for the disk. Further writes are answered with `Retry`.
 pub const MAX_WAITING: usize = 4096;
 
-/// Most bytes that wait for the next commit. Further writes are told to retry.
+/// Limit on the bytes that wait for the next commit. While this many or more wait, writes are
+/// answered with `Retry`.
 pub const MAX_STAGED: usize = 64 << 20;
 
 /// A write of a master: see [`BackupRequest::Write`](sprat_wire::op::BackupRequest).
@@ -141,7 +142,7 @@ impl<D: Disk> Replicas<D> {
     /// Makes sure that a replica can begin, and frees the one that it replaces, if any.
     ///
     /// # Errors
-    /// Why it cannot begin.
+    /// The reason for which the replica cannot be begun.
     fn prepare_new(&mut self, word: u64, sealed: bool) -> Result<(), String> {
         let outdated = self.kept.contains_key(&word);
         let count = self.backup.frame_count();
@@ -185,7 +186,7 @@ impl<D: Disk> Replicas<D> {
         Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Retain))
     }
 
-    /// The reply to a write that was made.
+    /// Returns the reply to a write that was made.
     fn acknowledge_one(&mut self, word: u64) -> Outcome<u32> {
         self.counts.writes += 1;
         let sealed = self.kept.get(&word).is_none_or(|kept| kept.sealed);

@@ -16,10 +16,10 @@ use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
-/// Most bytes of copies that a master sends in a second.
+/// Limit on the rate at which a master sends copies of segments, in bytes per second.
 pub const RE_REPLICATION_BYTES_PER_SECOND: u64 = 64 << 20;
 
-/// Most copies under way at once: each keeps a segment from the cleaner.
+/// The largest number of copies in progress at once: each keeps a segment from the cleaner.
 pub const MAX_RE_REPLICATIONS: usize = 2;
 
 /// Bytes of a copy in one request: about a millisecond's worth. The entry that reaches this limit
@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Delay before another attempt after open segments went first.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Most segments tried in one search for a copy to begin.
+/// The largest number of segments tried in one search for a copy to begin.
 const LOOKS: usize = 64;
 
 /// The replicas of a segment that is sealed and durable.
@@ -81,7 +81,7 @@ pub(super) struct ReReplicator {
 }
 
 impl ReReplicator {
-    /// The number of sealed segments with fewer replicas than they should have.
+    /// Returns the number of sealed segments with fewer replicas than they should have.
     pub(super) fn under_replicated(&self) -> usize {
         self.short.len()
     }
@@ -104,7 +104,7 @@ impl ReReplicator {
         self.jobs.len() < MAX_RE_REPLICATIONS && self.short.len() > self.jobs.len()
     }
 
-    /// When there is something to do even if nothing arrives.
+    /// Returns the time at which there is something to do even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let sends = self.jobs.iter().any(|job| !job.under_way).then_some(self.send_at);
         let begins = self.may_begin().then_some(self.begin_at);
@@ -118,7 +118,7 @@ impl ReReplicator {
 }
 
 impl Replicator {
-    /// The sealed segments, with the servers that have a whole replica of each.
+    /// Returns the sealed segments, with the servers that have a whole replica of each.
     pub fn sealed_segments(&self) -> impl Iterator<Item = (u64, &[u32])> {
         self.sealed_segments.iter().map(|(&segment, sealed)| (segment, &sealed.servers[..]))
     }

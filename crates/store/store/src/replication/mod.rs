@@ -28,17 +28,17 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Most replicas of a segment.
+/// The largest number of replicas of a segment.
 pub const MAX_COPIES: usize = 7;
 
 /// How long a backup may take for a write before it is replaced by another.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Most replicas that wait to be freed. Backups find out by themselves that they need not keep
-/// further ones.
+/// The largest number of replicas that wait to be freed. Further ones are not freed by request:
+/// backups find out by themselves that they need not keep them.
 pub const MAX_FREES: usize = 4096;
 
-/// Most requests to free replicas under way at once.
+/// The largest number of requests to free replicas in flight at once.
 const FREES_UNDER_WAY: usize = 8;
 
 /// The purpose of a call under way.
@@ -65,8 +65,8 @@ enum Purpose {
 /// [`completed`](Self::completed) for each reply. [`set_backups`](Self::set_backups) tells it which
 /// servers there are; they may change at any time.
 ///
-/// A byte of the log is reported durable once all replicas of its segment have it. If a replica of
-/// an open head is given up, the head is closed, and its successor must be
+/// A byte of the log is reported durable once all replicas of its segment hold that byte. If a
+/// replica of an open head is given up, the head is closed, and its successor must be
 /// [confirmed](Self::confirm) by the coordinator before anything more is durable: so recovery never
 /// takes the replica that was given up for the end of the log. [`min_open`](Self::min_open) says
 /// what there is to confirm.
@@ -151,8 +151,8 @@ impl Replicator {
         self.note_lost_replicas();
     }
 
-    /// The number of segments whose replicas, together with the master, are in fewer racks than
-    /// they could be. Zero if there is only one rack.
+    /// Returns the number of segments whose replicas, together with the master, are in fewer racks
+    /// than they could be. Zero if there is only one rack.
     #[must_use]
     pub fn in_too_few_racks(&self) -> usize {
         let racks = self.peers.racks();
@@ -169,8 +169,8 @@ impl Replicator {
         open.count() + self.sealed_segments.values().filter(few).count()
     }
 
-    /// The lowest head whose open replicas count, if the coordinator has yet to note it. Bytes that
-    /// depend on it are not durable before [`confirm`](Self::confirm).
+    /// Returns the lowest head whose open replicas count, if the coordinator has yet to note it.
+    /// Bytes that depend on it are not durable before [`confirm`](Self::confirm).
     #[must_use]
     pub fn min_open(&self) -> Option<u64> {
         (self.min_open > self.confirmed).then_some(self.min_open)
@@ -183,8 +183,8 @@ impl Replicator {
         self.report_durable(log);
     }
 
-    /// Whether a backup has refused a write because this master is being recovered. The master must
-    /// accept no more writes then.
+    /// Returns whether a backup has refused a write because this master is being recovered. After
+    /// that the master must accept no more writes.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.fenced
@@ -196,7 +196,7 @@ impl Replicator {
         self.counts
     }
 
-    /// The number of segments with fewer replicas than they should have.
+    /// Returns the number of segments with fewer replicas than they should have.
     #[must_use]
     pub fn under_replicated(&self) -> usize {
         let lacks_some =
@@ -204,14 +204,14 @@ impl Replicator {
         self.open.values().filter(lacks_some).count() + self.re_replicator.under_replicated()
     }
 
-    /// When [`call`](Self::call) has something to do even if nothing arrives.
+    /// Returns the time at which [`call`](Self::call) has something to do even if nothing arrives.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         let next = [self.re_replicator.next_deadline(), self.outlook_state.next_deadline()];
         next.into_iter().flatten().min().filter(|_| !self.fenced)
     }
 
-    /// Bytes that the head can still take on all its backups.
+    /// Returns the number of bytes that the head can still take on all its backups.
     #[must_use]
     pub fn room(&self, log: &Log) -> usize {
         let Some(head) = log.open_segments().filter(|open| open.role == Role::Head).last() else {

@@ -22,7 +22,7 @@ pub const STUCK_FOR: Duration = Duration::from_secs(5);
 /// Whether a write can be acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Outlook {
-    /// It can, as far as is known.
+    /// The master can acknowledge changes, as far as is known.
     #[default]
     Good,
     /// Not now, but perhaps in a moment: the client should retry.
@@ -43,7 +43,7 @@ pub(super) struct OutlookState {
 }
 
 impl OutlookState {
-    /// When the outlook becomes bleak unless something changes.
+    /// Returns the time at which the outlook becomes bleak unless something changes.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let few = self.few.map(|since| since + FEW_FOR);
         let stuck = self.stuck.map(|(_, since)| since + STUCK_FOR);
@@ -81,7 +81,7 @@ impl Replicator {
         };
     }
 
-    /// Whether a write can be acknowledged, as of the last
+    /// Returns whether a write can be acknowledged, as of the last
     /// [`update_outlook`](Self::update_outlook).
     #[must_use]
     pub fn outlook(&self) -> Outlook {

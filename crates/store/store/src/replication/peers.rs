@@ -41,7 +41,7 @@ impl Site {
 /// How long a backup that has failed is avoided; longer if it fails again.
 const BACKOFF: Duration = Duration::from_secs(2);
 
-/// Most doublings of [`BACKOFF`]: it is 16 s at most.
+/// The largest number of times that [`BACKOFF`] is doubled: the wait is 16 s at most.
 const MAX_DOUBLINGS: u32 = 3;
 
 /// A server that can keep replicas.
@@ -103,13 +103,13 @@ impl Peers {
         *refusing = peers.values().filter(|peer| peer.failures > 0).count();
     }
 
-    /// The number of racks.
+    /// Returns the number of racks.
     pub(super) fn racks(&self) -> usize {
         count(self.peers.values().map(|peer| peer.rack).chain(self.here.map(|here| here.rack)))
     }
 
-    /// Whether these servers, together with the master's, are in fewer racks than they could be if
-    /// there are `racks` of them.
+    /// Returns whether these servers, together with the master's, are in fewer racks than they
+    /// could be if there are `racks` of them.
     pub(super) fn are_in_too_few_racks(
         &self,
         servers: impl Iterator<Item = u32>,
@@ -121,17 +121,17 @@ impl Peers {
         count(servers.into_iter().chain(self.here.map(|here| here.rack))) < most
     }
 
-    /// The number of peers, including those that fail.
+    /// Returns the number of peers, including those that fail.
     pub(super) fn len(&self) -> usize {
         self.peers.len()
     }
 
-    /// The number of peers that failed the last time.
+    /// Returns the number of peers that failed the last time.
     pub(super) fn refusing_count(&self) -> usize {
         self.refusing
     }
 
-    /// The peers that failed the last time, and why.
+    /// Returns the peers that failed the last time, and why.
     pub(super) fn refusing(&self) -> impl Iterator<Item = (u32, &str)> {
         let failed = self.peers.iter().filter(|(_, peer)| peer.failures > 0);
         failed.map(|(&server, peer)| (server, peer.refusal.as_str()))
@@ -141,8 +141,8 @@ impl Peers {
         self.peers.contains_key(&server)
     }
 
-    /// The session to a peer, which is opened if need be. `None` if the peer has left, or there are
-    /// too many sessions.
+    /// Returns the session to a peer, which is opened if need be. `None` if the peer has left, or
+    /// there are too many sessions.
     pub(super) fn session(&mut self, server: u32, caller: &mut dyn Caller) -> Option<SessionId> {
         self.gone.drain(..).for_each(|session| caller.close(session));
         let peer = self.peers.get_mut(&server)?;
@@ -234,7 +234,7 @@ impl Peers {
     }
 }
 
-/// The number of distinct racks.
+/// Returns the number of distinct racks.
 fn count(racks: impl Iterator<Item = u32>) -> usize {
     racks.collect::<BTreeSet<_>>().len()
 }

@@ -47,7 +47,7 @@ pub(super) struct Reported {
 /// The replicas of an open segment.
 #[derive(Default)]
 pub(super) struct OpenReplicas {
-    /// At most as many as the segment is to have.
+    /// The segment's replicas that were not given up; at most the configured number.
     pub(super) replicas: Vec<Replica>,
     /// Backups that may have a part of a replica, which does not count.
     pub(super) given_up: Vec<u32>,
@@ -59,7 +59,8 @@ pub(super) struct OpenReplicas {
 }
 
 impl OpenReplicas {
-    /// Bytes that all of `copies` replicas have acknowledged; zero if there are fewer replicas.
+    /// Returns the number of bytes that all of `copies` replicas have acknowledged; zero if there
+    /// are fewer replicas.
     pub(super) fn acked(&self, copies: usize) -> usize {
         if self.replicas.len() < copies {
             return 0;
@@ -67,12 +68,13 @@ impl OpenReplicas {
         self.replicas.iter().map(|replica| replica.acked).min().unwrap_or(0)
     }
 
-    /// Whether all of `copies` replicas are sealed.
+    /// Returns whether all of `copies` replicas are sealed.
     pub(super) fn is_sealed(&self, copies: usize) -> bool {
         self.replicas.len() == copies && self.replicas.iter().all(|replica| replica.sealed)
     }
 
-    /// Bytes that every replica can still take after `appended`; `None` if there is no replica.
+    /// Returns the number of bytes that every replica can still take after `appended`; `None` if
+    /// there is no replica.
     pub(super) fn room(&self, appended: usize) -> Option<usize> {
         self.replicas
             .iter()
@@ -80,8 +82,8 @@ impl OpenReplicas {
             .min()
     }
 
-    /// The next range of bytes to send to a replica, if any, and whether the seal goes with its
-    /// end.
+    /// Returns the next range of bytes to send to a replica, if any, and whether the seal goes with
+    /// its end.
     pub(super) fn next(&self, at: usize, may: Sendable) -> Option<(Range<usize>, bool)> {
         let replica = &self.replicas[at];
         if replica.under_way.is_some() {

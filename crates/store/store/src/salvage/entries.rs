@@ -43,8 +43,8 @@ fn next_entry(bytes: &[u8], from: usize, next_table: u32) -> Option<usize> {
         .find(|&at| begins_at(bytes, at, next_table))
 }
 
-/// Whether a whole entry begins there. Checks the table first: checking the checksums of what
-/// begins at every byte would take hours.
+/// Returns whether a whole entry begins there. Checks the table first: checking the checksums of
+/// what begins at every byte would take hours.
 fn begins_at(bytes: &[u8], at: usize, next_table: u32) -> bool {
     let Ok(entry) = Entry::parse(&bytes[at..]) else { return false };
     entry.table & !COMPLETIONS < next_table && Entry::parse_checked(&bytes[at..]).is_ok()
@@ -73,8 +73,8 @@ impl Objects {
         }
     }
 
-    /// Whether an entry is the newest version of an object. Returns true once for each object,
-    /// which is forgotten then.
+    /// Returns whether an entry is the newest version of an object. Returns true once for each
+    /// object, and forgets the object.
     pub fn take(&mut self, entry: &Entry<'_>) -> bool {
         let key = (entry.table, entry.key.to_vec());
         let is_there =

@@ -32,7 +32,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Most faults that are kept, with their positions; others are only counted.
+/// The number of faults that are kept, with their positions: the first ones. Later ones are only
+/// counted.
 pub const MAX_FAULTS: usize = 1000;
 
 /// Something that is not whole.
@@ -210,7 +211,7 @@ impl Salvage {
         Ok(())
     }
 
-    /// The digest of a head, if its first entry is whole.
+    /// Returns the digest of a head, if its first entry is whole.
     fn digest(&self, segment: u64) -> io::Result<Option<Vec<u64>>> {
         let first = self.segments.get(&segment).map(|segment| segment.pieces[0]);
         let Some(first) = first.filter(|piece| piece.log_offset == 0) else { return Ok(None) };
@@ -328,7 +329,7 @@ impl Salvage {
     }
 }
 
-/// The file offset of a byte in pieces that follow one another in the log.
+/// Returns the file offset of a byte in pieces that follow one another in the log.
 fn file_offset(run: &[Piece], place: usize) -> u64 {
     let mut left = place as u64;
     for piece in run {

@@ -31,7 +31,7 @@ impl Piece {
         Ok(bytes)
     }
 
-    /// Whether `bytes` are what was written.
+    /// Returns whether `bytes` are what was written.
     pub(super) fn is_whole(&self, bytes: &[u8]) -> bool {
         self.chunk.is_some_and(|chunk| chunk.check(bytes).is_ok())
     }
@@ -101,8 +101,8 @@ impl Pieces {
         segment.ended |= header.seal != Seal::Open;
     }
 
-    /// The pieces of each segment in the order of its log. If a segment has several incarnations,
-    /// the latest one counts.
+    /// Returns the pieces of each segment in the order of its log. If a segment has several
+    /// incarnations, the latest one counts.
     pub(super) fn by_segment(self) -> BTreeMap<u64, Segment> {
         let mut segments = BTreeMap::new();
         for (id, mut segment) in self.found {

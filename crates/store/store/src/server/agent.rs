@@ -45,10 +45,10 @@ const WARN_INTERVAL: Duration = Duration::from_secs(1);
 /// A connection to the coordinator, and the session that uses it, before the control thread runs.
 pub(super) struct Link {
     client: Client,
-    /// How many coordinators there are.
+    /// Number of the cluster's coordinators.
     coordinators: usize,
     session: CoordinatorSession,
-    /// The server's identity in the cluster, if clusters have them.
+    /// The server's identity in the cluster, if members of this cluster have identities.
     cluster_identity: Option<Arc<ClusterIdentity>>,
 }
 
@@ -173,7 +173,7 @@ impl Link {
         }
     }
 
-    /// Ids of the tables that this server is to serve, as the coordinator has them now.
+    /// Returns the ids of the tables that this server is to serve, as the coordinator has them now.
     pub(super) fn tables(&mut self) -> Result<Vec<u32>, ServerError> {
         let request = Request::Assignments {
             server: self.session.enlisted().server,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Longest sleep before the thread checks whether the coordinator has given up, or the process
+/// The longest sleep before the thread checks whether the coordinator has given up, or the process
 /// ends.
 const MAX_SLEEP: Duration = Duration::from_millis(25);
 
@@ -22,7 +22,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(25);
 /// failure both start together, and the members of etcd must first choose a leader of their own.
 const ETCD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it checks and logs meanwhile.
+/// Interval at which a coordinator that waits for etcd checks and logs.
 const ETCD_RETRY: Duration = Duration::from_secs(1);
 
 /// Silence of etcd after which a warning is logged, and logged again each time that it has lasted

@@ -25,7 +25,8 @@ impl Guard {
     /// `insecure` allows it.
     ///
     /// # Errors
-    /// [`ServerError::Exposed`].
+    /// [`ServerError::Exposed`] when a locator in `listen` is exposed to other machines and there
+    /// is neither an identity nor `insecure`.
     pub(super) fn check<'a>(
         &self,
         listen: impl IntoIterator<Item = &'a Locator>,
@@ -39,7 +40,7 @@ impl Guard {
         }
     }
 
-    /// The credentials of a node whose clock begins now.
+    /// Returns the credentials of a node whose clock begins now.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, ServerError> {
         self.identity
             .as_ref()
@@ -49,7 +50,7 @@ impl Guard {
     }
 }
 
-/// Whether other machines can connect to this locator.
+/// Returns whether other machines can connect to this locator.
 #[must_use]
 pub fn is_exposed(locator: &Locator) -> bool {
     if let Transport::FastDpdk(bypass) = &locator.transport {

@@ -43,7 +43,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Most nodes in one process.
+/// The largest number of nodes in one process.
 pub const MAX_NODES: usize = 64;
 
 /// Refuses options that a server with replicas cannot have.
@@ -69,8 +69,8 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
     }
 }
 
-/// Whether others cannot be directed to this locator. A name counts as unreachable: every peer
-/// would have to look it up again and again, and a node cannot wait for that.
+/// Returns whether others cannot be directed to this locator. A name counts as unreachable: every
+/// peer would have to look it up again and again, and a node cannot wait for that.
 fn is_unreachable(locator: &Locator) -> bool {
     if matches!(locator.host, Host::Name(_)) {
         return true;
@@ -104,7 +104,7 @@ fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError>
 struct NodeSettings {
     /// The name of its thread.
     name: String,
-    /// Where it listens.
+    /// The address at which the node listens.
     locator: Locator,
     policy: Policy,
     /// The core that its thread is pinned to.
@@ -169,7 +169,9 @@ impl Server {
     /// Starts a process that is only a coordinator.
     ///
     /// # Errors
-    /// [`ServerError`].
+    /// [`ServerError`] when the locator cannot be parsed, is exposed without an identity, or cannot
+    /// be opened; when the data directory or the metadata cannot be used; or when the operating
+    /// system refuses a thread.
     pub fn start_coordinator(
         locator: &str,
         data: &Path,
@@ -192,7 +194,9 @@ impl Server {
     /// it waits half a minute, whether this coordinator leads or stands by.
     ///
     /// # Errors
-    /// [`ServerError`].
+    /// [`ServerError`] when the locator cannot be parsed, is exposed without an identity, lacks an
+    /// address or a port that others can connect to, or cannot be opened; when etcd cannot be used;
+    /// or when the operating system refuses a thread.
     pub fn start_candidate(
         locator: &str,
         place: &EtcdPlace,
@@ -236,7 +240,10 @@ impl Server {
     /// read and written: the log has been replayed and the tables are known.
     ///
     /// # Errors
-    /// [`ServerError`].
+    /// [`ServerError`] when an option is invalid, a locator is exposed without an identity or
+    /// cannot be opened, the data directory or its files cannot be used, the log cannot be
+    /// replayed, the coordinator cannot be reached or refuses the server, or the operating system
+    /// refuses a thread.
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
         let listen =
             options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;
@@ -318,7 +325,8 @@ impl Server {
     /// Waits until the server has stopped, on request or because a part of it failed.
     ///
     /// # Errors
-    /// The failure of the part that ended first.
+    /// The error of the thread that ended first; if that one ended without an error, the error of
+    /// another thread, if any.
     pub fn wait(mut self) -> Result<(), ServerError> {
         let result = self.ends.recv().unwrap_or(Ok(()));
         self.stopper().stop();

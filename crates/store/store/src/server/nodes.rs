@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-/// The catalog's tables, for a server that serves those in `served`.
+/// Returns the catalog's tables, for a server that serves those in `served`.
 fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> LogTables {
     let others = catalog.tables().filter(|table| !served.contains(&table.id));
     let elsewhere = others.map(|table| (table.id, table.name)).collect();
@@ -160,7 +160,7 @@ fn end_use(mut dir: DataDir, closed: Result<(), Failed>) -> Result<(), ServerErr
     Ok(())
 }
 
-/// Whether the nodes listen at consecutive ports, past the kernel, on one device.
+/// Returns whether the nodes listen at consecutive ports, past the kernel, on one device.
 fn share_a_device(listen: &[Locator]) -> bool {
     let [first, others @ ..] = listen else { return false };
     let follows = |(number, locator): (u16, &Locator)| {

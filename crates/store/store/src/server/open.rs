@@ -22,19 +22,19 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(30);
 /// Segments of a recovered server's new log that are not full: heads, and survivors of the cleaner.
 const NEW_HEADS: usize = 16;
 
-/// Fewest frames in a file of replicas.
+/// The smallest number of frames in a file of replicas.
 const LEAST_FRAMES: u32 = 16;
 
 /// The failure that an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
-    /// It is on disk.
+    /// The write is on disk.
     #[default]
     Sync,
-    /// The kernel has it: it survives the end of the process, but the last second may be lost in a
-    /// power failure.
+    /// The kernel has the write: it survives the end of the process, but the last second may be
+    /// lost in a power failure.
     Buffered,
-    /// It is only in memory.
+    /// The write is only in memory.
     None,
 }
 
@@ -129,8 +129,8 @@ impl ServerOptions {
         }
     }
 
-    /// Returns the bytes of disk that a server takes by default. It has `nodes` nodes, which share
-    /// `memory` bytes, and each node's log has `copies` replicas on other servers.
+    /// Returns the number of bytes of disk that a server takes by default. It has `nodes` nodes,
+    /// which share `memory` bytes, and each node's log has `copies` replicas on other servers.
     ///
     /// Without replicas: two and a half times the memory, so that the cleaner has segments to
     /// choose from.
@@ -210,8 +210,8 @@ pub(super) fn open(
     Ok((finish(options, Master::new(log, Some(backup), inbox))?, restored))
 }
 
-/// The configuration of a log with so much memory: a new one, or one with the segments of the log
-/// at `path`.
+/// Returns the configuration of a log with `memory` bytes of memory: a new one, or one with the
+/// segments of the log at `path`.
 fn configured(path: &Path, memory: usize) -> Result<Config, String> {
     let durability = sprat_log::Durability::Tracked;
     let Some(segment_bytes) = restart::segment_bytes_of(path) else {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest sleep: bounds how late a clock change or a lost wake-up is noticed.
+/// The longest sleep of a node: it limits how late a clock change or a lost wake-up is noticed.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 /// How long requests under way may take to finish when a node stops.
@@ -27,7 +27,7 @@ impl NodeHandle {
         self.bell.ring();
     }
 
-    /// The time by the node's clock.
+    /// Returns the time by the node's clock.
     pub(super) fn now(&self) -> Nanos {
         Nanos(0) + self.start.elapsed()
     }
@@ -53,7 +53,7 @@ pub(super) struct Runner {
     handle: NodeHandle,
     start: Instant,
     /// When the last iteration began, in [`ticks`], while iterations are timed; 0 if the node has
-    /// slept since.
+    /// slept after that.
     began: u64,
 }
 
@@ -70,7 +70,7 @@ impl Runner {
         self.handle.clone()
     }
 
-    /// When the node's clock began.
+    /// Returns the time at which the node's clock began.
     pub(super) fn clock_start(&self) -> Instant {
         self.start
     }

@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_micros(5);
 /// Default bytes of a segment.
 const SEGMENT_BYTES: usize = 512 << 10;
 
-/// Longest time that the coordinator takes to confirm that heads are void.
+/// The longest time that the coordinator takes to confirm that heads are void, in microseconds.
 const CONFIRM_MICROS: u64 = 20_000;
 
 /// Server id of the master.

@@ -10,7 +10,8 @@ use crate::{MAX_SEGMENT_ID, SEGMENT_BYTES};
 use std::fmt;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
-/// Most bytes of a segment in one request or answer, 2 MB: more than the longest entry.
+/// The largest number of a segment's bytes in one request or answer (2 MB): at least the longest
+/// entry.
 pub const REPLICA_BYTES: usize = 2 << 20;
 const _: () = assert!(REPLICA_BYTES >= crate::entry::MAX_ENTRY);
 
@@ -41,7 +42,7 @@ impl ReplicaId {
         u64::from(self.master) << SEGMENT_BITS | self.segment
     }
 
-    /// The ids in such a word.
+    /// Returns the ids in such a word.
     #[must_use]
     pub fn of_word(word: u64) -> Self {
         Self {
@@ -113,7 +114,8 @@ pub enum BackupRequest<'a> {
     },
 }
 
-/// Most editions of a segment after the first: so often its lost replicas are replaced.
+/// The largest edition of a segment, whose first is 0: an edition is added each time that the
+/// segment's lost replicas are replaced.
 pub const MAX_EDITION: u8 = 63;
 
 /// Operation codes of [`BackupRequest`]s.
@@ -133,7 +135,7 @@ const EDITION_SHIFT: u32 = 2;
 const _: () = assert!(MAX_EDITION == u8::MAX >> EDITION_SHIFT);
 
 impl<'a> BackupRequest<'a> {
-    /// Whether the bytes of a request are of one to a backup.
+    /// Returns whether the bytes of a request are of one to a backup.
     #[inline]
     #[must_use]
     pub fn begins(bytes: &[u8]) -> bool {
@@ -221,11 +223,13 @@ pub struct ReplicaRecord {
     pub segment: u64,
     /// Bytes of its log that the backup has.
     pub len: u32,
-    /// Whether it counts as a head: it is not a survivor, nor an incomplete replacement.
+    /// Whether the replica counts as a head: it is neither a survivor nor an incomplete
+    /// replacement.
     pub head: bool,
     /// Whether these are all bytes of the segment.
     pub sealed: bool,
-    /// Whether acknowledged bytes may be missing, because the backup lost its memory since.
+    /// Whether acknowledged bytes may be missing, because the backup lost its memory after it
+    /// received them.
     pub unsure: bool,
 }
 
@@ -248,7 +252,7 @@ pub fn push_replica(out: &mut Vec<u8>, replica: &ReplicaRecord) {
 }
 
 impl Records<'_> {
-    /// The next record as a replica.
+    /// Returns the next record as a replica.
     pub fn replica(&mut self) -> Option<ReplicaRecord> {
         let (segment, len, flags) = (self.u64()?, self.u32()?, self.u32()?);
         let is = |flag| flags & flag != 0;

@@ -45,7 +45,7 @@ pub struct Assignment {
     pub moves: Vec<MoveOrder>,
 }
 
-/// Longest list that is accepted; a longer one is damage.
+/// The largest number of items in a list that is accepted; a longer list is taken for damage.
 const MAX_LIST: u64 = 1 << 16;
 
 impl Assignment {
@@ -147,7 +147,7 @@ fn tablet_of([table, first, last]: [u64; 3]) -> Option<Tablet> {
     (first <= last).then_some(Tablet { table, range: Range { first, last } })
 }
 
-/// Whether tablets ascend and do not overlap.
+/// Returns whether tablets ascend and do not overlap.
 fn are_apart<'a>(tablets: impl Iterator<Item = &'a Tablet>) -> bool {
     let apart =
         |one: &Tablet, next: &Tablet| one.table < next.table || one.range.last < next.range.first;

@@ -11,14 +11,14 @@ pub struct MoveOrder {
     pub id: u64,
     /// The tablet, or the part of one.
     pub tablet: Tablet,
-    /// The server that has it.
+    /// The server that has the tablet: the migration's source.
     pub from: u32,
-    /// The server that is to have it.
+    /// The server to which the tablet moves: the migration's target.
     pub to: u32,
 }
 
 impl MoveOrder {
-    /// Whether the tablet moves from or to that server.
+    /// Returns whether the tablet moves from or to that server.
     #[must_use]
     pub fn concerns(&self, server: u32) -> bool {
         self.from == server || self.to == server
@@ -42,7 +42,7 @@ impl From<Range> for RangeBytes {
 }
 
 impl RangeBytes {
-    /// The range; `None` when it ends before it begins.
+    /// Returns the range; `None` when it ends before it begins.
     #[must_use]
     pub fn range(&self) -> Option<Range> {
         let range = Range { first: self.first.get(), last: self.last.get() };

@@ -30,7 +30,7 @@ pub struct TabletRecord {
 }
 
 impl TableRecord {
-    /// The tablets, each with its range.
+    /// Returns the tablets, each with its range.
     pub fn ranges(&self) -> impl Iterator<Item = (Range, &TabletRecord)> {
         let ends = self.tablets.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
         self.tablets
@@ -39,13 +39,13 @@ impl TableRecord {
             .map(|(tablet, last)| (Range { first: tablet.first, last }, tablet))
     }
 
-    /// The tablet that contains a position.
+    /// Returns the tablet that contains a position.
     #[must_use]
     pub fn at(&self, position: u64) -> &TabletRecord {
         &self.tablets[self.tablets.partition_point(|tablet| tablet.first <= position) - 1]
     }
 
-    /// The locators of the servers of its tablets, each once.
+    /// Returns the locators of the servers of its tablets, each once.
     #[must_use]
     pub fn locators(&self) -> Vec<&str> {
         let mut locators: Vec<_> =
@@ -98,7 +98,7 @@ pub fn push_server(out: &mut Vec<u8>, server: &ServerRecord) {
     }
 }
 
-/// Whether a locator and a rack fit into a server's record.
+/// Returns whether a locator and a rack fit into a server's record.
 #[must_use]
 pub fn fits_record(locator: &str, rack: &str) -> bool {
     locator.len() + 1 + rack.len() <= usize::from(u8::MAX)
@@ -113,8 +113,7 @@ pub fn push_counter(out: &mut Vec<u8>, name: &str, value: u64) {
 
 /// Appends a text of at most 255 bytes to a body.
 ///
-/// # Panics
-/// When it is longer.
+/// # Panics When `text` is longer than 255 bytes.
 pub fn push_text(out: &mut Vec<u8>, text: &str) {
     let len = u8::try_from(text.len()).expect("names and locators are at most 255 bytes");
     out.push(len);
@@ -134,7 +133,7 @@ impl<'a> Records<'a> {
         Self { rest: body }
     }
 
-    /// Whether all records have been read.
+    /// Returns whether all records have been read.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.rest.is_empty()
@@ -224,7 +223,7 @@ pub struct Item<'a> {
     pub value_type: ValueType,
 }
 
-/// Bytes that an object takes in the answer to a scan.
+/// Returns the number of bytes that an object takes in the answer to a scan.
 #[must_use]
 pub fn scan_record_len(key: &[u8], value: &[u8]) -> usize {
     size_of::<ScanRecord>() + key.len() + value.len()

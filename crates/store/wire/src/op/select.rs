@@ -5,7 +5,7 @@ use crate::tablet::{Range, Tablet, position};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Most tablets in one selection.
+/// The largest number of tablets in one selection.
 pub const MAX_SELECTED: usize = 16_384;
 
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
@@ -73,7 +73,7 @@ impl<'a> Selection<'a> {
         sensible.then_some(selection)
     }
 
-    /// The selection's bytes.
+    /// Returns the selection's bytes.
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
@@ -90,18 +90,18 @@ impl<'a> Selection<'a> {
         self.parts().0.seed.get()
     }
 
-    /// Number of servers that will request entries of the same segment.
+    /// Returns the number of servers that will request entries of the same segment.
     #[must_use]
     pub fn askers(self) -> u32 {
         self.parts().0.askers.get()
     }
 
-    /// The tablets.
+    /// Returns the tablets.
     pub fn tablets(self) -> impl Iterator<Item = Tablet> + Clone + 'a {
         self.parts().1.iter().map(|tablet| tablet.tablet())
     }
 
-    /// Whether the selection includes a table's objects at a position.
+    /// Returns whether the selection includes a table's objects at a position.
     #[must_use]
     pub fn wants(self, table: u32, position: u64) -> bool {
         let tablets = self.parts().1;
@@ -112,13 +112,13 @@ impl<'a> Selection<'a> {
             .is_some_and(|tablet| tablet.table.get() == table && tablet.first.get() <= position)
     }
 
-    /// Whether the selection includes any tablet of a table.
+    /// Returns whether the selection includes any tablet of a table.
     #[must_use]
     pub fn wants_of(self, table: u32) -> bool {
         self.parts().1.binary_search_by_key(&table, |tablet| tablet.table.get()).is_ok()
     }
 
-    /// The position of a key in its table.
+    /// Returns the position of a key in its table.
     #[must_use]
     pub fn position(self, table: u32, key: &[u8]) -> u64 {
         position(self.seed(), table, key)

@@ -63,7 +63,7 @@ impl Interface {
         Ok(interface)
     }
 
-    /// Whether frames can be given to the device, as of the last [poll](Self::poll).
+    /// Returns whether frames can be given to the device, as of the last [poll](Self::poll).
     #[inline]
     pub(super) fn is_up(&self) -> bool {
         self.state == InterfaceState::Up

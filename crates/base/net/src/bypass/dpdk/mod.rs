@@ -24,7 +24,8 @@ use crate::{Counters, Mac, Nanos, Sources};
 pub(super) use self::open::AcceptedFrames;
 pub(super) use self::sys::{Burst, Draft, Parcel, Pool, SharedDevice, ThreadRegistration, start};
 
-/// Most frames that wait for room in a device's ring; beyond that the oldest are dropped.
+/// Capacity of the list of frames that wait for room in a device's ring. A flush that leaves
+/// `MAX_OUTGOING - BATCH` or more drops the oldest, so that `MAX_OUTGOING - 2 * BATCH` remain.
 const MAX_OUTGOING: usize = 512;
 
 /// Waiting frames that are sent without waiting for the flush.
@@ -58,8 +59,8 @@ pub(super) struct Dpdk {
     /// Kept because a device that shares an interface with the kernel may need it when it is
     /// reopened.
     _shared_interface: Option<SharedInterface>,
-    /// Whether it is not reopened when another interface has taken the name of the one below, which
-    /// may not be the one the user meant.
+    /// Whether the device is not reopened when another interface has taken the name of the one
+    /// below, which may not be the one the user meant.
     pinned: bool,
     /// Dropped after all fields that hold its frames.
     pool: Pool,
@@ -112,30 +113,32 @@ impl Dpdk {
         }
     }
 
-    /// Whether the interface below carries frames. If not, the device would block on it, and the
-    /// node with it.
+    /// Returns whether the interface below carries frames. If not, the device would block on it,
+    /// and the node with it.
     #[inline]
     fn interface_is_up(&self) -> bool {
         self.interface.as_ref().is_none_or(Interface::is_up)
     }
 
-    /// Whether there is a kernel's interface below it.
+    /// Returns whether there is a kernel's interface below it.
     pub(super) fn has_interface(&self) -> bool {
         self.interface.is_some()
     }
 
-    /// Whether the interface below was removed, as of the last [`maintain`](Self::maintain).
+    /// Returns whether the interface below was removed, as of the last
+    /// [`maintain`](Self::maintain).
     pub(super) fn is_interface_removed(&self) -> bool {
         self.interface_removed
     }
 
-    /// Whether frames can be sent: the link was up at the last [`maintain`](Self::maintain).
+    /// Returns whether frames can be sent: the link was up at the last
+    /// [`maintain`](Self::maintain).
     #[inline]
     pub(super) fn is_up(&self) -> bool {
         self.up && self.interface_is_up()
     }
 
-    /// The number of frames that wait for room in the device's ring.
+    /// Returns the number of frames that wait for room in the device's ring.
     #[inline]
     pub(super) fn waiting(&self) -> usize {
         self.outgoing.len()
@@ -164,17 +167,17 @@ impl Dpdk {
         true
     }
 
-    /// The pool of its frames.
+    /// Returns the pool of its frames.
     pub(super) fn pool(&mut self) -> &mut Pool {
         &mut self.pool
     }
 
-    /// The size of the pool.
+    /// Returns the size of the pool.
     pub(super) fn frames(&self) -> usize {
         self.pool.frames()
     }
 
-    /// Frames that are queued or at the device.
+    /// Returns the number of frames that are queued or at the device.
     pub(super) fn frames_in_use(&self) -> usize {
         self.pool.used()
     }
@@ -196,7 +199,7 @@ impl Dpdk {
         }
     }
 
-    /// The socket of the kernel's interface below, if there is one.
+    /// Returns the socket of the kernel's interface below, if there is one.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.device.bell().filter(|bell| !bell.is_armed()).map(Bell::fd)
     }

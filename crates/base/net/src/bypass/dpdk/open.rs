@@ -26,7 +26,8 @@ const LEAST_ROOM: usize = 2048;
 /// rest would be split.
 const ROOM_STEP: usize = 1024;
 
-/// Most queues of a device that one node polls.
+/// The largest number of a device's queues that one node polls; a larger argument is lowered to
+/// this.
 const MAX_QUEUES: usize = 16;
 
 /// How to treat a kind of device.
@@ -242,7 +243,7 @@ impl Opening<'_> {
     }
 }
 
-/// The number of queues of a para-virtual device whose peer has several: all are polled.
+/// Returns the number of queues of a para-virtual device whose peer has several: all are polled.
 fn queues_of(arguments: &str) -> usize {
     let several = argument(arguments, "queues=").filter(|_| Kind::of(arguments).memory);
     several.and_then(|count| count.parse().ok()).unwrap_or(1).clamp(1, MAX_QUEUES)

@@ -14,10 +14,11 @@ use std::time::Duration;
 use super::sys::Device;
 use crate::Sources;
 
-/// Longest sleep of a node with a device that cannot wake it, now or ever.
+/// The longest sleep of a node with a device that cannot wake it by an interrupt, for now or at
+/// all.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Longest sleep with a device that can: the arrival of a peer rings no bell.
+/// The longest sleep of a node whose devices can wake it: the start of a peer causes no interrupt.
 const LONG_NAP: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -12,11 +12,11 @@ use crate::Mac;
 /// in a core's cache; 1,024 do not, and carry a fifth less.
 const LOG2_SLOTS: u8 = 8;
 
-/// Most slots of a ring, as a power of two: positions have 16 bits, and a full ring must differ
-/// from an empty one.
+/// The largest number of slots in a ring, as its base-2 logarithm: positions have 16 bits, and a
+/// full ring must differ from an empty one.
 pub(super) const MAX_LOG2_SLOTS: u8 = 14;
 
-/// Longest buffer, in bytes: datagram lengths have 16 bits.
+/// The longest buffer, in bytes, inclusive: datagram lengths have 16 bits.
 const MAX_BUFFER: u32 = 1 << 16;
 
 /// The default socket of both ends, in the abstract namespace.
@@ -49,7 +49,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether a device's name is that of a memory interface.
+    /// Returns whether a device's name is that of a memory interface.
     pub(super) fn name_memif(device: &str) -> bool {
         device.starts_with("net_memif")
     }

@@ -21,7 +21,7 @@ use super::ring::{Buffers, Receiver, RingLayout, Sender, ring_bytes};
 use super::socket::Socket;
 use crate::Nanos;
 
-/// Most regions that a client may supply.
+/// The largest number of regions that a client may supply; one more is a protocol error.
 const MAX_REGIONS: usize = 4;
 
 /// Messages read in one call: more than a handshake takes.
@@ -65,7 +65,7 @@ fn refused(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
-/// The error for a peer that has disconnected us.
+/// Returns the error for a peer that has disconnected us.
 pub(super) fn disconnected(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, format!("the peer says: {why}"))
 }

@@ -74,7 +74,7 @@ pub struct Hello {
     pub max_region: u16,
     /// Highest ring numbers, to the client and to the server.
     pub max_rings: [u16; 2],
-    /// Most slots of a ring, as a power of two.
+    /// The largest number of slots in a ring, as its base-2 logarithm.
     pub max_log2_slots: u8,
 }
 
@@ -171,7 +171,8 @@ impl Message {
     /// Parses a message.
     ///
     /// # Errors
-    /// [`BadMessage`].
+    /// [`BadMessage`] when the type is unknown, a ring has unknown flags, or the reason for a
+    /// disconnection is not UTF-8.
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, BadMessage> {
         let (kind, body) = bytes.split_at(2);
         Ok(match u16::from_ne_bytes([kind[0], kind[1]]) {
@@ -279,7 +280,7 @@ impl Message {
     }
 }
 
-/// The name by which we identify ourselves.
+/// Returns the name by which we identify ourselves.
 fn name() -> [u8; NAME] {
     let mut name = [0; NAME];
     name[..5].copy_from_slice(b"sprat");

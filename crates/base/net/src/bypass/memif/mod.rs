@@ -29,7 +29,8 @@ use super::state::DeviceState;
 use crate::ether::{MAX_HEADERS, Route};
 use crate::{Counters, Mac, Nanos, Sources};
 
-/// Most frames that wait for room in the ring, or for the peer; beyond that the oldest are dropped.
+/// The largest number of frames that wait for room in the ring, or for the peer; a further one
+/// replaces the oldest.
 pub(super) const MAX_BACKLOG: usize = 512;
 
 /// Interval of a client's attempts to connect to a server that is not there.
@@ -39,10 +40,10 @@ const RECONNECT: Duration = Duration::from_millis(20);
 /// while, and one that is always restarted too early never finishes.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// Most descriptors that wake an interface.
+/// The largest number of descriptors that wake an interface.
 const SOURCES: usize = 2;
 
-/// Longest sleep while frames wait for room, or if too few descriptors are left to wait on.
+/// The longest sleep while frames wait for room, or if too few descriptors are left to wait on.
 const CROWDED: Duration = Duration::from_millis(1);
 
 /// One end of a memory interface.
@@ -70,7 +71,7 @@ enum State {
 }
 
 impl Memif {
-    /// Whether a device's name is that of a memory interface.
+    /// Returns whether a device's name is that of a memory interface.
     pub(super) fn is(device: &str) -> bool {
         Arguments::name_memif(device)
     }
@@ -121,7 +122,8 @@ impl Memif {
         matches!(self.state, State::Joined(_))
     }
 
-    /// Whether it is shaking hands with its peer, so that it needs maintenance often.
+    /// Returns whether the interface is in the handshake with its peer, so that it needs
+    /// maintenance often.
     pub(super) fn is_joining(&self) -> bool {
         matches!(self.state, State::Joining(_))
     }
@@ -142,7 +144,7 @@ impl Memif {
         }
     }
 
-    /// Frames that wait for room or the peer.
+    /// Returns the number of frames that wait for room or the peer.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.len()
     }

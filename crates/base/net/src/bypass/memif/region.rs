@@ -21,7 +21,8 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Largest region, in bytes: what the largest rings with the longest buffers take, both ways.
+/// The largest region, in bytes: what the largest rings with the longest buffers take, both ways. A
+/// larger one is refused.
 pub(super) const MAX_BYTES: u64 = 4 << 30;
 
 /// A region of shared memory. It stays mapped at its full length, whatever happens to the peer.
@@ -77,12 +78,12 @@ impl Region {
         Ok(Self { start, len, fd })
     }
 
-    /// The descriptor to send to the peer.
+    /// Returns the descriptor to send to the peer.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Whether `len` bytes at `offset` lie within the region.
+    /// Returns whether `len` bytes at `offset` lie within the region.
     #[inline]
     pub(super) fn contains(&self, offset: usize, len: usize) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.len)

@@ -27,14 +27,14 @@ const AWAKE: u16 = 1;
 /// Flag of a slot whose frame continues in the next slot.
 const CONTINUES: u16 = 1;
 
-/// After so many frames the sender publishes them, so that the peer handles the first while the
+/// After this many frames the sender publishes them, so that the peer handles the first while the
 /// next are written.
 const PUBLISH: u16 = 2;
 
 /// Cache lines of a frame that are prefetched: those of a short one.
 const LINES: usize = 3;
 
-/// Bytes of a ring, in whole cache lines.
+/// Returns the number of bytes of a ring, in whole cache lines.
 pub(super) fn ring_bytes(log2_slots: u8) -> usize {
     (SLOTS + (SLOT_BYTES << log2_slots)).next_multiple_of(64)
 }
@@ -66,7 +66,7 @@ pub(super) struct Buffers {
 }
 
 impl RingLayout {
-    /// Whether the ring is aligned and within its region.
+    /// Returns whether the ring is aligned and within its region.
     pub(super) fn is_in_region(&self, regions: &[Region]) -> bool {
         self.offset.is_multiple_of(8)
             && regions
@@ -112,7 +112,7 @@ impl RingLayout {
         self.region(regions).write(self.slot_at(position), &bytes);
     }
 
-    /// The empty buffer of a slot in our memory.
+    /// Returns the empty buffer of a slot in our memory.
     #[inline]
     fn empty(&self, buffers: Buffers, position: u16) -> Slot {
         let offset = buffers.offset + u32::from(position & (self.slots() - 1)) * buffers.bytes;
@@ -130,12 +130,12 @@ impl RingLayout {
         region.store(self.offset + FLAGS, AWAKE);
     }
 
-    /// Bytes of the first slot's buffer.
+    /// Returns the number of bytes of the first slot's buffer.
     pub(super) fn buffer(&self, regions: &[Region]) -> usize {
         self.slot(regions, 0).len as usize
     }
 
-    /// Whether the ring has the magic cookie.
+    /// Returns whether the ring has the magic cookie.
     pub(super) fn has_cookie(&self, regions: &[Region]) -> bool {
         let mut cookie = [0; 4];
         self.region(regions).read(self.offset, &mut cookie);
@@ -167,7 +167,8 @@ impl Sender {
     /// buffer; `None` while the ring is full.
     ///
     /// # Errors
-    /// [`ProtocolError`].
+    /// [`ProtocolError`] when the peer's position is beyond the ring's end, or the peer supplied a
+    /// buffer that is too short or outside its region.
     #[inline]
     pub(super) fn room(
         &mut self,
@@ -237,7 +238,8 @@ impl Sender {
         }
     }
 
-    /// Whether the peer sleeps and has not been woken for the frames published since.
+    /// Returns whether the peer sleeps and was not yet woken for the frames published after its
+    /// last wake-up.
     #[inline]
     pub(super) fn must_wake(&mut self, regions: &[Region]) -> bool {
         if self.woken_for == self.published {
@@ -294,7 +296,7 @@ impl Receiver {
         self.layout.region(regions).load(self.layout.offset + at)
     }
 
-    /// Whether a frame has arrived.
+    /// Returns whether a frame has arrived.
     #[inline]
     pub(super) fn has_frame(&self, regions: &[Region]) -> bool {
         self.next != self.end || self.next != self.peer_position(regions)
@@ -303,7 +305,8 @@ impl Receiver {
     /// Copies the next frame into `into` and returns its length; `None` if there is none.
     ///
     /// # Errors
-    /// [`ProtocolError`].
+    /// [`ProtocolError`] when the peer's position is beyond the ring's end, a buffer is outside its
+    /// region, or a frame is longer than any may be or has no end.
     #[inline]
     pub(super) fn take(
         &mut self,

@@ -18,7 +18,8 @@ use super::message::{MESSAGE_BYTES, Message};
 /// The `listen` backlog.
 const BACKLOG: i32 = 4;
 
-/// Most descriptors taken from one message; further ones are closed.
+/// The number of descriptors in one message for which there is room; the kernel discards further
+/// ones.
 const DESCRIPTORS: usize = 2;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);

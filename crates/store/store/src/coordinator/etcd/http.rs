@@ -13,10 +13,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::Url;
 
-/// Longest response that is read, bytes: twice what the largest catalog takes.
+/// The longest response that is read, in bytes: twice what the largest catalog takes. A longer one
+/// is an error.
 const MAX_RESPONSE: usize = 16 << 20;
 
-/// Longest part of etcd's error message that is reported, characters.
+/// The number of characters of etcd's error message that are reported; the rest is cut off.
 const MAX_REASON: usize = 200;
 
 /// A URL of etcd.

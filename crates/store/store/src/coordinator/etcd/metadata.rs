@@ -16,7 +16,8 @@ const _: () = assert!(APPLY_WAIT.as_millis() + RENEWAL.as_millis() < LEASE.as_mi
 /// How long reading all rows may take.
 pub const LOAD_WAIT: Duration = Duration::from_secs(5);
 
-/// Most changes made at once: etcd's default limit for a transaction.
+/// The largest number of changes in one call: etcd's default limit for a transaction. A call with
+/// more panics.
 pub const MAX_CHANGES: usize = 128;
 
 /// Metadata in etcd, for one term of a leader.
@@ -30,7 +31,7 @@ pub struct MetadataEtcd {
 }
 
 impl MetadataEtcd {
-    /// The metadata for the coordinator that leads in `term`.
+    /// Returns the metadata for the coordinator that leads in `term`.
     #[must_use]
     pub fn new(etcd: Etcd, term: u64) -> Self {
         Self { etcd, term }

@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 
-/// Most URLs of an etcd cluster.
+/// The largest number of URLs of an etcd cluster; more are refused.
 pub const MAX_URLS: usize = 16;
 
-/// Longest name of a Sprat cluster within etcd, bytes.
+/// The longest name of a Sprat cluster within etcd, in bytes.
 pub const MAX_NAME: usize = 64;
 
 /// How long reading or writing the leader's key may take.
@@ -41,7 +41,7 @@ pub enum EtcdError {
     Url {
         /// The URL.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the URL.
         fault: &'static str,
     },
     /// The name of a cluster is not valid.
@@ -76,15 +76,17 @@ pub enum EtcdError {
 pub struct EtcdPlace {
     endpoints: Vec<Endpoint>,
     prefix: String,
-    /// Shortest time limit of any request.
+    /// The shortest time limit of any request.
     min_wait: Duration,
 }
 
 impl EtcdPlace {
-    /// The metadata of cluster `name` in the etcd at `urls`, which are separated by commas.
+    /// Returns the metadata of cluster `name` in the etcd at `urls`, which are separated by commas.
     ///
     /// # Errors
-    /// [`EtcdError::Url`], [`EtcdError::Name`].
+    /// [`EtcdError::Url`] when a URL cannot be parsed or there are more than `MAX_URLS`, and
+    /// [`EtcdError::Name`] when the name is empty, longer than `MAX_NAME` or has other characters
+    /// than ASCII letters, digits, `-`, `_` and `.`.
     pub fn new(urls: &str, name: &str) -> Result<Self, EtcdError> {
         let endpoints = urls
             .split(',')
@@ -114,7 +116,7 @@ impl EtcdPlace {
     /// Makes a client, one for each thread that uses it. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`EtcdError::System`].
+    /// [`EtcdError::System`] when the system refuses what an event loop needs.
     pub fn open(&self) -> Result<Etcd, EtcdError> {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(EtcdError::System)?;
@@ -139,7 +141,7 @@ struct Row {
 }
 
 impl Etcd {
-    /// The URLs, separated by commas.
+    /// Returns the URLs, separated by commas.
     #[must_use]
     pub fn urls(&self) -> String {
         self.place.endpoints.iter().map(Endpoint::url).collect::<Vec<_>>().join(",")
@@ -148,7 +150,8 @@ impl Etcd {
     /// Reads the leader's key; `None` if no coordinator ever led.
     ///
     /// # Errors
-    /// [`EtcdError`].
+    /// [`EtcdError`] when etcd cannot be reached in time or refuses, or when its response or the
+    /// key's value cannot be parsed.
     pub fn leader(&self) -> Result<Option<LeaderRecord>, EtcdError> {
         let rows = self.range(&words::one(&self.leader_key()), REGISTER_WAIT)?;
         let Some(row) = rows.first() else { return Ok(None) };

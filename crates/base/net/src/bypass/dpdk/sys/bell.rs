@@ -38,14 +38,15 @@ impl Bell {
         Ok(Self::Interrupt(set))
     }
 
-    /// The descriptor to wait for.
+    /// Returns the descriptor to wait for.
     pub(in crate::bypass) fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Interrupt(fd) | Self::Socket(fd) => fd.as_fd(),
         }
     }
 
-    /// Whether it must be armed before each sleep.
+    /// Returns whether the bell must be armed before each sleep: an interrupt must, a socket need
+    /// not.
     pub(in crate::bypass) fn is_armed(&self) -> bool {
         matches!(self, Self::Interrupt(_))
     }
@@ -92,15 +93,15 @@ impl SocketSnapshot {
         Self { sockets: sockets().collect(), _opening: opening }
     }
 
-    /// Returns the bells of the sockets opened since, one for each queue of a device on a kernel's
-    /// interface.
+    /// Returns the bells of the sockets opened after `self` was made, one for each queue of a
+    /// device on a kernel's interface.
     pub(in crate::bypass) fn new_bells(&self) -> Vec<Bell> {
         let fresh = sockets().filter(|fd| !self.sockets.contains(fd));
         fresh.filter_map(|fd| copy(fd).ok().map(Bell::Socket)).collect()
     }
 }
 
-/// The open sockets of those families, in the order of their numbers.
+/// Returns the open sockets of those families, in the order of their numbers.
 fn sockets() -> impl Iterator<Item = RawFd> {
     let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: BTreeSet<RawFd> =

@@ -54,16 +54,16 @@ pub(in crate::bypass) struct Device {
 pub(in crate::bypass) struct Setup {
     /// Hardware address to use instead of the device's own.
     pub(in crate::bypass) mac: Option<Mac>,
-    /// Largest IP packet; `None` keeps the device's setting.
+    /// The largest IP packet, in bytes; `None` keeps the device's setting.
     pub(in crate::bypass) mtu: Option<u16>,
     /// The VLAN of all its frames. Most cards receive any VLAN; virtual functions only those they
     /// were given.
     pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device verifies and computes checksums, as far as it can.
     pub(in crate::bypass) check: bool,
-    /// Whether it receives frames to all addresses (promiscuous mode).
+    /// Whether the device receives frames to all addresses (promiscuous mode).
     pub(in crate::bypass) all: bool,
-    /// Whether it wakes a sleeping node by an interrupt, if it can.
+    /// Whether the device is to wake a sleeping node by an interrupt, if it can.
     pub(in crate::bypass) ring: bool,
 }
 
@@ -197,12 +197,12 @@ impl Device {
         Some(lock(&shared.control))
     }
 
-    /// The arguments it was opened with; `None` if it was the first one found.
+    /// Returns the arguments it was opened with; `None` if it was the first one found.
     pub(in crate::bypass) fn arguments(&self) -> Option<&str> {
         self.arguments.as_deref()
     }
 
-    /// Its name, as DPDK has it.
+    /// Returns DPDK's name of the device.
     pub(in crate::bypass) fn name(&self) -> &str {
         &self.name
     }
@@ -217,17 +217,17 @@ impl Device {
         Mac(self.description.mac)
     }
 
-    /// The largest IP packet it carries; `None` if it does not report that.
+    /// Returns the largest IP packet it carries; `None` if it does not report that.
     pub(in crate::bypass) fn max_mtu(&self) -> Option<u16> {
         (self.description.max_mtu > 0).then_some(self.description.max_mtu)
     }
 
-    /// The NUMA node it is attached to; `None` if it does not report one.
+    /// Returns the NUMA node it is attached to; `None` if it does not report one.
     pub(in crate::bypass) fn node(&self) -> Option<i32> {
         (self.description.numa >= 0).then_some(self.description.numa)
     }
 
-    /// Whether it computes the checksums of the frames it sends.
+    /// Returns whether the device computes the checksums of the frames it sends.
     pub(in crate::bypass) fn checks_sent(&self) -> bool {
         self.description.can & ffi::CAN_CHECK_SENT != 0
     }
@@ -336,20 +336,20 @@ impl Device {
         self.apply()
     }
 
-    /// Whether it has been started.
+    /// Returns whether the device has been started.
     #[inline]
     pub(in crate::bypass) fn is_started(&self) -> bool {
         self.started
     }
 
-    /// Whether the link is up.
+    /// Returns whether the link is up.
     pub(in crate::bypass) fn is_up(&self) -> bool {
         let _control = self.control();
         // SAFETY: the port is ours.
         self.started && unsafe { ffi::sprat_dpdk_link(self.port) } == 1
     }
 
-    /// The bell that wakes a sleeping node, if it has one.
+    /// Returns the bell that wakes a sleeping node, if it has one.
     #[inline]
     pub(in crate::bypass) fn bell(&self) -> Option<&Bell> {
         self.bell.as_ref()
@@ -387,7 +387,7 @@ impl Device {
         self.started && unsafe { ffi::sprat_dpdk_arm(self.port, self.queue, armed.into()) } == 0
     }
 
-    /// The device's counters, including those from before it was reopened.
+    /// Returns the device's counters, including those from before it was reopened.
     pub(in crate::bypass) fn counters(&self) -> DeviceCounters {
         let mut raw = RawCounters::default();
         if !self.open {
@@ -406,7 +406,7 @@ impl Device {
         }
     }
 
-    /// Whether it copies each frame before a transmit returns.
+    /// Returns whether the device copies each frame before a transmit returns.
     #[inline]
     pub(in crate::bypass) fn copies(&self) -> bool {
         self.copies
@@ -443,7 +443,7 @@ pub(in crate::bypass) struct SharedDevice {
     vlan: Option<u16>,
     /// The queues that no thread has taken yet, each with its socket if it has one.
     free: Mutex<Vec<Option<Option<Bell>>>>,
-    /// Whether it steers datagrams to the right queues itself.
+    /// Whether the device itself steers datagrams to the right queues.
     steers: AtomicBool,
     /// The buffers of each queue's frames, dropped when the device is closed.
     buffers: Vec<Arc<Buffers>>,
@@ -475,7 +475,7 @@ impl SharedDevice {
         }
     }
 
-    /// The buffers of a queue.
+    /// Returns the buffers of a queue.
     pub(in crate::bypass) fn buffers(&self, queue: usize) -> Arc<Buffers> {
         Arc::clone(&self.buffers[queue])
     }

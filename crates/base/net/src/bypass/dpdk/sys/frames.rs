@@ -12,7 +12,7 @@ use super::device::Device;
 use super::eal::error;
 use super::ffi::{self, RawFrame};
 
-/// Most frames received at once.
+/// The largest number of frames received in one burst.
 pub(in crate::bypass) const BURST: usize = 32;
 
 /// Frames taken from the pool in one call.
@@ -105,22 +105,22 @@ impl Pool {
         self.buffers.as_ptr()
     }
 
-    /// Bytes of the longest frame.
+    /// Returns the length of the longest frame, in bytes.
     pub(in crate::bypass) fn room(&self) -> usize {
         self.buffers.room
     }
 
-    /// The number of frames in the pool, free and in use.
+    /// Returns the number of frames in the pool, free and in use.
     pub(in crate::bypass) fn frames(&self) -> usize {
         self.buffers.frames
     }
 
-    /// The number of frames in use: at a device, or being written.
+    /// Returns the number of frames in use: at a device, or being written.
     pub(in crate::bypass) fn used(&self) -> usize {
         self.buffers.used().saturating_sub(self.stash.len())
     }
 
-    /// Whether no frame is left, to write or to receive into.
+    /// Returns whether no frame is left, to write or to receive into.
     pub(in crate::bypass) fn is_empty(&self) -> bool {
         self.used() >= self.buffers.frames
     }
@@ -202,7 +202,7 @@ pub(in crate::bypass) struct Parcel(RawFrame);
 unsafe impl Send for Parcel {}
 
 impl Parcel {
-    /// The frame's bytes, and whether the device has verified its checksums.
+    /// Returns the frame's bytes, and whether the device has verified its checksums.
     #[inline]
     pub(in crate::bypass) fn frame(&self) -> (&[u8], bool) {
         // SAFETY: the buffer is ours and has `len` bytes.
@@ -259,7 +259,7 @@ impl Burst {
         self.count = usize::from(got);
     }
 
-    /// The bytes of the frame at that index; `None` after the last.
+    /// Returns the bytes of the frame at that index; `None` after the last.
     #[inline]
     pub(in crate::bypass) fn get(&self, at: usize) -> Option<&[u8]> {
         let frame = self.frames[..self.count].get(at)?;
@@ -267,7 +267,7 @@ impl Burst {
         Some(unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) })
     }
 
-    /// Whether there are no frames.
+    /// Returns whether there are no frames.
     #[inline]
     pub(in crate::bypass) fn is_empty(&self) -> bool {
         self.count == 0

@@ -72,7 +72,7 @@ impl SharedInterface {
         Ok(Some(Self { file: memory_file(&file)?, _claim: claim }))
     }
 
-    /// The argument that gives DPDK the program.
+    /// Returns the argument that gives DPDK the program.
     pub(super) fn argument(&self) -> String {
         format!("xdp_prog=/proc/self/fd/{}", self.file.as_raw_fd())
     }

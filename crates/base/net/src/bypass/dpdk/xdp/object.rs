@@ -56,7 +56,7 @@ pub(super) fn file(program: &Program) -> Result<Vec<u8>, object::write::Error> {
     object.write()
 }
 
-/// The types: `struct { int (*type)[17]; int (*key_size)[4]; int (*value_size)[4]; int
+/// Returns the types: `struct { int (*type)[17]; int (*key_size)[4]; int (*value_size)[4]; int
 /// (*max_entries)[64]; } xsks_map` in the section `.maps`. BTF expresses numbers as lengths of
 /// arrays.
 fn types() -> Vec<u8> {
