@@ -18,8 +18,9 @@ pub use address::Address;
 pub use cancel::Cancel;
 pub use error::Error;
 
-/// Longest head in bytes, including the empty line that ends it. A longer one is rejected with
-/// status 431.
+/// Limit on the length of a head, in bytes, including the empty line that ends it. The server
+/// rejects a longer request head with status 431; for the client, a longer response head is
+/// malformed.
 pub const MAX_HEAD: usize = 16 << 10;
 
 /// Permissions of a file, in octal. Part of a response in verified form, and of an upload.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Most connections of a pacer.
+/// Limit on the connections of a pacer. It does not control the rate of further connections.
 pub const MAX_PACED: usize = 4_096;
 
 /// Limits of the interval between two samples of a connection.

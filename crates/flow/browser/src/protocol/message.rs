@@ -4,13 +4,14 @@ use super::name::{self, MAX_NAME};
 use serde::{Deserialize, Serialize};
 use sprat_http::Address;
 
-/// Longest address in bytes.
+/// Limit on the length of an address, in bytes. A longer one is invalid.
 pub const MAX_SOURCE: usize = 16 << 10;
 
-/// Longest id of a download in bytes.
+/// Limit on the length of a download's id, in bytes. A longer one is invalid.
 pub const MAX_ID: usize = 64;
 
-/// Longest text for the user in characters.
+/// Limit on the length of a text for the user, in characters. A longer one is cut, and `...`
+/// appended.
 const MAX_TEXT: usize = 4096;
 
 /// A request from the extension.
@@ -138,7 +139,7 @@ pub enum Report {
         blake3: Option<String>,
         /// Whether every byte was verified on arrival.
         verified: bool,
-        /// Whether it was there already.
+        /// Whether the file existed already and was not fetched.
         unchanged: bool,
     },
     /// The download was cancelled.

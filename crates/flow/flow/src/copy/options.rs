@@ -9,10 +9,10 @@ use sprat_pace::path::MAX_BUFFER;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most streams of one file.
+/// Limit on the streams of one file.
 pub const MAX_STREAMS: usize = 16;
 
-/// Most hosts of one file, each with at least one stream.
+/// Limit on the hosts of one file: each has at least one stream.
 pub const MAX_HOSTS: usize = MAX_STREAMS;
 
 /// Groups that the disk writes while streams fill others.

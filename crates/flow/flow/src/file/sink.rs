@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Most groups in memory at a time, 1 MiB each: being filled, being written, or waiting for either.
+/// Limit on the groups of 1 MiB in memory, which are being filled, are being written, or wait for
+/// either. [`Sink::open`] reduces a larger number to it.
 pub const MAX_BUFFERS: usize = 48;
 const _: () = assert!(MAX_BUFFERS < MAX_IN_FLIGHT, "a sync goes along with the writes");
 

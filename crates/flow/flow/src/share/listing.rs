@@ -12,8 +12,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Most entries of a directory in a listing that is made as a whole. A longer one is truncated, and
-/// says so.
+/// Limit on the entries of a directory in a listing that is made in memory. A longer listing is
+/// truncated, and says so.
 pub const MAX_ENTRIES: usize = 100_000;
 
 /// Deepest nesting of directories in a recursive listing.
@@ -70,7 +70,7 @@ struct Item {
     name: OsString,
     kind: Kind,
     version: Version,
-    /// Whether it is reached through a symbolic link.
+    /// Whether the entry is a symbolic link, and `kind` and `version` describe what it leads to.
     linked: bool,
 }
 
@@ -109,7 +109,8 @@ pub struct LeftOut {
 /// A symbolic link to a file counts as a file; one to a directory is not followed, since links may
 /// form cycles. Returns the number of entries, and what was left out.
 /// # Errors
-/// Those of `take`; or the directory itself cannot be read.
+/// `take` returned an error, or the directory itself cannot be read. A directory below that cannot
+/// be read is left out.
 pub fn walk(
     root: &Root,
     names: &[OsString],
@@ -135,11 +136,13 @@ pub fn walk(
     Ok((walk.count, walk.left_out))
 }
 
-/// Most entries of one directory in a listing by lines, which keeps only their names in memory.
+/// Limit on the entries of one directory in a listing by lines, which keeps only their names in
+/// memory. Further entries are left out.
 pub const MAX_LISTED: usize = 1_000_000;
 
-/// Most entries that a listing by lines names as left out, and most bytes of that: a client reads
-/// the last line as a whole.
+/// Limits on the entries that a listing by lines names as left out, and on the bytes of their
+/// descriptions, because a client reads the last line into memory. Further entries are only
+/// counted.
 const MAX_NAMED: usize = 100;
 const MAX_NAMED_BYTES: usize = 16 << 10;
 

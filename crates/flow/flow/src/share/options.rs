@@ -66,10 +66,11 @@ pub struct Options {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// The tokens that grant access; without any, everybody has access.
     pub tokens: Tokens,
-    /// Longest file that may be uploaded, in bytes; `None` forbids uploads.
+    /// Limit on the length of an uploaded file, in bytes; a longer one is rejected. `None` forbids
+    /// uploads.
     pub writable: Option<u64>,
-    /// Most bytes of disk that unfinished uploads may hold together; `None` is half of the
-    /// filesystem.
+    /// Limit on the disk space that all unfinished uploads together hold, in bytes. An upload that
+    /// would exceed it is rejected with status 507. `None` is half of the filesystem.
     pub max_unfinished: Option<u64>,
     /// How long the part of an interrupted upload is kept.
     pub keep_unfinished: Duration,

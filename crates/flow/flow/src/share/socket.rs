@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// not in flight out of it.
 pub const SEND_BUFFER: usize = 256 << 20;
 
-/// Most bytes in the kernel that wait for their first transmission: enough for a sender that is not
-/// scheduled for some milliseconds.
+/// Limit on the bytes in the kernel that wait for their first transmission: enough for a sender
+/// that is not scheduled for some milliseconds.
 pub const UNSENT: u32 = 8 << 20;
 
 /// Bytes that TLS buffers before it sends.

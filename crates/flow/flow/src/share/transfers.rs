@@ -33,7 +33,7 @@ struct Transfer {
     peer: SocketAddr,
     path: String,
     verified: bool,
-    /// Whether it is received.
+    /// Whether the body is received (an upload) rather than sent.
     incoming: bool,
     total: u64,
     began: Instant,
@@ -61,9 +61,9 @@ pub struct Snapshot {
     pub peer: String,
     /// The percent-encoded path.
     pub path: String,
-    /// Whether it is in verified form.
+    /// Whether the body is in verified form.
     pub verified: bool,
-    /// Whether it is an upload.
+    /// Whether the transfer is an upload.
     pub incoming: bool,
     /// Length of the body in bytes.
     pub total: u64,
@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub sent: u64,
     /// Seconds since it began, until its end if it has ended.
     pub seconds: f64,
-    /// How it ended: `done`, or the failure; `None` while it is in progress.
+    /// The outcome of the transfer: `done`, or the failure; `None` while it is in progress.
     pub ended: Option<String>,
     /// Round-trip time, milliseconds.
     pub rtt_ms: f64,

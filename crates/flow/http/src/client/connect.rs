@@ -21,7 +21,7 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// Time limit for connecting to a host, all its addresses included.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// Most addresses of a host that are tried.
+/// Limit on the addresses of a host that are tried. Further ones are ignored.
 const MAX_ADDRESSES: usize = 16;
 
 /// Makes connections; any number of threads may use one. It loads the trusted certificates when the

@@ -6,10 +6,11 @@ use crate::range::{ContentRange, number};
 use crate::xattrs::Xattrs;
 use std::time::{Duration, SystemTime};
 
-/// Most fields of a head.
+/// Limit on the fields of a response's head. A head with more is malformed.
 const MAX_FIELDS: usize = 100;
 
-/// Most groups that a server may report as corrupt.
+/// Limit on the groups that a server may report as corrupt. A response that reports more is
+/// malformed.
 const MAX_WRONG: usize = 1024;
 
 /// Upper limit to a server's `Retry-After`.
@@ -24,8 +25,8 @@ pub struct Head {
     pub length: Option<u64>,
     /// Whether the body is chunked.
     pub chunked: bool,
-    /// `Content-Range`: the part of the file that follows, and the length of the whole, as far as
-    /// they are given.
+    /// `Content-Range`: the part of the file that follows, and the length of the complete file, as
+    /// far as the server states them.
     pub range: Option<ContentRange>,
     /// The strong entity tag, with its quotes.
     pub tag: Option<String>,

@@ -90,7 +90,8 @@ impl Upload {
     /// apply.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if an option is invalid, a SHA-256 sum is given, verification is off, `to`
+    /// is not an address, or `to` ends with a slash and `from` does not end in a name.
     pub fn new(from: &Path, to: &str, options: Options) -> Result<Self, Error> {
         options.check()?;
         if options.sums.sha256.is_some() {

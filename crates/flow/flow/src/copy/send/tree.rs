@@ -58,7 +58,8 @@ impl UploadTree {
     /// directory there.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if a sum is given, an option is invalid or verification is off, or `to` is
+    /// not an address.
     pub fn new(from: &Path, to: &str, options: Options) -> Result<Self, Error> {
         if options.sums.any() {
             return Err(Error::Usage("a sum is for one file, not for a folder".to_owned()));

@@ -13,10 +13,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// Most entries of a folder with all its content.
+/// Limit on the entries of a folder and all folders below it. A copy of a larger folder fails.
 const MAX_ENTRIES: usize = 4_000_000;
 
-/// Longest line in bytes.
+/// Limit on the bytes of an unfinished line of a listing. The copy fails if the server sends more
+/// without ending the line.
 const MAX_LINE: usize = 64 << 10;
 
 /// The media type of a listing.

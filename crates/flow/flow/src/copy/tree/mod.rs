@@ -102,7 +102,8 @@ impl FetchTree {
     /// pattern, copies what matches into that directory.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if an option is invalid, a sum is given, `source` is not an address, or a
+    /// pattern is given and `target` is not a directory.
     pub fn new(
         source: &str,
         target: &Path,
