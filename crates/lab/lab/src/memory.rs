@@ -21,7 +21,7 @@ pub const RECEIVE_CELLS: usize = 33;
 /// Cells of the longest packet: those that are read, and those that a split adds.
 pub const MAX_CELLS: usize = RECEIVE_CELLS + 3;
 
-/// Most memory of one worker, in bytes; larger values are reduced to it.
+/// Limit on the memory of one worker, in bytes. [`Memory::new`] reduces a larger value to it.
 pub const MAX_MEMORY: u64 = 16 << 30;
 
 /// Least memory of one worker, in bytes: enough for a burst of packets.

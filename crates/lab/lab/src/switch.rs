@@ -7,8 +7,8 @@ use crate::time::Time;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most addresses that are known at once. Further addresses are not learnt, and frames to them are
-/// flooded.
+/// Limit on the addresses that are known at once. Further addresses are not learnt, and frames to
+/// them are flooded.
 pub const MAX_STATIONS: usize = 8_192;
 
 /// How long an address is remembered after its last frame, by default: the standard's value.

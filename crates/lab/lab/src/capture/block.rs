@@ -8,7 +8,7 @@
 /// Bytes of a packet's block besides packet and comment.
 pub(super) const PACKET_OVERHEAD: usize = 32;
 
-/// Longest comment, in bytes.
+/// Room reserved for a packet's comment, in bytes.
 pub(super) const MAX_COMMENT: usize = 96;
 
 const SECTION: u32 = 0x0a0d_0d0a;

@@ -91,7 +91,7 @@ pub enum ConfigError {
     /// A setting has an invalid value.
     #[error("{place}: {error}")]
     Word {
-        /// Where it was given.
+        /// The place in the configuration at which the value was given.
         place: String,
         /// What is wrong.
         error: WordError,

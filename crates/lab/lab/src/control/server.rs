@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Most clients of a box at once. If one more connects, the one that was silent for longest is
-/// dropped.
+/// Limit on the clients of a box at a time. If one more connects, the one that was silent for
+/// longest is dropped.
 pub const MAX_CONNECTIONS: usize = 8;
 
 /// How long a client may take for a request, or for reading an answer.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Most ports of a box.
+/// Limit on the ports of a box.
 pub const MAX_PORTS: usize = 16;
 
 /// How a box forwards packets.

@@ -8,8 +8,8 @@ use crate::switch::SwitchCounters;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Fewest late packets for which the box did not keep up: one late packet of a few pings says
-/// nothing.
+/// The number of late packets from which a report may say that the box did not keep up: one late
+/// packet of a few pings says nothing.
 const LEAST_LATE: u64 = 10;
 
 /// Counters of a port's input.
@@ -51,7 +51,7 @@ pub struct Lateness {
     pub packets: u64,
     /// Sum of the lateness of all packets, in nanoseconds.
     pub sum_ns: u64,
-    /// Largest lateness, in nanoseconds.
+    /// The largest lateness of a packet, in nanoseconds.
     pub max_ns: u64,
     /// Packets later than [`Tolerance::late`], by default a millisecond.
     pub late_packets: u64,

@@ -2,7 +2,7 @@
 
 use super::{Change, MAX_FILTER_PORTS, ParseChangeError};
 
-/// Most fields that one rule may change.
+/// Limit on the fields that one rule changes. A rule with more is rejected.
 pub const MAX_CHANGES: usize = 8;
 
 /// What a rule does with packets that match.

@@ -5,7 +5,7 @@
 //! so each of them ends. A load beyond the end of the packet, or a division by an X of zero, ends
 //! the program with 0: no match.
 
-/// Most instructions of a program: the kernel's limit.
+/// Limit on the instructions of a program: the kernel's. A longer program is rejected.
 pub const MAX_INSTRUCTIONS: usize = 4_096;
 
 /// Loads from this offset on read what Linux knows of a packet, such as its type and interface

@@ -4,7 +4,7 @@ use super::{Action, Program};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Most rules of a box.
+/// Limit on the rules of a box.
 pub const MAX_RULES: usize = 64;
 
 /// Ports that rules can refer to: those with indices below this.
@@ -100,7 +100,7 @@ impl Rules {
     /// Ethernet header, with all headers; `length` is the length of the whole packet. It counts as
     /// `packets` packets with `bytes` bytes in all.
     ///
-    /// A super-packet is matched as a whole: its IP length is that of the whole.
+    /// The rules see a super-packet as one packet; its IP length is that of the super-packet.
     pub fn apply(
         &mut self,
         from: usize,

@@ -20,7 +20,7 @@ const LOCK_TRIES: u32 = 10;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The hosts of a lab, as the kernel has them, until this is dropped.
+/// The hosts of a lab in the kernel. Dropping this removes them.
 ///
 /// Call [`make`](Self::make), then open the interfaces that boxes need in the hosts' namespaces,
 /// then [`configure`](Self::configure). A state file names everything that was made, so that
@@ -42,7 +42,7 @@ pub struct LabHosts {
 pub struct Leftover {
     /// Its path.
     pub path: PathBuf,
-    /// How it was recognized.
+    /// Why it was not removed.
     pub why: &'static str,
 }
 

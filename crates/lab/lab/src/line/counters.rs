@@ -70,7 +70,7 @@ pub struct FlowCounters {
     pub drops: Drops,
     /// Bytes on the wire that wait now.
     pub queue: u64,
-    /// Most bytes that ever waited.
+    /// The largest number of bytes on the wire that waited at one time.
     pub queue_max: u64,
     /// How long the last packet that left was on the line, in nanoseconds.
     pub passage_ns: u64,
@@ -111,7 +111,7 @@ pub struct Counters {
     /// Bytes on the wire that wait or whose last bit has not left the transmitter, without what is
     /// under way.
     pub queue: u64,
-    /// Most bytes that ever waited.
+    /// The largest number of bytes on the wire that waited at one time.
     pub queue_max: u64,
     /// The flows that are counted one by one now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
     #[serde(with = "named")]

@@ -15,17 +15,18 @@ pub use recorder::{Recorder, line_name};
 /// Version of the format on disk. Other versions are refused.
 pub const VERSION: u32 = 1;
 
-/// Most flows of a line in a sample: those that carried most. The line's own figures include the
-/// others.
+/// Limit on the flows of a line in a sample: those with the highest rates are kept. The line's own
+/// figures include the others.
 pub const MAX_SAMPLE_FLOWS: usize = 32;
 
-/// Most lines in a sample: those of 64 boxes with 16 ports.
+/// Limit on the lines in a sample: those of 64 boxes with 16 ports. A sample with more is invalid.
 pub const MAX_SAMPLE_LINES: usize = 1_024;
 
-/// Longest name of a line or a flow, and longest text about one, in bytes.
+/// Limit on the length of the name of a line or a flow, or of a text about one, in bytes. A longer
+/// one is invalid.
 pub const MAX_NAME_BYTES: usize = 512;
 
-/// Longest line of a file, in bytes.
+/// Limit on the length of a line of a file, in bytes: a line with its end must be shorter.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// What a series is about: its first line on disk.
