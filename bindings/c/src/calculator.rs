@@ -150,7 +150,7 @@ fn type_of(output: &Output) -> &'static str {
     }
 }
 
-/// What was sent, all of it.
+/// Returns a column for each field. Fails with `Failure::NotSent` if the caller has not sent one.
 fn columns<'a>(
     kind: &'static str,
     fields: &[Field],

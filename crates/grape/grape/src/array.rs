@@ -34,7 +34,9 @@ impl Array {
     /// column) or two.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::Array`].
+    /// [`Error::File`] if the file cannot be opened; [`Error::Array`] if it is not a NumPy array,
+    /// is too short, has neither one dimension nor two, has more than [`MAX_NUMBERS`] elements, or
+    /// has elements of another type.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = |error| Error::File { path: path.to_owned(), error };
         let array = |why: String| Error::Array { path: path.to_owned(), why };
@@ -154,7 +156,7 @@ impl Array {
 /// is written as 0 or 1.
 ///
 /// # Errors
-/// [`Error::File`].
+/// [`Error::File`] if the file cannot be created or written.
 pub fn write_outputs(path: &Path, outputs: &[Output]) -> Result<(), Error> {
     let wide = outputs.iter().any(|output| matches!(output, Output::F64(_) | Output::Index(_)));
     let rows = outputs.first().map_or(0, Output::len);

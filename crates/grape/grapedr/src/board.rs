@@ -38,7 +38,8 @@ impl Shape {
     /// Creates a shape of this many chips, with a clock in Hz.
     ///
     /// # Errors
-    /// [`ShapeError`] if a value is out of range.
+    /// [`ShapeError::Chips`] unless `chips` is 1 to [`MAX_CHIPS`]; [`ShapeError::Clock`] unless
+    /// `clock` is 1 Hz to 1e12 Hz.
     pub fn new(chips: usize, clock: f64) -> Result<Self, ShapeError> {
         if !(1..=MAX_CHIPS).contains(&chips) {
             return Err(ShapeError::Chips(chips));

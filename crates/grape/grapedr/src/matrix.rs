@@ -47,7 +47,7 @@ impl MatrixError {
     /// Checks that a matrix has as many elements as its sides require.
     ///
     /// # Errors
-    /// [`MatrixError::Size`] if it does not.
+    /// [`MatrixError::Size`] if `given` is not `rows` times `columns`, or that product overflows.
     pub fn check(
         name: &'static str,
         given: usize,

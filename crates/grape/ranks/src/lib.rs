@@ -36,7 +36,8 @@ pub static ALONE: Ranks = Ranks { several: None };
 /// Sent instead of a number of words by a rank that stops.
 const STOPS: u64 = u64::MAX;
 
-/// Most words that all ranks together can exchange at once: MPI counts them in 31 bits.
+/// Limit on the words that all ranks together exchange at once: MPI counts them in 31 bits. An
+/// exchange of more fails on every rank.
 pub const MAX_WORDS: u64 = i32::MAX as u64;
 
 /// This process as one of the ranks.
@@ -107,7 +108,8 @@ impl Ranks {
     /// Sends the first rank's words to all ranks; the words that others pass are dropped.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// [`Stopped`] if a rank has failed, or if all ranks together pass more than [`MAX_WORDS`]
+    /// words, including those that are dropped.
     pub fn broadcast(&self, words: Vec<u64>) -> Result<Vec<u64>, Stopped> {
         let Some(several) = &self.several else { return Ok(words) };
         let lens = several.round(Ok(words.len()))?;
@@ -119,7 +121,7 @@ impl Ranks {
     /// Sends the first rank's text to all ranks.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// [`Stopped`] if a rank has failed, or if the texts are too long for [`Ranks::broadcast`].
     pub fn broadcast_text(&self, text: String) -> Result<String, Stopped> {
         if self.several.is_none() {
             return Ok(text);
@@ -130,7 +132,7 @@ impl Ranks {
     /// Sends each rank's words to all ranks; returns those of all, in the order of ranks.
     ///
     /// # Errors
-    /// [`Stopped`]; also if there are more than [`MAX_WORDS`] words in all.
+    /// [`Stopped`] if a rank has failed, or if there are more than [`MAX_WORDS`] words in all.
     pub fn gather(&self, words: Vec<u64>) -> Result<Vec<Vec<u64>>, Stopped> {
         let Some(several) = &self.several else { return Ok(vec![words]) };
         let lens = several.round(Ok(words.len()))?;
@@ -140,7 +142,7 @@ impl Ranks {
     /// Returns whether any rank passes `true`.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// [`Stopped`] if a rank has failed.
     pub fn any(&self, mine: bool) -> Result<bool, Stopped> {
         let Some(several) = &self.several else { return Ok(mine) };
         Ok(several.round(Ok(usize::from(mine)))?.contains(&1))

@@ -29,7 +29,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts `count` threads, or none if `count` is 1, since the caller's thread is enough then.
+    /// Starts `count` threads. If `count` is 1, starts none: the caller's thread does the work.
     ///
     /// # Errors
     /// [`Error::TooManyThreads`] if `count` is above [`THREADS_PER_PROCESSOR`] for each processor,

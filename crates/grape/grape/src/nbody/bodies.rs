@@ -70,7 +70,8 @@ impl Bodies {
     /// Sends the first rank's bodies to all ranks.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if another rank has stopped.
+    /// [`Error::Stopped`] if another rank has stopped, or if the bodies are too many for
+    /// [`Ranks::broadcast`].
     ///
     /// # Panics
     /// If the first rank has no bodies.

@@ -10,7 +10,7 @@ const COLUMNS: usize = 7;
 /// Writes bodies as an array of `float64`, with a row of mass, position and velocity for each.
 ///
 /// # Errors
-/// [`Error::File`].
+/// [`Error::File`] if the file cannot be created or written.
 pub fn write_snapshot(path: &Path, bodies: &Bodies) -> Result<(), Error> {
     let rows = (0..bodies.len()).flat_map(|body| {
         let places = bodies.position.iter().chain(&bodies.velocity);
