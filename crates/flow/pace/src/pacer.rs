@@ -83,7 +83,7 @@ impl Paced {
 impl Pacer {
     /// Starts the thread.
     /// # Errors
-    /// The thread cannot be created.
+    /// The system cannot create a thread.
     pub fn start() -> io::Result<Self> {
         let (to, from) = mpsc::sync_channel(64);
         let thread =
@@ -100,7 +100,8 @@ impl Pacer {
 
     /// Paces a connection until the returned handle is dropped.
     /// # Errors
-    /// The socket is not TCP, or the kernel refuses.
+    /// The socket is not TCP or cannot be duplicated, its rate cannot be limited, or the pacer's
+    /// thread has ended.
     pub fn add(&self, socket: &TcpStream, pace: Pace) -> io::Result<Paced> {
         let state =
             Arc::new(Mutex::new(PacerState { path: Path::of(socket)?, ..PacerState::default() }));

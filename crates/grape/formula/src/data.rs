@@ -210,7 +210,8 @@ pub enum DataError {
     },
 }
 
-/// The most particles of one kind, which 32 bits of a back end can count.
+/// Limit on the particles of one kind, which a back end counts in 32 bits. Inputs of more are
+/// rejected.
 pub const MAX_PARTICLES: usize = i32::MAX as usize;
 
 /// The inputs of a kernel, checked against its program.

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 
-/// The most numbers of an array.
+/// Limit on the elements of an array. A file with more is rejected.
 pub const MAX_NUMBERS: u64 = 1 << 32;
 
 /// An array read from a file, in `float32` or `float64`. [`Array::columns`] gives its columns as

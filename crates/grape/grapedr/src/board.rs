@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::num::NonZero;
 use thiserror::Error;
 
-/// The most chips of a board.
+/// Limit on the chips of a board.
 pub const MAX_CHIPS: usize = 4;
 
 /// The size and clock of a machine.

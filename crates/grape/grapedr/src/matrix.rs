@@ -17,7 +17,7 @@ use thiserror::Error;
 /// memory.
 pub const DEPTH: usize = LOCAL_WORDS / VECTOR;
 
-/// The most rows or columns of a matrix: larger ones would take hours to simulate.
+/// Limit on the rows and on the columns of a matrix: larger ones would take hours to simulate.
 pub const MAX_SIDE: usize = 1 << 14;
 
 /// Errors of computing with matrices.

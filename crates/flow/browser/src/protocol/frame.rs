@@ -28,7 +28,8 @@ pub enum FrameError {
 
 /// Reads a frame; `None` when the browser has closed its end.
 /// # Errors
-/// [`FrameError`], after which the next frame cannot be found.
+/// [`FrameError`] if reading fails, the input ends within a frame, or the frame is longer than
+/// [`MAX_REQUEST`]. The next frame cannot be found after an error.
 pub fn read(from: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
     let mut head = Vec::new();
     if from.take(4).read_to_end(&mut head)? == 0 {

@@ -64,7 +64,7 @@ pub enum Request {
 impl Request {
     /// Parses a message.
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the message is not a valid request, returns the reason for an error message.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| format!("not a request: {error}"))
     }
@@ -91,12 +91,12 @@ pub enum Report {
     },
     /// A download waits for others to end.
     Waiting {
-        /// Which.
+        /// The download.
         id: Id,
     },
     /// The source has responded.
     Opened {
-        /// Which.
+        /// The download.
         id: Id,
         /// The name that the file will have.
         name: FileName,
@@ -109,7 +109,7 @@ pub enum Report {
     },
     /// Progress of a download.
     Progress {
-        /// Which.
+        /// The download.
         id: Id,
         /// Bytes received so far.
         done: u64,
@@ -122,14 +122,14 @@ pub enum Report {
     },
     /// A message for the user.
     Note {
-        /// About which.
+        /// The download that the message is about.
         id: Id,
         /// The text.
         text: UserText,
     },
     /// The download is complete and has its name.
     Done {
-        /// Which.
+        /// The download.
         id: Id,
         /// The file's name.
         name: FileName,
@@ -144,14 +144,14 @@ pub enum Report {
     },
     /// The download was cancelled.
     Stopped {
-        /// Which.
+        /// The download.
         id: Id,
-        /// Whether what was received is removed.
+        /// Whether the bytes that were received are removed.
         discarded: bool,
     },
     /// The download failed.
     Failed {
-        /// Which.
+        /// The download.
         id: Id,
         /// The reason, for programs.
         code: FailureCode,

@@ -32,7 +32,7 @@ pub struct Options {
     pub streams: usize,
     /// Consecutive attempts that may fail without receiving a byte.
     pub retries: u32,
-    /// How long a connection may make no progress before it is given up.
+    /// Time after which a connection without progress is given up.
     pub patience: Duration,
     /// Total size of all receive buffers in bytes; 0 leaves it to the kernel.
     pub receive_buffer: usize,
@@ -49,7 +49,7 @@ pub struct Options {
     /// Bytes between two syncs of the file; each sync makes what it covers safe from an
     /// interruption. 0 chooses by the way the file is written.
     pub sync_bytes: u64,
-    /// How each sending connection is paced.
+    /// Selects how the rate of each sending connection is controlled.
     pub pace: Pace,
     /// Rate limit of the transfer, in bytes a second.
     pub limit: Option<u64>,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// How often a group may arrive corrupt before the transfer fails.
+/// The number of corrupt arrivals of a group at which the transfer fails.
 pub const GROUP_ATTEMPTS: u32 = 5;
 
 /// The smallest run, in groups, that one of several streams gets: a request costs a round trip.

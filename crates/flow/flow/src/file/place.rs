@@ -218,7 +218,7 @@ impl Destination {
 
     /// Removes the part and the journal.
     /// # Errors
-    /// One of them exists and cannot be removed.
+    /// The part or the journal exists and cannot be removed.
     pub fn discard(&self) -> Result<(), DestinationError> {
         for path in [&self.journal, &self.part] {
             match std::fs::remove_file(path) {

@@ -141,7 +141,9 @@ impl Sink {
     /// bytes. Uses `buffers` groups of memory, at most [`MAX_BUFFERS`]. Falls back from direct
     /// access to the page cache where the filesystem requires it.
     /// # Errors
-    /// [`SinkError`]; a file created by this call is removed.
+    /// [`SinkError::Busy`] if another process keeps the file locked; another variant if the file
+    /// cannot be opened, or space for it cannot be allocated, in which case a file created by this
+    /// call is removed.
     pub fn open(
         path: &Path,
         access: Access,
@@ -204,7 +206,7 @@ impl Sink {
     /// Returns a buffer for a group. Waits for the device if all are being written; returns `None`
     /// if all are with callers.
     /// # Errors
-    /// This write or an earlier one failed.
+    /// An earlier write or sync failed.
     pub fn buffer(&mut self) -> Result<Option<AlignedBuf>, SinkError> {
         self.collect()?;
         loop {
@@ -272,7 +274,7 @@ impl Sink {
 
     /// Waits until everything written is durable.
     /// # Errors
-    /// A write or a sync failed.
+    /// An earlier write or sync failed, or one that this call waits for fails.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         loop {
             self.collect()?;
@@ -289,7 +291,7 @@ impl Sink {
     /// Frees the space of all other groups; the length stays. A filesystem that cannot punch holes
     /// keeps the space.
     /// # Errors
-    /// A write or a sync failed.
+    /// A write or a sync failed. That a hole cannot be punched is not an error.
     pub fn release_all_but(&mut self, groups: impl Iterator<Item = u64>) -> Result<(), SinkError> {
         self.flush()?;
         let (Some(disk), Some(length)) = (&self.disk, self.length) else { return Ok(()) };
@@ -308,7 +310,7 @@ impl Sink {
     /// Sets the length and the attributes of the file, and makes everything durable. Returns the
     /// error if the filesystem rejects attributes: the content is correct without them.
     /// # Errors
-    /// A write or a sync failed.
+    /// A write or a sync failed, or the length cannot be set.
     pub fn finish(
         &mut self,
         length: u64,
@@ -325,7 +327,7 @@ impl Sink {
 
     /// Reads `len` bytes of a group back from the device.
     /// # Errors
-    /// The device's, or the file is shorter.
+    /// The device cannot be read, or the file ends before these bytes.
     ///
     /// # Panics
     /// When the sink discards, or `len` is more than the buffer holds.

@@ -61,7 +61,7 @@ impl Journal {
 
     /// Records groups that are durable, durably.
     /// # Errors
-    /// The filesystem's. The groups may then be fetched again.
+    /// The records cannot be written or synced. The groups may then be fetched again.
     pub fn append(&mut self, durable: &BTreeMap<u64, Value>) -> io::Result<()> {
         let mut bytes = Vec::new();
         groups(&mut bytes, durable);

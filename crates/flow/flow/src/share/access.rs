@@ -52,7 +52,7 @@ pub enum TokenError {
     Line {
         /// The file.
         path: PathBuf,
-        /// Its number, counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
     },
     /// It has no tokens, or too many.
@@ -60,7 +60,7 @@ pub enum TokenError {
     Count {
         /// The file.
         path: PathBuf,
-        /// How many it has.
+        /// The number of tokens in the file.
         count: usize,
     },
 }

@@ -77,7 +77,8 @@ struct Item {
 /// The names of a directory that may be listed, sorted.
 struct Names {
     shown: Vec<OsString>,
-    /// How many names begin with a dot and are not listed, other than those of incomplete files.
+    /// The number of names that begin with a dot and are not listed, without those of incomplete
+    /// files.
     hidden: u64,
     /// Whether there are more names.
     truncated: bool,
@@ -86,7 +87,7 @@ struct Names {
 /// Lists the open directory at `names`.
 ///
 /// # Errors
-/// It cannot be read.
+/// The directory cannot be read. An entry that cannot be examined is left out.
 pub fn list(root: &Root, names: &[OsString], directory: &File) -> io::Result<Listing> {
     let Names { shown, truncated, .. } = read(root, names, directory, MAX_ENTRIES)?;
     let items = shown.into_iter().filter_map(|name| item(root, names, directory, name)?.ok());
@@ -100,7 +101,7 @@ pub fn list(root: &Root, names: &[OsString], directory: &File) -> io::Result<Lis
 pub struct LeftOut {
     /// Entries that are not files or directories, or cannot be examined: the name, quoted, and why.
     pub named: Vec<String>,
-    /// How many names begin with a dot and are not listed.
+    /// The number of names that begin with a dot and are not listed.
     pub hidden: u64,
 }
 

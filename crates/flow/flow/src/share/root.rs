@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// How often to resolve a path again that changed meanwhile.
+/// Limit on the attempts to resolve a path that changes meanwhile.
 const TRIES: usize = 16;
 
 /// The first name of the server's own paths.

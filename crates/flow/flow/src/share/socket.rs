@@ -22,7 +22,7 @@ pub const UNSENT: u32 = 8 << 20;
 /// Bytes that TLS buffers before it sends.
 const TLS_BUFFER: usize = 256 << 10;
 
-/// How often a blocked sender checks whether the client still acknowledges bytes.
+/// Interval at which a blocked sender checks whether the client still acknowledges bytes.
 const ACK_CHECK: Duration = Duration::from_secs(5);
 
 /// A TCP connection that is given up when the client makes no progress.
@@ -30,7 +30,7 @@ pub(super) struct Socket {
     tcp: Arc<TcpStream>,
     /// When a read is given up.
     deadline: Option<Instant>,
-    /// How long the client may acknowledge nothing.
+    /// Time limit for the client to acknowledge something.
     patience: Duration,
     /// Bytes acknowledged, and since when that number has not grown.
     acked_since: (u64, Instant),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many ended transfers are kept.
+/// Limit on the ended transfers that are kept.
 pub const MAX_PAST: usize = 32;
 
 /// Points of a transfer's history: with [`STEP`], the last four minutes.
@@ -55,7 +55,7 @@ pub struct Point {
 /// A transfer as it is now, or as it ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
-    /// Its number since the server started.
+    /// The number of the transfer, counted since the server started.
     pub id: u64,
     /// The client.
     pub peer: String,

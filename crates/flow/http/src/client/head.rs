@@ -70,7 +70,7 @@ impl Head {
     /// Parses the head at the beginning of `bytes` and returns it with its length; `None` when it
     /// is incomplete.
     /// # Errors
-    /// Says what is wrong, for an error message.
+    /// If the head is malformed or too long, returns the reason for an error message.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);

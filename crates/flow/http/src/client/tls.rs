@@ -33,7 +33,7 @@ impl Trust {
     /// Takes the trust settings from `options`.
     ///
     /// # Errors
-    /// [`Error::File`]: the file of authorities cannot be read.
+    /// [`Error::File`] if the file of certificate authorities cannot be read.
     pub(super) fn new(options: &Options) -> Result<Self, Error> {
         let Options { authorities, insecure, pin, .. } = options;
         if let Some(path) = authorities {

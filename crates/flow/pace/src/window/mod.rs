@@ -72,7 +72,8 @@ impl Window {
     /// Loads the programs into the kernel and registers the congestion control.
     ///
     /// # Errors
-    /// See [`WindowError`].
+    /// [`WindowError`] if the kernel does not describe its types, lacks those that the programs
+    /// need, or rejects the programs or the congestion control.
     pub fn open() -> Result<Self, WindowError> {
         let bytes = std::fs::read(KERNEL_TYPES).map_err(WindowError::NoTypes)?;
         let unknown = WindowError::UnknownTypes;

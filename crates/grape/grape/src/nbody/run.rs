@@ -5,7 +5,8 @@ use super::gravity::Gravity;
 use super::hermite::Hermite;
 use crate::error::Error;
 
-/// The most steps of a simulation: a close encounter makes steps ever shorter.
+/// Limit on the steps of a simulation, which fails beyond it: a close encounter makes steps ever
+/// shorter.
 pub const MAX_STEPS: u64 = 1 << 32;
 
 /// An integration scheme.

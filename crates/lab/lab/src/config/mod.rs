@@ -117,7 +117,7 @@ impl BoxWords {
     /// Parses TOML.
     ///
     /// # Errors
-    /// The error, with its line.
+    /// `text` is not TOML, or has unknown fields. The error states the line.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         Ok(toml::from_str(text)?)
     }

@@ -101,7 +101,7 @@ impl LineWords {
     /// Applies the settings that are given.
     ///
     /// # Errors
-    /// The first invalid setting.
+    /// [`WordError`] for the first setting that is invalid. The settings before it are applied.
     pub fn apply(&self, settings: &mut LineSettings) -> Result<(), WordError> {
         self.given().try_for_each(|(key, word)| set(settings, key, &word.0))
     }

@@ -41,7 +41,8 @@ impl Server {
     /// Opens the socket of the box that `handle` refers to, and starts serving it.
     ///
     /// # Errors
-    /// Another box has the name, or the system refuses.
+    /// The name is not valid, a running box has it, or the system cannot make the socket, an
+    /// eventfd or a thread.
     pub fn start(dir: &ControlDir, name: &str, handle: EngineHandle) -> Result<Self, ControlError> {
         let listening = dir.listen(name)?;
         let done = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);

@@ -92,7 +92,7 @@ impl Engine {
     /// Makes the packet memory if the plan has none, and starts the workers.
     ///
     /// # Errors
-    /// See [`EngineError`].
+    /// As for [`start_with`](Self::start_with).
     pub fn start(plan: EnginePlan) -> Result<Self, EngineError> {
         Self::start_with(plan, Vec::new())
     }
@@ -231,7 +231,7 @@ impl Engine {
     /// line.
     ///
     /// # Errors
-    /// The error with which a worker ended before.
+    /// The error with which a worker ended earlier.
     pub fn stop(mut self) -> Result<Report, EngineError> {
         let report = self.handle.last_report();
         self.end()?;

@@ -51,7 +51,7 @@ pub enum CompileError {
     Unverified {
         /// The expression.
         expression: String,
-        /// Why.
+        /// The reason.
         error: Unverified,
     },
 }

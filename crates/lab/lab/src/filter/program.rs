@@ -133,7 +133,8 @@ impl Program {
     /// Verifies a program.
     ///
     /// # Errors
-    /// The first instruction that cannot be run.
+    /// The program has no instructions or more than [`MAX_INSTRUCTIONS`], an instruction is not
+    /// valid, or the last one does not return.
     pub fn verify(instructions: &[Instruction]) -> Result<Self, Unverified> {
         let count = instructions.len();
         if !(1..=MAX_INSTRUCTIONS).contains(&count) {

@@ -62,7 +62,7 @@ impl Rules {
     /// as the error.
     ///
     /// # Errors
-    /// There are too many rules.
+    /// There are more than [`MAX_RULES`] rules.
     pub fn new(rules: Vec<Rule>) -> Result<Self, Vec<Arc<Rule>>> {
         Self::of(rules.into_iter().map(Arc::new).collect())
     }

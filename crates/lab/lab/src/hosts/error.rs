@@ -84,7 +84,7 @@ pub enum HostsError {
     Leftover {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The kernel refused something.

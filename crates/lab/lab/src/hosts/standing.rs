@@ -98,7 +98,8 @@ impl LabHosts {
     /// them.
     ///
     /// # Errors
-    /// An interface does not exist, or the kernel refuses.
+    /// An interface does not exist, or the kernel refuses to set up an interface, a bridge or a
+    /// route.
     pub fn configure(&mut self) -> Result<(), HostsError> {
         for (host, links) in self.plan.hosts.iter().zip(&mut self.links) {
             let refused = |what: String| HostsError::refused(format!("host.{}: {what}", host.name));
@@ -141,8 +142,8 @@ impl LabHosts {
     /// Ends all processes in the hosts, and removes the hosts.
     ///
     /// # Errors
-    /// Processes do not end, or the kernel refuses. The state file stays, so that `down` can be
-    /// tried again.
+    /// Processes do not end, or the kernel refuses to remove something. The state file stays, so
+    /// that `down` can be tried again.
     pub fn down(mut self) -> Result<Vec<Leftover>, HostsError> {
         self.remove()
     }

@@ -50,7 +50,7 @@ pub use tree::UploadTree;
 const MAX_WAITS: u32 = 50;
 const AFTERMATH: Duration = Duration::from_millis(100);
 
-/// How often groups that the server lacks at the end are sent again.
+/// Limit on the number of times that groups which the server lacks at the end are sent again.
 const MAX_ROUNDS: u32 = 5;
 
 /// An upload of one file to a server.

@@ -78,7 +78,7 @@ impl UploadTree {
     /// Sends the folder, and passes events to `report`. Files that the server does not accept are
     /// reported and counted; the others are sent.
     /// # Errors
-    /// [`Error`] that ends the whole transfer. What was sent stays.
+    /// The [`Error`] that ended the transfer. Files that were sent before stay on the server.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
         let begun = Instant::now();
         let mut walk = Walk::of(&self.from)?;

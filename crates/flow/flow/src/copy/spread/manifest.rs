@@ -164,7 +164,7 @@ impl Manifest {
     /// Parses a list. It comes from another machine, so everything in it is bounded, and paths must
     /// stay within the set.
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the list is invalid, returns the reason for an error message.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(bytes)
             .map_err(|error| format!("is no list of pieces: {error}"))?;

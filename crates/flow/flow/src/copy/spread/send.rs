@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 /// others send.
 const STREAMS: usize = 4;
 
-/// How long an idle stream waits before it asks again.
+/// Interval at which an idle stream asks for work.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// An upload of a file or a folder to several hosts, each of which gets some of its pieces.

@@ -60,7 +60,7 @@ pub(in crate::copy) struct Listing {
     pub(in crate::copy) entries: Vec<Entry>,
     /// Entries that the server does not offer: names, quoted, and why.
     pub(in crate::copy) left_out: Vec<String>,
-    /// How many names begin with a dot and are not listed.
+    /// The number of names that begin with a dot and are not listed.
     pub(in crate::copy) hidden: u64,
 }
 
