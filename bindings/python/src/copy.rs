@@ -173,7 +173,7 @@ pub(crate) fn copy(
     }
 }
 
-/// Whom what happens is told.
+/// The Python functions that a copy calls: `progress` for progress, `notice` for messages.
 struct Callbacks {
     progress: Option<Py<PyAny>>,
     notice: Option<Py<PyAny>>,

@@ -95,7 +95,7 @@ pub(crate) fn compile(
     Ok(Kernel { asked, engine, program, f32, f64 })
 }
 
-/// What computes, on so many threads.
+/// Returns the engine that computes on `threads` threads, for the instruction set `target`.
 fn read_engine(threads: Option<usize>, target: Option<&str>) -> PyResult<Engine> {
     let mut options = Options::default();
     if let Some(threads) = threads {

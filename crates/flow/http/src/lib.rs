@@ -56,7 +56,7 @@ pub const WRONG: &str = "Sprat-Wrong";
 /// and how many bytes the server has.
 pub const BEGUN: &str = "Sprat-Begun";
 
-/// How many groups the server still lacks of an upload that the sender tried to finish.
+/// The number of groups that the server still lacks of an upload that the sender tried to finish.
 pub const MISSING: &str = "Sprat-Missing";
 
 /// Content type of the state of an upload, which has the format of a journal, and of the request

@@ -29,7 +29,7 @@ pub enum Pace {
     Auto,
     /// By the kernel.
     Off,
-    /// By the kernel, up to so many bytes a second.
+    /// By the kernel, up to this many bytes a second.
     Limit(u64),
 }
 

@@ -112,9 +112,9 @@ pub struct Path {
     pub pacing_rate: u64,
     /// The other end's window in bytes; zero if the kernel does not report it (before 5.4).
     pub send_window: u32,
-    /// How long the other end's window limited the sender.
+    /// Time for which the receiver's window limited the sender.
     pub window_limited: Duration,
-    /// How long the sender's own buffer limited it.
+    /// Time for which the sender's own buffer limited it.
     pub buffer_limited: Duration,
     /// Round-trip time measured by the receiver; zero if unknown.
     pub receive_rtt: Duration,

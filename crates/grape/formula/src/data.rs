@@ -158,7 +158,7 @@ pub enum DataError {
     Count {
         /// `i`, `j` or `constant`.
         kind: &'static str,
-        /// How many were given.
+        /// The number of columns or constants that were given.
         given: usize,
         /// Names of the kernel's variables.
         names: Vec<String>,

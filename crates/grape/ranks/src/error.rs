@@ -17,7 +17,7 @@ pub enum JoinError {
          MPI and libclang are"
     )]
     NotBuilt {
-        /// How many processes were started.
+        /// The number of processes that were started.
         count: usize,
     },
     /// MPI was initialised before in this process.

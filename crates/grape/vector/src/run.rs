@@ -106,7 +106,8 @@ impl Compiled {
         Some(results.iter().map(|runs| Total::output(runs)).collect())
     }
 
-    /// Returns the most j of a block.
+    /// Returns the number of j in a block: as many as [`BLOCK_BYTES`] hold, but [`LEAST`] to
+    /// [`BLOCK`].
     fn block(&self) -> usize {
         (BLOCK_BYTES / self.shape.row.max(1)).clamp(LEAST, BLOCK)
     }

@@ -102,7 +102,7 @@ impl Memory {
         Self::of_cells(usize::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(usize::MAX))
     }
 
-    /// Makes memory of exactly so many cells.
+    /// Makes memory of exactly this many cells.
     #[must_use]
     pub fn of_cells(cells: usize) -> Self {
         // Making a cell writes it, which touches its page.
@@ -160,7 +160,7 @@ pub struct ReceiveBuffer {
 /// The result of [`ReceiveBuffer::read`].
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
-    /// A packet of so many bytes.
+    /// A packet of this many bytes.
     Packet(Box<Cell>, usize),
     /// A packet was read and lost, because there were no cells to replace those that it filled.
     Exhausted,

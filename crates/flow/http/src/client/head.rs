@@ -58,7 +58,7 @@ pub struct Head {
     pub note: Option<String>,
     /// Numbers of the uploaded groups that the server received corrupt.
     pub wrong: Vec<u64>,
-    /// How many groups the server lacks of an upload that was to be finished.
+    /// The number of groups that the server lacks of an upload that was to be finished.
     pub missing: Option<u64>,
     /// A group of an upload that the server has in part, and how many bytes of it.
     pub begun: Option<(u64, u64)>,

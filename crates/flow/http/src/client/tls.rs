@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Which certificates to trust. Loads the authorities when the first session needs them.
+/// The certificates to trust. The authorities are loaded when the first session needs them.
 pub(super) struct Trust {
     authorities: Option<PathBuf>,
     any_certificate: bool,

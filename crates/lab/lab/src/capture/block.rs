@@ -82,7 +82,7 @@ pub(super) fn packet<'a>(
     });
 }
 
-/// Returns an upper bound of a block's length with so many captured bytes.
+/// Returns an upper bound of the length, in bytes, of a block with this many captured bytes.
 pub(super) fn packet_room(captured: usize) -> usize {
     PACKET_OVERHEAD + captured + 3 + 8 + MAX_COMMENT + 3
 }

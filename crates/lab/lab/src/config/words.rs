@@ -115,7 +115,7 @@ pub struct WordError {
     pub key: String,
     /// The value that was given.
     pub value: String,
-    /// What is allowed.
+    /// A description of the values that are allowed.
     pub want: Cow<'static, str>,
 }
 

@@ -20,10 +20,10 @@ use std::time::Duration;
 /// longest is dropped.
 pub const MAX_CONNECTIONS: usize = 8;
 
-/// How long a client may take for a request, or for reading an answer.
+/// Time limit for a client to complete a request, and to read an answer.
 pub const STALL: Duration = Duration::from_secs(10);
 
-/// How often stalled clients are looked for.
+/// Interval at which the server looks for stalled clients.
 const STALL_CHECK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// The control socket of a box, served by a thread. Dropping it closes the socket and ends the

@@ -92,7 +92,7 @@ impl Input {
     }
 }
 
-/// How often a port's MTU is read.
+/// Interval at which a port's MTU is read.
 const MTU_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Least time between two "packet too big" replies of a worker.

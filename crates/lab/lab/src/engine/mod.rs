@@ -57,7 +57,7 @@ pub struct EnginePlan {
     /// Packet memory, if it was made before the ports were opened. With `None` the engine makes it
     /// when it starts, and packets that arrive meanwhile wait in the ports.
     pub memories: Option<Memories>,
-    /// How long before a departure a worker stops sleeping and spins; normally [`SPIN`].
+    /// Time before a departure at which a worker stops sleeping and spins; normally [`SPIN`].
     pub spin: Duration,
     /// Lateness that the report does not hold against the box.
     pub tolerance: Tolerance,
@@ -97,7 +97,7 @@ impl Engine {
         Self::start_with(plan, Vec::new())
     }
 
-    /// Returns the largest number of workers that a box with so many ports has, which is also the
+    /// Returns the largest number of workers that a box with this many ports has, which is also the
     /// number of inspections that [`start_with`](Self::start_with) can use.
     #[must_use]
     pub fn workers(forwarding: Forwarding, ports: usize) -> usize {

@@ -34,7 +34,7 @@ pub struct InputReport {
 pub struct LineReport {
     /// The port's name.
     pub to: String,
-    /// What the line did.
+    /// The counters of the line.
     #[serde(flatten)]
     pub counters: Counters,
     /// How late packets left.
@@ -78,18 +78,18 @@ pub(super) struct WorkerReport {
     pub(super) memory_least_free: u64,
 }
 
-/// What happened to all packets of a box since it started.
+/// Counts of the packets of a box since it started.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Report {
     /// Seconds since the box started.
     pub seconds: f64,
-    /// What arrived at each port.
+    /// The packets that arrived at each port.
     pub inputs: Vec<InputReport>,
-    /// What happened to it on the line to each port.
+    /// The counters and the lateness of the line to each port.
     pub lines: Vec<LineReport>,
-    /// What the switch did, if the box is one.
+    /// The switch's counters, if the box is a switch.
     pub switch: Option<SwitchCounters>,
-    /// What each rule of the filter counted.
+    /// The counters of each rule of the filter.
     pub filters: Vec<filter::Counters>,
     /// Cells of packet memory, of all workers.
     pub memory_cells: u64,

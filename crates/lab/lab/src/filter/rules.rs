@@ -42,7 +42,7 @@ impl Counters {
     }
 }
 
-/// What the rules decided about a packet.
+/// The outcome of the rules for a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Verdict {
     /// The packet is dropped.

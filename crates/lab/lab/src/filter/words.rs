@@ -3,7 +3,7 @@
 use super::{Action, ActionError, CompileError, Compiler, Rule};
 use serde::{Deserialize, Serialize};
 
-/// A rule as it is written.
+/// A rule of a filter, as parsed and not yet checked against the box.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleWords {

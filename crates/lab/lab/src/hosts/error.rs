@@ -90,7 +90,7 @@ pub enum HostsError {
     /// The kernel refused something.
     #[error("{what}: {error}")]
     Refused {
-        /// What was tried, and where.
+        /// The operation that failed, and where.
         what: String,
         /// The kernel's error.
         error: io::Error,

@@ -23,7 +23,7 @@ const QUEUE_LINES: usize = 256;
 /// background may keep its output open for ever.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// How long commands have to end after SIGTERM.
+/// Time limit for commands to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A command to run in a host.

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long another process has to take its lab down after SIGTERM.
+/// Time limit for another process to take its lab down after SIGTERM.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a lock is tried before it counts as held.
+/// Limit on the attempts to take a lock, after which it counts as held.
 const LOCK_TRIES: u32 = 10;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -137,7 +137,7 @@ pub struct LineSettings {
     /// Bytes that a frame takes on the wire besides its own. With 0, the rate is that of frames
     /// without check sequence, preamble and gap.
     pub overhead: u16,
-    /// Which segments are lost.
+    /// Selects the segments that are lost.
     pub loss: Loss,
     /// Each segment is late by a random time up to this, uniformly distributed; segments stay in
     /// order. At most [`MAX_DELAY`].

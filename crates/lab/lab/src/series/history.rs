@@ -13,7 +13,7 @@ pub struct History {
     /// The sample in progress, and how many samples it joins so far.
     partial: Option<Sample>,
     partial_samples: u64,
-    /// How often the memory was full; each sample kept joins two to that power.
+    /// The number of times that the history was halved. Each sample kept joins two to that power.
     halvings: u32,
 }
 

@@ -51,7 +51,7 @@ pub struct LineAbout {
     pub buffer: Option<u64>,
 }
 
-/// What happened between two moments.
+/// The figures of all lines over one interval.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
     /// Start, in seconds since the box started.
@@ -62,7 +62,7 @@ pub struct Sample {
     pub lines: Vec<LineSample>,
 }
 
-/// What happened on a line.
+/// The figures of a line, and of its flows, over one interval.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LineSample {
     /// The line's name.
@@ -74,7 +74,7 @@ pub struct LineSample {
     pub flows: Vec<FlowSample>,
 }
 
-/// What happened to a flow on a line.
+/// The figures of a flow on a line over one interval.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FlowSample {
     /// The flow's name.

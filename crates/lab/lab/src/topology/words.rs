@@ -91,7 +91,7 @@ pub struct BoxWords {
     /// The pairs of ports, if there are more than two and no switch.
     #[serde(default)]
     pub pairs: Vec<[String; 2]>,
-    /// How long a switch remembers an address.
+    /// Time after its last frame at which a switch forgets an address.
     pub ageing: Option<Word>,
     /// Packet memory of each worker, in bytes.
     pub memory: Option<Word>,
