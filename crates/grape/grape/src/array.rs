@@ -121,7 +121,7 @@ impl Array {
         self.rows
     }
 
-    /// Returns whether it has `float32` or `float64` numbers.
+    /// Returns the precision of the elements: `float32` or `float64`.
     #[must_use]
     pub fn precision(&self) -> Precision {
         match self.numbers {
@@ -130,7 +130,7 @@ impl Array {
         }
     }
 
-    /// Returns its columns, that is, its variables.
+    /// Returns the columns, each of which holds a variable.
     #[must_use]
     pub fn columns(&self) -> Vec<Column<'_>> {
         let (begin, stride) = if self.by_column { (self.rows, 1) } else { (1, self.columns) };

@@ -82,7 +82,7 @@ impl Ranks {
         self.several.as_ref().map_or(1, |several| several.world.count())
     }
 
-    /// Whether this is the first rank: the one that reads, writes and prints.
+    /// Returns whether this is the first rank, which reads, writes and prints.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.rank() == 0

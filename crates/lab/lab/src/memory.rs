@@ -24,7 +24,8 @@ pub const MAX_CELLS: usize = RECEIVE_CELLS + 3;
 /// Limit on the memory of one worker, in bytes. [`Memory::new`] reduces a larger value to it.
 pub const MAX_MEMORY: u64 = 16 << 30;
 
-/// Least memory of one worker, in bytes: enough for a burst of packets.
+/// The smallest memory of one worker, in bytes: enough for a burst of packets. [`Memory::new`]
+/// raises a smaller value to it.
 pub const MIN_MEMORY: u64 = 4 << 20;
 
 /// A part of a packet, with a link to the next part.

@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Upper limit of a connection's send buffer: 10 Gb/s over 200 ms. [`UNSENT`] keeps bytes that are
-/// not in flight out of it.
+/// Upper limit of a connection's send buffer, in bytes: 10 Gb/s over 200 ms. [`UNSENT`] limits the
+/// part of it that holds bytes that are not in flight.
 pub const SEND_BUFFER: usize = 256 << 20;
 
 /// Limit on the bytes in the kernel that wait for their first transmission: enough for a sender

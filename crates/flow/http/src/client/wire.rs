@@ -113,7 +113,7 @@ impl Wire {
     /// of which at most `unsent` wait for their first transmission, and makes waits short.
     ///
     /// # Errors
-    /// The kernel refuses an option.
+    /// The socket is not TCP, or the kernel rejects an option.
     pub fn prepare_to_send(&mut self, buffer: usize, unsent: u32) -> io::Result<()> {
         let tcp = self.tcp();
         tcp.set_write_timeout(Some(TICK))?;

@@ -24,7 +24,7 @@ pub const MAX_CAPTURE_INTERFACES: usize = 64;
 /// Limit on the files that a ring keeps.
 pub const MAX_FILES: usize = 10_000;
 
-/// Smallest size limit of a file, in bytes.
+/// The smallest size limit of a ring's files, in bytes.
 pub const MIN_FILE_BYTES: u64 = 1 << 20;
 
 /// Default of the memory between packets and files, in bytes: half a second at 1 Gb/s.

@@ -12,8 +12,7 @@ use std::time::Duration;
 /// Commands that may wait for a worker's next loop iteration; a sender of more blocks.
 const WAITING: usize = 64;
 
-/// How long a reply may take. A loop iteration takes about a millisecond, but the machine may be
-/// busy.
+/// Time limit for a reply. A loop iteration takes about a millisecond, but the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command to a worker.

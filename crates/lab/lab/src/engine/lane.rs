@@ -95,7 +95,7 @@ impl Input {
 /// Interval at which a port's MTU is read.
 const MTU_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Least time between two "packet too big" replies of a worker.
+/// Minimum interval between two "packet too big" replies of a worker.
 const REPLY_GAP: Duration = Duration::from_millis(1);
 
 /// A port that the worker writes, and the line that leads to it.

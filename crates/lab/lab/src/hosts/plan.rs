@@ -28,7 +28,7 @@ pub const MAX_INTERFACE_NAME: usize = 15;
 /// Limit on the length of a host's command, in bytes.
 pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
-/// Smallest MTU, in bytes: the minimum of IPv6.
+/// The smallest MTU of an interface, in bytes: the minimum of IPv6.
 pub const MIN_MTU: u32 = 1_280;
 
 /// The largest MTU of an interface, in bytes: that of a TAP.

@@ -9,10 +9,10 @@ use std::time::Duration;
 /// held back.
 pub const MAX_DELAY: Duration = Duration::from_millis(500);
 
-/// Lowest rate, in bits per second; a frame then takes seconds.
+/// The lowest rate of a line, in bits per second. A frame then takes seconds.
 pub const MIN_RATE: u64 = 1_000;
 
-/// Highest rate, in bits per second.
+/// The highest rate of a line, in bits per second.
 pub const MAX_RATE: u64 = 1_000_000_000_000;
 
 /// Limit on a line's buffer, in bytes.
