@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Why a path cannot be opened as a regular file.
 #[derive(Debug, Error)]
 pub enum RegularError {
-    /// It is something else.
+    /// The path leads to something that is not a regular file.
     #[error("{}: is {kind}, and only regular files are copied", path.display())]
     Other {
         /// The path.

@@ -53,7 +53,8 @@ pub enum SinkError {
     /// Another transfer writes the file.
     #[error("{}: another transfer writes this file; wait for it, or stop it", .0.display())]
     Busy(PathBuf),
-    /// The filesystem has no room for it.
+    /// The filesystem has no room for the file, a quota is exhausted, or the file is longer than
+    /// the filesystem supports.
     #[error("{}: no space for {bytes} B; make room, or choose another place: \
         {source}", path.display())]
     NoSpace {
@@ -64,7 +65,7 @@ pub enum SinkError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// Anything else.
+    /// Another operation on the file failed.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.

@@ -154,7 +154,7 @@ struct Walk<'a> {
     count: u64,
     left_out: LeftOut,
     named_bytes: usize,
-    /// How many entries were left out and are not named.
+    /// The number of entries that were left out and are not named.
     more: u64,
 }
 

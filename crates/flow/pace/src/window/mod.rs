@@ -43,7 +43,7 @@ pub enum WindowError {
     /// The kernel's types differ from those known here.
     #[error("the kernel's types have no {0}; Linux 6.4 or later is needed")]
     UnknownTypes(&'static str),
-    /// The kernel rejects it; with the verifier's log.
+    /// The kernel rejects the programs or the congestion control; with the verifier's log.
     #[error("the kernel refuses a congestion control of ours: \
         {0}{hint}{log}", hint = hint(.0), log = verifier_log(.1))]
     Refused(io::Error, String),

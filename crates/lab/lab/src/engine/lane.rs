@@ -341,8 +341,8 @@ impl Worker {
         }
     }
 
-    /// Sleeps until a packet or a command arrives or the next departure is near; returns at once if
-    /// it is near already.
+    /// Sleeps until a packet or a command arrives or the next departure is near. Returns at once if
+    /// it is near already, or if a device is to be polled for [`LINGER`].
     fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));

@@ -195,7 +195,7 @@ impl Flows {
         self.at_mut(slot).present += 1;
     }
 
-    /// Counts a packet of the line that is dropped.
+    /// Removes a dropped packet from the count of the flow's packets on the line.
     pub(super) fn drop_packet(&mut self, slot: u16) {
         self.at_mut(slot).present -= 1;
     }
