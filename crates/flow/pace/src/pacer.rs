@@ -81,7 +81,7 @@ impl Paced {
 }
 
 impl Pacer {
-    /// Starts the thread.
+    /// Starts a pacer and its thread, which has no connections yet.
     /// # Errors
     /// The system cannot create a thread.
     pub fn start() -> io::Result<Self> {

@@ -230,7 +230,9 @@ impl<'a> Inputs<'a> {
     /// one j.
     ///
     /// # Errors
-    /// [`DataError`] if something is missing or does not fit.
+    /// [`DataError`] if the number of columns or constants differs from the program's, columns of
+    /// one kind differ in length, there are more than [`MAX_PARTICLES`], or a constant has neither
+    /// a value nor a default, or does not fit its type.
     pub fn new(
         program: &Program,
         i: Vec<Column<'a>>,

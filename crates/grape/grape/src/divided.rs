@@ -31,7 +31,7 @@ impl<'r> DividedKernel<'r> {
     /// Compiles a program, on each rank for its own engine.
     ///
     /// # Errors
-    /// Returns the engine's error.
+    /// The engine does not support the program, or cannot start.
     pub fn new(
         program: &Program,
         engine: &Engine,

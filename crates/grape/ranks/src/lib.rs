@@ -61,7 +61,9 @@ impl Ranks {
     /// Joins the other ranks, if `mpirun` has started some. Call it once per process.
     ///
     /// # Errors
-    /// [`JoinError`]: this process cannot communicate with them.
+    /// [`JoinError`] if this program was built without MPI and mpirun started several processes, if
+    /// ranks were joined before, if the MPI library supports only single-threaded programs, or if
+    /// MPI and mpirun disagree on the number of ranks.
     pub fn join() -> Result<Self, JoinError> {
         let count = launch::count();
         if count == 1 {
@@ -76,7 +78,7 @@ impl Ranks {
         self.several.as_ref().map_or(0, |several| several.world.rank())
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn count(&self) -> usize {
         self.several.as_ref().map_or(1, |several| several.world.count())
@@ -148,12 +150,11 @@ impl Ranks {
         Ok(several.round(Ok(usize::from(mine)))?.contains(&1))
     }
 
-    /// The last round, in which each rank says that it is done, or why it has failed and with which
-    /// exit code. A rank that fails calls this instead of an exchange for which the others wait,
-    /// and takes part in theirs.
+    /// Ends the communication: each rank reports that it is done, or the reason and exit code of
+    /// its failure. A rank that fails calls this in place of an exchange for which the others wait.
     ///
     /// # Errors
-    /// [`Stopped`]: the reason of the first rank that has failed.
+    /// [`Stopped`] with the reason of the first rank that has failed.
     pub fn end(&self, mine: Result<(), (String, u8)>) -> Result<(), Stopped> {
         let Some(several) = &self.several else {
             return mine.map_err(|(text, code)| Stopped { rank: None, text, code });

@@ -135,7 +135,8 @@ impl Destination {
     /// Opens the part, empty and locked, and removes the journal: for a small file that is written
     /// at once.
     /// # Errors
-    /// The filesystem's; `WouldBlock` when another transfer has the lock.
+    /// The part or the journal cannot be changed, or is not a regular file; `WouldBlock` when
+    /// another transfer has the lock.
     pub fn create(&self) -> io::Result<File> {
         let file = open_locked(&self.part, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         if let Some(kind) = irregular(file.metadata()?.file_type()) {

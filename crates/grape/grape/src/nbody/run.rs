@@ -82,7 +82,8 @@ impl<'r> Simulation<'r> {
     /// Computes the conserved quantities.
     ///
     /// # Errors
-    /// The potential cannot be computed.
+    /// As for the potential: two bodies have the same position without softening, a number
+    /// overflows, or another rank has stopped.
     pub fn conserved(&self) -> Result<Conserved, Error> {
         Ok(self.bodies.conserved(&self.gravity.potential(&self.bodies)?))
     }

@@ -147,7 +147,8 @@ impl PortSpec {
     /// Opens the port.
     ///
     /// # Errors
-    /// See [`PortError`].
+    /// [`PortError`] if there is no such interface, namespace or device, it is in use, or the
+    /// kernel or DPDK refuses a step.
     pub fn open(&self) -> Result<Port, PortError> {
         match self {
             Self::Tap(tap) => open_tap(tap),

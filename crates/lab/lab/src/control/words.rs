@@ -128,7 +128,8 @@ impl Request {
     /// Parses a line, with or without its end.
     ///
     /// # Errors
-    /// See [`RequestError`].
+    /// [`RequestError`] if the line is not a JSON object, has another version or none, or is not a
+    /// known request with its fields.
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         let mut words: Map<String, Value> =
             serde_json::from_slice(line).map_err(RequestError::Json)?;

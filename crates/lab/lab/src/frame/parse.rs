@@ -45,7 +45,8 @@ pub enum Malformed {
 /// count from the virtio-net header.
 ///
 /// # Errors
-/// See [`Malformed`].
+/// [`Malformed`] if the packet is shorter than its headers or longer than [`MAX_PACKET`], or its
+/// virtio-net header contradicts the frame.
 pub fn parse(head: &[u8], len: usize) -> Result<Frame, Malformed> {
     let vnet = VnetHeader::read(head).ok_or(Malformed::Short)?;
     let head = &head[VNET_BYTES..];

@@ -127,7 +127,8 @@ impl About {
     /// Checks what was read.
     ///
     /// # Errors
-    /// See [`SeriesError`].
+    /// [`SeriesError::Version`] for another version than this program's; [`SeriesError::Long`] for
+    /// more than [`MAX_SAMPLE_LINES`] lines, or a name or text of more than [`MAX_NAME_BYTES`].
     pub fn check(&self) -> Result<(), SeriesError> {
         if self.sprat_lab_series != VERSION {
             return Err(SeriesError::Version(self.sprat_lab_series));
@@ -157,7 +158,9 @@ impl Sample {
     /// Checks what was read. `after` is when the previous sample ended.
     ///
     /// # Errors
-    /// See [`SeriesError`].
+    /// [`SeriesError::Number`] if a time or figure is negative or not finite;
+    /// [`SeriesError::Times`] if the sample does not end after it begins, or begins before `after`;
+    /// [`SeriesError::Long`] if it has too many lines or flows, or a name is too long.
     pub fn check(&self, after: f64) -> Result<(), SeriesError> {
         for (what, number) in [("from", self.from), ("to", self.to)] {
             plain(what, number)?;
