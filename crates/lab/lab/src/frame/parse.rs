@@ -45,7 +45,7 @@ pub enum Malformed {
 /// count from the virtio-net header.
 ///
 /// # Errors
-/// [`Malformed`] if the packet is shorter than its headers or longer than [`MAX_PACKET`], or its
+/// [`Malformed`] if the packet is shorter than its headers or longer than `MAX_PACKET`, or its
 /// virtio-net header contradicts the frame.
 pub fn parse(head: &[u8], len: usize) -> Result<Frame, Malformed> {
     let vnet = VnetHeader::read(head).ok_or(Malformed::Short)?;
