@@ -183,8 +183,9 @@ impl Bucket {
     /// Makes a presigned address of an object, valid for seven days or as long as temporary keys
     /// are. It is displayed as `s3://BUCKET/KEY`.
     /// # Errors
-    /// [`Error::Usage`] if the location is a folder; the error of the credentials' source if the
-    /// request cannot be signed.
+    /// [`Error::Usage`] if the location is a folder, or its key has a part that is empty, `.` or
+    /// `..`; [`Error::Denied`] or [`Error::Unreachable`] if the request cannot be signed, for
+    /// example because keys are missing.
     pub fn address(&self, location: &Location) -> Result<Address, Error> {
         if location.is_folder() {
             return Err(Error::Usage(format!("{location}: is a folder; name the object")));

@@ -31,7 +31,7 @@ impl<'r> DividedKernel<'r> {
     /// Compiles a program, on each rank for its own engine.
     ///
     /// # Errors
-    /// The engine does not support the program, or cannot start.
+    /// As for [`Kernel::of`].
     pub fn new(
         program: &Program,
         engine: &Engine,
