@@ -69,7 +69,8 @@ impl Calculator {
         Ok(())
     }
 
-    /// A result of the last run, which is of this type and for so many i.
+    /// Returns a result of the last run. Fails if there was no run, no result has this name, or the
+    /// result is not `count` elements of type `T`.
     pub(crate) fn result<T: Element>(&self, name: &str, count: usize) -> Result<&[T], Failure> {
         let outputs = self.outputs.as_ref().ok_or(Failure::NotRun)?;
         let at =
@@ -150,7 +151,7 @@ fn type_of(output: &Output) -> &'static str {
     }
 }
 
-/// What was sent, all of it.
+/// Returns a column for each field. Fails with `Failure::NotSent` if the caller has not sent one.
 fn columns<'a>(
     kind: &'static str,
     fields: &[Field],

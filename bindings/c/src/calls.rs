@@ -250,10 +250,10 @@ fn step<T>(count: usize, stride: usize) -> Result<usize, Failure> {
     if count > MAX_PARTICLES || !fits { Err(Failure::TooMany { count }) } else { Ok(step) }
 }
 
-/// Does something with a calculator that nobody else uses meanwhile.
+/// Runs `work` with exclusive access to a calculator.
 ///
 /// # Safety
-/// NULL, or a calculator that is not freed before this is done.
+/// `grape` is NULL, or a calculator that is not freed before this function returns.
 unsafe fn with(
     grape: *const Grape,
     work: impl FnOnce(&mut Calculator) -> Result<(), Failure>,
@@ -264,7 +264,7 @@ unsafe fn with(
 }
 
 /// # Safety
-/// NULL, or a string that ends with a zero and is as long-lived as whoever takes it.
+/// `string` is NULL, or a string that ends with a zero byte and lives for at least `'a`.
 unsafe fn string<'a>(what: &'static str, string: *const c_char) -> Result<&'a str, Failure> {
     if string.is_null() {
         return Err(Failure::Null(what));

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Characters of a name that a message repeats, at most.
 const SHOWN: usize = 64;
 
-/// What a call returns, as the header has it.
+/// The return code of a call, as defined in the header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(i32)]
 pub(crate) enum Code {
@@ -132,7 +132,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic without words").to_owned()
 }
 
-/// A name as messages have it: quoted, and not longer than names can be.
+/// Formats a name for a message: quoted, and cut after [`SHOWN`] characters.
 fn shown(name: &str) -> String {
     format!("{:?}", name.chars().take(SHOWN).collect::<String>())
 }

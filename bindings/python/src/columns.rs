@@ -176,9 +176,9 @@ pub(crate) fn arrays<'py>(
     names.iter().zip(&arrays).map(|(name, array)| Numbers::of(name, array)).collect()
 }
 
-/// The columns of an array whose rows are particles, as NumPy's users and the command line's files
-/// have it. One of one dimension is a column. Nothing is guessed from the shape: a table that would
-/// fit only if it were turned around is refused.
+/// The columns of an array with a row for each particle, as in NumPy and in the command line's
+/// files. An array of one dimension is a single column. Nothing is guessed from the shape: a table
+/// that would fit only if it were transposed is refused.
 fn of_table<'py>(
     kind: &str,
     names: &[&str],

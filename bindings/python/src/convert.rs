@@ -6,7 +6,7 @@ use sprat_flow::group::Value;
 use sprat_units::UnitError;
 use std::time::Duration;
 
-/// Longest patience.
+/// Upper limit of a timeout. A longer one raises `UsageError`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// A sum of 64 hexadecimal digits.

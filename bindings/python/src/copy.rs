@@ -12,7 +12,8 @@ use std::time::Duration;
 /// How long Ctrl-C may go unheard.
 const LISTEN: Duration = Duration::from_millis(50);
 
-/// Most events that wait for a callback; then the copy waits to tell more, and goes on receiving.
+/// Capacity of the queue of events for the callbacks. When it is full, the thread that reports
+/// events waits for a callback to return; the copy's other threads go on receiving.
 const MAX_EVENTS: usize = 64;
 
 /// The progress of a copy.
@@ -172,7 +173,7 @@ pub(crate) fn copy(
     }
 }
 
-/// Whom what happens is told.
+/// The Python functions that a copy calls: `progress` for progress, `notice` for messages.
 struct Callbacks {
     progress: Option<Py<PyAny>>,
     notice: Option<Py<PyAny>>,

@@ -95,7 +95,7 @@ pub(crate) fn compile(
     Ok(Kernel { asked, engine, program, f32, f64 })
 }
 
-/// What computes, on so many threads.
+/// Returns the engine that computes on `threads` threads, for the instruction set `target`.
 fn read_engine(threads: Option<usize>, target: Option<&str>) -> PyResult<Engine> {
     let mut options = Options::default();
     if let Some(threads) = threads {
@@ -120,8 +120,9 @@ fn read_engine(threads: Option<usize>, target: Option<&str>) -> PyResult<Engine>
 }
 
 impl Asked {
-    /// The program, if the kernel can be had in one precision at least: what is wrong shows at
-    /// once, and not in a call.
+    /// Compiles the kernel in `f64`, or in `f32` if that fails, and returns its program. Both must
+    /// fail for an error, which is then that of `f64`. So an invalid kernel is reported when it is
+    /// made, and not in its first call.
     fn check(&self, engine: &Engine) -> Result<Program, Error> {
         let one = match engine {
             Engine::Vector(options) => {
@@ -250,7 +251,9 @@ impl Kernel {
         Ok(slot.get_or_init(|| kernel))
     }
 
-    /// The constants in the kernel's order; None for what was not given.
+    /// Returns the constants in the kernel's order; `None` for a constant that was not given.
+    /// Raises `TypeError` for a name that the kernel does not have, or a value that is not a
+    /// number.
     fn values(&self, given: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<Option<f64>>> {
         let known = self.program.constants();
         let mut values = vec![None; known.len()];

@@ -20,13 +20,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Most downloads at a time; others wait.
+/// Limit on the downloads that run at a time; others wait.
 pub const MAX_RUNNING: usize = 4;
 
-/// Most downloads that wait; one more is rejected.
+/// Limit on the downloads that wait for another to end. One more is rejected.
 pub const MAX_WAITING: usize = 256;
 
-/// Most servers that are probed at a time for the verified form; for one more the answer is no.
+/// Limit on the servers that are probed for the verified form at a time. A request to probe one
+/// more is answered at once with "not verified".
 const MAX_PROBES: usize = 16;
 
 /// Capacity of the queue of reports: several for each possible download.
@@ -36,7 +37,8 @@ const _: () = assert!(MAX_REPORTS > 3 * (MAX_RUNNING + MAX_WAITING));
 /// Capacity of the queue of events.
 const MAX_INBOX: usize = 64;
 
-/// Most files with the same name: the last is `name (999)`.
+/// Limit on the files with the same name: `name`, and `name (1)` to `name (999)`. If all exist, the
+/// download fails.
 const MAX_NUMBER: u32 = 1000;
 
 /// How much of a journal is read to find its source, which is in the first record.
@@ -342,8 +344,8 @@ impl Host {
     }
 }
 
-/// Returns whether a new download of `source` may have this name: nothing has it, except the part
-/// of an interrupted download from the same source.
+/// Returns whether a new download of `source` may have this name: there is no file of this name,
+/// and no part except one of an interrupted download from the same source.
 fn is_free(folder: &Path, name: &FileName, source: &str) -> bool {
     let Ok(destination) = Destination::new(&folder.join(name.as_str())) else { return false };
     let there = |path: &Path| path.symlink_metadata().is_ok();

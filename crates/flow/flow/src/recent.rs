@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Period over which the rate is taken.
 const RATE_TIME: Duration = Duration::from_secs(2);
 
-/// Most samples that are kept.
+/// Limit on the samples that are kept. When it is exceeded, the oldest is removed.
 const MAX_MOMENTS: usize = 64;
 
 /// The rate over the last two seconds, computed from samples of a byte counter.

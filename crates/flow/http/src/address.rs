@@ -79,7 +79,8 @@ impl Address {
 
     /// Parses an address. A name and a password in it become its authorization.
     /// # Errors
-    /// [`Error::Usage`] says what is wrong.
+    /// [`Error::Usage`] if `text` has no scheme, an unknown scheme or no host, or is not a valid
+    /// URL. The error does not repeat a password.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = |why: &dyn fmt::Display| {
             Error::Usage(format!(
@@ -117,7 +118,7 @@ impl Address {
     /// It is displayed and journaled as `shown`, which stays the same when the file is signed
     /// again.
     /// # Errors
-    /// [`Error::Usage`] as for [`Address::parse`].
+    /// [`Error::Usage`] if [`Address::parse`] rejects one of the URLs.
     pub fn signed(file: &str, head: &str, shown: &str) -> Result<Self, Error> {
         let head = Self::parse(head)?.target(false);
         Ok(Self { signed: Some(Signed { head, shown: shown.to_owned() }), ..Self::parse(file)? })

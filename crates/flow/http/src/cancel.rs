@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Longest time until a child notices that its parent was cancelled.
+/// Interval at which a waiting child checks whether its parent was cancelled.
 const STEP: Duration = Duration::from_millis(100);
 
 /// A handle by which any thread, such as one that waits for signals, cancels a transfer. Clones

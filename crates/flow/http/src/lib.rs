@@ -18,8 +18,9 @@ pub use address::Address;
 pub use cancel::Cancel;
 pub use error::Error;
 
-/// Longest head in bytes, including the empty line that ends it. A longer one is rejected with
-/// status 431.
+/// Limit on the length of a head, in bytes, including the empty line that ends it. The server
+/// rejects a longer request head with status 431; for the client, a longer response head is
+/// malformed.
 pub const MAX_HEAD: usize = 16 << 10;
 
 /// Permissions of a file, in octal. Part of a response in verified form, and of an upload.
@@ -55,7 +56,7 @@ pub const WRONG: &str = "Sprat-Wrong";
 /// and how many bytes the server has.
 pub const BEGUN: &str = "Sprat-Begun";
 
-/// How many groups the server still lacks of an upload that the sender tried to finish.
+/// The number of groups that the server still lacks of an upload that the sender tried to finish.
 pub const MISSING: &str = "Sprat-Missing";
 
 /// Content type of the state of an upload, which has the format of a journal, and of the request

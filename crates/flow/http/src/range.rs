@@ -2,7 +2,8 @@
 
 use std::ops::{Range, RangeInclusive};
 
-/// Most ranges of one request. A request for more gets the whole file, as the standard allows.
+/// Limit on the ranges of one request. A request for more gets the complete file, as the standard
+/// allows.
 pub const MAX_PARTS: usize = 16;
 
 /// What a `Range` field selects of a file.

@@ -5,14 +5,15 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::sync::Arc;
 
-/// Longest value in bytes: the kernel's limit. A field with a longer one is rejected.
+/// Limit on the length of a value, in bytes: the kernel's. A field with a longer one is rejected.
 pub const MAX_VALUE: usize = 64 << 10;
 
-/// Longest name, prefix included, in bytes: the kernel's limit. A field with a longer one is
-/// rejected.
+/// Limit on the length of a name, in bytes and including [`PREFIX`]: the kernel's. A field with a
+/// longer one is rejected.
 const MAX_NAME: usize = 255;
 
-/// Most bytes of the field, out of the 16 KiB of a head. Attributes beyond that are left out.
+/// Limit on the length of the field, in bytes, out of the 16 KiB of a head. An attribute that would
+/// exceed it is left out.
 const MAX_FIELD: usize = 8 << 10;
 
 /// Prefix of the names of user attributes, the only ones that are copied. The field omits it.

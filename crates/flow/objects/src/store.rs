@@ -50,7 +50,8 @@ impl Location {
     /// Parses a location. The key is used verbatim.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if `text` is not `s3://BUCKET/KEY` with a valid bucket, or if a part of the
+    /// key between slashes is empty, `.` or `..`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Usage(format!("{text}: want s3://BUCKET/KEY"));
         let (bucket, key) =
@@ -181,7 +182,9 @@ impl Bucket {
     /// Makes a presigned address of an object, valid for seven days or as long as temporary keys
     /// are. It is displayed as `s3://BUCKET/KEY`.
     /// # Errors
-    /// [`Error`]: a folder, or missing keys.
+    /// [`Error::Usage`] if the location is a folder, or its key has a part that is empty, `.` or
+    /// `..`; [`Error::Denied`] or [`Error::Unreachable`] if the request cannot be signed, for
+    /// example because keys are missing.
     pub fn address(&self, location: &Location) -> Result<Address, Error> {
         if location.is_folder() {
             return Err(Error::Usage(format!("{location}: is a folder; name the object")));
@@ -198,7 +201,8 @@ impl Bucket {
     /// Returns the length of an object in bytes; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error::Denied`] if the store denies access; [`Error::Unreachable`] if it cannot be reached
+    /// or reports another error; [`Error::Usage`] if the key has a part that is empty, `.` or `..`.
     pub fn length(&self, location: &Location) -> Result<Option<u64>, Error> {
         match self.runtime.block_on(self.s3.head(&location.path()?)) {
             Ok(meta) => Ok(Some(meta.size)),

@@ -21,7 +21,8 @@ type InFlight = JoinSet<Result<(usize, PartId, u64), object_store::Error>>;
 /// Bytes of a part, unless the file is so long that there would be too many.
 const PART_BYTES: u64 = 16 << 20;
 
-/// Most parts of an object: the limit of S3.
+/// Limit on the parts of an object: S3's. The parts of an object of more than [`MAX_PARTS`] times
+/// [`PART_BYTES`] bytes are longer.
 const MAX_PARTS: u64 = 10_000;
 
 /// How often cancellation is checked while parts are in progress.
@@ -56,7 +57,8 @@ impl Upload {
     /// of trust apply; `limit` must not be set.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if `to` is a folder and `from` does not end in a name that is UTF-8, or if
+    /// `limit` is set.
     pub fn new(
         from: &Path,
         to: &Location,

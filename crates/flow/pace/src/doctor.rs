@@ -67,7 +67,7 @@ pub struct Finding {
     pub end: PathEnd,
     /// Its effect, in words.
     pub why: String,
-    /// Whether it does not affect programs that set their own limits, as ours do with
+    /// Whether the setting has no effect on programs that set their own limits, as ours do with
     /// CAP_NET_ADMIN.
     pub unprivileged_only: bool,
 }

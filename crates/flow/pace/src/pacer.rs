@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Most connections of a pacer.
+/// Limit on the connections of a pacer. It does not control the rate of further connections.
 pub const MAX_PACED: usize = 4_096;
 
 /// Limits of the interval between two samples of a connection.
@@ -29,7 +29,7 @@ pub enum Pace {
     Auto,
     /// By the kernel.
     Off,
-    /// By the kernel, up to so many bytes a second.
+    /// By the kernel, up to this many bytes a second.
     Limit(u64),
 }
 
@@ -81,9 +81,9 @@ impl Paced {
 }
 
 impl Pacer {
-    /// Starts the thread.
+    /// Starts a pacer and its thread, which has no connections yet.
     /// # Errors
-    /// The thread cannot be created.
+    /// The system cannot create a thread.
     pub fn start() -> io::Result<Self> {
         let (to, from) = mpsc::sync_channel(64);
         let thread =
@@ -100,7 +100,8 @@ impl Pacer {
 
     /// Paces a connection until the returned handle is dropped.
     /// # Errors
-    /// The socket is not TCP, or the kernel refuses.
+    /// The socket is not TCP or cannot be duplicated, its rate cannot be limited, or the pacer's
+    /// thread has ended.
     pub fn add(&self, socket: &TcpStream, pace: Pace) -> io::Result<Paced> {
         let state =
             Arc::new(Mutex::new(PacerState { path: Path::of(socket)?, ..PacerState::default() }));

@@ -9,8 +9,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Largest socket buffer that is requested, in bytes: 5 Gb/s over 500 ms, and half again. Kernels
-/// grant no more than 1 GiB.
+/// Limit on the socket buffer that is requested, in bytes: 5 Gb/s over 500 ms, and half as much
+/// again. A larger request is reduced to it. Kernels grant no more than 1 GiB.
 pub const MAX_BUFFER: usize = 512 << 20;
 
 /// The kernel's `struct tcp_info`, as far as it is used here. Older kernels fill in less, and the
@@ -112,9 +112,9 @@ pub struct Path {
     pub pacing_rate: u64,
     /// The other end's window in bytes; zero if the kernel does not report it (before 5.4).
     pub send_window: u32,
-    /// How long the other end's window limited the sender.
+    /// Time for which the receiver's window limited the sender.
     pub window_limited: Duration,
-    /// How long the sender's own buffer limited it.
+    /// Time for which the sender's own buffer limited it.
     pub buffer_limited: Duration,
     /// Round-trip time measured by the receiver; zero if unknown.
     pub receive_rtt: Duration,
@@ -162,7 +162,7 @@ impl Path {
 /// the limit. Works without the `fq` queueing discipline.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel does not support the option (`SO_MAX_PACING_RATE`) for this socket.
 pub fn limit_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
     sys::limit_pacing_rate(socket, rate.unwrap_or(u64::MAX))
 }
@@ -171,7 +171,7 @@ pub fn limit_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Buffer {
     /// Bytes received and not read. Must be set before connecting or listening, because the window
-    /// scale is negotiated then.
+    /// scale is negotiated when the connection is established.
     Receive,
     /// Bytes written and not acknowledged.
     Send,

@@ -58,7 +58,7 @@ impl Function {
         Self::F64,
     ];
 
-    /// The most arguments of a function.
+    /// The number of arguments of the function that takes most.
     pub(crate) const MOST_ARGUMENTS: usize = 3;
 
     pub(crate) fn named(name: &str) -> Option<Self> {

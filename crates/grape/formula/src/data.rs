@@ -158,7 +158,7 @@ pub enum DataError {
     Count {
         /// `i`, `j` or `constant`.
         kind: &'static str,
-        /// How many were given.
+        /// The number of columns or constants that were given.
         given: usize,
         /// Names of the kernel's variables.
         names: Vec<String>,
@@ -210,7 +210,8 @@ pub enum DataError {
     },
 }
 
-/// The most particles of one kind, which 32 bits of a back end can count.
+/// Limit on the particles of one kind, which a back end counts in 32 bits. Inputs of more are
+/// rejected.
 pub const MAX_PARTICLES: usize = i32::MAX as usize;
 
 /// The inputs of a kernel, checked against its program.
@@ -229,7 +230,9 @@ impl<'a> Inputs<'a> {
     /// one j.
     ///
     /// # Errors
-    /// [`DataError`] if something is missing or does not fit.
+    /// [`DataError`] if the number of columns or constants differs from the program's, columns of
+    /// one kind differ in length, there are more than [`MAX_PARTICLES`], or a constant has neither
+    /// a value nor a default, or does not fit its type.
     pub fn new(
         program: &Program,
         i: Vec<Column<'a>>,

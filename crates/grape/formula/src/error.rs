@@ -7,7 +7,7 @@ use crate::span::Span;
 use std::fmt;
 use thiserror::Error;
 
-/// The most characters of a line that are shown; of a longer line, those around the error.
+/// Limit on the characters of a line that are shown. Of a longer line, those around the error are.
 const SHOWN: usize = 100;
 
 /// An error in a kernel's text. Displayed, it shows the line with a mark below the error.

@@ -93,7 +93,7 @@ pub(crate) fn words(text: &str) -> Result<Vec<(Token<'_>, Span)>, Fault> {
 }
 
 /// Returns the length of a number at the beginning of `text`, including letters that make it
-/// malformed, so that the error shows all of it.
+/// malformed, so that an error message can quote the complete word.
 fn number(text: &str) -> usize {
     let mut before = ' ';
     let goes_on = |c: char| {

@@ -1,23 +1,24 @@
 //! Limits of a kernel.
 
-/// The most bytes of a kernel's text: enough for the listing of the largest program.
+/// Limit on the length of a kernel's text, in bytes: enough for the listing of the largest program.
+/// A longer text is a syntax error.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// The most statements.
+/// Limit on the statements of a kernel. More are a syntax error.
 pub const MAX_STATEMENTS: usize = 8192;
 
-/// The most characters of a name.
+/// Limit on the characters of a name. A longer name is a syntax error.
 pub const MAX_NAME: usize = 64;
 
 /// The deepest nesting of expressions.
 pub const MAX_NESTING: usize = 64;
 
-/// The largest count of `FLOPS`.
+/// The largest count of operations that `FLOPS` may state.
 pub const MAX_FLOPS: u32 = 1_000_000;
 
-/// The most values of a program: far more than people write, but few enough for any back end's
-/// tables.
+/// Limit on the values of a program: far more than people write, but few enough for any back end's
+/// tables. More are a syntax error.
 pub const MAX_NODES: usize = 4096;
 
-/// The most variables of one kind (i, j, constants, results).
+/// Limit on the variables of each kind (i, j, constants, results). More are a syntax error.
 pub const MAX_FIELDS: usize = 64;

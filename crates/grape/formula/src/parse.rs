@@ -36,7 +36,8 @@ impl Kernel {
     /// Parses a kernel. Variables and results without a type get this precision.
     ///
     /// # Errors
-    /// [`SyntaxError`] for the first error.
+    /// [`SyntaxError`] if the text is not a valid kernel; it describes the first error, with its
+    /// line and column.
     pub fn parse(text: &str, precision: Precision) -> Result<Self, SyntaxError> {
         let kernel = || {
             let words = words(text)?;

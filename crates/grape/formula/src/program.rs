@@ -105,7 +105,7 @@ pub enum Node {
     Select(Value, Value, Value),
     /// `a * b + c` or `c - a * b`, rounded once. Only [`Program::contracted`] makes it.
     Fma {
-        /// Whether it is `c - a * b`.
+        /// Whether the operation is `c - a * b` rather than `a * b + c`.
         negated: bool,
         /// A factor.
         a: Value,

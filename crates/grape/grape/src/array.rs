@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 
-/// The most numbers of an array.
+/// Limit on the elements of an array. A file with more is rejected.
 pub const MAX_NUMBERS: u64 = 1 << 32;
 
 /// An array read from a file, in `float32` or `float64`. [`Array::columns`] gives its columns as
@@ -34,7 +34,9 @@ impl Array {
     /// column) or two.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::Array`].
+    /// [`Error::File`] if the file cannot be opened; [`Error::Array`] if it is not a NumPy array,
+    /// is too short, has neither one dimension nor two, has more than [`MAX_NUMBERS`] elements, or
+    /// has elements of another type.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = |error| Error::File { path: path.to_owned(), error };
         let array = |why: String| Error::Array { path: path.to_owned(), why };
@@ -119,7 +121,7 @@ impl Array {
         self.rows
     }
 
-    /// Returns whether it has `float32` or `float64` numbers.
+    /// Returns the precision of the elements: `float32` or `float64`.
     #[must_use]
     pub fn precision(&self) -> Precision {
         match self.numbers {
@@ -128,7 +130,7 @@ impl Array {
         }
     }
 
-    /// Returns its columns, that is, its variables.
+    /// Returns the columns, each of which holds a variable.
     #[must_use]
     pub fn columns(&self) -> Vec<Column<'_>> {
         let (begin, stride) = if self.by_column { (self.rows, 1) } else { (1, self.columns) };
@@ -154,7 +156,7 @@ impl Array {
 /// is written as 0 or 1.
 ///
 /// # Errors
-/// [`Error::File`].
+/// [`Error::File`] if the file cannot be created or written.
 pub fn write_outputs(path: &Path, outputs: &[Output]) -> Result<(), Error> {
     let wide = outputs.iter().any(|output| matches!(output, Output::F64(_) | Output::Index(_)));
     let rows = outputs.first().map_or(0, Output::len);

@@ -31,7 +31,7 @@ impl<'r> DividedKernel<'r> {
     /// Compiles a program, on each rank for its own engine.
     ///
     /// # Errors
-    /// Returns the engine's error.
+    /// As for [`Kernel::of`].
     pub fn new(
         program: &Program,
         engine: &Engine,
@@ -56,7 +56,8 @@ impl<'r> DividedKernel<'r> {
     /// ranks must call it, with the same inputs.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if another rank has stopped.
+    /// [`Error::Stopped`] if another rank has stopped, or if the results are too many for
+    /// [`Ranks::gather`].
     ///
     /// # Panics
     /// If the inputs were checked against another program.

@@ -16,7 +16,7 @@ use crate::print::{CODES, NOTHING};
 use crate::word::{LONG_BITS, Word};
 use thiserror::Error;
 
-/// The most instructions of a listing.
+/// Limit on the instructions of a listing. A longer listing is rejected.
 pub const MAX_INSTRUCTIONS: usize = 1 << 16;
 
 /// An error in a listing and its position. Lines and columns count from 1.

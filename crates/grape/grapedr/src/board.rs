@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::num::NonZero;
 use thiserror::Error;
 
-/// The most chips of a board.
+/// Limit on the chips of a board.
 pub const MAX_CHIPS: usize = 4;
 
 /// The size and clock of a machine.
@@ -38,7 +38,8 @@ impl Shape {
     /// Creates a shape of this many chips, with a clock in Hz.
     ///
     /// # Errors
-    /// [`ShapeError`] if a value is out of range.
+    /// [`ShapeError::Chips`] unless `chips` is 1 to [`MAX_CHIPS`]; [`ShapeError::Clock`] unless
+    /// `clock` is 1 Hz to 1e12 Hz.
     pub fn new(chips: usize, clock: f64) -> Result<Self, ShapeError> {
         if !(1..=MAX_CHIPS).contains(&chips) {
             return Err(ShapeError::Chips(chips));

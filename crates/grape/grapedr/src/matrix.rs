@@ -17,7 +17,7 @@ use thiserror::Error;
 /// memory.
 pub const DEPTH: usize = LOCAL_WORDS / VECTOR;
 
-/// The most rows or columns of a matrix: larger ones would take hours to simulate.
+/// Limit on the rows and on the columns of a matrix: larger ones would take hours to simulate.
 pub const MAX_SIDE: usize = 1 << 14;
 
 /// Errors of computing with matrices.
@@ -47,7 +47,7 @@ impl MatrixError {
     /// Checks that a matrix has as many elements as its sides require.
     ///
     /// # Errors
-    /// [`MatrixError::Size`] if it does not.
+    /// [`MatrixError::Size`] if `given` is not `rows` times `columns`, or that product overflows.
     pub fn check(
         name: &'static str,
         given: usize,

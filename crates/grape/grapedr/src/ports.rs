@@ -7,11 +7,11 @@ use crate::instruction::{
 use crate::word::Word;
 use thiserror::Error;
 
-/// The most registers that an instruction reads: the register file has three ports, two of them for
-/// reading.
+/// Limit on the registers that an instruction reads: the register file has three ports, two of them
+/// for reading.
 pub const REGISTER_READS: usize = 2;
 
-/// The most destinations of one operation.
+/// Limit on the destinations of one operation.
 pub const MAX_TARGETS: usize = 4;
 
 /// The reason why operations cannot be one instruction.

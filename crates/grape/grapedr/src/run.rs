@@ -23,7 +23,7 @@ const VECTORS: usize = 2 * HALF / SLOTS;
 pub struct TraceRequest {
     /// The i to record.
     pub i: usize,
-    /// The most instructions to record, counted from where its results start.
+    /// Limit on the instructions to record, counted from where the element's results start.
     pub limit: usize,
 }
 

@@ -3,7 +3,7 @@
 use crate::instruction::{ELEMENTS, Instruction, VECTOR};
 use crate::word::Word;
 
-/// The most instructions of a trace.
+/// Limit on the instructions of a trace. A larger limit is reduced to it.
 pub const MAX_TRACE: usize = 1 << 16;
 
 /// A record of what an element of a block computes, until it reaches its limit.

@@ -3,7 +3,8 @@
 use std::fmt;
 use thiserror::Error;
 
-/// Most bytes of a reason; longer ones are cut.
+/// Limit on the length of a reason, in bytes. A longer one is cut before the character that would
+/// exceed it.
 const MAX_REASON: usize = 4096;
 
 /// Why this process cannot communicate with the other ranks.
@@ -16,7 +17,7 @@ pub enum JoinError {
          MPI and libclang are"
     )]
     NotBuilt {
-        /// How many processes were started.
+        /// The number of processes that were started.
         count: usize,
     },
     /// MPI was initialised before in this process.

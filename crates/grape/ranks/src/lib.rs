@@ -36,7 +36,8 @@ pub static ALONE: Ranks = Ranks { several: None };
 /// Sent instead of a number of words by a rank that stops.
 const STOPS: u64 = u64::MAX;
 
-/// Most words that all ranks together can exchange at once: MPI counts them in 31 bits.
+/// Limit on the words that all ranks together exchange at once: MPI counts them in 31 bits. An
+/// exchange of more fails on every rank.
 pub const MAX_WORDS: u64 = i32::MAX as u64;
 
 /// This process as one of the ranks.
@@ -60,7 +61,9 @@ impl Ranks {
     /// Joins the other ranks, if `mpirun` has started some. Call it once per process.
     ///
     /// # Errors
-    /// [`JoinError`]: this process cannot communicate with them.
+    /// [`JoinError`] if this program was built without MPI and mpirun started several processes, if
+    /// ranks were joined before, if the MPI library supports only single-threaded programs, or if
+    /// MPI and mpirun disagree on the number of ranks.
     pub fn join() -> Result<Self, JoinError> {
         let count = launch::count();
         if count == 1 {
@@ -75,13 +78,13 @@ impl Ranks {
         self.several.as_ref().map_or(0, |several| several.world.rank())
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn count(&self) -> usize {
         self.several.as_ref().map_or(1, |several| several.world.count())
     }
 
-    /// Whether this is the first rank: the one that reads, writes and prints.
+    /// Returns whether this is the first rank, which reads, writes and prints.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.rank() == 0
@@ -107,7 +110,8 @@ impl Ranks {
     /// Sends the first rank's words to all ranks; the words that others pass are dropped.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// [`Stopped`] if a rank has failed, or if all ranks together pass more than [`MAX_WORDS`]
+    /// words, including those that are dropped.
     pub fn broadcast(&self, words: Vec<u64>) -> Result<Vec<u64>, Stopped> {
         let Some(several) = &self.several else { return Ok(words) };
         let lens = several.round(Ok(words.len()))?;
@@ -119,7 +123,7 @@ impl Ranks {
     /// Sends the first rank's text to all ranks.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// [`Stopped`] if a rank has failed, or if the texts are too long for [`Ranks::broadcast`].
     pub fn broadcast_text(&self, text: String) -> Result<String, Stopped> {
         if self.several.is_none() {
             return Ok(text);
@@ -130,7 +134,7 @@ impl Ranks {
     /// Sends each rank's words to all ranks; returns those of all, in the order of ranks.
     ///
     /// # Errors
-    /// [`Stopped`]; also if there are more than [`MAX_WORDS`] words in all.
+    /// [`Stopped`] if a rank has failed, or if there are more than [`MAX_WORDS`] words in all.
     pub fn gather(&self, words: Vec<u64>) -> Result<Vec<Vec<u64>>, Stopped> {
         let Some(several) = &self.several else { return Ok(vec![words]) };
         let lens = several.round(Ok(words.len()))?;
@@ -140,18 +144,17 @@ impl Ranks {
     /// Returns whether any rank passes `true`.
     ///
     /// # Errors
-    /// [`Stopped`].
+    /// [`Stopped`] if a rank has failed.
     pub fn any(&self, mine: bool) -> Result<bool, Stopped> {
         let Some(several) = &self.several else { return Ok(mine) };
         Ok(several.round(Ok(usize::from(mine)))?.contains(&1))
     }
 
-    /// The last round, in which each rank says that it is done, or why it has failed and with which
-    /// exit code. A rank that fails calls this instead of an exchange for which the others wait,
-    /// and takes part in theirs.
+    /// Ends the communication: each rank reports that it is done, or the reason and exit code of
+    /// its failure. A rank that fails calls this in place of an exchange for which the others wait.
     ///
     /// # Errors
-    /// [`Stopped`]: the reason of the first rank that has failed.
+    /// [`Stopped`] with the reason of the first rank that has failed.
     pub fn end(&self, mine: Result<(), (String, u8)>) -> Result<(), Stopped> {
         let Some(several) = &self.several else {
             return mine.map_err(|(text, code)| Stopped { rank: None, text, code });

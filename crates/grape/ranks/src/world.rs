@@ -11,7 +11,7 @@ use sprat_host::lock;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
-/// Most words of a message: a gigabyte.
+/// Limit on the words of one message: 1 GiB. A longer broadcast is sent in several messages.
 const MESSAGE: usize = 1 << 27;
 
 /// The exit code of a rank that panics, like that of any Rust program.

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 /// the accumulators, the constants, and the memory for spills.
 type Function = unsafe extern "sysv64" fn(*const u8, usize, *const u8, *mut u8, *const u8, *mut u8);
 
-/// How many bytes of each buffer the code of a loop reads or writes.
+/// The bytes of each buffer that the code of a loop reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// Bytes of one row.

@@ -15,11 +15,11 @@ use crate::target::Target;
 use sprat_formula::{Program, Reduction};
 use std::ops::Range;
 
-/// The most vectors of i that one loop works on.
+/// Limit on the vectors of i that one loop works on.
 const MAX_UNROLL: usize = 4;
 
-/// The least factor that sums may be multiplied by at the end: it must leave enough of the numbers'
-/// range for the computation itself.
+/// The smallest factor by which sums may be multiplied at the end: it must leave enough of the
+/// numbers' range for the computation itself.
 const LEAST_SCALE: f64 = 1.0 / (1u64 << 32) as f64;
 
 /// The loops of a kernel.

@@ -15,14 +15,15 @@ use sprat_formula::{Inputs, Output};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The most j of a block: so many contributions are summed in the kernel's own type before the sums
-/// are added in 64 bits.
+/// Limit on the j of a block. The contributions of a block are summed in the kernel's own type; the
+/// sums of blocks are added in 64 bits.
 pub const BLOCK: usize = 1024;
 
-/// The most bytes of a block's rows, if that leaves [`LEAST`] j: a part of the nearest cache.
+/// Limit on the bytes of a block's rows: a part of the nearest cache. A block of [`LEAST`] j may
+/// exceed it.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// The least j of a block.
+/// The smallest number of j in a block, except in the last one.
 const LEAST: usize = 64;
 
 /// i of a chunk: enough that packing j costs little in comparison, and few enough that their tiles
@@ -105,7 +106,8 @@ impl Compiled {
         Some(results.iter().map(|runs| Total::output(runs)).collect())
     }
 
-    /// Returns the most j of a block.
+    /// Returns the number of j in a block: as many as [`BLOCK_BYTES`] hold, but [`LEAST`] to
+    /// [`BLOCK`].
     fn block(&self) -> usize {
         (BLOCK_BYTES / self.shape.row.max(1)).clamp(LEAST, BLOCK)
     }

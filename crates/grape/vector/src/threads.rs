@@ -6,8 +6,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
-/// The most threads for each processor. More of them would only wait for each other: 1,000 on two
-/// processors take seconds to start.
+/// Limit on the threads for each processor. More of them would only wait for each other: 1,000 on
+/// two processors take seconds to start.
 pub const THREADS_PER_PROCESSOR: usize = 16;
 
 /// A fixed number of threads, started once and kept waiting between computations.
@@ -29,7 +29,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts `count` threads, or none if `count` is 1, since the caller's thread is enough then.
+    /// Starts `count` threads. If `count` is 1, starts none: the caller's thread does the work.
     ///
     /// # Errors
     /// [`Error::TooManyThreads`] if `count` is above [`THREADS_PER_PROCESSOR`] for each processor,

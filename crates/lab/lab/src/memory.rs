@@ -21,10 +21,11 @@ pub const RECEIVE_CELLS: usize = 33;
 /// Cells of the longest packet: those that are read, and those that a split adds.
 pub const MAX_CELLS: usize = RECEIVE_CELLS + 3;
 
-/// Most memory of one worker, in bytes; larger values are reduced to it.
+/// Limit on the memory of one worker, in bytes. [`Memory::new`] reduces a larger value to it.
 pub const MAX_MEMORY: u64 = 16 << 30;
 
-/// Least memory of one worker, in bytes: enough for a burst of packets.
+/// The smallest memory of one worker, in bytes: enough for a burst of packets. [`Memory::new`]
+/// raises a smaller value to it.
 pub const MIN_MEMORY: u64 = 4 << 20;
 
 /// A part of a packet, with a link to the next part.
@@ -102,7 +103,7 @@ impl Memory {
         Self::of_cells(usize::try_from(bytes / size_of::<Cell>() as u64).unwrap_or(usize::MAX))
     }
 
-    /// Makes memory of exactly so many cells.
+    /// Makes memory of exactly this many cells.
     #[must_use]
     pub fn of_cells(cells: usize) -> Self {
         // Making a cell writes it, which touches its page.
@@ -160,7 +161,7 @@ pub struct ReceiveBuffer {
 /// The result of [`ReceiveBuffer::read`].
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
-    /// A packet of so many bytes.
+    /// A packet of this many bytes.
     Packet(Box<Cell>, usize),
     /// A packet was read and lost, because there were no cells to replace those that it filled.
     Exhausted,

@@ -36,7 +36,7 @@ pub(crate) fn enter(namespace: impl AsFd) -> Result<(), Errno> {
 /// for anything else.
 ///
 /// # Errors
-/// No thread can be started.
+/// The system cannot start a thread.
 pub(crate) fn on_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> io::Result<R> {
     scope(|scope| {
         let thread = Builder::new().name("sprat-netns".into()).spawn_scoped(scope, work)?;

@@ -7,11 +7,11 @@ use crate::time::Time;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most addresses that are known at once. Further addresses are not learnt, and frames to them are
-/// flooded.
+/// Limit on the addresses that are known at once. Further addresses are not learnt, and frames to
+/// them are flooded.
 pub const MAX_STATIONS: usize = 8_192;
 
-/// How long an address is remembered after its last frame, by default: the standard's value.
+/// Default time after its last frame at which a switch forgets an address: the standard's value.
 pub const AGEING: Duration = Duration::from_secs(300);
 
 /// Where a switch sends a frame.

@@ -3,11 +3,13 @@
 use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
-/// Longest message from the browser in bytes; the longest that the extension sends contains an
-/// address.
+/// Limit on the length of a message from the browser, in bytes, without the length field; the
+/// longest message that the extension sends contains an address. A longer one is
+/// [`FrameError::TooLong`].
 pub const MAX_REQUEST: usize = 64 << 10;
 
-/// Longest message to the browser in bytes: the limit of browsers.
+/// Limit on the length of a message to the browser, in bytes, without the length field: the limit
+/// of browsers.
 pub const MAX_REPORT: usize = 1 << 20;
 
 /// Why no more frames can be read.
@@ -26,7 +28,8 @@ pub enum FrameError {
 
 /// Reads a frame; `None` when the browser has closed its end.
 /// # Errors
-/// [`FrameError`], after which the next frame cannot be found.
+/// [`FrameError`] if reading fails, the input ends within a frame, or the frame is longer than
+/// [`MAX_REQUEST`]. The next frame cannot be found after an error.
 pub fn read(from: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
     let mut head = Vec::new();
     if from.take(4).read_to_end(&mut head)? == 0 {

@@ -4,13 +4,14 @@ use super::name::{self, MAX_NAME};
 use serde::{Deserialize, Serialize};
 use sprat_http::Address;
 
-/// Longest address in bytes.
+/// Limit on the length of an address, in bytes. A longer one is invalid.
 pub const MAX_SOURCE: usize = 16 << 10;
 
-/// Longest id of a download in bytes.
+/// Limit on the length of a download's id, in bytes. A longer one is invalid.
 pub const MAX_ID: usize = 64;
 
-/// Longest text for the user in characters.
+/// Limit on the length of a text for the user, in characters. A longer one is cut, and `...`
+/// appended.
 const MAX_TEXT: usize = 4096;
 
 /// A request from the extension.
@@ -63,7 +64,7 @@ pub enum Request {
 impl Request {
     /// Parses a message.
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the message is not a valid request, returns the reason for an error message.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(bytes).map_err(|error| format!("not a request: {error}"))
     }
@@ -90,12 +91,12 @@ pub enum Report {
     },
     /// A download waits for others to end.
     Waiting {
-        /// Which.
+        /// The download.
         id: Id,
     },
     /// The source has responded.
     Opened {
-        /// Which.
+        /// The download.
         id: Id,
         /// The name that the file will have.
         name: FileName,
@@ -108,7 +109,7 @@ pub enum Report {
     },
     /// Progress of a download.
     Progress {
-        /// Which.
+        /// The download.
         id: Id,
         /// Bytes received so far.
         done: u64,
@@ -121,14 +122,14 @@ pub enum Report {
     },
     /// A message for the user.
     Note {
-        /// About which.
+        /// The download that the message is about.
         id: Id,
         /// The text.
         text: UserText,
     },
     /// The download is complete and has its name.
     Done {
-        /// Which.
+        /// The download.
         id: Id,
         /// The file's name.
         name: FileName,
@@ -138,19 +139,19 @@ pub enum Report {
         blake3: Option<String>,
         /// Whether every byte was verified on arrival.
         verified: bool,
-        /// Whether it was there already.
+        /// Whether the file existed already and was not fetched.
         unchanged: bool,
     },
     /// The download was cancelled.
     Stopped {
-        /// Which.
+        /// The download.
         id: Id,
-        /// Whether what was received is removed.
+        /// Whether the bytes that were received are removed.
         discarded: bool,
     },
     /// The download failed.
     Failed {
-        /// Which.
+        /// The download.
         id: Id,
         /// The reason, for programs.
         code: FailureCode,

@@ -1,9 +1,11 @@
 //! Makes names from web servers safe as local file names.
 
-/// Longest name in bytes: fits every filesystem, with room for the endings of part and journal.
+/// Limit on the length of a name, in bytes: fits every filesystem, with room for the endings of
+/// part and journal. A longer name is shortened.
 pub const MAX_NAME: usize = 200;
 
-/// Longest ending, in bytes, that is kept when a name is shortened or numbered.
+/// Limit on the length of an ending, with its dot and in bytes, that is kept when a name is
+/// shortened or numbered. A longer one counts as part of the stem.
 const MAX_ENDING: usize = 16;
 
 /// Endings with a meaning here: our own parts and journals, and files that a desktop executes.

@@ -7,7 +7,8 @@ use sprat_http::client::Head;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Longest file, in bytes: 64 TiB. A server that states a longer one is not believed.
+/// Limit on the length of a file, in bytes: 64 TiB. A response that states a longer file is
+/// rejected as a violation of the protocol.
 pub const MAX_LENGTH: u64 = 64 << 40;
 
 /// A request for a file, or for a part or the values of one.
@@ -15,10 +16,10 @@ pub const MAX_LENGTH: u64 = 64 << 40;
 pub struct FileRequest {
     /// Whether to request only the head.
     pub head_only: bool,
-    /// The bytes of the file to request; `None` requests all of it.
+    /// The bytes of the file to request; `None` requests the complete file.
     pub range: Option<Range<u64>>,
-    /// Requests at most the first so many bytes of a file of unknown length. A shorter file comes
-    /// whole, and so does one from a server that ignores ranges.
+    /// If set, requests at most this many bytes from the beginning of a file of unknown length. A
+    /// shorter file is sent complete, as is one from a server that ignores ranges.
     pub beginning: Option<u64>,
     /// The length of the file, if an earlier response stated it.
     pub length: Option<u64>,

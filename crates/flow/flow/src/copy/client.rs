@@ -9,7 +9,7 @@ use sprat_http::client::{self, Connector, Wire};
 use sprat_http::{Address, Cancel, XATTRS};
 use std::fmt::Write as _;
 
-/// Most redirects that are followed.
+/// Limit on the redirects that a request follows. One more is an error.
 const MAX_REDIRECTS: usize = 10;
 
 /// Requests files from servers; any number of threads may use one.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// A destination for which a file is received and verified, but not stored.
 const NOWHERE: &str = "/dev/null";
 
-/// A fetch of one file to a local destination: from a server, from several that may have it, or
-/// from another disk of this machine.
+/// A fetch of one file to a local destination: from a server, from several that may hold the same
+/// file, or from another disk of this machine.
 ///
 /// [`Fetch::new`] takes source and destination, [`Fetch::add_host`] adds servers, and
 /// [`Fetch::run`] transfers, on the caller's thread and one more for each stream. It reports
@@ -50,7 +50,9 @@ impl Fetch {
     /// Fetches the file at an address, or a local one, to `target`: the name it will have, or a
     /// directory where it keeps its own.
     /// # Errors
-    /// [`Error::Usage`], [`Error::Destination`].
+    /// [`Error::Usage`] if an option is invalid, `source` contains `://` and is not an address, or
+    /// `target` is a directory and `source` does not end in a name; [`Error::Destination`] if the
+    /// destination has no name.
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
         if source.contains("://") {
             let address = Address::parse(source)?.with_token(options.token.as_deref());

@@ -55,10 +55,10 @@ pub(crate) struct Host {
 
 #[derive(Debug)]
 enum Standing {
-    /// No stream has asked it yet.
+    /// No stream has asked the host yet.
     Unknown,
     Ready(RemoteFile),
-    /// It is not used any more; `for_good` if it does not have the file.
+    /// The host is not used any more; `for_good` if it does not have the file.
     Dropped {
         for_good: bool,
     },

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
-/// How often the fetch starts over because the file changed meanwhile.
+/// Limit on the number of times that the fetch starts over because the file changed meanwhile.
 pub(super) const MAX_RESTARTS: u32 = 3;
 
 /// Capacity of the queue of events from the streams.

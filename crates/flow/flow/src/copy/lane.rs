@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long a pause continues at most after the file is complete.
 const STEP: Duration = Duration::from_millis(200);
 
-/// How long an idle stream waits before it asks the plan again.
+/// Interval at which an idle stream asks the plan for work.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// Groups between two samples of the round-trip time.

@@ -17,7 +17,8 @@ pub struct FileInfo {
 
 /// Requests the head of the file at `address`, once, following redirects.
 /// # Errors
-/// [`Error`], also for a transient failure.
+/// The request failed or was rejected. A transient failure is also an error, because the request is
+/// not repeated.
 pub fn probe(address: &Address, options: &Options) -> Result<FileInfo, Error> {
     let client = Client::new(options, 0)?;
     let file_request = FileRequest { head_only: true, ..FileRequest::default() };

@@ -9,10 +9,10 @@ use sprat_pace::path::MAX_BUFFER;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most streams of one file.
+/// Limit on the streams of one file.
 pub const MAX_STREAMS: usize = 16;
 
-/// Most hosts of one file, each with at least one stream.
+/// Limit on the hosts of one file: each has at least one stream.
 pub const MAX_HOSTS: usize = MAX_STREAMS;
 
 /// Groups that the disk writes while streams fill others.
@@ -32,7 +32,7 @@ pub struct Options {
     pub streams: usize,
     /// Consecutive attempts that may fail without receiving a byte.
     pub retries: u32,
-    /// How long a connection may make no progress before it is given up.
+    /// Time after which a connection without progress is given up.
     pub patience: Duration,
     /// Total size of all receive buffers in bytes; 0 leaves it to the kernel.
     pub receive_buffer: usize,
@@ -49,7 +49,7 @@ pub struct Options {
     /// Bytes between two syncs of the file; each sync makes what it covers safe from an
     /// interruption. 0 chooses by the way the file is written.
     pub sync_bytes: u64,
-    /// How each sending connection is paced.
+    /// Selects how the rate of each sending connection is controlled.
     pub pace: Pace,
     /// Rate limit of the transfer, in bytes a second.
     pub limit: Option<u64>,

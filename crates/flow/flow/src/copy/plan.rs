@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// How often a group may arrive corrupt before the transfer fails.
+/// The number of corrupt arrivals of a group at which the transfer fails.
 pub const GROUP_ATTEMPTS: u32 = 5;
 
-/// Shortest run of one of several streams: a request costs a round trip.
+/// The smallest run, in groups, that one of several streams gets: a request costs a round trip.
 pub(super) const LEAST_RUN: u64 = 8;
 
-/// Longest run of one of several streams: its rate may change.
+/// The largest run, in groups, that one of several streams gets: the stream's rate may change.
 const LONGEST_RUN: u64 = 1024;
 
 /// Longest of the equal parts with which streams to one host begin, in groups; a longer file is
@@ -66,7 +66,7 @@ pub struct Plan {
 /// The state of one stream.
 #[derive(Clone, Debug, Default)]
 struct StreamState {
-    /// Whether it ever had a run.
+    /// Whether the stream ever had a run.
     begun: bool,
     /// From the group in progress to the end of the run; empty if idle.
     run: Range<u64>,

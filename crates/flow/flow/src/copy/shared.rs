@@ -15,8 +15,8 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most incomplete groups that are kept: one for each stream, and some that other streams took
-/// over; 1 MiB each.
+/// Limit on the incomplete groups of up to 1 MiB that are kept: one for each stream, and as many
+/// that other streams took over. Beyond it, the beginning of a group is dropped.
 const MAX_BEGUN: usize = 2 * MAX_STREAMS;
 
 /// A transfer, as shared by its streams.

@@ -50,7 +50,7 @@ impl Sums {
 
     /// Compares the sums of a file with those it must have.
     /// # Errors
-    /// [`Error::Corrupt`]: a sum differs.
+    /// [`Error::Corrupt`] if the BLAKE3 or SHA-256 sum is to be checked and differs.
     pub fn check(&self, source_name: &str, has: &FileSums) -> Result<(), Error> {
         for (name, want, has) in
             [("BLAKE3", self.blake3, Some(has.blake3)), ("SHA-256", self.sha256, has.sha256)]

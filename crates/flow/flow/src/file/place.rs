@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// Longest name that common filesystems accept, in bytes.
+/// Limit on the length of a name, in bytes, on common filesystems. If the name of a part or journal
+/// would be longer, the file's name in it is shortened and ends in a hash.
 const NAME_BYTES: usize = 255;
 
 const PART: &str = ".sprat-part";
@@ -84,7 +85,7 @@ impl Destination {
     /// Makes the destination for a file named `target`.
     ///
     /// # Errors
-    /// [`DestinationError::NoName`].
+    /// [`DestinationError::NoName`] if `target` is empty, or ends in a slash or in `..`.
     pub fn new(target: &Path) -> Result<Self, DestinationError> {
         let no_name = || DestinationError::NoName(target.to_owned());
         let name = target.file_name().ok_or_else(no_name)?;
@@ -98,7 +99,7 @@ impl Destination {
     /// Makes a destination whose part and journal have hidden names: `.NAME.sprat-part`.
     ///
     /// # Errors
-    /// [`DestinationError::NoName`].
+    /// [`DestinationError::NoName`] if `target` does not end in a file's name.
     pub fn hidden(target: &Path) -> Result<Self, DestinationError> {
         let name = target.file_name().ok_or_else(|| DestinationError::NoName(target.to_owned()))?;
         let mut hidden = OsString::from(".");
@@ -126,7 +127,7 @@ impl Destination {
     /// one. Renaming a file over a device would remove the device.
     ///
     /// # Errors
-    /// [`DestinationError::Other`].
+    /// [`DestinationError::Other`] if the destination exists and is not a regular file.
     pub fn check(&self) -> Result<(), DestinationError> {
         match self.target.metadata().ok().and_then(|meta| irregular(meta.file_type())) {
             Some(kind) => Err(DestinationError::Other { path: self.target.clone(), kind }),
@@ -137,7 +138,8 @@ impl Destination {
     /// Opens the part, empty and locked, and removes the journal: for a small file that is written
     /// at once.
     /// # Errors
-    /// The filesystem's; `WouldBlock` when another transfer has the lock.
+    /// The part or the journal cannot be changed, or is not a regular file; `WouldBlock` when
+    /// another transfer has the lock.
     pub fn create(&self) -> io::Result<File> {
         let file = open_locked(&self.part, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         if let Some(kind) = irregular(file.metadata()?.file_type()) {
@@ -181,7 +183,9 @@ impl Destination {
     /// Renames the part, complete and durable, to its final name, makes the name durable, and
     /// removes the journal. Without `force` an existing file is not replaced.
     /// # Errors
-    /// [`DestinationError`]; the part then still exists.
+    /// [`DestinationError::Exists`] if there is a file with the name and `force` is false;
+    /// [`DestinationError::Io`] if the part cannot be renamed. The part then still exists. If only
+    /// syncing the directory fails, also [`DestinationError::Io`], and the file has its name.
     pub fn publish(&self, force: bool) -> Result<(), DestinationError> {
         self.rename(force)?;
         sync_directory(folder(&self.target))
@@ -190,7 +194,8 @@ impl Destination {
     /// Renames the part as [`Destination::publish`] does, but does not make the name durable: for
     /// many files, before one [`sync_directory`].
     /// # Errors
-    /// [`DestinationError`]; the part then still exists.
+    /// [`DestinationError::Exists`] if there is a file with the name and `force` is false;
+    /// otherwise [`DestinationError::Io`]. The part then still exists.
     pub fn rename(&self, force: bool) -> Result<(), DestinationError> {
         let failed =
             |errno: Errno| DestinationError::Io { path: self.target.clone(), source: errno.into() };
@@ -219,7 +224,7 @@ impl Destination {
 
     /// Removes the part and the journal.
     /// # Errors
-    /// One of them exists and cannot be removed.
+    /// The part or the journal exists and cannot be removed.
     pub fn discard(&self) -> Result<(), DestinationError> {
         for path in [&self.journal, &self.part] {
             match std::fs::remove_file(path) {
@@ -241,7 +246,7 @@ impl Destination {
 /// Makes the names in a directory durable.
 ///
 /// # Errors
-/// [`DestinationError::Io`].
+/// [`DestinationError::Io`] if the directory cannot be opened or synced.
 pub fn sync_directory(directory: &Path) -> Result<(), DestinationError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let synced = rustix::fs::open(directory, flags, Mode::empty()).and_then(rustix::fs::fsync);

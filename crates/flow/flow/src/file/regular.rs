@@ -11,12 +11,12 @@ use thiserror::Error;
 /// Why a path cannot be opened as a regular file.
 #[derive(Debug, Error)]
 pub enum RegularError {
-    /// It is something else.
+    /// The path leads to something that is not a regular file.
     #[error("{}: is {kind}, and only regular files are copied", path.display())]
     Other {
         /// The path.
         path: PathBuf,
-        /// What it is, with its article.
+        /// What is at the path, as a noun with its article, such as `a folder`.
         kind: &'static str,
     },
     /// The operating system refused.
@@ -34,7 +34,8 @@ pub enum RegularError {
 /// in case the name was given to something else in between.
 ///
 /// # Errors
-/// [`RegularError`].
+/// [`RegularError::Other`] if the path leads to something that is not a regular file;
+/// [`RegularError::Io`] if it does not exist or cannot be opened.
 pub fn open_regular(path: &Path) -> Result<(File, Metadata), RegularError> {
     let failed = |source| RegularError::Io { path: path.to_owned(), source };
     check(path, &path.metadata().map_err(failed)?)?;

@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Most groups in memory at a time, 1 MiB each: being filled, being written, or waiting for either.
+/// Limit on the groups of 1 MiB in memory, which are being filled, are being written, or wait for
+/// either. [`Sink::open`] reduces a larger number to it.
 pub const MAX_BUFFERS: usize = 48;
 const _: () = assert!(MAX_BUFFERS < MAX_IN_FLIGHT, "a sync goes along with the writes");
 
@@ -52,7 +53,8 @@ pub enum SinkError {
     /// Another transfer writes the file.
     #[error("{}: another transfer writes this file; wait for it, or stop it", .0.display())]
     Busy(PathBuf),
-    /// The filesystem has no room for it.
+    /// The filesystem has no room for the file, a quota is exhausted, or the file is longer than
+    /// the filesystem supports.
     #[error("{}: no space for {bytes} B; make room, or choose another place: \
         {source}", path.display())]
     NoSpace {
@@ -63,7 +65,7 @@ pub enum SinkError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// Anything else.
+    /// Another operation on the file failed.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
@@ -140,7 +142,9 @@ impl Sink {
     /// bytes. Uses `buffers` groups of memory, at most [`MAX_BUFFERS`]. Falls back from direct
     /// access to the page cache where the filesystem requires it.
     /// # Errors
-    /// [`SinkError`]; a file created by this call is removed.
+    /// [`SinkError::Busy`] if another process keeps the file locked; another variant if the file
+    /// cannot be opened, or space for it cannot be allocated, in which case a file created by this
+    /// call is removed.
     pub fn open(
         path: &Path,
         access: Access,
@@ -203,7 +207,7 @@ impl Sink {
     /// Returns a buffer for a group. Waits for the device if all are being written; returns `None`
     /// if all are with callers.
     /// # Errors
-    /// This write or an earlier one failed.
+    /// An earlier write or sync failed.
     pub fn buffer(&mut self) -> Result<Option<AlignedBuf>, SinkError> {
         self.collect()?;
         loop {
@@ -271,7 +275,7 @@ impl Sink {
 
     /// Waits until everything written is durable.
     /// # Errors
-    /// A write or a sync failed.
+    /// An earlier write or sync failed, or one that this call waits for fails.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         loop {
             self.collect()?;
@@ -288,7 +292,7 @@ impl Sink {
     /// Frees the space of all other groups; the length stays. A filesystem that cannot punch holes
     /// keeps the space.
     /// # Errors
-    /// A write or a sync failed.
+    /// A write or a sync failed. That a hole cannot be punched is not an error.
     pub fn release_all_but(&mut self, groups: impl Iterator<Item = u64>) -> Result<(), SinkError> {
         self.flush()?;
         let (Some(disk), Some(length)) = (&self.disk, self.length) else { return Ok(()) };
@@ -307,7 +311,7 @@ impl Sink {
     /// Sets the length and the attributes of the file, and makes everything durable. Returns the
     /// error if the filesystem rejects attributes: the content is correct without them.
     /// # Errors
-    /// A write or a sync failed.
+    /// A write or a sync failed, or the length cannot be set.
     pub fn finish(
         &mut self,
         length: u64,
@@ -324,7 +328,7 @@ impl Sink {
 
     /// Reads `len` bytes of a group back from the device.
     /// # Errors
-    /// The device's, or the file is shorter.
+    /// The device cannot be read, or the file ends before these bytes.
     ///
     /// # Panics
     /// When the sink discards, or `len` is more than the buffer holds.

@@ -151,7 +151,8 @@ impl Source {
     /// Returns the bytes up to the end of their group, or of the range; `None` at the end of the
     /// range.
     /// # Errors
-    /// [`SourceError`], after which nothing can be read.
+    /// [`SourceError::Short`] if the file was truncated; [`SourceError::Io`] if it cannot be read.
+    /// Nothing more can be read after an error.
     pub fn next_block(&mut self) -> Result<Option<&[u8]>, SourceError> {
         if self.left.is_empty() {
             return Ok(None);

@@ -10,13 +10,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Longest list of names in bytes: the kernel's limit.
+/// Size of the buffer for a file's list of attribute names, in bytes: the kernel's limit on such a
+/// list.
 const MAX_LIST: usize = 64 << 10;
 
 /// Reads the attributes of an open file; none on a filesystem that does not support them.
 ///
 /// # Errors
-/// The filesystem's.
+/// The list of names or a value cannot be read. An attribute that was removed after the list was
+/// read is left out, without an error.
 pub(crate) fn xattrs_of(file: impl AsFd) -> io::Result<Xattrs> {
     let mut list: Vec<u8> = Vec::with_capacity(MAX_LIST);
     match flistxattr(&file, spare_capacity(&mut list)) {

@@ -32,7 +32,8 @@ impl Journal {
     /// Creates the journal of a transfer at `path`, replacing one that exists.
     ///
     /// # Errors
-    /// The filesystem's.
+    /// The journal cannot be created, written or synced, or its name belongs to something that is
+    /// not a regular file.
     pub fn begin(path: &Path, identity: &Identity) -> io::Result<Self> {
         let mut file = open(path, OFlags::CREATE | OFlags::TRUNC)?;
         file.write_all(&begin(identity))?;
@@ -44,7 +45,7 @@ impl Journal {
     /// record at its end. `None` when there is no readable one.
     ///
     /// # Errors
-    /// The filesystem's.
+    /// The journal exists, but cannot be opened, read or truncated, or is not a regular file.
     pub fn resume(path: &Path, length: u64) -> io::Result<Option<(Self, Parsed)>> {
         let mut file = match open(path, OFlags::empty()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -60,7 +61,7 @@ impl Journal {
 
     /// Records groups that are durable, durably.
     /// # Errors
-    /// The filesystem's. The groups may then be fetched again.
+    /// The records cannot be written or synced. The groups may then be fetched again.
     pub fn append(&mut self, durable: &BTreeMap<u64, Value>) -> io::Result<()> {
         let mut bytes = Vec::new();
         groups(&mut bytes, durable);

@@ -25,10 +25,11 @@ const GROUPS: u8 = 2;
 /// Bytes of a record before its payload.
 const HEAD_BYTES: usize = 9;
 
-/// Longest payload; a longer one marks the end of the journal.
+/// Limit on the length of a payload, in bytes. A record that states a longer one ends the journal:
+/// it and all later records are ignored.
 const MAX_PAYLOAD: usize = 64 << 10;
 
-/// Most groups of one record.
+/// Limit on the groups of one record. A longer run of groups is written as several records.
 const RECORD_GROUPS: usize = 1024;
 const _: () = assert!(8 + RECORD_GROUPS * 32 <= MAX_PAYLOAD);
 
@@ -117,7 +118,8 @@ pub fn parse(bytes: &[u8]) -> Option<Parsed> {
 }
 
 impl Parsed {
-    /// Takes a record of groups, or rejects all of it.
+    /// Takes a record of groups. Returns `None`, and takes none of its groups, if the record is
+    /// invalid.
     fn take(&mut self, count: u64, payload: &[u8]) -> Option<()> {
         let (first, values) = payload.split_first_chunk::<8>()?;
         let first = u64::from_le_bytes(*first);

@@ -19,7 +19,8 @@ use std::time::Instant;
 /// Length of the kernel's accept queue.
 const BACKLOG: i32 = 128;
 
-/// Upper limit of a connection's receive buffer where files are uploaded: 10 Gb/s over 200 ms.
+/// Upper limit, in bytes, of a connection's receive buffer where files are uploaded: 10 Gb/s over
+/// 200 ms.
 const RECEIVE_BUFFER: usize = 256 << 20;
 
 /// `Retry-After` of a rejected connection, in seconds.

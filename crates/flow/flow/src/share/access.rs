@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use thiserror::Error;
 
-/// Shortest token in bytes: long enough not to be guessed over a network.
+/// The smallest length of a token, in bytes: long enough not to be guessed over a network.
 pub const MIN_TOKEN: usize = 16;
 
-/// Longest token in bytes.
+/// The largest length of a token, in bytes. A file with a longer one is rejected.
 pub const MAX_TOKEN: usize = 1024;
 
-/// Most tokens of a file.
+/// Limit on the tokens of a file. A file with more is rejected.
 pub const MAX_TOKENS: usize = 1024;
 
 /// The cookie that replaces a token in a browser's address.
@@ -52,7 +52,7 @@ pub enum TokenError {
     Line {
         /// The file.
         path: PathBuf,
-        /// Its number, counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
     },
     /// It has no tokens, or too many.
@@ -60,7 +60,7 @@ pub enum TokenError {
     Count {
         /// The file.
         path: PathBuf,
-        /// How many it has.
+        /// The number of tokens in the file.
         count: usize,
     },
 }
@@ -84,7 +84,9 @@ impl Tokens {
     /// the default.
     ///
     /// # Errors
-    /// [`TokenError`].
+    /// The file cannot be read or is not UTF-8, a line is not a token of [`MIN_TOKEN`] to
+    /// [`MAX_TOKEN`] visible ASCII characters with a known right, or there are no tokens or more
+    /// than [`MAX_TOKENS`].
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| TokenError::Io { path: path.to_owned(), source })?;

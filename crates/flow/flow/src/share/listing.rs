@@ -12,8 +12,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Most entries of a directory in a listing that is made as a whole. A longer one is truncated, and
-/// says so.
+/// Limit on the entries of a directory in a listing that is made in memory. A longer listing is
+/// truncated, and says so.
 pub const MAX_ENTRIES: usize = 100_000;
 
 /// Deepest nesting of directories in a recursive listing.
@@ -70,14 +70,15 @@ struct Item {
     name: OsString,
     kind: Kind,
     version: Version,
-    /// Whether it is reached through a symbolic link.
+    /// Whether the entry is a symbolic link, and `kind` and `version` describe what it leads to.
     linked: bool,
 }
 
 /// The names of a directory that may be listed, sorted.
 struct Names {
     shown: Vec<OsString>,
-    /// How many names begin with a dot and are not listed, other than those of incomplete files.
+    /// The number of names that begin with a dot and are not listed, without those of incomplete
+    /// files.
     hidden: u64,
     /// Whether there are more names.
     truncated: bool,
@@ -86,7 +87,7 @@ struct Names {
 /// Lists the open directory at `names`.
 ///
 /// # Errors
-/// It cannot be read.
+/// The directory cannot be read. An entry that cannot be examined is left out.
 pub fn list(root: &Root, names: &[OsString], directory: &File) -> io::Result<Listing> {
     let Names { shown, truncated, .. } = read(root, names, directory, MAX_ENTRIES)?;
     let items = shown.into_iter().filter_map(|name| item(root, names, directory, name)?.ok());
@@ -100,7 +101,7 @@ pub fn list(root: &Root, names: &[OsString], directory: &File) -> io::Result<Lis
 pub struct LeftOut {
     /// Entries that are not files or directories, or cannot be examined: the name, quoted, and why.
     pub named: Vec<String>,
-    /// How many names begin with a dot and are not listed.
+    /// The number of names that begin with a dot and are not listed.
     pub hidden: u64,
 }
 
@@ -109,7 +110,8 @@ pub struct LeftOut {
 /// A symbolic link to a file counts as a file; one to a directory is not followed, since links may
 /// form cycles. Returns the number of entries, and what was left out.
 /// # Errors
-/// Those of `take`; or the directory itself cannot be read.
+/// `take` returned an error, or the directory itself cannot be read. A directory below that cannot
+/// be read is left out.
 pub fn walk(
     root: &Root,
     names: &[OsString],
@@ -135,11 +137,13 @@ pub fn walk(
     Ok((walk.count, walk.left_out))
 }
 
-/// Most entries of one directory in a listing by lines, which keeps only their names in memory.
+/// Limit on the entries of one directory in a listing by lines, which keeps only their names in
+/// memory. Further entries are left out.
 pub const MAX_LISTED: usize = 1_000_000;
 
-/// Most entries that a listing by lines names as left out, and most bytes of that: a client reads
-/// the last line as a whole.
+/// Limits on the entries that a listing by lines names as left out, and on the bytes of their
+/// descriptions, because a client reads the last line into memory. Further entries are only
+/// counted.
 const MAX_NAMED: usize = 100;
 const MAX_NAMED_BYTES: usize = 16 << 10;
 
@@ -150,7 +154,7 @@ struct Walk<'a> {
     count: u64,
     left_out: LeftOut,
     named_bytes: usize,
-    /// How many entries were left out and are not named.
+    /// The number of entries that were left out and are not named.
     more: u64,
 }
 

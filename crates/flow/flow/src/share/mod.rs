@@ -68,7 +68,8 @@ impl Share {
     /// Starts a server.
     ///
     /// # Errors
-    /// [`ShareError`].
+    /// The directory cannot be opened, no address is given to listen at, an address cannot be
+    /// listened at, or a thread or a pipe cannot be created.
     pub fn start(options: Options) -> Result<Self, ShareError> {
         let Options {
             root: path,
@@ -163,7 +164,8 @@ impl Share {
     }
 }
 
-/// Longest interval between two sweeps of parts.
+/// Upper limit of the interval between two sweeps of parts, which otherwise is a quarter of the
+/// time for which unfinished uploads are kept.
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// Starts the thread that sweeps parts until the returned sender is dropped.

@@ -30,7 +30,9 @@ impl Names {
     }
 
     /// Returns whether a request that arrived at the address `at` may be for `host`, the value of
-    /// `Host`. Old programs send none, but no browser.
+    /// `Host`. At a public address every name is allowed; at a private one only addresses,
+    /// `localhost` and names below it, and this server's names. A request without `Host` is
+    /// allowed, because no browser sends one.
     pub(super) fn allow(&self, host: Option<&str>, at: IpAddr) -> bool {
         let Some(host) = host.filter(|host| !host.is_empty()) else { return true };
         if !is_private(at.to_canonical()) {

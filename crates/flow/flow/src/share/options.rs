@@ -31,9 +31,9 @@ pub struct Limits {
     /// Time limit of a head from its first byte; and of the first byte of a connection, including
     /// its TLS handshake.
     pub head: Duration,
-    /// How long a connection may be without a request.
+    /// Time limit of a connection without a request.
     pub idle: Duration,
-    /// How long the client may acknowledge no byte of a response.
+    /// Time limit of a response of which the client acknowledges no byte.
     pub patience: Duration,
 }
 
@@ -66,18 +66,19 @@ pub struct Options {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// The tokens that grant access; without any, everybody has access.
     pub tokens: Tokens,
-    /// Longest file that may be uploaded, in bytes; `None` forbids uploads.
+    /// Limit on the length of an uploaded file, in bytes; a longer one is rejected. `None` forbids
+    /// uploads.
     pub writable: Option<u64>,
-    /// Most bytes of disk that unfinished uploads may hold together; `None` is half of the
-    /// filesystem.
+    /// Limit on the disk space that all unfinished uploads together hold, in bytes. An upload that
+    /// would exceed it is rejected with status 507. `None` is half of the filesystem.
     pub max_unfinished: Option<u64>,
-    /// How long the part of an interrupted upload is kept.
+    /// Time for which the part of an interrupted upload is kept.
     pub keep_unfinished: Duration,
     /// Host names accepted at loopback and private addresses, besides this machine's own.
     pub names: Vec<String>,
     /// Whether to send and accept extended attributes (`user.*`) with files.
     pub xattrs: bool,
-    /// How each connection is paced.
+    /// Selects how the sending rate of each connection is controlled.
     pub pace: Pace,
     /// Limits.
     pub limits: Limits,
@@ -140,7 +141,7 @@ pub struct Event {
     pub took: Duration,
     /// The kernel's state of the connection's path at that time; `None` if the connection was gone.
     pub network: Option<sprat_pace::path::Path>,
-    /// Why the response was broken off.
+    /// The reason for which the response was broken off.
     pub error: Option<String>,
 }
 

@@ -9,7 +9,8 @@ use sprat_http::server::target::Target;
 use sprat_units::{figure, html};
 use std::fmt::Write as _;
 
-/// Most entries of a page: browsers get slow with more. The page links to the complete listing.
+/// Limit on the entries of a page, because browsers become slow with more. If a directory has more,
+/// the page has the first ones and a link to the complete listing.
 pub const MAX_ROWS: usize = 5_000;
 
 /// Content security policy of pages: only our own script may run, which may only contact this

@@ -27,13 +27,16 @@ use std::os::unix::ffi::OsStrExt as _;
 /// Default limit of an uploaded file's length: 64 TiB.
 pub const MAX_FILE: u64 = 64 << 40;
 
-/// Most names in the path of an upload.
+/// Limit on the names in the path of an upload. A request for a longer path is rejected with status
+/// 403.
 pub const MAX_NAMES: usize = 128;
 
-/// Longest name in bytes: the limit of filesystems.
+/// Limit on the length of a name in the path of an upload, in bytes: the limit of filesystems. A
+/// request with a longer name is rejected with status 403.
 const MAX_NAME: usize = 255;
 
-/// Longest tag of an upload in bytes.
+/// Limit on the length of an upload's tag, in bytes. A request with a longer tag is rejected with
+/// status 400.
 const MAX_TAG: usize = 128;
 
 /// What a PUT request does.

@@ -21,7 +21,7 @@ pub(super) struct Shared {
     pub(super) tls: Option<Arc<rustls::ServerConfig>>,
     pub(super) tokens: RwLock<Tokens>,
     pub(super) names: Names,
-    /// Longest file that may be uploaded, if any.
+    /// Limit on the length of an uploaded file, in bytes; `None` forbids uploads.
     pub(super) writable: Option<u64>,
     pub(super) uploads: Uploads,
     pub(super) xattrs: bool,

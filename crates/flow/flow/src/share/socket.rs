@@ -11,18 +11,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Upper limit of a connection's send buffer: 10 Gb/s over 200 ms. [`UNSENT`] keeps bytes that are
-/// not in flight out of it.
+/// Upper limit of a connection's send buffer, in bytes: 10 Gb/s over 200 ms. [`UNSENT`] limits the
+/// part of it that holds bytes that are not in flight.
 pub const SEND_BUFFER: usize = 256 << 20;
 
-/// Most bytes in the kernel that wait for their first transmission: enough for a sender that is not
-/// scheduled for some milliseconds.
+/// Limit on the bytes in the kernel that wait for their first transmission: enough for a sender
+/// that is not scheduled for some milliseconds.
 pub const UNSENT: u32 = 8 << 20;
 
 /// Bytes that TLS buffers before it sends.
 const TLS_BUFFER: usize = 256 << 10;
 
-/// How often a blocked sender checks whether the client still acknowledges bytes.
+/// Interval at which a blocked sender checks whether the client still acknowledges bytes.
 const ACK_CHECK: Duration = Duration::from_secs(5);
 
 /// A TCP connection that is given up when the client makes no progress.
@@ -30,7 +30,7 @@ pub(super) struct Socket {
     tcp: Arc<TcpStream>,
     /// When a read is given up.
     deadline: Option<Instant>,
-    /// How long the client may acknowledge nothing.
+    /// Time limit for the client to acknowledge something.
     patience: Duration,
     /// Bytes acknowledged, and since when that number has not grown.
     acked_since: (u64, Instant),

@@ -43,7 +43,8 @@ pub struct SelfSigned {
 /// Reads a certificate chain, the server's own certificate first, and its private key, both in PEM.
 ///
 /// # Errors
-/// [`TlsError`].
+/// A file cannot be read or is not PEM, `chain` contains no certificate, or the certificate and the
+/// key cannot be used or do not match.
 pub fn load(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let file = |path: &Path| {
         let path = path.to_owned();
@@ -61,7 +62,8 @@ pub fn load(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
 
 /// Makes a self-signed certificate for host names and addresses.
 /// # Errors
-/// [`TlsError`]: a name is invalid.
+/// A name is neither a host name nor an address that a certificate can contain, or the library
+/// cannot make or use the certificate.
 pub fn self_signed(names: &[String]) -> Result<SelfSigned, TlsError> {
     let made = rcgen::generate_simple_self_signed(names)?;
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many ended transfers are kept.
+/// Limit on the ended transfers that are kept.
 pub const MAX_PAST: usize = 32;
 
 /// Points of a transfer's history: with [`STEP`], the last four minutes.
@@ -33,7 +33,7 @@ struct Transfer {
     peer: SocketAddr,
     path: String,
     verified: bool,
-    /// Whether it is received.
+    /// Whether the body is received (an upload) rather than sent.
     incoming: bool,
     total: u64,
     began: Instant,
@@ -55,15 +55,15 @@ pub struct Point {
 /// A transfer as it is now, or as it ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
-    /// Its number since the server started.
+    /// The number of the transfer, counted since the server started.
     pub id: u64,
     /// The client.
     pub peer: String,
     /// The percent-encoded path.
     pub path: String,
-    /// Whether it is in verified form.
+    /// Whether the body is in verified form.
     pub verified: bool,
-    /// Whether it is an upload.
+    /// Whether the transfer is an upload.
     pub incoming: bool,
     /// Length of the body in bytes.
     pub total: u64,
@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub sent: u64,
     /// Seconds since it began, until its end if it has ended.
     pub seconds: f64,
-    /// How it ended: `done`, or the failure; `None` while it is in progress.
+    /// The outcome of the transfer: `done`, or the failure; `None` while it is in progress.
     pub ended: Option<String>,
     /// Round-trip time, milliseconds.
     pub rtt_ms: f64,

@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard};
 /// Groups whose values are cached, and evicted, together: 1 GiB of a file, 32 KiB of values.
 const STRETCH: u64 = 1024;
 
-/// Most values in the cache: 64 MiB, for 2 TiB of files.
+/// Limit on the values in the cache: 64 MiB, for 2 TiB of files. To stay below it, the cache evicts
+/// the least recently used stretches.
 const MAX_VALUES: usize = 2 << 20;
 
 /// The cache. Its keys contain the file's version, so that values of another version are never

@@ -3,10 +3,12 @@
 use super::fault::Fault;
 use super::wire::Wire;
 
-/// Longest line that begins a chunk, extensions included, in bytes.
+/// Limit on the length of the line that begins a chunk, extensions and line end included, in bytes.
+/// A body with a longer one is malformed.
 const MAX_CHUNK_LINE: usize = 256;
 
-/// Most bytes of trailer fields after the last chunk.
+/// Limit on the bytes of the trailer after the last chunk, including the empty line that ends it. A
+/// body with a longer one is malformed.
 const MAX_TRAILER: usize = 4096;
 
 /// How the end of a body is marked.
@@ -75,7 +77,9 @@ impl<'a> Body<'a> {
     /// ends.
     ///
     /// # Errors
-    /// [`Fault`].
+    /// [`Fault::Ended`] if the connection closes before the end that the framing states;
+    /// [`Fault::TimedOut`] if nothing arrives in time; [`Fault::Cancelled`]; [`Fault::Malformed`]
+    /// for a malformed chunk; otherwise [`Fault::Io`].
     pub fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         self.received = 0;
         while self.received < into.len() && !self.ended {

@@ -21,7 +21,7 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// Time limit for connecting to a host, all its addresses included.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// Most addresses of a host that are tried.
+/// Limit on the addresses of a host that are tried. Further ones are ignored.
 const MAX_ADDRESSES: usize = 16;
 
 /// Makes connections; any number of threads may use one. It loads the trusted certificates when the
@@ -37,7 +37,7 @@ impl Connector {
     /// Makes a connector with `options`.
     ///
     /// # Errors
-    /// [`Error::File`]: the file of authorities cannot be read.
+    /// [`Error::File`] if the file of certificate authorities cannot be read.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let Options { receive_buffer, patience, .. } = *options;
         Ok(Self { trust: Trust::new(options)?, receive_buffer, patience })
@@ -47,8 +47,9 @@ impl Connector {
     /// this call, and every later wait on the connection.
     ///
     /// # Errors
-    /// [`Fault::NoConnection`], [`Fault::Untrusted`], [`Fault::TimedOut`] in a handshake, or
-    /// [`Fault::Cancelled`].
+    /// [`Fault::NoConnection`] if the host's name cannot be resolved or no address accepts a
+    /// connection; [`Fault::Untrusted`] if the certificate is not trusted; [`Fault::TimedOut`] in a
+    /// handshake; or [`Fault::Cancelled`].
     pub fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Fault> {
         self.wire(address, cancel).map_err(|fault| match fault {
             Fault::Io(error) => Fault::NoConnection(error),

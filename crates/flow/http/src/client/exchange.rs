@@ -17,7 +17,8 @@ use std::sync::Mutex;
 /// Limit on the body of a response, in bytes; a longer one is an error.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// Most idle connections that are kept.
+/// Limit on the idle connections that are kept. Beyond it, a connection is closed after its
+/// exchange.
 const MAX_KEPT: usize = 32;
 
 /// Bytes of a request's body that are sent between two checks for cancellation.

@@ -6,10 +6,11 @@ use crate::range::{ContentRange, number};
 use crate::xattrs::Xattrs;
 use std::time::{Duration, SystemTime};
 
-/// Most fields of a head.
+/// Limit on the fields of a response's head. A head with more is malformed.
 const MAX_FIELDS: usize = 100;
 
-/// Most groups that a server may report as corrupt.
+/// Limit on the groups that a server may report as corrupt. A response that reports more is
+/// malformed.
 const MAX_WRONG: usize = 1024;
 
 /// Upper limit to a server's `Retry-After`.
@@ -24,8 +25,8 @@ pub struct Head {
     pub length: Option<u64>,
     /// Whether the body is chunked.
     pub chunked: bool,
-    /// `Content-Range`: the part of the file that follows, and the length of the whole, as far as
-    /// they are given.
+    /// `Content-Range`: the part of the file that follows, and the length of the complete file, as
+    /// far as the server states them.
     pub range: Option<ContentRange>,
     /// The strong entity tag, with its quotes.
     pub tag: Option<String>,
@@ -57,7 +58,7 @@ pub struct Head {
     pub note: Option<String>,
     /// Numbers of the uploaded groups that the server received corrupt.
     pub wrong: Vec<u64>,
-    /// How many groups the server lacks of an upload that was to be finished.
+    /// The number of groups that the server lacks of an upload that was to be finished.
     pub missing: Option<u64>,
     /// A group of an upload that the server has in part, and how many bytes of it.
     pub begun: Option<(u64, u64)>,
@@ -69,7 +70,7 @@ impl Head {
     /// Parses the head at the beginning of `bytes` and returns it with its length; `None` when it
     /// is incomplete.
     /// # Errors
-    /// Says what is wrong, for an error message.
+    /// If the head is malformed or too long, returns the reason for an error message.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);

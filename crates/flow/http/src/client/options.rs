@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Options of connections.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a connection may make no progress before it is given up.
+    /// Time after which a connection without progress is given up.
     pub patience: Duration,
     /// Size of a connection's receive buffer in bytes; 0 leaves it to the kernel.
     pub receive_buffer: usize,

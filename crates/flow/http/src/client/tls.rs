@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Which certificates to trust. Loads the authorities when the first session needs them.
+/// The certificates to trust. The authorities are loaded when the first session needs them.
 pub(super) struct Trust {
     authorities: Option<PathBuf>,
     any_certificate: bool,
@@ -33,7 +33,7 @@ impl Trust {
     /// Takes the trust settings from `options`.
     ///
     /// # Errors
-    /// [`Error::File`]: the file of authorities cannot be read.
+    /// [`Error::File`] if the file of certificate authorities cannot be read.
     pub(super) fn new(options: &Options) -> Result<Self, Error> {
         let Options { authorities, insecure, pin, .. } = options;
         if let Some(path) = authorities {

@@ -13,7 +13,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Longest single wait in the kernel, after which cancellation is checked.
+/// Upper limit of a single wait in the kernel, after which the client checks for cancellation.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// Bytes that TLS buffers before it sends.
@@ -100,7 +100,7 @@ impl Wire {
     /// Sends a request without a body, or a piece of a body.
     ///
     /// # Errors
-    /// [`Fault::Io`].
+    /// [`Fault::Io`] if the kernel or TLS fails to send, or the kernel accepts nothing in time.
     pub fn send(&mut self, request: &[u8]) -> Result<(), Fault> {
         match &mut self.stream {
             Stream::Plain(stream) => stream.write_all(request),
@@ -113,7 +113,7 @@ impl Wire {
     /// of which at most `unsent` wait for their first transmission, and makes waits short.
     ///
     /// # Errors
-    /// The kernel refuses an option.
+    /// The socket is not TCP, or the kernel rejects an option.
     pub fn prepare_to_send(&mut self, buffer: usize, unsent: u32) -> io::Result<()> {
         let tcp = self.tcp();
         tcp.set_write_timeout(Some(TICK))?;
@@ -129,7 +129,9 @@ impl Wire {
     /// the connection, and the caller is to read its response.
     ///
     /// # Errors
-    /// [`Fault`].
+    /// [`Fault::TimedOut`] if the peer acknowledges nothing in time; [`Fault::Cancelled`];
+    /// [`Fault::Ended`] if the connection takes no more bytes; [`Fault::Io`] if the kernel or TLS
+    /// fails to send. A connection that the peer has closed is not an error here.
     pub fn send_parts(&mut self, parts: &[&[u8]], mut done: usize) -> Result<usize, Fault> {
         let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut left = &mut slices[..];
@@ -211,7 +213,9 @@ impl Wire {
     /// Receives the head of a response; skips interim ones (1xx).
     ///
     /// # Errors
-    /// [`Fault`].
+    /// [`Fault::Malformed`] if the response is not HTTP, its head exceeds [`MAX_HEAD`] bytes, or
+    /// eight interim responses arrive in succession; [`Fault::Ended`] if the connection closes
+    /// before the end of the head; otherwise the faults of receiving.
     pub fn head(&mut self) -> Result<Head, Fault> {
         for _ in 0..8 {
             let head = self.one_head()?;

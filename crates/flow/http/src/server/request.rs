@@ -5,7 +5,7 @@ use super::target::Target;
 use crate::MAX_HEAD;
 use std::borrow::Cow;
 
-/// Most fields of a head; more are rejected with status 431.
+/// Limit on the fields of a head. A request with more is rejected with status 431.
 pub const MAX_FIELDS: usize = 64;
 
 /// The method of a request.
@@ -79,7 +79,10 @@ impl Request {
     /// Parses a complete head, as found by [`extent`].
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`Refused`] with 400 for a malformed request or target, a chunked body, or fields that two
+    /// readers could interpret differently; 405 or 501 for a method that is not supported; 417 for
+    /// an `Expect` other than `100-continue`; 431 for more than [`MAX_FIELDS`] fields; 505 for a
+    /// version other than HTTP/1.0 and 1.1; or the status that [`Target::parse`] gives.
     pub fn parse(head: &[u8]) -> Result<Self, Refused> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut parsed = httparse::Request::new(&mut fields);

@@ -1,6 +1,6 @@
 //! Entity tags, which identify versions of a file (RFC 9110, section 8.8.3).
 
-/// Most tags of a list that are compared; the rest match nothing.
+/// Limit on the tags of a list that are compared. Further tags are ignored.
 pub const MAX_TAGS: usize = 64;
 
 /// The tags of a conditional field.

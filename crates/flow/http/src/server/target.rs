@@ -7,10 +7,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-/// Longest decoded path in bytes: the limit of Linux.
+/// Limit on the length of a decoded path, in bytes: that of Linux. A longer path is answered as one
+/// that does not exist.
 pub const MAX_PATH: usize = 4095;
 
-/// Most query parameters that are searched.
+/// Limit on the query parameters that are searched. Further ones are ignored.
 pub const MAX_PARAMETERS: usize = 16;
 
 /// A request target whose path was decoded once. No name is empty, `.` or `..`, or contains a slash

@@ -40,7 +40,8 @@ const SILENCE_PART: u32 = 4;
 /// Round trips of silence after which the path is measured again.
 const LONG_SILENCE: u32 = 4;
 
-/// Shortest period over which bytes are counted: longer than other programs delay this one.
+/// The shortest period over which bytes are counted, and the shortest silence that counts as one.
+/// Other programs delay this one for less.
 const LEAST_ROUND: Duration = Duration::from_millis(64);
 
 /// Limits of the share by which the rate is decreased to drain a queue.

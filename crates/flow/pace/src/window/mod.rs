@@ -19,7 +19,8 @@ use thiserror::Error;
 /// The kernel's type information.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// Most windows of a process.
+/// Limit on the windows of a process: the number of names that are tried for a window. If all of
+/// them exist, making the window fails.
 const MAX_WINDOWS: u32 = 256;
 
 /// The lowest bit of a rate marks it as a knock's ([`Weir::knocks`](crate::weir::Weir::knocks)).
@@ -74,7 +75,8 @@ impl Window {
     /// Loads the programs into the kernel and registers the congestion control.
     ///
     /// # Errors
-    /// See [`WindowError`].
+    /// [`WindowError`] if the kernel does not describe its types, lacks those that the programs
+    /// need, or rejects the programs or the congestion control.
     pub fn open() -> Result<Self, WindowError> {
         let bytes = std::fs::read(KERNEL_TYPES).map_err(WindowError::NoTypes)?;
         let unknown = WindowError::UnknownTypes;
@@ -129,7 +131,8 @@ impl Window {
     /// ([`limit_rate`](crate::path::limit_rate)), which the window then follows.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel does not accept the congestion control for this socket: for example, it is not
+    /// TCP.
     pub fn attach(&self, socket: impl AsFd) -> io::Result<()> {
         crate::path::set_congestion_control(socket, &self.name)
     }

@@ -3,10 +3,10 @@
 use crate::program::Type;
 use crate::simplify::digits;
 
-/// The largest magnitude of a value.
+/// Limit on the magnitude of a value.
 const MOST: f64 = 1_048_576.0;
 
-/// The largest error of a value.
+/// Limit on the absolute error of a value.
 const MOST_ERROR: f64 = 1.0 / 64.0;
 
 /// The smallest magnitude of divisors and radicands.

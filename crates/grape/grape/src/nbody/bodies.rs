@@ -6,7 +6,7 @@ use sprat_ranks::Ranks;
 /// A vector for each body: the x of all bodies, then y, then z.
 pub type Vectors = [Vec<f64>; 3];
 
-/// The most bodies of a simulation: with 64 bytes each, they take a gigabyte.
+/// Limit on the bodies of a simulation: with 64 bytes each, they take a gigabyte.
 pub const MAX_BODIES: usize = 1 << 24;
 
 /// Bodies that attract each other, in units in which the gravitational constant is 1.
@@ -70,7 +70,8 @@ impl Bodies {
     /// Sends the first rank's bodies to all ranks.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if another rank has stopped.
+    /// [`Error::Stopped`] if another rank has stopped, or if the bodies are too many for
+    /// [`Ranks::broadcast`].
     ///
     /// # Panics
     /// If the first rank has no bodies.

@@ -5,7 +5,7 @@ use super::bodies::{Bodies, Vectors, at, dot};
 use super::gravity::{Accelerations, Gravity};
 use crate::error::Error;
 
-/// The largest ratio of a step to the one before.
+/// Limit on the ratio of a step to the previous step.
 const GROWTH: f64 = 2.0;
 
 /// The first step's reduction, since nothing is known about higher derivatives yet.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// Width of the picture, in its units.
 const SIDE: f64 = 800.0;
 
-/// The most bodies that are drawn; of more, an evenly spaced selection.
+/// Limit on the bodies that are drawn. Of more, an evenly spaced selection is drawn.
 const MAX_DRAWN: usize = 20_000;
 
 /// Share of the bodies that is within the frame.

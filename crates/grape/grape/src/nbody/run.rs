@@ -5,7 +5,8 @@ use super::gravity::Gravity;
 use super::hermite::Hermite;
 use crate::error::Error;
 
-/// The most steps of a simulation: a close encounter makes steps ever shorter.
+/// Limit on the steps of a simulation, which fails beyond it: a close encounter makes steps ever
+/// shorter.
 pub const MAX_STEPS: u64 = 1 << 32;
 
 /// An integration scheme.
@@ -81,7 +82,8 @@ impl<'r> Simulation<'r> {
     /// Computes the conserved quantities.
     ///
     /// # Errors
-    /// The potential cannot be computed.
+    /// As for the potential: two bodies have the same position without softening, a number
+    /// overflows, or another rank has stopped.
     pub fn conserved(&self) -> Result<Conserved, Error> {
         Ok(self.bodies.conserved(&self.gravity.potential(&self.bodies)?))
     }

@@ -10,7 +10,7 @@ const COLUMNS: usize = 7;
 /// Writes bodies as an array of `float64`, with a row of mass, position and velocity for each.
 ///
 /// # Errors
-/// [`Error::File`].
+/// [`Error::File`] if the file cannot be created or written.
 pub fn write_snapshot(path: &Path, bodies: &Bodies) -> Result<(), Error> {
     let rows = (0..bodies.len()).flat_map(|body| {
         let places = bodies.position.iter().chain(&bodies.velocity);
@@ -23,7 +23,8 @@ pub fn write_snapshot(path: &Path, bodies: &Bodies) -> Result<(), Error> {
 /// Reads bodies from an array like [`write_snapshot`] writes.
 ///
 /// # Errors
-/// The file cannot be read, or its array is no list of bodies.
+/// [`Error::File`] if the file cannot be opened; [`Error::Array`] if it is not an array of 7
+/// columns; or the errors of [`Bodies::new`].
 pub fn read_snapshot(path: &Path) -> Result<Bodies, Error> {
     let array = Array::read(path)?;
     let columns = array.columns();

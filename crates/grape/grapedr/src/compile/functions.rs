@@ -87,8 +87,9 @@ impl MicroProgram {
         Operand::Value(value)
     }
 
-    /// Computes a quotient. The inverse of a large number is so small that the long correction
-    /// terms would be zero, so both the divisor and the quotient are scaled by 2^-512 then.
+    /// Computes a quotient. If the divisor is large, its inverse is so small that the long
+    /// correction terms would be zero; in this case, both the divisor and the quotient are scaled
+    /// by 2^-512.
     pub(crate) fn div(&mut self, width: Width, a: Operand, b: Operand) -> Operand {
         if width == SHORT {
             let inverse = self.inverse(SHORT, b);

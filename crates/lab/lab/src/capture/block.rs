@@ -8,7 +8,7 @@
 /// Bytes of a packet's block besides packet and comment.
 pub(super) const PACKET_OVERHEAD: usize = 32;
 
-/// Longest comment, in bytes.
+/// Room reserved for a packet's comment, in bytes.
 pub(super) const MAX_COMMENT: usize = 96;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -82,7 +82,7 @@ pub(super) fn packet<'a>(
     });
 }
 
-/// Returns an upper bound of a block's length with so many captured bytes.
+/// Returns an upper bound of the length, in bytes, of a block with this many captured bytes.
 pub(super) fn packet_room(captured: usize) -> usize {
     PACKET_OVERHEAD + captured + 3 + 8 + MAX_COMMENT + 3
 }

@@ -15,22 +15,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Default of the bytes kept of a packet: all.
 pub const DEFAULT_SNAP: u32 = 262_144;
 
-/// Most bytes kept of a packet.
+/// The largest snap length: bytes that a capture keeps of a packet.
 pub const MAX_SNAP: u32 = 262_144;
 
-/// Most interfaces of a capture.
+/// Limit on the interfaces of a capture.
 pub const MAX_CAPTURE_INTERFACES: usize = 64;
 
-/// Most files that are kept at once.
+/// Limit on the files that a ring keeps.
 pub const MAX_FILES: usize = 10_000;
 
-/// Smallest size limit of a file, in bytes.
+/// The smallest size limit of a ring's files, in bytes.
 pub const MIN_FILE_BYTES: u64 = 1 << 20;
 
 /// Default of the memory between packets and files, in bytes: half a second at 1 Gb/s.
 pub const DEFAULT_MEMORY: u64 = 64 << 20;
 
-/// Most memory, in bytes; larger values are reduced to it.
+/// Limit on the memory of a capture, in bytes. A larger value is reduced to it.
 const MAX_MEMORY: u64 = 8 << 30;
 
 /// Length of a block of that memory, in bytes. Each recorder has at least two.

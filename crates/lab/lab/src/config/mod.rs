@@ -34,16 +34,16 @@ pub(crate) use pairs::in_pairs;
 pub use ports::{PortSpec, PortSpecError};
 pub use words::{LineWords, Word, WordError, set, tolerance};
 
-/// A box as it is written.
+/// The configuration of a box, as parsed from TOML and not yet checked.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BoxWords {
     /// `cross` or `switch`.
     pub forward: Option<Word>,
-    /// Which ports are joined, by name; two ports are a pair by default.
+    /// The pairs of joined ports, by name. Two ports are a pair by default.
     #[serde(default)]
     pub pairs: Vec<[String; 2]>,
-    /// How long a switch remembers an address.
+    /// Time after its last frame at which a switch forgets an address.
     pub ageing: Option<Word>,
     /// Packet memory of each worker, in bytes.
     pub memory: Option<Word>,
@@ -55,7 +55,7 @@ pub struct BoxWords {
     pub ports: Vec<PortWords>,
 }
 
-/// A port as it is written.
+/// The configuration of a port, as parsed from TOML and not yet checked.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PortWords {
@@ -91,7 +91,7 @@ pub enum ConfigError {
     /// A setting has an invalid value.
     #[error("{place}: {error}")]
     Word {
-        /// Where it was given.
+        /// The place in the configuration at which the value was given.
         place: String,
         /// What is wrong.
         error: WordError,
@@ -117,7 +117,7 @@ impl BoxWords {
     /// Parses TOML.
     ///
     /// # Errors
-    /// The error, with its line.
+    /// `text` is not TOML, or has unknown fields. The error states the line.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         Ok(toml::from_str(text)?)
     }

@@ -7,10 +7,11 @@ use crate::port::{
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name of an interface, in bytes.
+/// Limit on the length of an interface's name, in bytes. A longer name is invalid.
 const NAME_BYTES: usize = 15;
 
-/// Longest name of a DPDK device with its arguments, in bytes.
+/// Limit on the length of a DPDK device's name with its arguments, in bytes. A longer one is
+/// invalid.
 const DEVICE_BYTES: usize = 1_024;
 
 /// A port to open, as it is written in flags and in TOML.
@@ -146,7 +147,8 @@ impl PortSpec {
     /// Opens the port.
     ///
     /// # Errors
-    /// See [`PortError`].
+    /// [`PortError`] if there is no such interface, namespace or device, it is in use, or the
+    /// kernel or DPDK refuses a step.
     pub fn open(&self) -> Result<Port, PortError> {
         match self {
             Self::Tap(tap) => open_tap(tap),

@@ -101,7 +101,7 @@ impl LineWords {
     /// Applies the settings that are given.
     ///
     /// # Errors
-    /// The first invalid setting.
+    /// [`WordError`] for the first setting that is invalid. The settings before it are applied.
     pub fn apply(&self, settings: &mut LineSettings) -> Result<(), WordError> {
         self.given().try_for_each(|(key, word)| set(settings, key, &word.0))
     }
@@ -115,7 +115,7 @@ pub struct WordError {
     pub key: String,
     /// The value that was given.
     pub value: String,
-    /// What is allowed.
+    /// A description of the values that are allowed.
     pub want: Cow<'static, str>,
 }
 

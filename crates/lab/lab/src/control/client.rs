@@ -40,7 +40,7 @@ impl Client {
     /// Returns the counters so far.
     ///
     /// # Errors
-    /// The box refuses, or is gone.
+    /// As for [`request`](Self::request).
     pub fn report(&mut self) -> Result<Report, ControlError> {
         self.request(&Request::Report {})
     }
@@ -48,7 +48,7 @@ impl Client {
     /// Returns how the box is built, and the settings of its lines.
     ///
     /// # Errors
-    /// The box refuses, or is gone.
+    /// As for [`request`](Self::request).
     pub fn settings(&mut self) -> Result<BoxState, ControlError> {
         self.request(&Request::Settings {})
     }
@@ -57,7 +57,7 @@ impl Client {
     /// After an error nothing has changed.
     ///
     /// # Errors
-    /// The box refuses, or is gone.
+    /// As for [`request`](Self::request): the box rejects an unknown port or an invalid setting.
     pub fn set(&mut self, port: Option<&str>, line: &LineWords) -> Result<SetReply, ControlError> {
         self.request(&Request::Set { port: port.map(str::to_owned), line: Box::new(line.clone()) })
     }
@@ -65,7 +65,7 @@ impl Client {
     /// Returns the rules of the box's filter.
     ///
     /// # Errors
-    /// The box refuses, or is gone.
+    /// As for [`request`](Self::request).
     pub fn rules(&mut self) -> Result<RuleList, ControlError> {
         self.request(&Request::Rules {})
     }
@@ -73,8 +73,8 @@ impl Client {
     /// Adds a rule at index `at` (from 0), or at the end.
     ///
     /// # Errors
-    /// The rule is invalid, with libpcap's message if it is the expression; the box refuses, or is
-    /// gone.
+    /// As for [`request`](Self::request). The box rejects an invalid rule, with libpcap's message
+    /// if its expression is at fault.
     pub fn add_rule(
         &mut self,
         rule: RuleWords,
@@ -86,7 +86,7 @@ impl Client {
     /// Removes the rule at this index, from 0.
     ///
     /// # Errors
-    /// The box refuses, or is gone.
+    /// As for [`request`](Self::request): the box rejects an index that no rule has.
     pub fn remove_rule(&mut self, number: usize) -> Result<RuleList, ControlError> {
         self.request(&Request::RemoveRule { number })
     }
@@ -94,7 +94,7 @@ impl Client {
     /// Replaces all rules. Rules that the box has already keep their counters.
     ///
     /// # Errors
-    /// A rule is invalid; the box refuses, or is gone.
+    /// As for [`request`](Self::request): the box rejects the list if one of its rules is invalid.
     pub fn replace_rules(&mut self, rules: Vec<RuleWords>) -> Result<RuleList, ControlError> {
         self.request(&Request::ReplaceRules { rules })
     }
@@ -102,7 +102,7 @@ impl Client {
     /// Stops the box and the process that runs it, and waits until it has ended.
     ///
     /// # Errors
-    /// The box refuses, or does not end within half a minute.
+    /// As for [`request`](Self::request), or if the box does not end within half a minute.
     pub fn stop(mut self) -> Result<(), ControlError> {
         self.request::<serde_json::Value>(&Request::Stop {})?;
         match io::copy(&mut self.stream, &mut io::sink()) {
@@ -115,7 +115,8 @@ impl Client {
     /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// The box refuses, or is gone.
+    /// [`ControlError::Refused`] if the box rejects the request; [`ControlError::Answer`] if its
+    /// answer cannot be parsed; another variant if the connection fails or the box has ended.
     pub fn request<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
         self.stream.get_mut().write_all(&request.line()).map_err(|error| self.lost(error))?;
         let mut line = Vec::new();

@@ -66,7 +66,7 @@ pub enum ControlError {
     /// The system refused something.
     #[error("{what}: {error}")]
     System {
-        /// What was tried, and where.
+        /// The operation that failed, and where.
         what: String,
         /// The system's error.
         error: io::Error,

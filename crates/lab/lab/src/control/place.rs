@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Most boxes that are looked at in one directory.
+/// Limit on the entries of a directory that are examined. Further ones are ignored.
 pub const MAX_BOXES: usize = 4_096;
 
 /// The directory's name, beside the state files of labs, which all have a dot in their names.
@@ -69,7 +69,7 @@ impl ControlDir {
     }
 
     /// Connects to the box of this name. For a box of a lab, the part after the lab's name is
-    /// enough if only one box has it. With `None`, connects to the only running box.
+    /// enough if only one box has that part. With `None`, connects to the only running box.
     ///
     /// # Errors
     /// There is no such box, there are several, or the box does not answer.

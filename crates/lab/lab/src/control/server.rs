@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Most clients of a box at once. If one more connects, the one that was silent for longest is
-/// dropped.
+/// Limit on the clients of a box at a time. If one more connects, the one that was silent for
+/// longest is dropped.
 pub const MAX_CONNECTIONS: usize = 8;
 
-/// How long a client may take for a request, or for reading an answer.
+/// Time limit for a client to complete a request, and to read an answer.
 pub const STALL: Duration = Duration::from_secs(10);
 
-/// How often stalled clients are looked for.
+/// Interval at which the server looks for stalled clients.
 const STALL_CHECK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// The control socket of a box, served by a thread. Dropping it closes the socket and ends the
@@ -41,7 +41,8 @@ impl Server {
     /// Opens the socket of the box that `handle` refers to, and starts serving it.
     ///
     /// # Errors
-    /// Another box has the name, or the system refuses.
+    /// The name is not valid, a running box has it, or the system cannot make the socket, an
+    /// eventfd or a thread.
     pub fn start(dir: &ControlDir, name: &str, handle: EngineHandle) -> Result<Self, ControlError> {
         let listening = dir.listen(name)?;
         let done = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);

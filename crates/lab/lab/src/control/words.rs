@@ -9,11 +9,12 @@ use serde_json::{Map, Value};
 /// Version of the protocol. A box and a client of different versions refuse each other.
 pub const VERSION: u64 = 1;
 
-/// Longest request including the end of its line, in bytes: the longest list of lost segments fits.
+/// Limit on the length of a request with the end of its line, in bytes: the longest list of lost
+/// segments fits. A client that sends more without a line end is disconnected.
 pub const MAX_REQUEST_BYTES: usize = 128 << 10;
 
-/// Longest answer including the end of its line, in bytes: a report of the most ports with the most
-/// flows each takes two thirds of it.
+/// Limit on the length of an answer with the end of its line, in bytes. A report of as many ports
+/// and flows as there can be takes two thirds of it.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// A request to a box.
@@ -105,7 +106,7 @@ pub struct RuleList {
 pub struct RuleState {
     /// The rule.
     pub rule: RuleWords,
-    /// What it has counted.
+    /// The packets to which the rule applied.
     pub seen: Counters,
 }
 
@@ -129,7 +130,8 @@ impl Request {
     /// Parses a line, with or without its end.
     ///
     /// # Errors
-    /// See [`RequestError`].
+    /// [`RequestError`] if the line is not a JSON object, has another version or none, or is not a
+    /// known request with its fields.
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         let mut words: Map<String, Value> =
             serde_json::from_slice(line).map_err(RequestError::Json)?;

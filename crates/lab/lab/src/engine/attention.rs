@@ -13,17 +13,17 @@ use std::time::Duration;
 /// Holds how long the calling thread ran, and how long it waited for a processor, in nanoseconds.
 const SCHEDULE: &str = "/proc/thread-self/schedstat";
 
-/// Longest text read from [`SCHEDULE`].
+/// Limit on the bytes that are read from [`SCHEDULE`].
 const SCHEDULE_BYTES: usize = 96;
 
 /// What a worker knows about the time in which it did not run.
 #[derive(Debug, Default)]
 pub(super) struct MissedTime {
-    /// When it last read its ports.
+    /// When the worker last read its ports.
     looked: Time,
-    /// How long it has meant to sleep since then.
+    /// The time for which the worker meant to sleep after that.
     asleep: Duration,
-    /// How long it has waited for a processor after those sleeps.
+    /// The time for which the worker waited for a processor after those sleeps.
     waited: Duration,
     /// The open [`SCHEDULE`]; `None` before the worker runs, or if the kernel does not have the
     /// file.

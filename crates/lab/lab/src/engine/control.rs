@@ -12,8 +12,7 @@ use std::time::Duration;
 /// Commands that may wait for a worker's next loop iteration; a sender of more blocks.
 const WAITING: usize = 64;
 
-/// How long a reply may take. A loop iteration takes about a millisecond, but the machine may be
-/// busy.
+/// Time limit for a reply. A loop iteration takes about a millisecond, but the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command to a worker.
@@ -42,14 +41,16 @@ impl Remote {
         self.send(Command::Set(line, Box::new(settings)))
     }
 
-    /// Returns the worker's counters. `None` if the worker has ended.
+    /// Returns the worker's counters. `None` if the worker has ended, or does not reply within
+    /// [`PATIENCE`].
     pub(super) fn report(&self) -> Option<WorkerReport> {
         let (sender, answer) = channel();
         self.send(Command::Report(sender))?;
         answer.recv_timeout(PATIENCE).ok()
     }
 
-    /// Replaces the worker's rules and returns the old ones. `None` if the worker has ended.
+    /// Replaces the worker's rules and returns the old ones. `None` if the worker has ended, or
+    /// does not reply within [`PATIENCE`].
     pub(super) fn rules(&self, rules: Rules) -> Option<Rules> {
         let (sender, answer) = channel();
         self.send(Command::Rules(Box::new(rules), sender))?;
@@ -60,7 +61,8 @@ impl Remote {
         let _ = self.send(Command::Stop(None)); // it may have ended already
     }
 
-    /// Stops the worker and returns its last counters. `None` if it had ended before.
+    /// Stops the worker and returns its last counters. `None` if it had ended before, or does not
+    /// reply within [`PATIENCE`].
     pub(super) fn last_report(&self) -> Option<WorkerReport> {
         let (sender, answer) = channel();
         self.send(Command::Stop(Some(sender)))?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Most ports of a box.
+/// Limit on the ports of a box.
 pub const MAX_PORTS: usize = 16;
 
 /// How a box forwards packets.
@@ -15,7 +15,7 @@ pub enum Forwarding {
 }
 
 impl Forwarding {
-    /// Returns whether so many ports can be joined in this way.
+    /// Returns whether this many ports can be joined in this way.
     #[must_use]
     pub fn joins(self, ports: usize) -> bool {
         (2..=MAX_PORTS).contains(&ports) && (self != Self::Cross || ports.is_multiple_of(2))

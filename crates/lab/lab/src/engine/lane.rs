@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 /// needs to wake a thread in a virtual machine.
 pub const SPIN: Duration = Duration::from_micros(40);
 
-/// Longest sleep. If a worker is stopped while it sleeps, only the time beyond this is seen as
-/// missed.
+/// Upper limit of a sleep. If a worker is stopped while it sleeps, only the time beyond this limit
+/// is seen as missed.
 const SLEEP: Duration = Duration::from_millis(20);
 
 /// The kernel lets a sleep in poll end later by a thousandth of its length, whatever the timer
@@ -34,22 +34,23 @@ const SLEEP: Duration = Duration::from_millis(20);
 /// the rest, which is short and so exact.
 const SLACK: u32 = 500;
 
-/// Most packets, and most bytes, read from a port before the worker writes what is due: 100 us of
-/// work.
+/// Limits on the packets and on the bytes read from a port in one iteration: 100 us of work. The
+/// packet that reaches the limit on bytes is the last.
 const READ_BURST: usize = 32;
 const READ_BYTES: u64 = 256 << 10;
 
-/// Most packets written to a port before the next port is served.
+/// Limit on the packets written to a port before the next port is served.
 const WRITE_BURST: usize = 64;
 
 /// How long a worker with a device past the kernel polls after the last packet before it sleeps:
 /// about what waking it costs.
 const LINGER: Duration = Duration::from_micros(50);
 
-/// Most descriptors that a worker polls: its inbox, its ports, and those of devices.
+/// Limit on the descriptors that a worker polls: its inbox, its ports, and those of devices.
 const MAX_FDS: usize = 1 + MAX_PORTS + MAX_SOURCES;
 
-/// Most packets that may have waited in a port while the worker did not run: what the kernel keeps.
+/// The number of packets that may have waited in a port while the worker did not run: the length of
+/// the kernel's queue.
 const BACKLOG: u32 = 10_000;
 
 /// A port that the worker reads.
@@ -91,10 +92,10 @@ impl Input {
     }
 }
 
-/// How often a port's MTU is read.
+/// Interval at which a port's MTU is read.
 const MTU_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Least time between two "packet too big" replies of a worker.
+/// Minimum interval between two "packet too big" replies of a worker.
 const REPLY_GAP: Duration = Duration::from_millis(1);
 
 /// A port that the worker writes, and the line that leads to it.
@@ -340,8 +341,8 @@ impl Worker {
         }
     }
 
-    /// Sleeps until a packet or a command arrives or the next departure is near; returns at once if
-    /// it is near already.
+    /// Sleeps until a packet or a command arrives or the next departure is near. Returns at once if
+    /// it is near already, or if a device is to be polled for [`LINGER`].
     fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));

@@ -26,7 +26,7 @@ impl Memories {
     /// kernel. Each worker gets `each` bytes, or as much as its lines need.
     ///
     /// # Errors
-    /// The machine does not have that much memory, or so many ports cannot be joined in this way.
+    /// The machine does not have that much memory, or that many ports cannot be joined in this way.
     pub fn make<'a>(
         forwarding: Forwarding,
         devices: &[bool],

@@ -57,7 +57,7 @@ pub struct EnginePlan {
     /// Packet memory, if it was made before the ports were opened. With `None` the engine makes it
     /// when it starts, and packets that arrive meanwhile wait in the ports.
     pub memories: Option<Memories>,
-    /// How long before a departure a worker stops sleeping and spins; normally [`SPIN`].
+    /// Time before a departure at which a worker stops sleeping and spins; normally [`SPIN`].
     pub spin: Duration,
     /// Lateness that the report does not hold against the box.
     pub tolerance: Tolerance,
@@ -92,12 +92,12 @@ impl Engine {
     /// Makes the packet memory if the plan has none, and starts the workers.
     ///
     /// # Errors
-    /// See [`EngineError`].
+    /// As for [`start_with`](Self::start_with).
     pub fn start(plan: EnginePlan) -> Result<Self, EngineError> {
         Self::start_with(plan, Vec::new())
     }
 
-    /// Returns the largest number of workers that a box with so many ports has, which is also the
+    /// Returns the largest number of workers that a box with this many ports has, which is also the
     /// number of inspections that [`start_with`](Self::start_with) can use.
     #[must_use]
     pub fn workers(forwarding: Forwarding, ports: usize) -> usize {
@@ -112,7 +112,9 @@ impl Engine {
     /// device past the kernel). The rules of all inspections must be clones of each other.
     ///
     /// # Errors
-    /// See [`EngineError`].
+    /// [`EngineError::Ports`] if the ports cannot be joined in this way; [`EngineError::Memory`] if
+    /// the machine has too little memory; [`EngineError::System`] if a thread or a descriptor
+    /// cannot be made.
     pub fn start_with(plan: EnginePlan, inspections: Vec<Inspection>) -> Result<Self, EngineError> {
         // Every worker has the same rules.
         let rules = inspections.first().map(|first| first.rules.clone()).unwrap_or_default();
@@ -231,7 +233,7 @@ impl Engine {
     /// line.
     ///
     /// # Errors
-    /// The error with which a worker ended before.
+    /// The error with which a worker ended earlier.
     pub fn stop(mut self) -> Result<Report, EngineError> {
         let report = self.handle.last_report();
         self.end()?;

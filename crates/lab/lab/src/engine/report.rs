@@ -8,8 +8,8 @@ use crate::switch::SwitchCounters;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Fewest late packets for which the box did not keep up: one late packet of a few pings says
-/// nothing.
+/// The number of late packets from which a report may say that the box did not keep up: one late
+/// packet of a few pings says nothing.
 const LEAST_LATE: u64 = 10;
 
 /// Counters of a port's input.
@@ -34,7 +34,7 @@ pub struct InputReport {
 pub struct LineReport {
     /// The port's name.
     pub to: String,
-    /// What the line did.
+    /// The counters of the line.
     #[serde(flatten)]
     pub counters: Counters,
     /// How late packets left.
@@ -51,7 +51,7 @@ pub struct Lateness {
     pub packets: u64,
     /// Sum of the lateness of all packets, in nanoseconds.
     pub sum_ns: u64,
-    /// Largest lateness, in nanoseconds.
+    /// The largest lateness of a packet, in nanoseconds.
     pub max_ns: u64,
     /// Packets later than [`Tolerance::late`], by default a millisecond.
     pub late_packets: u64,
@@ -78,18 +78,18 @@ pub(super) struct WorkerReport {
     pub(super) memory_least_free: u64,
 }
 
-/// What happened to all packets of a box since it started.
+/// Counts of the packets of a box since it started.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Report {
     /// Seconds since the box started.
     pub seconds: f64,
-    /// What arrived at each port.
+    /// The packets that arrived at each port.
     pub inputs: Vec<InputReport>,
-    /// What happened to it on the line to each port.
+    /// The counters and the lateness of the line to each port.
     pub lines: Vec<LineReport>,
-    /// What the switch did, if the box is one.
+    /// The switch's counters, if the box is a switch.
     pub switch: Option<SwitchCounters>,
-    /// What each rule of the filter counted.
+    /// The counters of each rule of the filter.
     pub filters: Vec<filter::Counters>,
     /// Cells of packet memory, of all workers.
     pub memory_cells: u64,

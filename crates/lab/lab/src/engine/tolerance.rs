@@ -6,8 +6,8 @@ use std::time::Duration;
 /// Default of [`Tolerance::late`].
 const LATE: Duration = Duration::from_millis(1);
 
-/// Default of [`Tolerance::share`], in percent: a virtual machine loses its processor for
-/// milliseconds now and then.
+/// Default of [`Tolerance::share`], in percent. It allows for a virtual machine that occasionally
+/// loses its processor for milliseconds.
 const PERCENT: f64 = 1.0;
 
 /// What share of a line's segments may leave late before the report says that the box did not keep

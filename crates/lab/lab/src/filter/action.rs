@@ -2,7 +2,7 @@
 
 use super::{Change, MAX_FILTER_PORTS, ParseChangeError};
 
-/// Most fields that one rule may change.
+/// Limit on the fields that one rule changes. A rule with more is rejected.
 pub const MAX_CHANGES: usize = 8;
 
 /// What a rule does with packets that match.
@@ -40,7 +40,8 @@ impl Action {
     /// [`MAX_FILTER_PORTS`] of them.
     ///
     /// # Errors
-    /// The text is not an action.
+    /// [`ActionError`] if the action is unknown, a mirror's port is not one of those ports, a
+    /// change is not valid, or there are more than [`MAX_CHANGES`].
     pub fn parse(text: &str, ports: &[&str]) -> Result<Self, ActionError> {
         match text.split_once(':') {
             None if text == "count" => Ok(Self::Count),

@@ -6,7 +6,7 @@ use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 
-/// Longest expression, in bytes.
+/// Limit on the length of an expression, in bytes. A longer one is rejected.
 pub const MAX_EXPRESSION: usize = 4_096;
 
 /// File names of the library; Debian has the first in libpcap0.8.
@@ -51,7 +51,7 @@ pub enum CompileError {
     Unverified {
         /// The expression.
         expression: String,
-        /// Why.
+        /// The reason.
         error: Unverified,
     },
 }

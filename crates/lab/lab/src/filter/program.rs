@@ -5,7 +5,7 @@
 //! so each of them ends. A load beyond the end of the packet, or a division by an X of zero, ends
 //! the program with 0: no match.
 
-/// Most instructions of a program: the kernel's limit.
+/// Limit on the instructions of a program: the kernel's. A longer program is rejected.
 pub const MAX_INSTRUCTIONS: usize = 4_096;
 
 /// Loads from this offset on read what Linux knows of a packet, such as its type and interface
@@ -134,7 +134,8 @@ impl Program {
     /// Verifies a program.
     ///
     /// # Errors
-    /// The first instruction that cannot be run.
+    /// The program has no instructions or more than [`MAX_INSTRUCTIONS`], an instruction is not
+    /// valid, or the last one does not return.
     pub fn verify(instructions: &[Instruction]) -> Result<Self, Unverified> {
         let count = instructions.len();
         if !(1..=MAX_INSTRUCTIONS).contains(&count) {

@@ -7,7 +7,8 @@ use crate::frame::{is_tag, updated};
 use std::fmt;
 use std::str::FromStr;
 
-/// Most VLAN tags that are skipped to find the IP header.
+/// Limit on the VLAN tags that are skipped to find the IP header. A packet with more is not
+/// changed.
 const MAX_TAGS: usize = 4;
 
 /// The two bits of explicit congestion notification (RFC 3168).

@@ -4,7 +4,7 @@ use super::{Action, Program};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Most rules of a box.
+/// Limit on the rules of a box.
 pub const MAX_RULES: usize = 64;
 
 /// Ports that rules can refer to: those with indices below this.
@@ -42,7 +42,7 @@ impl Counters {
     }
 }
 
-/// What the rules decided about a packet.
+/// The outcome of the rules for a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Verdict {
     /// The packet is dropped.
@@ -62,7 +62,7 @@ impl Rules {
     /// as the error.
     ///
     /// # Errors
-    /// There are too many rules.
+    /// There are more than [`MAX_RULES`] rules.
     pub fn new(rules: Vec<Rule>) -> Result<Self, Vec<Arc<Rule>>> {
         Self::of(rules.into_iter().map(Arc::new).collect())
     }
@@ -100,7 +100,7 @@ impl Rules {
     /// Ethernet header, with all headers; `length` is the length of the whole packet. It counts as
     /// `packets` packets with `bytes` bytes in all.
     ///
-    /// A super-packet is matched as a whole: its IP length is that of the whole.
+    /// The rules see a super-packet as one packet; its IP length is that of the super-packet.
     pub fn apply(
         &mut self,
         from: usize,

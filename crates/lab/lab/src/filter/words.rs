@@ -3,7 +3,7 @@
 use super::{Action, ActionError, CompileError, Compiler, Rule};
 use serde::{Deserialize, Serialize};
 
-/// A rule as it is written.
+/// A rule of a filter, as parsed and not yet checked against the box.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleWords {
@@ -57,7 +57,8 @@ impl RuleWords {
     /// Parses the rule for a box with these ports, which is a switch or a box of pairs.
     ///
     /// # Errors
-    /// The rule is invalid in that box.
+    /// There is no port of the name in `from`, the action is not valid for these ports, or it is a
+    /// mirror in a box that is not a switch.
     pub fn plan(&self, ports: &[&str], switch: bool) -> Result<RulePlan, RuleError> {
         let number = |name: &str| ports.iter().position(|port| *port == name);
         let from = match &self.from {

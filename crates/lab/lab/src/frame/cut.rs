@@ -21,7 +21,7 @@ impl Packet {
     /// Splits behind the first `segments`; returns them and the rest. Takes at most two cells.
     ///
     /// # Errors
-    /// The whole packet, if memory is exhausted.
+    /// Returns the packet unchanged if fewer than two cells of memory are free.
     ///
     /// # Panics
     /// `segments` is zero, or the packet has no more than that.

@@ -23,7 +23,8 @@ pub use vnet::{VNET_BYTES, VnetHeader};
 /// Bytes of an Ethernet header without tags.
 pub const ETHERNET_BYTES: usize = 14;
 
-/// Shortest Ethernet frame, without its check sequence: shorter ones are padded to it on a wire.
+/// The length of the shortest Ethernet frame, in bytes and without its check sequence. A shorter
+/// frame is padded to it on a wire.
 pub const MIN_FRAME: u32 = 60;
 
 /// Bytes that Ethernet adds to a frame on a wire: check sequence 4, preamble and start 8, gap 12

@@ -44,7 +44,7 @@ impl Packet {
     /// the frame; the tag is put back.
     ///
     /// # Errors
-    /// The error of `read`.
+    /// The error that `read` returned.
     pub fn receive<E>(
         buffer: &mut ReceiveBuffer,
         memory: &mut Memory,
@@ -175,7 +175,7 @@ impl Packet {
     /// Lets `change` edit the headers, from the Ethernet header on, and parses them again.
     ///
     /// # Errors
-    /// The headers are no longer valid.
+    /// [`Malformed`] if the headers are not valid after the change, which stays.
     pub fn edit<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> Result<R, Malformed> {
         let result = change(&mut self.head.bytes_mut()[VNET_BYTES..]);
         self.frame = parse(self.head.bytes(), usize::try_from(self.len).expect("32 bits fit"))?;

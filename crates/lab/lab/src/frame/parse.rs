@@ -7,13 +7,15 @@
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VNET_BYTES, VnetHeader};
 use super::{ETHERNET_BYTES, Flow, Frame, Network, Segments};
 
-/// Most VLAN tags that are skipped.
+/// Limit on the VLAN tags that are skipped. What follows further tags is not parsed.
 const MAX_TAGS: usize = 2;
 
-/// Most extension headers of IPv6 that are skipped.
+/// Limit on the IPv6 extension headers that are skipped. The next header's type then counts as the
+/// protocol.
 const MAX_EXTENSIONS: usize = 8;
 
-/// Longest packet: 64 KB of IP, two tags, the Ethernet header and the virtio-net header.
+/// Limit on the length of a packet, in bytes: 64 KB of IP, two tags, the Ethernet header and the
+/// virtio-net header. A longer one is [`Malformed::Long`].
 pub(crate) const MAX_PACKET: usize = VNET_BYTES + ETHERNET_BYTES + 4 * MAX_TAGS + 65_535;
 
 const TCP: u8 = 6;
@@ -43,7 +45,8 @@ pub enum Malformed {
 /// count from the virtio-net header.
 ///
 /// # Errors
-/// See [`Malformed`].
+/// [`Malformed`] if the packet is shorter than its headers or longer than `MAX_PACKET`, or its
+/// virtio-net header contradicts the frame.
 pub fn parse(head: &[u8], len: usize) -> Result<Frame, Malformed> {
     let vnet = VnetHeader::read(head).ok_or(Malformed::Short)?;
     let head = &head[VNET_BYTES..];

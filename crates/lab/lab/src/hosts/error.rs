@@ -87,13 +87,13 @@ pub enum HostsError {
     Leftover {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The kernel refused something.
     #[error("{what}: {error}")]
     Refused {
-        /// What was tried, and where.
+        /// The operation that failed, and where.
         what: String,
         /// The kernel's error.
         error: io::Error,

@@ -69,7 +69,7 @@ impl Links {
     }
 
     /// Sets an interface up, with its MTU and its addresses. Duplicate address detection is off,
-    /// because no other host can have them.
+    /// because no other host can have the same addresses.
     pub(super) fn configure(&mut self, interface: &Interface) -> io::Result<()> {
         let index = self.index(&interface.name)?;
         self.set_up(

@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// How long processes have to end after SIGTERM.
+/// Time limit for processes to end after SIGTERM, before they get SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long processes have to disappear after SIGKILL.
+/// Time limit for processes to disappear after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

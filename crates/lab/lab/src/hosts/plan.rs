@@ -4,37 +4,37 @@ use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Most hosts of a lab.
+/// Limit on the hosts of a lab. A plan with more is invalid.
 pub const MAX_HOSTS: usize = 256;
 
-/// Most interfaces of a host.
+/// Limit on the interfaces of a host. A plan with more is invalid.
 pub const MAX_INTERFACES: usize = 64;
 
-/// Most cables of a lab.
+/// Limit on the cables of a lab. A plan with more is invalid.
 pub const MAX_CABLES: usize = 1_024;
 
-/// Most routes of a host.
+/// Limit on the routes of a host. A plan with more is invalid.
 pub const MAX_ROUTES: usize = 64;
 
-/// Most sysctls of a host.
+/// Limit on the sysctls of a host. A plan with more is invalid.
 pub const MAX_SYSCTLS: usize = 64;
 
-/// Longest name of a lab, or of a host, in bytes.
+/// Limit on the length of a lab's or a host's name, in bytes.
 pub const MAX_NAME: usize = 32;
 
-/// Longest name of an interface, in bytes: the kernel's limit.
+/// Limit on the length of an interface's name, in bytes: the kernel's limit.
 pub const MAX_INTERFACE_NAME: usize = 15;
 
-/// Longest command of a host, in bytes.
+/// Limit on the length of a host's command, in bytes.
 pub const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
-/// Smallest MTU, in bytes: the minimum of IPv6.
+/// The smallest MTU of an interface, in bytes: the minimum of IPv6.
 pub const MIN_MTU: u32 = 1_280;
 
-/// Largest MTU, in bytes: that of a TAP.
+/// The largest MTU of an interface, in bytes: that of a TAP.
 pub const MAX_MTU: u32 = 65_521;
 
-/// Largest TCP window of a host by default, in bytes: enough for 10 Gb/s at 400 ms, twice.
+/// Default limit on the TCP windows of a host, in bytes: twice what 10 Gb/s at 400 ms need.
 pub const WINDOW_BYTES: u64 = 1 << 30;
 
 /// The hosts of a lab and the cables between them.
@@ -73,7 +73,7 @@ pub struct Interface {
     pub name: String,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
-    /// Longest packet, in bytes, [`MIN_MTU`] to [`MAX_MTU`].
+    /// The MTU: length of the longest packet, in bytes; [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: u32,
 }
 

@@ -22,7 +22,8 @@ fn lacking(has: CapabilitySet) -> Vec<&'static str> {
 /// Checks that hosts can be made.
 ///
 /// # Errors
-/// [`HostsError::MissingPrivileges`], with what is missing.
+/// [`HostsError::MissingPrivileges`] if this thread lacks a capability that making hosts requires;
+/// it names those that are missing.
 pub fn check() -> Result<(), HostsError> {
     match missing() {
         missing if missing.is_empty() => Ok(()),

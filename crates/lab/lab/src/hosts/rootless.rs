@@ -53,7 +53,7 @@ pub fn enter_own_namespaces() -> Result<bool, HostsError> {
 /// Makes a network namespace that disappears with this process, unless one of that name exists.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The namespace cannot be created or named: for example, privileges are missing.
 pub fn make_own_namespace(name: &str) -> Result<(), HostsError> {
     if namespace::is_taken(name) {
         return Ok(());

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Longest line of output, in bytes; a longer one arrives in parts.
+/// Limit on the length of a line of output with its end, in bytes. A longer line arrives in parts.
 pub const MAX_LINE: u64 = 64 * 1024;
 
 /// Lines that may wait to be taken; then the commands block.
@@ -23,7 +23,7 @@ const QUEUE_LINES: usize = 256;
 /// background may keep its output open for ever.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// How long commands have to end after SIGTERM.
+/// Time limit for commands to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A command to run in a host.
@@ -61,7 +61,7 @@ pub enum Event {
     Ended {
         /// Index of the job.
         job: usize,
-        /// How it ended.
+        /// The exit status of the command.
         status: ExitStatus,
     },
 }
@@ -79,7 +79,7 @@ struct Running {
     child: Child,
     /// How and when it ended; reported when its output has ended too, or has had its time.
     ended: Option<(ExitStatus, Instant)>,
-    /// How it ended, once that was reported.
+    /// The command's exit status, once it was reported.
     status: Option<ExitStatus>,
     /// Streams that are open, and whether its end has not been seen yet.
     pending: usize,

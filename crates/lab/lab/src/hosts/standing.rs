@@ -12,15 +12,15 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long another process has to take its lab down after SIGTERM.
+/// Time limit for another process to take its lab down after SIGTERM.
 const OWNER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a lock is tried before it counts as held.
+/// Limit on the attempts to take a lock, after which it counts as held.
 const LOCK_TRIES: u32 = 10;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The hosts of a lab, as the kernel has them, until this is dropped.
+/// The hosts of a lab in the kernel. Dropping this removes them.
 ///
 /// Call [`make`](Self::make), then open the interfaces that boxes need in the hosts' namespaces,
 /// then [`configure`](Self::configure). A state file names everything that was made, so that
@@ -42,7 +42,7 @@ pub struct LabHosts {
 pub struct Leftover {
     /// Its path.
     pub path: PathBuf,
-    /// How it was recognized.
+    /// Why it was not removed.
     pub why: &'static str,
 }
 
@@ -98,7 +98,8 @@ impl LabHosts {
     /// them.
     ///
     /// # Errors
-    /// An interface does not exist, or the kernel refuses.
+    /// An interface does not exist, or the kernel refuses to set up an interface, a bridge or a
+    /// route.
     pub fn configure(&mut self) -> Result<(), HostsError> {
         for (host, links) in self.plan.hosts.iter().zip(&mut self.links) {
             let refused = |what: String| HostsError::refused(format!("host.{}: {what}", host.name));
@@ -141,8 +142,8 @@ impl LabHosts {
     /// Ends all processes in the hosts, and removes the hosts.
     ///
     /// # Errors
-    /// Processes do not end, or the kernel refuses. The state file stays, so that `down` can be
-    /// tried again.
+    /// Processes do not end, or the kernel refuses to remove something. The state file stays, so
+    /// that `down` can be tried again.
     pub fn down(mut self) -> Result<Vec<Leftover>, HostsError> {
         self.remove()
     }

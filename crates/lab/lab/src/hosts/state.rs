@@ -18,10 +18,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Most labs on a machine.
+/// Limit on the labs that are listed. Further ones are left out.
 pub const MAX_LABS: usize = 256;
 
-/// Longest state file, in bytes.
+/// Limit on the length of a state file, in bytes. A longer one is invalid.
 const MAX_STATE_BYTES: u64 = 256 * 1024;
 
 /// The usual directory, from before this process became root in namespaces of its own.

@@ -66,13 +66,13 @@ pub struct FlowCounters {
     pub arrived: Traffic,
     /// What left.
     pub left: Traffic,
-    /// What was dropped.
+    /// Counts of the segments that did not arrive, by reason.
     pub drops: Drops,
     /// Bytes on the wire that wait now.
     pub queue: u64,
-    /// Most bytes that ever waited.
+    /// The largest number of bytes on the wire that waited at one time.
     pub queue_max: u64,
-    /// How long the last packet that left was on the line, in nanoseconds.
+    /// Time that the last packet that left spent on the line, in nanoseconds.
     pub passage_ns: u64,
     /// How long the flow's sender takes to answer; empty if flows are counted together.
     pub round_trips: RoundTrips,
@@ -98,7 +98,7 @@ pub struct Counters {
     pub arrived: Traffic,
     /// What left.
     pub left: Traffic,
-    /// What was dropped.
+    /// Counts of the segments that did not arrive, by reason.
     pub drops: Drops,
     /// Segments that were duplicated; each counts once.
     pub duplicated: u64,
@@ -111,7 +111,7 @@ pub struct Counters {
     /// Bytes on the wire that wait or whose last bit has not left the transmitter, without what is
     /// under way.
     pub queue: u64,
-    /// Most bytes that ever waited.
+    /// The largest number of bytes on the wire that waited at one time.
     pub queue_max: u64,
     /// The flows that are counted one by one now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
     #[serde(with = "named")]
@@ -119,7 +119,7 @@ pub struct Counters {
     /// All other flows together: those that found no slot, and those that were idle and lost their
     /// slots.
     pub other_flows: FlowCounters,
-    /// How often an idle flow lost its slot to another.
+    /// The number of times that an idle flow lost its slot to another.
     pub flows_forgotten: u64,
 }
 

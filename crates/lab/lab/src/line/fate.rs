@@ -13,7 +13,7 @@ use sprat_chance::Chance;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Most streams with random sequences of their own; later streams share one.
+/// Limit on the streams with random sequences of their own. Later streams share one.
 const MAX_STREAMS: usize = 4_096;
 
 /// The stream that all later ones share.

@@ -9,8 +9,9 @@ use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Most flows that a line counts one by one. When all slots are taken, a new flow gets the slot of
-/// one that is idle; if none is, new flows share one slot, both for queueing and for counting.
+/// Limit on the flows that a line counts one by one. When all slots are taken, a new flow gets the
+/// slot of one that is idle; if none is, new flows share one slot, both for queueing and for
+/// counting.
 pub const MAX_FLOWS: usize = 1_024;
 
 /// How long a flow must be silent before another may have its slot: longer than any round trip
@@ -194,7 +195,7 @@ impl Flows {
         self.at_mut(slot).present += 1;
     }
 
-    /// Counts a packet of the line that is dropped.
+    /// Removes a dropped packet from the count of the flow's packets on the line.
     pub(super) fn drop_packet(&mut self, slot: u16) {
         self.at_mut(slot).present -= 1;
     }

@@ -49,7 +49,7 @@ pub(super) struct Shed {
     pub(super) slot: u16,
     /// Segments that were dropped.
     pub(super) segments: u32,
-    /// Whether they were all that was left of a packet.
+    /// Whether no other segments were left of their packet.
     pub(super) packet: bool,
 }
 

@@ -5,23 +5,23 @@ use crate::frame::WIRE_OVERHEAD;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Longest one-way delay. Jitter, and the time for which a segment is held back, have this limit
-/// too.
+/// Limit on the one-way delay. It also applies to jitter, and to the time for which a segment is
+/// held back.
 pub const MAX_DELAY: Duration = Duration::from_millis(500);
 
-/// Lowest rate, in bits per second; a frame then takes seconds.
+/// The lowest rate of a line, in bits per second. A frame then takes seconds.
 pub const MIN_RATE: u64 = 1_000;
 
-/// Highest rate, in bits per second.
+/// The highest rate of a line, in bits per second.
 pub const MAX_RATE: u64 = 1_000_000_000_000;
 
-/// Largest buffer, in bytes.
+/// Limit on a line's buffer, in bytes.
 pub const MAX_BUFFER: u64 = 8 << 30;
 
 /// Default buffer of a line with a rate, in bytes on the wire.
 pub const DEFAULT_BUFFER: u64 = 64_000_000;
 
-/// Most segments in [`Loss::Listed`].
+/// Limit on the segments in [`Loss::Listed`].
 pub const MAX_LISTED: usize = 4_096;
 
 /// A rate in bits per second, between [`MIN_RATE`] and [`MAX_RATE`].
@@ -128,15 +128,16 @@ pub struct LineSettings {
     pub queue: Discipline,
     /// Rate limit of each flow, if flows have queues of their own.
     pub flow_rate: Option<Rate>,
-    /// Most segments that leave together: longer super-packets are split when they arrive. Each
-    /// split costs memory for headers, and each piece a system call. `None`: they stay whole.
+    /// Limit on the segments of a super-packet that leaves. A longer one is split when it arrives,
+    /// which costs memory for headers, and a system call for each piece. With `None`, super-packets
+    /// are not split.
     pub burst: Option<NonZeroU32>,
     /// When a frame may leave.
     pub timing: Timing,
     /// Bytes that a frame takes on the wire besides its own. With 0, the rate is that of frames
     /// without check sequence, preamble and gap.
     pub overhead: u16,
-    /// Which segments are lost.
+    /// Selects the segments that are lost.
     pub loss: Loss,
     /// Each segment is late by a random time up to this, uniformly distributed; segments stay in
     /// order. At most [`MAX_DELAY`].

@@ -22,7 +22,7 @@ pub struct XdpSpec {
     pub name: String,
     /// The interface's network namespace; `None`: that of this process.
     pub netns: Option<String>,
-    /// Longest packet above Ethernet, in bytes; `None`: 1,500.
+    /// The MTU: length of the longest packet above Ethernet, in bytes; `None`: 1,500.
     pub mtu: Option<u16>,
     /// Open it even if it is in use.
     pub force: bool,
@@ -33,7 +33,8 @@ pub struct XdpSpec {
 pub struct DpdkSpec {
     /// The device in DPDK's syntax: name, then arguments after commas.
     pub device: String,
-    /// Longest packet above Ethernet, in bytes; `None`: 1,500, or 9,000 for memory interfaces.
+    /// The MTU: length of the longest packet above Ethernet, in bytes; `None`: 1,500, or 9,000 for
+    /// memory interfaces.
     pub mtu: Option<u16>,
     /// Open a kernel interface even if it is in use.
     pub force: bool,

@@ -112,7 +112,7 @@ impl Port {
     /// there is one (with a packet socket), otherwise `clock`'s time after the read.
     ///
     /// # Errors
-    /// The port is gone.
+    /// The kernel or the device fails to receive, or the far end of a pair is closed.
     pub fn receive(
         &self,
         buffer: &mut ReceiveBuffer,
@@ -176,7 +176,7 @@ impl Port {
     /// iteration, even when no packets pass.
     ///
     /// # Errors
-    /// The port is gone.
+    /// The device fails.
     pub fn poll(&self) -> Result<(), PortError> {
         match &self.kind {
             Kind::Device(device) => {

@@ -36,7 +36,8 @@ pub struct PacketSpec {
 /// but stays on.
 ///
 /// # Errors
-/// The interface is in use, or the kernel refuses.
+/// There is no such interface, it is in use and `force` is not set, or the kernel refuses a packet
+/// socket or one of its options.
 pub fn open_packet(spec: &PacketSpec) -> Result<Port, PortError> {
     let name = &spec.name;
     within(name, spec.netns.as_deref(), |_| {

@@ -8,7 +8,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 /// kilobytes; a port refuses packets beyond that.
 ///
 /// # Errors
-/// The kernel refuses.
+/// [`PortError::Refused`] if the kernel cannot make the sockets: for example, too many files are
+/// open.
 pub fn pair(names: [&str; 2]) -> Result<[Port; 2], PortError> {
     let refused = |error: Errno| PortError::Refused {
         port: names[0].to_owned(),

@@ -23,7 +23,8 @@ const SIOCSIFFLAGS: Opcode = 0x8914;
 const SIOCGIFMTU: Opcode = 0x8921;
 const SIOCSIFMTU: Opcode = 0x8922;
 
-/// Longest name of an interface, including the terminating zero.
+/// Size of an interface's name in the kernel, in bytes, including the terminating zero. A name must
+/// be shorter.
 pub(super) const NAME_BYTES: usize = 16;
 
 /// `struct ifreq` of `linux/if.h`: a name and a union, whose first bytes are the flags or the MTU.

@@ -21,7 +21,8 @@ pub struct TapSpec {
     /// The network namespace that it is in, by the name that `ip netns` uses or by path; `None`:
     /// that of this process.
     pub netns: Option<String>,
-    /// Longest packet above Ethernet, in bytes; `None`: unchanged, which is 1,500 for a new TAP.
+    /// The MTU: length of the longest packet above Ethernet, in bytes. With `None` it stays
+    /// unchanged, which is 1,500 for a new TAP.
     pub mtu: Option<u32>,
 }
 

@@ -29,8 +29,8 @@ pub(crate) use tracker::Tracker;
 /// overwritten, and give no sample.
 pub const STAMPS: usize = 1 << 15;
 
-/// Longest half round trip that is accepted: three times the longest delay that can be set, and a
-/// slow host. An older stamp belongs to something else.
+/// Limit on a half round trip: three times the longest delay that can be set, and an allowance for
+/// a slow host. An older time stamp belongs to something else and is not counted.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
 /// Layout of a word: a bit for "there is a stamp", a bit for "its packet had a payload", a tag that

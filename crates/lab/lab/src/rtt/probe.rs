@@ -23,14 +23,14 @@ pub(super) enum Probe {
         value: u32,
         /// The time stamp that is answered, if it is an acknowledgement.
         echo: Option<u32>,
-        /// Whether it carries something that will be acknowledged.
+        /// Whether the packet carries data, or a SYN or FIN, that will be acknowledged.
         payload: bool,
     },
     /// TCP without time stamps.
     Unstamped {
         /// Sequence number behind its content, if it has any: what will be acknowledged.
         end: Option<u32>,
-        /// What it acknowledges.
+        /// The acknowledgement number, if the packet is an acknowledgement.
         ack: Option<u32>,
     },
     /// An echo request: its identifier and number.

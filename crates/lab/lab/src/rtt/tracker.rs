@@ -6,8 +6,8 @@ use crate::frame::{Flow, Packet};
 use crate::time::Time;
 use std::time::Duration;
 
-/// Least time between two stamps of a flow, which is the resolution of most senders' time stamps.
-/// Bounds how much of the table a flow uses.
+/// Minimum interval between two stamps of a flow: the resolution of most senders' time stamps. It
+/// limits the part of the table that a flow uses.
 const GAP: Duration = Duration::from_millis(1);
 
 /// The kinds of numbers, so that equal numbers of two kinds are different keys.

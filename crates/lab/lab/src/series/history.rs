@@ -2,8 +2,8 @@
 
 use super::{Figures, FlowSample, LineSample, MAX_SAMPLE_FLOWS, MAX_SAMPLE_LINES, Sample};
 
-/// Most samples that are kept, an even number. When it is reached, each two neighbours are joined,
-/// and from then on each sample kept covers twice as many new ones.
+/// The number of samples, an even one, at which the history halves itself: each two neighbours are
+/// joined, and from then on each sample kept covers twice as many new ones.
 pub const MAX_SAMPLES: usize = 1_200;
 
 /// Keeps samples over any length of time in bounded memory, by joining neighbours.
@@ -13,7 +13,7 @@ pub struct History {
     /// The sample in progress, and how many samples it joins so far.
     partial: Option<Sample>,
     partial_samples: u64,
-    /// How often the memory was full; each sample kept joins two to that power.
+    /// The number of times that the history was halved. Each sample kept joins two to that power.
     halvings: u32,
 }
 

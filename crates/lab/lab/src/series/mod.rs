@@ -15,17 +15,18 @@ pub use recorder::{Recorder, line_name};
 /// Version of the format on disk. Other versions are refused.
 pub const VERSION: u32 = 1;
 
-/// Most flows of a line in a sample: those that carried most. The line's own figures include the
-/// others.
+/// Limit on the flows of a line in a sample: those with the highest rates are kept. The line's own
+/// figures include the others.
 pub const MAX_SAMPLE_FLOWS: usize = 32;
 
-/// Most lines in a sample: those of 64 boxes with 16 ports.
+/// Limit on the lines in a sample: those of 64 boxes with 16 ports. A sample with more is invalid.
 pub const MAX_SAMPLE_LINES: usize = 1_024;
 
-/// Longest name of a line or a flow, and longest text about one, in bytes.
+/// Limit on the length of the name of a line or a flow, or of a text about one, in bytes. A longer
+/// one is invalid.
 pub const MAX_NAME_BYTES: usize = 512;
 
-/// Longest line of a file, in bytes.
+/// Limit on the length of a line of a file, in bytes: a line with its end must be shorter.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// What a series is about: its first line on disk.
@@ -50,7 +51,7 @@ pub struct LineAbout {
     pub buffer: Option<u64>,
 }
 
-/// What happened between two moments.
+/// The figures of all lines over one interval.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
     /// Start, in seconds since the box started.
@@ -61,7 +62,7 @@ pub struct Sample {
     pub lines: Vec<LineSample>,
 }
 
-/// What happened on a line.
+/// The figures of a line, and of its flows, over one interval.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LineSample {
     /// The line's name.
@@ -73,7 +74,7 @@ pub struct LineSample {
     pub flows: Vec<FlowSample>,
 }
 
-/// What happened to a flow on a line.
+/// The figures of a flow on a line over one interval.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct FlowSample {
     /// The flow's name.
@@ -126,7 +127,8 @@ impl About {
     /// Checks what was read.
     ///
     /// # Errors
-    /// See [`SeriesError`].
+    /// [`SeriesError::Version`] for another version than this program's; [`SeriesError::Long`] for
+    /// more than [`MAX_SAMPLE_LINES`] lines, or a name or text of more than [`MAX_NAME_BYTES`].
     pub fn check(&self) -> Result<(), SeriesError> {
         if self.sprat_lab_series != VERSION {
             return Err(SeriesError::Version(self.sprat_lab_series));
@@ -156,7 +158,9 @@ impl Sample {
     /// Checks what was read. `after` is when the previous sample ended.
     ///
     /// # Errors
-    /// See [`SeriesError`].
+    /// [`SeriesError::Number`] if a time or figure is negative or not finite;
+    /// [`SeriesError::Times`] if the sample does not end after it begins, or begins before `after`;
+    /// [`SeriesError::Long`] if it has too many lines or flows, or a name is too long.
     pub fn check(&self, after: f64) -> Result<(), SeriesError> {
         for (what, number) in [("from", self.from), ("to", self.to)] {
             plain(what, number)?;

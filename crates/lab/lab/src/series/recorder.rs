@@ -7,7 +7,7 @@ use crate::line::FlowCounters;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Keeps the last report of each line, and computes what happened since.
+/// Keeps the last report of each line, and computes what happened between that report and the next.
 #[derive(Debug, Default)]
 pub struct Recorder {
     at: f64,

@@ -11,7 +11,7 @@ use crate::line::LineSettings;
 use crate::port::{PacketSpec, TapSpec};
 use std::collections::BTreeMap;
 
-/// Most boxes of a lab.
+/// Limit on the boxes of a lab. A topology with more is invalid.
 pub const MAX_BOXES: usize = 64;
 
 /// Prefixes of ports that belong to the machine and are neither host nor box.

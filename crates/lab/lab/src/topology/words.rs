@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Longest topology, in bytes.
+/// Limit on the length of a topology, in bytes. A longer one is invalid.
 pub const MAX_TOPOLOGY_BYTES: usize = 1 << 20;
 
 /// A topology as it is written; the module's documentation has an example.
@@ -17,7 +17,7 @@ pub const MAX_TOPOLOGY_BYTES: usize = 1 << 20;
 pub struct Topology {
     /// The topology's name, and the lab's.
     pub name: String,
-    /// What it is for, in one line.
+    /// The purpose of the topology, in one line.
     #[serde(default)]
     pub about: String,
     /// The range of IPv4 addresses for hosts that have none.
@@ -41,9 +41,9 @@ pub struct Topology {
 pub struct HostWords {
     /// A command that runs in it, by `sh -c`.
     pub run: Option<String>,
-    /// Longest packet of its interfaces, in bytes; by default 1,500.
+    /// The MTU of the host's interfaces, in bytes; by default 1,500.
     pub mtu: Option<u32>,
-    /// Whether it forwards packets between networks.
+    /// Whether the host forwards packets between networks.
     #[serde(default)]
     pub forward: bool,
     /// Its interfaces, by the box or host at the other end, if they have settings.
@@ -65,7 +65,7 @@ pub struct AtWords {
     pub interface: Option<String>,
     /// Its addresses, with prefix lengths; `None`: one of each family is chosen.
     pub addresses: Option<Vec<IpNet>>,
-    /// Longest packet, in bytes.
+    /// The interface's MTU, in bytes; `None`: that of the host.
     pub mtu: Option<u32>,
 }
 
@@ -91,7 +91,7 @@ pub struct BoxWords {
     /// The pairs of ports, if there are more than two and no switch.
     #[serde(default)]
     pub pairs: Vec<[String; 2]>,
-    /// How long a switch remembers an address.
+    /// Time after its last frame at which a switch forgets an address.
     pub ageing: Option<Word>,
     /// Packet memory of each worker, in bytes.
     pub memory: Option<Word>,

@@ -33,9 +33,9 @@ pub(super) struct ExistingFile {
 /// The condition under which an uploaded file gets its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
-    /// No file has it.
+    /// No file has the name.
     Nothing,
-    /// A file in this state has it, and is replaced.
+    /// A file in this state has the name, and is replaced.
     Replaces(String),
 }
 

@@ -23,13 +23,14 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard};
 
-/// Most requests without a response: the next is sent while the server finishes the one before.
+/// Limit on the requests that wait for a response. With two, the next is sent while the server
+/// processes the previous one.
 const MAX_IN_FLIGHT: usize = 2;
 
 /// Groups between two samples of the round-trip time.
 const RTT_SAMPLE_GROUPS: u64 = 16;
 
-/// Longest body of a response to a part, in bytes.
+/// Limit on the length of the body of a response to a part, in bytes.
 pub(in crate::copy) const MAX_ANSWER: u64 = 64 << 10;
 
 /// A file that is being sent, as shared by its streams.

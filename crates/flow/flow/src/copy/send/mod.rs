@@ -50,7 +50,7 @@ pub use tree::UploadTree;
 const MAX_WAITS: u32 = 50;
 const AFTERMATH: Duration = Duration::from_millis(100);
 
-/// How often groups that the server lacks at the end are sent again.
+/// Limit on the number of times that groups which the server lacks at the end are sent again.
 const MAX_ROUNDS: u32 = 5;
 
 /// An upload of one file to a server.
@@ -90,7 +90,8 @@ impl Upload {
     /// apply.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if an option is invalid, a SHA-256 sum is given, verification is off, `to`
+    /// is not an address, or `to` ends with a slash and `from` does not end in a name.
     pub fn new(from: &Path, to: &str, options: Options) -> Result<Self, Error> {
         options.check()?;
         if options.sums.sha256.is_some() {

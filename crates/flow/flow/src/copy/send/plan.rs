@@ -4,7 +4,7 @@ use crate::group::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Longest run of one of several streams: its rate may change.
+/// The largest run, in groups, that one of several streams gets: the stream's rate may change.
 const LONGEST_RUN: u64 = 64;
 
 /// Groups that no stream sends, in runs.

@@ -16,11 +16,12 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Longest file that is sent this way, in bytes.
+/// Limit, in bytes, on the length of a file that is sent in a single request.
 pub(super) const SMALL: u64 = 4 << 20;
 
-/// Most files, and most bytes of them, that were sent without a response. The responses fit in the
-/// connection's buffers, so that the two ends never wait for each other to read.
+/// Another file is sent while fewer files than this, with fewer bytes than [`MAX_IN_FLIGHT_BYTES`],
+/// wait for a response. The responses fit in the connection's buffers, so that the two ends never
+/// wait for each other to read.
 const MAX_IN_FLIGHT: usize = 64;
 const MAX_IN_FLIGHT_BYTES: u64 = 8 << 20;
 

@@ -12,7 +12,7 @@ use sprat_pace::path::Path;
 use sprat_pace::{Pace, Paced, Pacer};
 use std::fmt::Write as _;
 
-/// Longest text of a response that is displayed; the rest is ignored.
+/// Limit on the bytes of a response's text that are displayed; the rest is ignored.
 const MAX_WORDS: usize = 4096;
 
 /// A complete response.

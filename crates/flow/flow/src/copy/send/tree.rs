@@ -58,7 +58,8 @@ impl UploadTree {
     /// directory there.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if a sum is given, an option is invalid or verification is off, or `to` is
+    /// not an address.
     pub fn new(from: &Path, to: &str, options: Options) -> Result<Self, Error> {
         if options.sums.any() {
             return Err(Error::Usage("a sum is for one file, not for a folder".to_owned()));
@@ -77,7 +78,7 @@ impl UploadTree {
     /// Sends the folder, and passes events to `report`. Files that the server does not accept are
     /// reported and counted; the others are sent.
     /// # Errors
-    /// [`Error`] that ends the whole transfer. What was sent stays.
+    /// The [`Error`] that ended the transfer. Files that were sent before stay on the server.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
         let begun = Instant::now();
         let mut walk = Walk::of(&self.from)?;

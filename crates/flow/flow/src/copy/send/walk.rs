@@ -7,13 +7,13 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Most entries of a folder with all its content.
+/// Limit on the entries of a folder and all folders below it. An upload of a larger folder fails.
 const MAX_ENTRIES: usize = 4_000_000;
 
 /// Deepest nesting of directories.
 const MAX_DEPTH: usize = 100;
 
-/// Most entries that are named as left out.
+/// Limit on the left-out entries that are named; further ones are only counted.
 const MAX_LEFT_OUT: usize = 1000;
 
 /// A file or a directory.

@@ -59,7 +59,8 @@ impl Gather {
     /// it keeps its own.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if an option is invalid, a SHA-256 sum is given, verification is off, or
+    /// `source` is not an address.
     pub fn new(source: &str, target: &Path, options: Options) -> Result<Self, Error> {
         options.check()?;
         if options.sums.sha256.is_some() || !options.verify {
@@ -169,7 +170,7 @@ impl Gather {
         Ok(SpreadOutcome { tree: outcome, hosts: served.collect(), blake3 })
     }
 
-    /// Fetches the list from the first host that has it.
+    /// Fetches the list from the first host that serves it.
     fn list(&self, client: &Client, report: &mut dyn FnMut(&Event)) -> Result<Manifest, Error> {
         let mut last = None;
         for (number, host) in self.hosts.iter().enumerate() {

@@ -14,7 +14,8 @@ pub(super) const LIST: &str = ".sprat-spread";
 /// Ending of the name of the folder of pieces.
 pub(super) const PIECES: &str = ".sprat-pieces";
 
-/// Longest list in bytes: some 700,000 pieces.
+/// Limit on the length of a list, in bytes, which is that of some 700,000 pieces. A longer list is
+/// rejected.
 pub(super) const MAX_LIST: u64 = 64 << 20;
 
 /// The version of the format.
@@ -23,7 +24,8 @@ const FORMAT: u32 = 1;
 /// Bytes of a piece of a file that has at most [`MANY`] of them.
 const PIECE: u64 = 64 << 20;
 
-/// Most pieces of a file; those of a larger file are longer.
+/// Limit on the pieces of a file. The pieces of a file of more than [`MANY`] times [`PIECE`] bytes
+/// are longer.
 const MANY: u64 = 4096;
 
 /// The list of a set, stored as JSON at each of its hosts.
@@ -162,7 +164,7 @@ impl Manifest {
     /// Parses a list. It comes from another machine, so everything in it is bounded, and paths must
     /// stay within the set.
     /// # Errors
-    /// Says what is wrong with it.
+    /// If the list is invalid, returns the reason for an error message.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let written: Written = serde_json::from_slice(bytes)
             .map_err(|error| format!("is not a list of pieces: {error}"))?;

@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 /// others send.
 const STREAMS: usize = 4;
 
-/// How long an idle stream waits before it asks again.
+/// Interval at which an idle stream asks for work.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// An upload of a file or a folder to several hosts, each of which gets some of its pieces.
@@ -94,7 +94,8 @@ impl Spread {
     /// address ends with a slash. The same options apply as to an [`Upload`].
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if a sum is given, an option is invalid, verification is off, `to` is not
+    /// an address, or `to` ends with a slash and no name can be found for `from`.
     pub fn new(from: &Path, to: &str, options: Options) -> Result<Self, Error> {
         if options.sums.any() {
             return Err(Error::Usage("a sum is for a file that is sent whole".to_owned()));

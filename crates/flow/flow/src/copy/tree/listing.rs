@@ -13,10 +13,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// Most entries of a folder with all its content.
+/// Limit on the entries of a folder and all folders below it. A copy of a larger folder fails.
 const MAX_ENTRIES: usize = 4_000_000;
 
-/// Longest line in bytes.
+/// Limit on the bytes of an unfinished line of a listing. The copy fails if the server sends more
+/// without ending the line.
 const MAX_LINE: usize = 64 << 10;
 
 /// The media type of a listing.
@@ -59,7 +60,7 @@ pub(in crate::copy) struct Listing {
     pub(in crate::copy) entries: Vec<Entry>,
     /// Entries that the server does not offer: names, quoted, and why.
     pub(in crate::copy) left_out: Vec<String>,
-    /// How many names begin with a dot and are not listed.
+    /// The number of names that begin with a dot and are not listed.
     pub(in crate::copy) hidden: u64,
 }
 

@@ -102,7 +102,8 @@ impl FetchTree {
     /// pattern, copies what matches into that directory.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] if an option is invalid, a sum is given, `source` is not an address, or a
+    /// pattern is given and `target` is not a directory.
     pub fn new(
         source: &str,
         target: &Path,
@@ -146,7 +147,7 @@ impl FetchTree {
     /// Copies the folder, and passes events to `report`. Files that cannot be copied are reported
     /// and counted; the others are copied.
     /// # Errors
-    /// [`Error`] that ends the whole transfer. What was copied stays.
+    /// The [`Error`] that ended the transfer. Files that were copied before stay.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
         let begun = Instant::now();
         let connections = self.options.streams.max(CONNECTIONS);

@@ -12,20 +12,21 @@ use sprat_http::{Address, Cancel};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 
-/// Longest file that counts as small, in bytes: fetched so quickly that it is not journaled.
+/// Limit, in bytes, on the length of a file that counts as small: one that is fetched so quickly
+/// that it is not journaled.
 pub(super) const SMALL: u64 = 4 << 20;
 
-/// Most files requested at a time.
+/// Limit on the files of a batch, which are requested before the first response is read.
 pub(super) const BATCH_FILES: usize = 128;
 
-/// Most bytes of their requests: all fit in the connection's buffers, so that the two ends never
-/// wait for each other to read.
+/// Limit on the bytes of a batch's requests. They fit in the connection's buffers, so that the two
+/// ends never wait for each other to read. A batch of one file may exceed it.
 pub(super) const BATCH_REQUESTS: usize = 64 << 10;
 
-/// Upper bound of a request's length without its target, host and credentials.
+/// An upper bound of a request's length in bytes, without its target, host and credentials.
 const REQUEST: usize = 400;
 
-/// Most bytes of the files of a batch.
+/// Limit on the bytes of a batch's files.
 pub(super) const BATCH_BYTES: u64 = 8 << 20;
 
 /// A file to be copied.

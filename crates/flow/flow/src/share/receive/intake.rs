@@ -74,8 +74,8 @@ impl<'a> BodyReader<'a> {
         Ok(value)
     }
 
-    /// Discards the rest of the body if it has at most `most` bytes; returns whether nothing is
-    /// left.
+    /// Discards the rest of the body if at most `most` bytes or one group are left, within the time
+    /// that a client has to make progress. Returns whether nothing is left.
     pub(super) fn skip(&mut self, most: u64) -> bool {
         let until = Instant::now() + self.patience;
         let mut room = vec![0; usize::try_from(self.left.min(PIECE as u64)).expect("a piece")];

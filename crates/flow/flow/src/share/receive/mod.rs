@@ -34,13 +34,16 @@ use std::ops::Range;
 use std::time::Instant;
 use uploads::{FinishError, PublishedFile, PutTarget, conflict, failed};
 
-/// Longest file that is written at once, without io_uring or a journal, in bytes.
+/// Limit, in bytes, on the length of a file that is received into memory and written at once,
+/// without io_uring or a journal.
 const SMALL: u64 = 4 << 20;
 
-/// Longest unwanted body that is read anyway, so that the connection stays open.
+/// Limit on the bytes of an unwanted body that are read and discarded so that the connection can
+/// take another request. If the body is longer, the connection is closed.
 const MAX_SKIPPED: u64 = 8 << 20;
 
-/// Most corrupt groups of a part: more indicate a fault that repetition does not cure.
+/// Limit on the corrupt groups of a part. If more are corrupt, the upload fails, because repetition
+/// does not cure such a fault.
 const MAX_WRONG: usize = 64;
 
 /// `Retry-After` of a request rejected for want of room, in seconds.

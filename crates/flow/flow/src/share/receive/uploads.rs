@@ -23,10 +23,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most files that are received at a time, not counting small ones; one more is answered with 503.
+/// Limit on the files that are received at a time, not counting small ones. A request to upload
+/// another is rejected with status 503.
 pub const MAX_UPLOADS: usize = 16;
 
-/// Most connections that send parts of one upload at a time.
+/// Limit on the connections that send parts of one upload at a time. A request on another
+/// connection is rejected with status 503.
 pub const MAX_UPLOAD_STREAMS: usize = 16;
 
 /// Groups in memory for an upload: each connection fills one while the disk works on others.
@@ -80,7 +82,8 @@ pub(super) struct Upload {
 /// The state of an upload, shared by its connections.
 struct UploadState {
     partial: Partial,
-    /// Whether it has its name or was discarded, so that nothing is kept.
+    /// Whether the upload has ended: the file was published under its name or discarded, so that
+    /// nothing is kept.
     over: bool,
     /// Groups that were reported to a sender, which then skips them; they are read back before the
     /// end.
@@ -402,7 +405,7 @@ impl Upload {
 /// An uploaded file that has its name.
 pub(super) struct PublishedFile {
     pub(super) version: Version,
-    /// Whether it replaced another file.
+    /// Whether the file replaced another.
     pub(super) replaced: bool,
     /// Why some of its attributes could not be set.
     pub(super) attribute_error: Option<io::Error>,
