@@ -89,7 +89,8 @@ impl BridgedTable {
     /// of several threads.
     ///
     /// # Errors
-    /// The store or Cassandra cannot be reached, or the table has another home.
+    /// The options are invalid, the store or Cassandra cannot be reached or refuses a statement,
+    /// the table has another home, or its entry in the register is invalid.
     pub async fn open(options: &Options) -> Result<Self, Error> {
         let home = Home::connect(&options.home).await?;
         let client = AsyncClient::connect(&options.store)?;
@@ -114,7 +115,7 @@ impl BridgedTable {
         Ok(Self { shared, sweep: Arc::new(sweep), workers: Arc::new(Mutex::new(workers)) })
     }
 
-    /// Reads the value of a key. Returns `None` if it has none.
+    /// Reads the value of a key. Returns `None` if the key is empty or has no value.
     ///
     /// # Errors
     /// Any [`Error`] of the store, or of the home if memory lacks the key.
@@ -129,8 +130,9 @@ impl BridgedTable {
     /// home.
     ///
     /// # Errors
-    /// The value is too long, or the store fails; after an indeterminate error of the store, the
-    /// write may have been done.
+    /// The value is longer than [`MAX_BRIDGED_VALUE`], key and value are too long for a row of the
+    /// home, the key is empty, the bridge is closed, the backlog has no room for ten seconds, or
+    /// the store fails. After an indeterminate error of the store, the write may have been done.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if value.len() > MAX_BRIDGED_VALUE {
             return Err(Error::ValueTooLarge(value.len()));
@@ -145,7 +147,8 @@ impl BridgedTable {
     /// Deletes a key, whether it exists or not.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// As [`put`](Self::put), except that no length is checked: the key is empty, the bridge is
+    /// closed, the backlog has no room for ten seconds, or the store fails.
     pub async fn delete(&self, key: &[u8]) -> Result<(), Error> {
         self.write(key, Cell::Gone).await
     }
@@ -185,7 +188,8 @@ impl BridgedTable {
     /// Reads a key from the home without looking into memory, for comparisons.
     ///
     /// # Errors
-    /// [`Error::Home`] if the home cannot be read.
+    /// [`Error::Home`] if Cassandra refuses the read, does not answer it in time, or returns a row
+    /// of another form.
     pub async fn at_home(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.shared.operations.far.read(key).await?.map(|row| row.value))
     }

@@ -63,11 +63,12 @@ pub struct Network {
     pub cables: usize,
     /// Rate of each of these cables.
     pub link_rate: BitRate,
-    /// Most links between two chassis.
+    /// The largest distance between two chassis, in links.
     pub diameter: usize,
     /// Mean number of links between two chassis.
     pub mean_hops: f64,
-    /// Ordered pairs of chassis that are 0, 1, 2 ... links apart.
+    /// For each distance of 0, 1, 2 ... links, the number of ordered pairs of chassis at that
+    /// distance.
     pub hops: Vec<u64>,
     /// What the servers of a chassis can send, relative to what its cables to other chassis carry,
     /// for the chassis with the fewest cables. An uplink without a cable counts for nothing.
@@ -79,7 +80,7 @@ pub struct Network {
     pub all_to_all: BitRate,
     /// Rate at which each server can send when all of them send to one.
     pub incast: BitRate,
-    /// The most of these flows on one cable.
+    /// The number of incast flows on the fullest cable.
     pub incast_flows: f64,
     /// A cable on which frames can deadlock if the network is lossless. `None` if there is none.
     pub deadlock: Option<String>,
@@ -101,7 +102,7 @@ pub struct FailureEffect {
     pub part: String,
     /// Chassis cut off from the others.
     pub cut_off: usize,
-    /// Most links between two chassis that still reach each other.
+    /// The largest distance, in links, between two chassis that still reach each other.
     pub diameter: usize,
     /// Load of the fullest cable when all send to all, relative to the network without failure.
     pub load: f64,

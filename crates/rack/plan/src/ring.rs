@@ -21,9 +21,10 @@ pub struct Instance {
 pub struct RingMember {
     /// Its tokens, which it keeps. If empty, the plan fits new ones in between those of others.
     pub tokens: Vec<i64>,
-    /// Whether it joined a ring that existed before: then it streams its rows from others.
+    /// Whether the instance joined an existing ring, and so streams its rows from others.
     pub joined: bool,
-    /// Whether it has ever been up on the ring. Then it has rows, and must not start without them.
+    /// Whether the instance has ever been up on the ring. If so, its disk has rows, and it must not
+    /// start without them.
     pub begun: bool,
 }
 

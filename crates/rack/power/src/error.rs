@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Error {
     /// Kind of the sensor.
     pub kind: &'static str,
-    /// Where it is, or was looked for.
+    /// The place at which the sensor is, or at which none was found.
     pub place: String,
     /// The cause.
     pub cause: Cause,

@@ -31,7 +31,7 @@ pub struct Report {
     pub seconds: f64,
     /// Interval between readings, seconds.
     pub every: f64,
-    /// Whether it was stopped early.
+    /// Whether the measurement was stopped early.
     pub stopped: bool,
     /// Results of each server, then of each chassis.
     pub targets: Vec<TargetReport>,
@@ -73,7 +73,8 @@ pub struct SensorReport {
     pub kind: &'static str,
     /// Its location.
     pub place: String,
-    /// Whether it counts. Others are reported for comparison only.
+    /// Whether the sensor counts in the energy of its server or chassis. Others are reported for
+    /// comparison only.
     pub counts: bool,
     /// The present power, W.
     pub now: Option<Watts>,
@@ -83,7 +84,7 @@ pub struct SensorReport {
     pub peak: Watts,
     /// Energy, J.
     pub joules: f64,
-    /// Seconds in which this energy was used.
+    /// Seconds over which `joules` was measured.
     pub covered: f64,
     /// Seconds that were not measured; less than half an interval counts as none.
     pub unread: f64,

@@ -26,7 +26,7 @@ pub type Files = BTreeMap<String, String>;
 /// The sysfs of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SysfsRoot {
-    /// Where it is mounted.
+    /// The folder at which sysfs is mounted.
     pub root: PathBuf,
     /// The server, `USER@ADDRESS` for ssh. `None` means this machine.
     pub server: Option<String>,

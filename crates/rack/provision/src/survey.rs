@@ -39,7 +39,7 @@ pub enum ProcessState {
 pub struct InstanceProcess {
     /// Name of the instance or service.
     pub instance: String,
-    /// Whether it runs.
+    /// The state of the process on its host.
     pub alive: ProcessState,
 }
 

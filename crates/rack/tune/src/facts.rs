@@ -49,7 +49,8 @@ impl Facts {
     /// Parses the output of [`SCRIPT`].
     ///
     /// # Errors
-    /// The output is too long, or a line cannot be parsed.
+    /// [`FactsError::Long`] if the output has more than [`MAX_ANSWER`] bytes, and
+    /// [`FactsError::Line`] for the first line that is none of those that the script prints.
     pub fn parse(text: &str) -> Result<Self, FactsError> {
         if text.len() > MAX_ANSWER {
             return Err(FactsError::Long(text.len()));
@@ -104,7 +105,8 @@ impl Facts {
         Some(())
     }
 
-    /// Returns the content of a kernel file. If it lists choices, returns the selected one.
+    /// Returns the content of a kernel file, or `None` if the facts lack the file. If the file
+    /// lists choices, returns the selected one.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&str> {
         self.values.get(path).map(|text| chosen(text))
@@ -128,7 +130,8 @@ pub fn chosen(text: &str) -> &str {
     }
 }
 
-/// Returns whether tuning may read and write this path: a kernel file, without `..`.
+/// Returns whether tuning may read and write this path: a file below `/sys`, `/proc/sys` or
+/// `/proc/irq`, of at most 256 ASCII letters, digits and `/-_.:@,`, without a part `..`.
 #[must_use]
 pub fn is_kernel_file(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.:@,".contains(c);

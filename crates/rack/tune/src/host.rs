@@ -14,10 +14,12 @@ const MAPS: u64 = 1_048_575;
 /// The largest limit of open files that a process may set.
 const OPEN_FILES: u64 = 1_048_576;
 
-/// Connections waiting to be accepted: after a restart all clients reconnect at once.
+/// The advised limit on connections that wait to be accepted: after a restart all clients reconnect
+/// at once. Larger limits are kept.
 const BACKLOG: u64 = 4_096;
 
-/// Largest socket buffer in bytes, for hints and streams between instances.
+/// The advised limit on socket buffers, in bytes, for hints and streams between instances. Larger
+/// limits are kept.
 const SOCKET_BYTES: u64 = 16 << 20;
 
 /// Seconds of silence after which a connection is probed, since firewalls forget it after some

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Name of the file in the rack's folder.
 pub(crate) const FILE: &str = "tune.json";
 
-/// The most entries: runs add to the same file until they are undone.
+/// Limit on the entries of a journal. Runs add to the same file until they are undone; a run that
+/// would exceed the limit ends with [`TuneError::Full`](crate::TuneError::Full).
 pub const MAX_ENTRIES: usize = 1_000;
 
 /// The outcome of a candidate.
@@ -72,7 +73,7 @@ impl Journal {
     /// Reads the journal from a rack's folder; a missing file is an empty journal.
     ///
     /// # Errors
-    /// The file cannot be read or parsed.
+    /// The file exists but cannot be read, or is not the JSON of a journal. The error has the path.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join(FILE);
         let with_path =
@@ -89,7 +90,7 @@ impl Journal {
     /// Writes the journal durably.
     ///
     /// # Errors
-    /// Returns the filesystem's error, with the path.
+    /// The new file cannot be written, synced or renamed to the journal's name.
     pub fn save(&self) -> io::Result<()> {
         replace(&self.path, self)
     }

@@ -14,7 +14,7 @@ use sprat_measure::load::keys::write_key;
 /// Bytes of a key.
 const KEY_BYTES: usize = 30;
 
-/// Longest time that an operation may take.
+/// Time after which an operation fails.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Ticks, some milliseconds, after which an answer is late. Only then is the clock read again,
@@ -220,7 +220,7 @@ impl Single {
 pub(crate) struct Counters(Vec<sprat_client::Counter>);
 
 impl Counters {
-    /// Returns the value of a counter, if the server has it.
+    /// Returns the value of the counter `name`, or `None` if the server has no such counter.
     pub(crate) fn get(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|counter| counter.name == name).map(|counter| counter.value)
     }

@@ -95,7 +95,7 @@ impl User {
     /// Starts a browser. It ends with the calling thread.
     ///
     /// # Errors
-    /// If it is not installed, or cannot be controlled.
+    /// If the browser is not installed, does not start, or does not accept remote control.
     pub fn start(&self, kind: BrowserKind) -> Result<StartOutcome> {
         let program = kind
             .program()
@@ -106,7 +106,7 @@ impl User {
         }
     }
 
-    /// Whether a host that downloads into the download folder is running.
+    /// Returns whether a host that downloads into the download folder is running.
     #[must_use]
     pub fn has_host(&self) -> bool {
         let folder = self.downloads().into_os_string().into_encoded_bytes();

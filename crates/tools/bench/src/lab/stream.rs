@@ -90,7 +90,8 @@ pub(crate) struct Streams {
 /// Samples of what arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamResults {
-    /// Seconds since the streams began, and the bytes of each stream that had arrived by then.
+    /// For each sample its time, in seconds from the start of the streams, and the bytes of each
+    /// stream that had arrived at that time.
     pub(crate) samples: Vec<(f64, Vec<u64>)>,
     /// Index of the first sample after the warm-up.
     pub(crate) steady: usize,

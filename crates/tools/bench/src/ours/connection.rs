@@ -14,7 +14,7 @@ use sprat_wire::op::{Answer, Request, Status};
 use super::{Sockets, TABLE, set_stopped};
 use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 
-/// Longest time that an operation may take.
+/// Time after which an operation fails.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Payload bytes of a ping: between those of a 100 B read's request and of its answer.

@@ -65,7 +65,7 @@ impl Transport {
         }
     }
 
-    /// Whether it is `fast+dpdk`, over any device.
+    /// Returns whether the transport is `fast+dpdk`, over any device.
     #[must_use]
     pub fn bypasses(self) -> bool {
         !matches!(self, Self::Udp | Self::Tcp)

@@ -21,7 +21,7 @@ const KEYS: usize = 1500;
 /// Objects that all writers change.
 pub(crate) const SHARED: usize = 4;
 
-/// Longest value, bytes.
+/// Limit on the length of values, in bytes.
 const MAX_LEN: u64 = 100_000;
 
 /// Operations do not time out: each ends with its answer or with the server.

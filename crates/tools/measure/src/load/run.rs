@@ -11,15 +11,15 @@ use super::measured::{Measured, Recorder};
 use super::pace::{Pace, Starts};
 use crate::target::{Completion, LoadTarget, Op, Outcome, Wait};
 
-/// Most operations that a run may have in flight.
+/// Limit on the operations in flight of a run: clients times depth. [`run`] fails beyond it.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
 /// How long a run waits after its end for completions. Operations still missing then count as
 /// unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
-/// Longest sleep for a completion: long enough to cost nothing, short enough to notice the run's
-/// end.
+/// Limit on one sleep for completions: long enough to cost nothing, short enough to notice the end
+/// of the run.
 const NAP: Duration = Duration::from_secs(1);
 
 /// A sleeping generator wakes this long before the next start and then spins, because timers are
@@ -81,7 +81,7 @@ pub struct LoadPlan {
     pub workload: Workload,
     /// The number of clients, spread evenly over the target's connections.
     pub clients: usize,
-    /// Operations that each client keeps in flight; in an open load, at most.
+    /// Operations that each client keeps in flight; in an open loop, the limit on them.
     pub depth: usize,
     /// Whether the generator spins or sleeps.
     pub wait: Wait,
@@ -140,7 +140,8 @@ impl Clock for RealClock {
 /// Runs `plan` against `target` on the calling thread.
 ///
 /// # Errors
-/// If a connection breaks, or the plan has more operations in flight than [`MAX_IN_FLIGHT`].
+/// If the target cannot submit an operation or poll (a broken connection), or if the plan's clients
+/// times its depth is 0 or more than [`MAX_IN_FLIGHT`].
 pub fn run(target: &mut dyn LoadTarget, plan: &LoadPlan) -> Result<Measured> {
     run_by(target, plan, &RealClock::start())
 }
@@ -148,7 +149,7 @@ pub fn run(target: &mut dyn LoadTarget, plan: &LoadPlan) -> Result<Measured> {
 /// Runs `plan` against `target` with the given clock.
 ///
 /// # Errors
-/// Those of [`run`].
+/// As [`run`]: a broken connection, or no operations or too many in flight.
 pub fn run_by(target: &mut dyn LoadTarget, plan: &LoadPlan, clock: &dyn Clock) -> Result<Measured> {
     let in_flight = plan.clients * plan.depth;
     ensure!(
