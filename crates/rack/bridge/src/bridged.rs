@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 /// Concurrent deliveries.
 pub const DELIVERY_WORKERS: usize = 32;
 
-/// How long a write waits for room in the backlog, or in the store's memory.
+/// Time for which a write waits for room in the backlog, or in the store's memory, before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Pause after a failed delivery, and after a write that found memory full.

@@ -66,7 +66,7 @@ pub enum Error {
     TooLargeForHome {
         /// Bytes of key and value.
         bytes: usize,
-        /// The most that it takes.
+        /// The limit of the home.
         most: usize,
     },
     /// The backlog is full, and no delivery succeeds.

@@ -21,7 +21,7 @@ pub struct BridgeStats {
     pub evicted: u64,
     /// Keys of this bridge that may not be at home yet.
     pub dirty: usize,
-    /// How long the oldest of them has waited, in seconds.
+    /// Time for which the oldest dirty key has waited, in seconds.
     pub lag: f64,
     /// Sweeps over the whole table.
     pub sweeps: u64,

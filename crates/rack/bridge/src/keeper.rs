@@ -139,7 +139,7 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
     /// Delivers a key's present object to the home.
     ///
     /// # Errors
-    /// The delivery must be repeated.
+    /// Memory or the home failed. The delivery may have been done, and must be repeated.
     pub async fn deliver(&self, key: &[u8]) -> Result<Delivered, Error> {
         let Some(object) = self.near.get(key).await? else { return Ok(Delivered::Nothing) };
         let cell = Cell::parse(&object.value)?;

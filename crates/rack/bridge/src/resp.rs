@@ -6,14 +6,15 @@
 
 use crate::cell::MAX_BRIDGED_VALUE;
 
-/// The most arguments of a command, such as the keys of an MGET or DEL.
+/// Limit on the arguments of a command, such as the keys of an MGET or DEL. A command with more is
+/// an error.
 pub const MAX_ARGUMENTS: usize = 1_024;
 
-/// The most bytes of a command: the longest value, and keys. A connection that sends more is
-/// closed.
+/// Limit on the bytes of a command: the longest value, and 256 KiB for keys. A connection that
+/// sends more is closed.
 pub const MAX_COMMAND: usize = MAX_BRIDGED_VALUE + (256 << 10);
 
-/// The longest header line: a type byte, a number, and the line's end.
+/// Limit on a header line, in bytes: a type byte, a number, and the line's end.
 const MAX_LINE: usize = 16;
 
 /// The arguments of a command, and its length.

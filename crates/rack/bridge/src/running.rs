@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-/// The most threads for deliveries and replies, which mostly wait.
+/// Limit on the threads for deliveries and replies, which mostly wait.
 const MAX_THREADS: usize = 4;
 
 /// Time for the threads to end.

@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// The most connections. Further ones wait to be accepted.
+/// Limit on the open connections. Further ones wait to be accepted.
 pub const MAX_CONNECTIONS: usize = 1_024;
 
-/// The most bytes of values in one reply.
+/// Limit on the bytes of values in one reply. A command that asks for more gets an error.
 pub const MAX_REPLY: usize = 64 << 20;
 
 /// Pause after a failed accept: the system lacks some resource, or the client has gone.

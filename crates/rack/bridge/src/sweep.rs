@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The most keys whose reads are remembered between two sweeps. Further ones may be evicted
+/// Limit on the keys whose reads are remembered between two sweeps. Further keys may be evicted
 /// although they were read.
 const MAX_REFERENCED: usize = 1 << 20;
 

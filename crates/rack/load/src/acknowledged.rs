@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most lost writes that are listed; further ones are only counted.
+/// Limit on the lost writes that are listed. Further ones are only counted.
 pub const MAX_LOST: usize = 100;
 
 /// The highest acknowledged write of each key.

@@ -5,10 +5,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The most windows of a run: one for each second of a day.
+/// Limit on the windows of a run: one for each second of a day.
 pub const MAX_WINDOWS: usize = 86_400;
 
-/// The longest time that histograms can measure, us: two minutes.
+/// The largest time that histograms can measure, in us: two minutes.
 const MAX_MICROS: u64 = 120_000_000;
 
 /// Significant digits of the histograms.

@@ -32,7 +32,7 @@ pub struct Capacity {
     pub memory_rate: Option<ByteRate>,
     /// Bandwidth of all disks.
     pub disk_rate: Option<ByteRate>,
-    /// The most power that servers and chassis draw.
+    /// The power that all servers and chassis draw at most.
     pub power: Option<Watts>,
     /// Weight of servers and chassis.
     pub weight: Option<Kilograms>,

@@ -146,7 +146,7 @@ impl Plan {
     /// Parses a description and plans it.
     ///
     /// # Errors
-    /// Returns the first error found in the description.
+    /// [`PlanError::Spec`] if the text is no valid description, and otherwise as [`Plan::new`].
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         Self::new(Spec::from_toml(text)?)
     }
@@ -154,7 +154,9 @@ impl Plan {
     /// Plans a parsed description.
     ///
     /// # Errors
-    /// Returns the first error found.
+    /// The first error found, in this order: the topology cannot be built, the fabric is too large
+    /// to compute paths, ports or addresses are too few, Cassandra's ring cannot be planned or
+    /// would lose data, the store's servers or etcd cannot be placed, or a claim cannot be parsed.
     pub fn new(spec: Spec) -> Result<Self, PlanError> {
         let fabric = spec.fabric.topology.fabric(spec.fabric.links)?;
         if fabric.viewpoints().saturating_mul(fabric.switches + 2 * fabric.links.len()) > MAX_STEPS

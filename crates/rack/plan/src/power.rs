@@ -5,16 +5,16 @@ use crate::quantity::{Seconds, Watts};
 use crate::spec::SpecError;
 use serde::{Deserialize, Serialize};
 
-/// The most sensors of a server, and of a chassis.
+/// Limit on the sensors of a server, and on those of a chassis.
 pub const MAX_SENSORS: usize = 8;
 
-/// The longest text of a sensor, in bytes.
+/// Limit on each text of a sensor's description, in bytes.
 pub const MAX_TEXT: usize = 1_024;
 
-/// The most words of a sensor's command, and the most channels that a sensor selects.
+/// Limit on the words of a sensor's command, and on the channels that a sensor selects.
 pub const MAX_WORDS: usize = 64;
 
-/// The most servers whose costs can be compared.
+/// Limit on the servers whose costs can be compared.
 pub const MAX_OPTIONS: usize = 16;
 
 /// Placeholders that the texts of a server's sensor may have.

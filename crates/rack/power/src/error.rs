@@ -35,7 +35,7 @@ pub enum Cause {
         program: String,
         /// Its exit status.
         status: String,
-        /// The end of its output.
+        /// The beginning of its standard error, at most 300 characters, or the error of its start.
         output: String,
     },
     /// The sensor did not answer within this many seconds.

@@ -135,7 +135,8 @@ impl Members {
     /// between those of the others.
     ///
     /// # Errors
-    /// An instance would get another address, or the description gives no plan.
+    /// [`JoinError::Plan`] if the description gives no plan with these instances, and
+    /// [`JoinError::Members`] if an instance on the ring would get another address.
     pub fn joined_by(&mut self, spec: &Spec, names: &[String]) -> Result<Plan, JoinError> {
         let mut with = self.adapt(spec.clone());
         let newcomer = || RingMember { joined: true, ..RingMember::default() };
@@ -183,7 +184,7 @@ impl Members {
     /// Returns the instances of a description that are not on the ring and have not left it.
     ///
     /// # Errors
-    /// The description gives no plan.
+    /// The description gives no plan of a new ring.
     pub fn newcomers(&self, spec: &Spec) -> Result<Vec<String>, sprat_plan::PlanError> {
         let alone = Plan::new(Spec { members: None, ..spec.clone() })?;
         let all =

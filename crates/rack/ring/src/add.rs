@@ -45,7 +45,10 @@ pub struct Added {
 /// `deployment.plan` becomes the plan with the new instances.
 ///
 /// # Errors
-/// An instance is down or leaving, a name is unknown, no tokens fit, or an instance does not join.
+/// No ring exists yet; an instance is leaving or not well; a name is unknown; the plan with the new
+/// instances cannot be built; a file cannot be written; an instance does not join; rows cannot be
+/// cleaned up; the watcher cannot show an event; or Ansible fails. What has been done remains, and
+/// the same call continues.
 pub fn add(
     deployment: &mut Deployment,
     names: &[String],

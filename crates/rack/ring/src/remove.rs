@@ -51,8 +51,10 @@ struct Step<'a> {
 /// `deployment.plan` becomes the plan without them.
 ///
 /// # Errors
-/// The name is unknown, an instance that stays is not well, too few would stay for all replicas,
-/// another instance is joining or leaving, or the instance's state contradicts `gone`.
+/// Nothing is changed if the name is unknown, an instance that stays is not well, too few would
+/// stay for all replicas, another instance is joining or leaving, or the instance's state
+/// contradicts `gone`. Later errors are those of files, nodetool, Ansible and the watcher; the same
+/// call then continues.
 pub fn remove(
     deployment: &mut Deployment,
     removal: Removal<'_>,

@@ -31,8 +31,9 @@ pub struct RollingReport {
 /// instances; if empty, all. With `check` nothing is changed.
 ///
 /// # Errors
-/// An instance is down or leaving, a name is unknown, Ansible fails, or an instance is not well
-/// after its restart: then the rest is not restarted.
+/// An instance is leaving or, unless `check`, not well; a name is unknown; a file cannot be
+/// written; Ansible or `nodetool upgradesstables` fails; the watcher cannot show an event; or an
+/// instance is not well after its restart. The remaining instances are not restarted.
 pub fn rolling(
     deployment: &Deployment,
     kind: Rolling,
@@ -88,7 +89,7 @@ pub fn rolling(
 /// whether it restarted. Does not wait until it is well.
 ///
 /// # Errors
-/// Ansible fails.
+/// Ansible is missing or fails, or the watcher cannot show an event.
 pub fn update_instance(
     deployment: &Deployment,
     host: &Host,

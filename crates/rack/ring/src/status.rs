@@ -65,7 +65,7 @@ impl Deployment {
     /// has just died is still up in the others' view for some seconds.
     ///
     /// # Errors
-    /// Instances run, but none answers.
+    /// [`Error::Refused`] if instances run, but none of them answers.
     pub fn status(&self) -> Result<Status, Error> {
         let (hosts, user) = (hosts(&self.plan), &self.plan.spec.provision.user);
         let alive = survey(&self.access, user, &hosts);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 /// The shell script that prints a host's facts. Its arguments are the folders whose disks matter.
 pub const SCRIPT: &str = include_str!("../files/facts");
 
-/// The longest output of the script that is accepted, in bytes.
+/// Limit on the output of the script, in bytes. Longer output is refused.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// The largest plausible number of cores.
+/// Limit on the number of cores. A larger number is refused.
 const MAX_CORES: usize = 65_536;
 
 /// The present settings of a host, as [`SCRIPT`] reports them.
@@ -32,7 +32,7 @@ pub struct Facts {
 /// Why the script's output was refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FactsError {
-    /// It is too long.
+    /// The output has more than [`MAX_ANSWER`] bytes.
     #[error("{0} bytes; the limit is {MAX_ANSWER}")]
     Long(usize),
     /// A line cannot be parsed.

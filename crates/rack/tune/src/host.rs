@@ -11,7 +11,7 @@ const READ_AHEAD_KIB: u64 = 16;
 /// Memory maps of a process: Cassandra maps each of its files, and fails at the limit.
 const MAPS: u64 = 1_048_575;
 
-/// The largest limit of open files that a process may set.
+/// The advised upper bound of the limit on open files that a process may set (`fs.nr_open`).
 const OPEN_FILES: u64 = 1_048_576;
 
 /// The advised limit on connections that wait to be accepted: after a restart all clients reconnect

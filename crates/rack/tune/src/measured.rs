@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use sprat_load::LoadReport;
 
-/// The least relative improvement that counts: on any machine less is noise.
+/// Lower limit on the margin: on any machine a smaller relative improvement is noise.
 const LEAST_MARGIN: f64 = 0.05;
 
-/// The largest margin: an improvement beyond it counts however noisy the machine is.
+/// Limit on the margin: a larger improvement counts however noisy the machine is.
 const MOST_MARGIN: f64 = 0.5;
 
 /// The latency that stands for a second without answers, in ms.

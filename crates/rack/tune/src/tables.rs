@@ -11,7 +11,7 @@ use tokio::time::timeout;
 /// Time for a statement: small machines take seconds to alter a table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The longest name of a table, with its keyspace.
+/// Limit on the name of a table with its keyspace, in bytes.
 const MAX_NAME: usize = 128;
 
 /// The properties that are tuned, as ALTER TABLE names them.

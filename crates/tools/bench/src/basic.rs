@@ -48,7 +48,7 @@ pub struct Published {
     pub bytes: usize,
     /// Atom server behind a store-and-forward switch: mean of the averages over 100 ms.
     pub atom_avg: f64,
-    /// The least of these averages.
+    /// The smallest of these averages.
     pub atom_min: f64,
     /// The greatest of these averages.
     pub atom_max: f64,
@@ -182,7 +182,7 @@ pub struct Cell {
 /// each cell before measuring it.
 ///
 /// # Errors
-/// When a target fails or rejects the objects.
+/// When a target's connection breaks, or its memory is too small for the objects of a size.
 pub fn measure(
     targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,

@@ -91,10 +91,10 @@ impl Stages {
     }
 }
 
-/// The breakdown over memif, which is memory that both processes share.
+/// Measures the breakdown over memif, which is memory that both processes share.
 ///
 /// # Errors
-/// When the server cannot be started or breaks.
+/// When the server cannot be started, or gives a wrong answer or none.
 pub fn memif(settings: &Settings, findings: &mut Findings) -> Result<()> {
     over(Transport::Memif, settings, findings)
 }

@@ -60,7 +60,8 @@ impl EchoServer {
     /// Starts an echo server, pinned to `core` if given, that spins or sleeps while it waits.
     ///
     /// # Errors
-    /// When there is no free port or no such core.
+    /// When no socket can be bound, the process may not use `core`, or the thread cannot be
+    /// started.
     pub fn start(carrier: Carrier, wait: Wait, core: Option<usize>) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);
@@ -173,7 +174,8 @@ fn is_transient(kind: ErrorKind) -> bool {
 /// frame and receives it back. Keys and values are ignored; a read counts as `value_bytes`.
 ///
 /// # Errors
-/// When the server cannot be started or reached.
+/// When `frame` is not in [`MIN_FRAME`] to [`MAX_FRAME`], or the server cannot be started or
+/// reached.
 pub fn target(
     carrier: Carrier,
     server_wait: Wait,

@@ -78,7 +78,8 @@ pub trait System {
     /// Starts an empty server, and waits until it answers.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the system does not offer the durability in `setup`, its program cannot be started, or
+    /// it does not answer in time.
     fn start(&self, setup: &Setup) -> Result<Box<dyn Server>>;
 }
 

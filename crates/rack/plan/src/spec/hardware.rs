@@ -29,7 +29,7 @@ pub struct Server {
     pub ports: usize,
     /// Rate of each port.
     pub port_rate: BitRate,
-    /// The most power that it draws.
+    /// The power that the server draws at most.
     pub power: Option<Watts>,
     /// Weight.
     pub weight: Option<Kilograms>,
@@ -59,7 +59,8 @@ pub struct Chassis {
     /// The switch.
     #[serde(default)]
     pub switch: Switch,
-    /// The most power that it draws without its servers. A switch without servers draws as much.
+    /// The power that the chassis draws at most, without its servers. A switch without servers
+    /// draws as much.
     #[serde(default)]
     pub power: Watts,
     /// Weight without its servers. A switch without servers weighs as much.

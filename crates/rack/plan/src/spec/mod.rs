@@ -128,7 +128,8 @@ impl Spec {
     /// Parses and checks a description.
     ///
     /// # Errors
-    /// Returns the first error with its key.
+    /// [`SpecError::Long`] for more than 1 MiB, [`SpecError::Toml`] if the text is not TOML or has
+    /// an unknown key, and otherwise the error of the first invalid value, with its key.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         if text.len() > MAX_SPEC_BYTES {
             return Err(SpecError::Long(text.len()));

@@ -18,7 +18,7 @@ pub enum Verdict {
     Network,
     /// The server's own work.
     Store,
-    /// Nothing that was looked at says why.
+    /// Nothing that was examined explains the latency.
     Unexplained,
 }
 

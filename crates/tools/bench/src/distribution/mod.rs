@@ -306,7 +306,8 @@ impl Distributions {
     /// Reads the results of an earlier run.
     ///
     /// # Errors
-    /// When the file cannot be read, or does not contain such results.
+    /// When the file cannot be read, is not what `sprat bench distribution --out` writes, has
+    /// another format than this program's, or contains results that contradict each other.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;

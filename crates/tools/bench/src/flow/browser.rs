@@ -41,7 +41,7 @@ const SETTLING: Duration = Duration::from_secs(4);
 /// Interval at which to poll for the file.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Longest time that the download may take.
+/// Time after which a download fails.
 const LONGEST: Duration = Duration::from_secs(280);
 
 /// Goal: how much faster than the browser itself, with default system settings.

@@ -61,12 +61,15 @@ struct Ready {
     events: Vec<epoll::Event>,
 }
 
-/// Opens `connections` connections (1 to 4,096) to the cluster that `options` name, and makes the
+/// Opens `connections` connections to the cluster that `options` name, and makes the
 /// table that loads use if it does not exist. `waiting` says what a client does if the load lets it
 /// sleep: sleep at once, or spin a little first.
 ///
 /// # Errors
-/// When no cluster answers.
+/// When no cluster answers, the table cannot be made, or epoll fails.
+///
+/// # Panics
+/// If `connections` is 0 or more than 4,096.
 pub fn connect(
     options: &Options,
     connections: usize,

@@ -197,7 +197,8 @@ impl Sprat {
     /// Starts a server.
     ///
     /// # Errors
-    /// When the server does not become ready; the error contains its last output.
+    /// When the server's folder or address cannot be made, or the server cannot be started or does
+    /// not become ready in time; the error then contains its last output.
     pub fn launch(&self, setup: &Setup) -> Result<SpratServer> {
         let folder = own_folder(&setup.data, "sprat")?;
         let coordinator = free_loopback_addr()?;
@@ -306,7 +307,7 @@ impl SpratServer {
     /// Queries the server's counters. Unparks the server.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the server does not answer.
     pub fn counters(&self) -> Result<Vec<sprat_client::Counter>> {
         self.set_parked(false);
         let mut client = Client::connect(&self.options(PATIENCE))?;
@@ -365,7 +366,7 @@ impl Server for SpratServer {
 /// Drops the table that loads use.
 ///
 /// # Errors
-/// When the cluster does not answer.
+/// When the cluster does not answer, or refuses to drop the table.
 pub fn drop_table(options: &Options) -> Result<()> {
     Ok(Client::connect(options)?.drop_table(TABLE)?)
 }

@@ -19,7 +19,7 @@ const MAX_LINE: usize = 4096;
 /// Opens `connections` connections to the memcached at `endpoint`.
 ///
 /// # Errors
-/// When one cannot be opened.
+/// When a connection cannot be opened.
 pub fn connect(endpoint: &Endpoint, connections: usize) -> Result<Pipelined<Meta>> {
     Pipelined::connect("memcached", Meta, endpoint, connections)
 }

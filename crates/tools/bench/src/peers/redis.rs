@@ -24,7 +24,7 @@ pub struct RespWait<const REPLICAS: u8>;
 /// Opens `connections` connections to the Redis at `endpoint`.
 ///
 /// # Errors
-/// When one cannot be opened.
+/// When a connection cannot be opened.
 pub fn connect(endpoint: &Endpoint, connections: usize) -> Result<Pipelined<Resp>> {
     Pipelined::connect("redis", Resp, endpoint, connections)
 }
