@@ -133,7 +133,8 @@ impl Backlog {
         self.lock().known.contains_key(key)
     }
 
-    /// Returns how many keys wait or are being delivered, and for how long the oldest one has.
+    /// Returns the number of keys that wait or are being delivered, and the time since the oldest
+    /// of them was queued.
     #[must_use]
     pub fn extent(&self) -> (usize, Duration) {
         let keys = self.lock();

@@ -36,8 +36,8 @@ const REGISTER: &str = "sprat-bridges";
 /// A table in the store's memory whose home is a table of Cassandra. Reads are answered from
 /// memory, or from the home if memory lacks the key; a write is acknowledged once the store has it
 /// durably, and delivered to the home by background tasks. Any number of processes may open the
-/// same table. Clones share the same tasks; [`BridgedTable::close`] delivers what waits and ends
-/// them.
+/// same table. Clones share the same tasks; [`BridgedTable::close`] delivers the dirty keys and
+/// ends the tasks.
 #[derive(Clone)]
 pub struct BridgedTable {
     shared: Arc<Shared>,
@@ -202,8 +202,8 @@ impl BridgedTable {
         BridgeStats { dirty, lag: oldest.as_secs_f64(), last_error, ..self.shared.counters.stats() }
     }
 
-    /// Refuses further writes, and delivers what waits, for at most `patience`. Returns how many
-    /// keys are left; the next bridge finds them in the store.
+    /// Refuses further writes, and delivers dirty keys for at most `patience`. Returns the number
+    /// of keys that are left; the next bridge finds them in the store.
     pub async fn close(&self, patience: Duration) -> usize {
         self.shared.closing.store(true, Ordering::Relaxed);
         let until = Instant::now() + patience;

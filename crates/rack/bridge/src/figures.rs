@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a bridge has done since it was opened, and what waits.
+/// The counters of a bridge from its opening on, and the keys that wait for delivery.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct BridgeStats {

@@ -54,7 +54,7 @@ impl RunningBridge {
         self.table.stats()
     }
 
-    /// Refuses further writes, and delivers what waits, for at most `patience`. Returns how many
+    /// Refuses further writes, and delivers dirty keys for at most `patience`. Returns how many
     /// keys are left; the next bridge finds them in the store.
     #[must_use]
     pub fn close(self, patience: Duration) -> usize {

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Height of a rack, in rack units.
 pub const RACK_UNITS: usize = 42;
 
-/// What all servers and switches of a plan add up to. An optional sum is `None` if the description
+/// The sums over all servers and switches of a plan. An optional sum is `None` if the description
 /// lacks the value for a single server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]

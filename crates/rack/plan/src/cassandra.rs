@@ -55,7 +55,7 @@ pub enum CassandraError {
     Few {
         /// The replication factor.
         replication: usize,
-        /// How many there are.
+        /// The number of servers or chassis.
         has: usize,
         /// Of what: chassis or servers.
         what: &'static str,

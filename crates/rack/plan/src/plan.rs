@@ -42,7 +42,7 @@ pub struct Plan {
 pub struct Summary {
     /// The rack's name.
     pub name: String,
-    /// What its hardware adds up to.
+    /// The sums over its hardware.
     pub capacity: Capacity,
     /// Distances and rates between chassis.
     pub network: Network,
@@ -70,8 +70,9 @@ pub struct Network {
     /// For each distance of 0, 1, 2 ... links, the number of ordered pairs of chassis at that
     /// distance.
     pub hops: Vec<u64>,
-    /// What the servers of a chassis can send, relative to what its cables to other chassis carry,
-    /// for the chassis with the fewest cables. An uplink without a cable counts for nothing.
+    /// The rate at which the servers of a chassis can send, divided by the rate of its cables to
+    /// other chassis, for the chassis with the fewest cables. An uplink without a cable counts for
+    /// nothing.
     pub oversubscription: Option<f64>,
     /// Rate across the smallest cut found between two halves of the chassis, one way. `None` if the
     /// fabric is too large to examine.

@@ -32,7 +32,7 @@ pub struct Power {
     pub sensors: Vec<Sensor>,
     /// Sensors of each chassis, which measure everything in it.
     pub chassis: Vec<Sensor>,
-    /// How long a sensor may take to answer; 5 s by default.
+    /// Time within which a sensor must answer; 5 s by default.
     pub timeout: Option<Seconds>,
     /// Prices of power and servers.
     pub cost: Cost,
@@ -117,7 +117,7 @@ pub struct Cost {
     pub kwh: f64,
     /// Power usage effectiveness: watts that the building draws for each watt of its servers.
     pub pue: f64,
-    /// How long servers are used, in years.
+    /// Time for which servers are used, in years.
     pub years: f64,
     /// Grams of CO2 per kilowatt hour.
     pub carbon: Option<f64>,

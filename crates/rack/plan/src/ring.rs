@@ -262,7 +262,7 @@ fn side_by_side(instances: &[Instance]) -> Vec<usize> {
     (0..rounds).flat_map(in_round).collect()
 }
 
-/// How many random orders are tried to find one that also fits where the ring closes.
+/// The number of random orders that are tried to find one that also fits where the ring closes.
 const TRIES: usize = 64;
 
 /// Returns an order in which `replication` neighbours are on different servers all around the ring,

@@ -1,5 +1,5 @@
-//! Adds readings up to energy. The caller passes the time of each reading, in seconds from the
-//! start.
+//! Integrates readings of power into energy. The caller passes the time of each reading, in seconds
+//! from the start.
 
 use crate::{Cause, Error, Reading, Watts};
 
@@ -110,7 +110,7 @@ impl Meter {
 #[derive(Clone, Debug)]
 struct Series {
     points: Vec<(f64, f64)>,
-    /// How many readings a point averages.
+    /// The number of readings that a point averages.
     each: u32,
     /// Sums of times and values for the next point, and their number.
     open: (f64, f64, u32),

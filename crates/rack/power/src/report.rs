@@ -102,7 +102,7 @@ pub struct SensorReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Total {
-    /// Whether it adds up chassis, if all of them have readings, or servers.
+    /// Whether the total is the sum of chassis, if all of them have readings, or of servers.
     pub of: TargetKind,
     /// Mean power, W.
     pub watts: Watts,

@@ -195,7 +195,8 @@ impl Folder {
     }
 }
 
-/// FNV-1a by Fowler, Noll and Vo (1991): it distinguishes lists, and is no protection.
+/// Returns the FNV-1a checksum (Fowler, Noll and Vo, 1991). It distinguishes lists, and is no
+/// protection against an attacker.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

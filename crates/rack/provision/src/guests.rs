@@ -133,7 +133,8 @@ impl Guests {
         command.spawn().map(drop).map_err(|error| missing("ip", error))
     }
 
-    /// Returns the image of a guest: the one it was first started from, or else the newest.
+    /// Returns the image of a guest: the image that it was first started from, or for a new guest
+    /// the newest image.
     fn of(&self, folder: &Path) -> Result<PathBuf, Error> {
         let names = fs::read_dir(folder)
             .map_err(Error::file(folder))?

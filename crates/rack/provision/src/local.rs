@@ -56,14 +56,14 @@ pub struct Local {
 }
 
 impl Local {
-    /// A rack of namespaces whose state is in `folder`.
+    /// Creates a rack of namespaces whose state is in `folder`. Makes nothing yet.
     #[must_use]
     pub fn new(folder: &Folder) -> Self {
         Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")), guests: None }
     }
 
-    /// A rack of guests, each with a kernel of its own. Their images are in a folder that racks
-    /// share.
+    /// Creates a rack of guests, each with a kernel of its own. Their images are in a folder that
+    /// racks share.
     #[must_use]
     pub fn with_guests(folder: &Folder, images: impl Into<PathBuf>) -> Self {
         Self { guests: Some(Guests::new(images.into())), ..Self::new(folder) }

@@ -25,7 +25,7 @@ pub struct Members {
     pub instances: BTreeMap<String, KnownInstance>,
     /// Names of instances that have left, which do not join again by themselves.
     pub away: BTreeSet<String>,
-    /// Names of instances whose disks still have rows that moved to others.
+    /// Names of instances whose disks still have rows that moved to other instances.
     pub unclean: BTreeSet<String>,
 }
 
@@ -50,11 +50,11 @@ pub struct KnownInstance {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RingState {
-    /// It is on the ring.
+    /// The instance is on the ring.
     Here,
-    /// It is joining.
+    /// The instance is joining the ring.
     Joining,
-    /// It is leaving.
+    /// The instance is leaving the ring.
     Leaving,
 }
 

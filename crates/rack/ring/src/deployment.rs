@@ -154,7 +154,7 @@ impl Deployment {
     /// Checks that no instance is leaving the ring: one that is must not be started again.
     ///
     /// # Errors
-    /// An instance is leaving.
+    /// [`Error::Refused`] if an instance is leaving the ring.
     pub(crate) fn check_none_leaves(&self) -> Result<(), Error> {
         let leaving =
             self.members.as_ref().and_then(|members| members.in_state(RingState::Leaving).next());

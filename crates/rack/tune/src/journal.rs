@@ -18,13 +18,14 @@ pub const MAX_ENTRIES: usize = 1_000;
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialState {
-    /// It is being tried, or tuning was interrupted while it was.
+    /// The candidate is being tried, or tuning was interrupted during the trial.
     Trying,
-    /// It helped, and stays.
+    /// The candidate improved the score, or did not worsen it if that is enough for its class, and
+    /// stays in effect.
     Kept,
-    /// It did not help, and was undone.
+    /// The candidate did not help, or tuning was stopped or interrupted, and it was undone.
     Undone,
-    /// It could not be applied, for this reason, and was undone.
+    /// The candidate could not be applied or measured, for this reason, and was undone.
     Failed(String),
 }
 

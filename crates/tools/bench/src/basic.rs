@@ -25,7 +25,7 @@ const WORKING_SET: usize = 64_000_000;
 /// Keys of one size at most.
 const MAX_KEYS: usize = 10_000;
 
-/// Operations that one client of an open load has in flight at most.
+/// Limit on the operations that one client of an open loop has in flight.
 const OPEN_DEPTH: usize = 64;
 
 /// Read or write.

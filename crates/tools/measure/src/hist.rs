@@ -129,7 +129,7 @@ impl Latencies {
         all
     }
 
-    /// The quantiles that tables show.
+    /// Returns the quantiles that tables show.
     #[must_use]
     pub fn summary(&self) -> Summary {
         if self.0.is_empty() {

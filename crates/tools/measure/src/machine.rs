@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cpu, usage};
 
-/// How long other processes are observed.
+/// Time for which other processes are observed.
 const WATCH: Duration = Duration::from_millis(300);
 
 /// Limit on the neighbours that are listed: those that use the most processor time.

@@ -64,7 +64,7 @@ impl Source {
     }
 }
 
-/// Whether the whole file is test code.
+/// Returns whether the whole file is test code.
 #[must_use]
 pub fn is_test_file(path: &str) -> bool {
     path.starts_with("fuzz/")
@@ -129,7 +129,7 @@ fn flatten(stream: TokenStream, in_test: bool, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Whether an attribute is `test`, `…::test`, or a `cfg` that requires `test`.
+/// Returns whether an attribute is `test`, `…::test`, or a `cfg` that requires `test`.
 fn means_test(attribute: &TokenStream) -> bool {
     let mut tokens = Vec::new();
     flatten(attribute.clone(), false, &mut tokens);

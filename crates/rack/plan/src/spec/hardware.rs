@@ -72,7 +72,7 @@ pub struct Chassis {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Switch {
-    /// When it begins to send a frame.
+    /// When the switch begins to send a frame.
     pub forwarding: Forwarding,
     /// Switching latency: from the last header bit that the switch needs to the first bit out.
     pub delay: Seconds,
@@ -90,9 +90,9 @@ impl Default for Switch {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
-    /// When it has received the whole frame.
+    /// When the switch has received the complete frame.
     StoreAndForward,
-    /// When it has received the frame's header.
+    /// When the switch has received the frame's header.
     CutThrough,
 }
 

@@ -67,7 +67,7 @@ pub struct Spec {
     pub clock: Option<Clock>,
     /// The host through which servers reach the outside.
     pub control: Option<Control>,
-    /// What others say about the rack. The plan reports whether it follows.
+    /// Claims of others about the rack. The plan reports whether each claim follows from it.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
     /// Instances on the ring, by name. `None` if there is no ring yet and all instances of the plan

@@ -166,7 +166,7 @@ impl User {
         command
     }
 
-    /// Whether programs run as root.
+    /// Returns whether programs run as root.
     pub(super) fn is_root(&self) -> bool {
         self.id.is_none() && rustix::process::geteuid().is_root()
     }

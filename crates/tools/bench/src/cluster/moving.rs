@@ -33,7 +33,7 @@ const BYTES: (u64, u64) = (256 << 20, 1 << 30);
 /// Connections that fill the table.
 const FILLERS: usize = 8;
 
-/// How long reads are measured before each migration.
+/// Time for which reads are measured before each migration.
 const CALM: Duration = Duration::from_secs(3);
 
 /// Time between two writes while reads are measured.

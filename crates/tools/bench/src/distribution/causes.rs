@@ -210,7 +210,7 @@ impl Exclusion {
     /// All exclusions; each also excludes what the one before it does.
     pub const ALL: [Self; 3] = [Self::Nothing, Self::Core, Self::Interrupts];
 
-    /// Whether an operation with this cause is excluded.
+    /// Returns whether an operation with this cause is excluded.
     #[must_use]
     pub fn excludes(self, cause: Cause) -> bool {
         match cause {

@@ -76,12 +76,12 @@ impl Observer {
         }
     }
 
-    /// Whether the interrupts of this machine's cores are known.
+    /// Returns whether the interrupts of this machine's cores are known.
     pub(super) fn knows_interrupts(&self) -> bool {
         self.interrupts_known
     }
 
-    /// Whether the server reports the times of its loop: it was started with `--timed`.
+    /// Returns whether the server reports the times of its loop: it was started with `--timed`.
     pub(super) fn server_is_timed(&self) -> bool {
         self.last.server.get("longest_round_ns").is_some()
     }

@@ -209,7 +209,7 @@ fn arrival(file: &Path, bytes: u64, begun: Instant) -> Result<f64> {
     }
 }
 
-/// Whether two files have the same content.
+/// Returns whether two files have the same content.
 fn same(one: &Path, other: &Path) -> Result<bool> {
     let (mut one, mut other) = (File::open(one)?, File::open(other)?);
     let (mut ours, mut theirs) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);

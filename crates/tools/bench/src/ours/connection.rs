@@ -26,7 +26,7 @@ const PING_LOST_AFTER: Duration = Duration::from_secs(1);
 /// Interval at which clients for which nothing has arrived are polled, for their timers.
 const SWEEP: Duration = Duration::from_millis(1);
 
-/// Events that one wait returns at most.
+/// Limit on the events that one `epoll_wait` returns.
 const EVENT_BATCH: usize = 64;
 
 /// One or many clients of one cluster, as a [`Target`] for the load generator.

@@ -388,7 +388,8 @@ fn options(coordinator: &str, identity: Option<Arc<Identity>>, timeout: Duration
     }
 }
 
-/// Whether the coordinator has the table and its server answers; makes the table if it is missing.
+/// Returns whether the coordinator has the table and its server answers; makes the table if it is
+/// missing.
 fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
     let check = || -> Result<(), Error> {
         let mut quick = Client::connect(&options(CHECK_TIMEOUT))?;
@@ -404,8 +405,8 @@ fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
     check().is_ok()
 }
 
-/// Whether the server has enlisted with its coordinator. It opens its device right after that, and
-/// clients wait for the device.
+/// Returns whether the server has enlisted with its coordinator. It opens its device right after
+/// that, and clients wait for the device.
 fn has_enlisted(options: &dyn Fn(Duration) -> Options) -> bool {
     let servers = || Client::connect(&options(CHECK_TIMEOUT))?.list_servers();
     servers().is_ok_and(|servers| !servers.is_empty())

@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// Whether the process has ended.
+    /// Returns whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -127,7 +127,8 @@ pub fn free_loopback_addr() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Whether `endpoint` answers `question` with something that starts with `answer`, within a second.
+/// Returns whether `endpoint` answers `question` with something that starts with `answer`, within a
+/// second.
 #[must_use]
 pub fn answers(endpoint: &Endpoint, question: &[u8], answer: &[u8]) -> bool {
     let Ok(socket) = endpoint.connect() else { return false };

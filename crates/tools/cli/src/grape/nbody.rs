@@ -178,7 +178,7 @@ fn protect_bodies(args: &GrapeNbodyArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whether [`snapshot`] returns this name for some number.
+/// Returns whether [`snapshot`] returns this name for some number.
 fn is_snapshot(name: &str) -> bool {
     let number = name.strip_prefix("snapshot-").and_then(|rest| rest.strip_suffix(".npy"));
     number

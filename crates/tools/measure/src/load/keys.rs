@@ -106,7 +106,7 @@ impl Zipf {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// The integral of `weight` up to a constant; stable where the exponent is near 1.
+    /// Returns the integral of `weight` up to a constant. Stable where the exponent is near 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let t = (1.0 - self.exponent) * log;

@@ -14,8 +14,8 @@ use crate::target::{Completion, LoadTarget, Op, Outcome, Wait};
 /// Limit on the operations in flight of a run: clients times depth. [`run`] fails beyond it.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
-/// How long a run waits after its end for completions. Operations still missing then count as
-/// unfinished.
+/// Time for which a run waits for completions after its end. Operations that have not completed
+/// by that time count as unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
 /// Limit on one sleep for completions: long enough to cost nothing, short enough to notice the end
@@ -96,8 +96,8 @@ pub struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// A latency test: one client that waits for each reply, with a fifth of a second to warm up
-    /// and one second measured.
+    /// Creates the load of a latency test: one client that waits for each reply, with a fifth of a
+    /// second to warm up and one second measured.
     #[must_use]
     pub fn one_client(workload: Workload, wait: Wait) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl LoadPlan {
 
 /// The clock of a run; tests supply their own.
 pub trait Clock {
-    /// Monotonic nanoseconds.
+    /// Returns monotonic nanoseconds from any fixed origin.
     fn now(&self) -> u64;
 }
 
@@ -198,7 +198,7 @@ struct Run<'a> {
     chooser: Chooser,
     values: Values,
     recorder: Recorder,
-    /// When the last operation may start, in ns.
+    /// Operations start before this time, in ns.
     end: u64,
 }
 
