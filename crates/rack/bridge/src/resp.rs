@@ -29,8 +29,9 @@ pub struct CommandParts<'a> {
 /// Parses the first command in `bytes`. Returns `None` if it is incomplete.
 ///
 /// # Errors
-/// The bytes are no command, or too long. Send the returned error and close the connection, since
-/// the start of the next command is unknown.
+/// The bytes are not an array of bulk strings, or the command has more than [`MAX_ARGUMENTS`] parts
+/// or [`MAX_COMMAND`] bytes. Send the returned error and close the connection, since the start of
+/// the next command is unknown.
 pub fn parse_command(bytes: &[u8]) -> Result<Option<CommandParts<'_>>, &'static str> {
     let (Some(count), mut at) = header(bytes, b'*')? else { return incomplete(bytes) };
     if count > MAX_ARGUMENTS {
@@ -105,7 +106,8 @@ impl<'a> RedisCommand<'a> {
     /// Interprets the arguments of a command.
     ///
     /// # Errors
-    /// Returns the error to send, in Redis's style.
+    /// The command is empty or unknown, or has the wrong number of arguments. Returns the error to
+    /// send, in Redis's style.
     pub fn from_parts(parts: &[&'a [u8]]) -> Result<Self, String> {
         let (name, rest) = parts.split_first().ok_or("ERR an empty command")?;
         let name = name.to_ascii_uppercase();

@@ -19,7 +19,8 @@ pub const MAX_REPLY: usize = 64 << 20;
 /// Pause after a failed accept: the system lacks some resource, or the client has gone.
 const REST: Duration = Duration::from_millis(50);
 
-/// Accepts connections and replies their commands, until it is dropped.
+/// Accepts connections and executes their commands. Never returns; the caller drops the future to
+/// stop accepting.
 pub async fn serve(listener: TcpListener, table: BridgedTable) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {

@@ -11,18 +11,18 @@ use sprat_rack::{Host, Instance, hosts};
 /// tables, and refuses to have fewer.
 const OWN_REPLICAS: usize = 3;
 
-/// What to remove, and how.
+/// The instances to remove, and the way to do it.
 #[derive(Clone, Copy, Debug)]
 pub struct Removal<'a> {
     /// An instance, or a server with all of its instances.
     pub name: &'a str,
-    /// Its server is dead: the others restore its rows from replicas, and nothing runs on the
-    /// server.
+    /// Whether its server is dead: the others then restore its rows from replicas, and nothing is
+    /// run on the server.
     pub gone: bool,
-    /// Whether to remove its data once its rows are with others, instead of keeping it beside the
-    /// instance's folder.
+    /// Whether to remove its data after its rows have moved to others, instead of keeping the data
+    /// beside the instance's folder.
     pub purge: bool,
-    /// Whether to check only whether it may leave.
+    /// Whether to check only whether the instance may leave, without changing anything.
     pub check: bool,
 }
 

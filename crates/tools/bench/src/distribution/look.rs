@@ -13,8 +13,8 @@ use super::causes::{EndObservation, Evidence};
 use crate::single::{Counters, OperationTimes, Single};
 use sprat_measure::hist::nanos;
 
-/// Time that reading the interrupts of all cores may take. On a machine with many cores it takes
-/// longer: there interrupts are left out.
+/// Limit on the time to read the interrupts of all cores. Where reading takes longer, as on
+/// machines with many cores, interrupts are left out.
 const INTERRUPTS_LIMIT: Duration = Duration::from_micros(300);
 
 /// Trials to measure that time, of which the shortest counts.

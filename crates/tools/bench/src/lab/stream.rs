@@ -139,7 +139,7 @@ impl Streams {
         self.measure_with(growth, duration, &mut || Ok(()))
     }
 
-    /// Does the same as [`measure`](Self::measure), and calls `look` after the warm-up and at the
+    /// Measures as [`measure`](Self::measure) does, and calls `look` after the warm-up and at the
     /// end.
     pub(crate) fn measure_with(
         self,
@@ -219,7 +219,7 @@ impl StreamResults {
 }
 
 /// Computes the fairness index of Jain, Chiu and Hawe (1984): 1 if all shares are equal, 1/n if one
-/// of n has everything.
+/// of n gets the complete sum.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
     let (sum, squares): (f64, f64) =
         (shares.iter().sum(), shares.iter().map(|share| share * share).sum());
