@@ -63,7 +63,7 @@ pub struct Load {
     pub contacts: Vec<String>,
     /// Rates, one after the other.
     pub steps: Vec<Step>,
-    /// How the operations' starts are distributed.
+    /// The distribution of the operations' starts.
     pub arrivals: Arrivals,
     /// The operations.
     pub workload: Workload,

@@ -27,7 +27,7 @@ pub struct MeasuredTarget {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Report {
-    /// Its duration, seconds.
+    /// The duration of the measurement, in seconds.
     pub seconds: f64,
     /// Interval between readings, seconds.
     pub every: f64,

@@ -19,7 +19,7 @@ pub const MAX_THREADS: usize = 1_024;
 /// [`USUAL`].
 const AT_ONCE: usize = 64;
 
-/// The time that a reading usually takes at most.
+/// Time after which a reading in progress counts as slow.
 const USUAL: Duration = Duration::from_millis(500);
 
 /// Lower limit on the interval between readings. A shorter interval is raised to it.

@@ -4,7 +4,7 @@ use crate::faults::Fault;
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong, where, and what to do about it.
+/// An error of provisioning. Messages name the place and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program is not installed on this machine.

@@ -19,7 +19,7 @@ pub struct Fault {
     pub task: String,
     /// The reason.
     pub why: String,
-    /// What to do about it, if that is known.
+    /// The remedy, if one is known.
     pub mend: Option<&'static str>,
 }
 

@@ -34,7 +34,7 @@ impl Folder {
         &self.path
     }
 
-    /// Returns the path of a file in it.
+    /// Returns the path of the file `name` in the folder.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)

@@ -9,7 +9,7 @@ use sprat_tune::Overlay;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Where a rack's servers run.
+/// The machines on which a rack's servers run.
 #[derive(Clone, Debug)]
 pub enum Machines {
     /// Servers, reached over ssh at the addresses of the plan.
@@ -23,7 +23,7 @@ pub enum Machines {
     },
 }
 
-/// Where a rack is.
+/// The places of a rack: its folder, its machines and Ansible.
 #[derive(Clone, Debug)]
 pub struct Location {
     /// The rack's folder on this machine: inventory, files, keys, members of the ring.
@@ -189,8 +189,9 @@ impl Deployment {
 
     /// Brings the servers to the plan, and starts what does not run. If the hosts are on this
     /// machine, it makes them first. `jars` is the folder of Cassandra's jars, and may be empty if
-    /// the description has no Cassandra. With `check` nothing is changed. `limit` names servers,
-    /// separated by commas; by default all.
+    /// the description has no Cassandra. With `check`, nothing on the servers is changed, but the
+    /// rack's folder is written and hosts on this machine are made. `limit` names servers,
+    /// separated by commas; `None` means all.
     ///
     /// Returns Ansible's recap of each server.
     ///

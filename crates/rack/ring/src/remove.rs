@@ -176,7 +176,7 @@ fn check_enough_stay(
 }
 
 impl Step<'_> {
-    /// Returns the instance as others see it.
+    /// Returns the state of the instance as another instance, one that stays, sees it.
     fn view_of_others(&self) -> Result<Option<Node>, Error> {
         let (_, nodes) = self.deployment.look(self.stay, |_| true)?;
         Ok(node_of(&nodes, self.instance).cloned())

@@ -26,9 +26,10 @@ pub struct RollingReport {
     pub of: usize,
 }
 
-/// Restarts instances one after the other. Each flushes its memory to disk, stops, gets its files,
-/// and starts; the next one follows when all see it as up and normal. `limit` names servers or
-/// instances; if empty, all. With `check` nothing is changed.
+/// Restarts the instances that `kind` means, one after the other. Each flushes its memory to disk,
+/// stops, gets its files, and starts; the next one follows when all see it as up and normal.
+/// `limit` names servers or instances; if it is empty, all are meant. With `check`, nothing on the
+/// servers is changed, but the rack's folder is written.
 ///
 /// # Errors
 /// An instance is leaving or, unless `check`, not well; a name is unknown; a file cannot be

@@ -17,7 +17,7 @@ pub enum Event<'a> {
     },
     /// The current step, such as the task that Ansible runs.
     Doing(&'a str),
-    /// The last step still goes on: sent about once a second while a change waits.
+    /// The last step continues: sent about once a second while a change waits.
     Waiting,
     /// A line that Ansible prints about what it would change, if the change is only checked.
     Checked(&'a str),
@@ -58,8 +58,8 @@ pub trait Watcher {
     /// Shows an event.
     ///
     /// # Errors
-    /// The event cannot be shown. The change ends with [`crate::Error::Watcher`], and can be
-    /// continued later.
+    /// The watcher cannot show the event, for example because standard output is closed. The change
+    /// ends with [`crate::Error::Watcher`], and can be continued later.
     fn event(&mut self, event: Event<'_>) -> io::Result<()>;
 
     /// Returns whether to stop before the next step. Once `true`, the answer stays `true`.
@@ -71,7 +71,7 @@ pub trait Watcher {
 pub enum Ended<T> {
     /// The complete change is done.
     Done(T),
-    /// The watcher stopped it. The phrase goes on after "stopped" and says how far it came, such as
-    /// ", 2 of 3 have joined"; the same call goes on with the rest.
+    /// The watcher stopped the change. The phrase follows "stopped" and reports the progress, such
+    /// as ", 2 of 3 have joined"; the same call continues with the rest.
     Stopped(String),
 }

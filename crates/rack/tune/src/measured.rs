@@ -9,7 +9,7 @@ const LEAST_MARGIN: f64 = 0.05;
 /// Limit on the margin: a larger improvement counts however noisy the machine is.
 const MOST_MARGIN: f64 = 0.5;
 
-/// The latency that stands for a second without answers, in ms.
+/// The latency that a window without answers counts as, in ms.
 const NOTHING_MS: f64 = 60_000.0;
 
 /// A load's result. Times are in ms, from the intended start of operations.

@@ -216,7 +216,8 @@ fn recover(rack: &mut impl Subject, journal: &mut Journal) -> Result<(), TuneErr
     Ok(())
 }
 
-/// Undoes everything, the last change first, and clears the journal. Returns the number of changes.
+/// Undoes all changes in effect, the last one first, and clears the journal. Returns the number of
+/// changes that it undid.
 ///
 /// # Errors
 /// [`TuneError::Subject`] if a change cannot be undone: the journal then still has all changes.

@@ -22,7 +22,7 @@ pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 /// Total bytes of the values of one size.
 const WORKING_SET: usize = 64_000_000;
 
-/// Keys of one size at most.
+/// Limit on the keys of one size. Fewer are used if their values exceed [`WORKING_SET`].
 const MAX_KEYS: usize = 10_000;
 
 /// Limit on the operations that one client of an open loop has in flight.

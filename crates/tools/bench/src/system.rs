@@ -98,7 +98,7 @@ pub trait Server {
     /// returns the time since the new start.
     ///
     /// # Errors
-    /// When the server cannot be killed or started again, or does not answer after the start.
+    /// When the server cannot be started again, or does not answer in time after the start.
     fn restart(&mut self) -> Result<Duration>;
 }
 

@@ -42,7 +42,7 @@ const BETWEEN_WRITES: Duration = Duration::from_millis(1);
 /// Interval at which to poll whether the migration is complete.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time that a migration may take.
+/// Time after which a migration fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Latencies of reads without and during a migration.

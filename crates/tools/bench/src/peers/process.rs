@@ -94,7 +94,7 @@ impl Process {
     /// Returns the resident memory of the process, in bytes.
     ///
     /// # Errors
-    /// When the process has been waited for, or its `/proc` entry cannot be read.
+    /// When the process has ended, or its `/proc` entry cannot be read.
     pub fn rss_bytes(&self) -> Result<u64> {
         usage::rss_bytes(self.pid())
     }
