@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// The most keys of a bridge that may wait for delivery, including writes in progress. A further
-/// write waits, and then fails.
+/// Limit on the keys of a bridge that wait for delivery, including writes in progress. A further
+/// write waits for room, and fails after ten seconds without any.
 pub const MAX_DIRTY: usize = 65_536;
 
 /// The queue of keys with a write that may not have reached the home table.
@@ -31,9 +31,9 @@ struct Keys {
 #[derive(Debug)]
 struct Waiting {
     since: Instant,
-    /// Whether it is being delivered, and not in the queue.
+    /// Whether a worker delivers the key, so that it is not in the queue.
     delivering: bool,
-    /// Whether it was written since its delivery began.
+    /// Whether the key was written after its delivery began.
     again: bool,
     _room: OwnedSemaphorePermit,
 }
@@ -49,19 +49,20 @@ impl Default for Backlog {
 }
 
 impl Backlog {
-    /// Reserves room for one key, to be called before it is written. Returns `None` if there is
-    /// none in time.
+    /// Reserves room for one key, to be called before it is written. Waits for room for at most
+    /// `patience`, and returns `None` if there is still none.
     pub async fn reserve(&self, patience: Duration) -> Option<OwnedSemaphorePermit> {
         tokio::time::timeout(patience, Arc::clone(&self.room).acquire_owned()).await.ok()?.ok()
     }
 
-    /// Reserves room for one key, if there is some at once.
+    /// Reserves room for one key without waiting. Returns `None` if there is none.
     #[must_use]
     pub fn try_reserve(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 
-    /// Adds a key that is dirty, or may be.
+    /// Queues a key that is dirty, or may be. A key that waits already stays where it is and gives
+    /// `room` back; one that is being delivered will be delivered again.
     pub fn push(&self, key: &[u8], room: OwnedSemaphorePermit) {
         let mut keys = self.lock();
         if let Some(known) = keys.known.get_mut(key) {
@@ -132,7 +133,8 @@ impl Backlog {
         self.lock().known.contains_key(key)
     }
 
-    /// Returns how many keys wait or are being delivered, and for how long the oldest one has.
+    /// Returns the number of keys that wait or are being delivered, and the time since the oldest
+    /// of them was queued.
     #[must_use]
     pub fn extent(&self) -> (usize, Duration) {
         let keys = self.lock();

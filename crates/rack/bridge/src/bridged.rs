@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 /// Concurrent deliveries.
 pub const DELIVERY_WORKERS: usize = 32;
 
-/// How long a write waits for room in the backlog, or in the store's memory.
+/// Time for which a write waits for room in the backlog, or in the store's memory, before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Pause after a failed delivery, and after a write that found memory full.
@@ -36,8 +36,8 @@ const REGISTER: &str = "sprat-bridges";
 /// A table in the store's memory whose home is a table of Cassandra. Reads are answered from
 /// memory, or from the home if memory lacks the key; a write is acknowledged once the store has it
 /// durably, and delivered to the home by background tasks. Any number of processes may open the
-/// same table. Clones share the same tasks; [`BridgedTable::close`] delivers what waits and ends
-/// them.
+/// same table. Clones share the same tasks; [`BridgedTable::close`] delivers the dirty keys and
+/// ends the tasks.
 #[derive(Clone)]
 pub struct BridgedTable {
     shared: Arc<Shared>,
@@ -89,7 +89,8 @@ impl BridgedTable {
     /// of several threads.
     ///
     /// # Errors
-    /// The store or Cassandra cannot be reached, or the table has another home.
+    /// The options are invalid, the store or Cassandra cannot be reached or refuses a statement,
+    /// the table has another home, or its entry in the register is invalid.
     pub async fn open(options: &Options) -> Result<Self, Error> {
         let home = Home::connect(&options.home).await?;
         let client = AsyncClient::connect(&options.store)?;
@@ -114,7 +115,7 @@ impl BridgedTable {
         Ok(Self { shared, sweep: Arc::new(sweep), workers: Arc::new(Mutex::new(workers)) })
     }
 
-    /// Reads the value of a key. Returns `None` if it has none.
+    /// Reads the value of a key. Returns `None` if the key is empty or has no value.
     ///
     /// # Errors
     /// Any [`Error`] of the store, or of the home if memory lacks the key.
@@ -129,8 +130,9 @@ impl BridgedTable {
     /// home.
     ///
     /// # Errors
-    /// The value is too long, or the store fails; after an indeterminate error of the store, the
-    /// write may have been done.
+    /// The value is longer than [`MAX_BRIDGED_VALUE`], key and value are too long for a row of the
+    /// home, the key is empty, the bridge is closed, the backlog has no room for ten seconds, or
+    /// the store fails. After an indeterminate error of the store, the write may have been done.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if value.len() > MAX_BRIDGED_VALUE {
             return Err(Error::ValueTooLarge(value.len()));
@@ -145,7 +147,8 @@ impl BridgedTable {
     /// Deletes a key, whether it exists or not.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// As [`put`](Self::put), except that no length is checked: the key is empty, the bridge is
+    /// closed, the backlog has no room for ten seconds, or the store fails.
     pub async fn delete(&self, key: &[u8]) -> Result<(), Error> {
         self.write(key, Cell::Gone).await
     }
@@ -185,7 +188,8 @@ impl BridgedTable {
     /// Reads a key from the home without looking into memory, for comparisons.
     ///
     /// # Errors
-    /// [`Error::Home`] if the home cannot be read.
+    /// [`Error::Home`] if Cassandra refuses the read, does not answer it in time, or returns a row
+    /// of another form.
     pub async fn at_home(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.shared.operations.far.read(key).await?.map(|row| row.value))
     }
@@ -198,8 +202,8 @@ impl BridgedTable {
         BridgeStats { dirty, lag: oldest.as_secs_f64(), last_error, ..self.shared.counters.stats() }
     }
 
-    /// Refuses further writes, and delivers what waits, for at most `patience`. Returns how many
-    /// keys are left; the next bridge finds them in the store.
+    /// Refuses further writes, and delivers dirty keys for at most `patience`. Returns the number
+    /// of keys that are left; the next bridge finds them in the store.
     pub async fn close(&self, patience: Duration) -> usize {
         self.shared.closing.store(true, Ordering::Relaxed);
         let until = Instant::now() + patience;

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 
-/// The longest value in bytes: the store's limit, without the byte for the state.
+/// Limit on the length of a value, in bytes: the store's limit, without the byte for the state.
 pub const MAX_BRIDGED_VALUE: usize = (1 << 20) - 1;
 
 const LOADING: u8 = 0;
@@ -27,7 +27,8 @@ impl<'a> Cell<'a> {
     /// Parses an object's value.
     ///
     /// # Errors
-    /// [`Error::NotACell`] if another program writes to this table.
+    /// [`Error::NotACell`] if `bytes` is empty, has an unknown state, or has a value in a state
+    /// without one: another program writes to this table.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         match bytes.split_first() {
             Some((&LOADING, [])) => Ok(Self::Loading),
@@ -53,7 +54,8 @@ impl<'a> Cell<'a> {
         bytes
     }
 
-    /// Returns what must be delivered to the home, or `None` if the home has it.
+    /// Returns what must be delivered to the home. `None` for clean and loading cells, of which the
+    /// home has every acknowledged write.
     #[must_use]
     pub fn delivery(self, version: u64, stamps: Stamps) -> Option<Delivery<'a>> {
         let stamp = stamps.of(version);

@@ -52,7 +52,7 @@ pub enum Error {
     /// The options have no address of Cassandra.
     #[error("no address of Cassandra; give at least one, as HOST:PORT")]
     NoContacts,
-    /// The value is too long.
+    /// The value is longer than [`MAX_BRIDGED_VALUE`](crate::MAX_BRIDGED_VALUE).
     #[error("value of {0} bytes; the longest is {max} bytes", max = crate::MAX_BRIDGED_VALUE)]
     ValueTooLarge(usize),
     /// The key is empty.
@@ -66,7 +66,7 @@ pub enum Error {
     TooLargeForHome {
         /// Bytes of key and value.
         bytes: usize,
-        /// The most that it takes.
+        /// The limit of the home.
         most: usize,
     },
     /// The backlog is full, and no delivery succeeds.

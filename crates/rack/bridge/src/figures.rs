@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a bridge has done since it was opened, and what waits.
+/// The counters of a bridge from its opening on, and the keys that wait for delivery.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct BridgeStats {
@@ -21,7 +21,7 @@ pub struct BridgeStats {
     pub evicted: u64,
     /// Keys of this bridge that may not be at home yet.
     pub dirty: usize,
-    /// How long the oldest of them has waited, in seconds.
+    /// Time for which the oldest dirty key has waited, in seconds.
     pub lag: f64,
     /// Sweeps over the whole table.
     pub sweeps: u64,

@@ -44,7 +44,8 @@ impl Home {
     /// Connects to the cluster, and creates keyspace and table if they are missing.
     ///
     /// # Errors
-    /// The cluster cannot be reached, or refuses a statement.
+    /// The options are invalid, the cluster cannot be reached or does not answer in 90 seconds, or
+    /// it refuses a statement.
     pub async fn connect(options: &HomeOptions) -> Result<Self, Error> {
         options.check()?;
         let late = Error::Home {
@@ -86,8 +87,9 @@ impl Home {
         })
     }
 
-    /// Returns the most bytes of key and value in a row, by the settings of one instance. Cassandra
-    /// refuses longer rows for ever, so a bridge must not acknowledge them.
+    /// Returns the limit on the bytes of key and value in a row, by the settings of one instance,
+    /// or `usize::MAX` if they cannot be read. Cassandra always refuses longer rows, so a bridge
+    /// must not acknowledge them.
     pub(crate) fn longest(&self) -> usize {
         self.longest
     }

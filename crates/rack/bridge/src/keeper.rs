@@ -8,7 +8,8 @@ use crate::home::HomeRow;
 use sprat_client::{Condition, Error as StoreError, Object};
 use std::future::Future;
 
-/// How often a read starts again because others have inserted and removed the key meanwhile.
+/// The number of times that a read starts again because others have inserted and removed the key
+/// meanwhile.
 const TRIES: usize = 64;
 
 /// A table in memory, of the store: versions of a key grow with each write, also across removals.
@@ -47,18 +48,18 @@ pub trait HomeTable {
 pub struct ReadResult {
     /// The value, if there is one.
     pub value: Option<Vec<u8>>,
-    /// Whether memory had it.
+    /// Whether memory had the value.
     pub hit: bool,
 }
 
 /// The result of a delivery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Delivered {
-    /// There was nothing to deliver.
+    /// There was nothing to deliver: the key has no object, or a clean or loading one.
     Nothing,
-    /// It is at home, and marked so in memory.
+    /// The object is at home, and marked clean in memory or removed from it.
     Settled,
-    /// It is at home, but memory has a newer object by now.
+    /// The object is at home, but a newer write has replaced it in memory.
     Outdated,
 }
 
@@ -139,7 +140,7 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
     /// Delivers a key's present object to the home.
     ///
     /// # Errors
-    /// The delivery must be repeated.
+    /// Memory or the home failed. The delivery may have been done, and must be repeated.
     pub async fn deliver(&self, key: &[u8]) -> Result<Delivered, Error> {
         let Some(object) = self.near.get(key).await? else { return Ok(Delivered::Nothing) };
         let cell = Cell::parse(&object.value)?;

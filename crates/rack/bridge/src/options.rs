@@ -33,8 +33,8 @@ pub struct Options {
     pub table: String,
     /// Its home.
     pub home: HomeOptions,
-    /// Bytes of the store's memory that the table may take, beyond which objects that are at home
-    /// are evicted.
+    /// Limit on the bytes of the store's memory that the table takes. Beyond it a sweep evicts
+    /// objects that are at home.
     pub memory: u64,
     /// Interval between sweeps over the whole table.
     pub sweep: Duration,

@@ -6,14 +6,15 @@
 
 use crate::cell::MAX_BRIDGED_VALUE;
 
-/// The most arguments of a command, such as the keys of an MGET or DEL.
+/// Limit on the arguments of a command, such as the keys of an MGET or DEL. A command with more is
+/// an error.
 pub const MAX_ARGUMENTS: usize = 1_024;
 
-/// The most bytes of a command: the longest value, and keys. A connection that sends more is
-/// closed.
+/// Limit on the bytes of a command: the longest value, and 256 KiB for keys. A connection that
+/// sends more is closed.
 pub const MAX_COMMAND: usize = MAX_BRIDGED_VALUE + (256 << 10);
 
-/// The longest header line: a type byte, a number, and the line's end.
+/// Limit on a header line, in bytes: a type byte, a number, and the line's end.
 const MAX_LINE: usize = 16;
 
 /// The arguments of a command, and its length.
@@ -28,8 +29,9 @@ pub struct CommandParts<'a> {
 /// Parses the first command in `bytes`. Returns `None` if it is incomplete.
 ///
 /// # Errors
-/// The bytes are no command, or too long. Send the returned error and close the connection, since
-/// the start of the next command is unknown.
+/// The bytes are not an array of bulk strings, or the command has more than [`MAX_ARGUMENTS`] parts
+/// or [`MAX_COMMAND`] bytes. Send the returned error and close the connection, since the start of
+/// the next command is unknown.
 pub fn parse_command(bytes: &[u8]) -> Result<Option<CommandParts<'_>>, &'static str> {
     let (Some(count), mut at) = header(bytes, b'*')? else { return incomplete(bytes) };
     if count > MAX_ARGUMENTS {
@@ -104,7 +106,8 @@ impl<'a> RedisCommand<'a> {
     /// Interprets the arguments of a command.
     ///
     /// # Errors
-    /// Returns the error to send, in Redis's style.
+    /// The command is empty or unknown, or has the wrong number of arguments. Returns the error to
+    /// send, in Redis's style.
     pub fn from_parts(parts: &[&'a [u8]]) -> Result<Self, String> {
         let (name, rest) = parts.split_first().ok_or("ERR an empty command")?;
         let name = name.to_ascii_uppercase();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-/// The most threads for deliveries and replies, which mostly wait.
+/// Limit on the threads for deliveries and replies, which mostly wait.
 const MAX_THREADS: usize = 4;
 
 /// Time for the threads to end.
@@ -54,8 +54,8 @@ impl RunningBridge {
         self.table.stats()
     }
 
-    /// Refuses further writes, and delivers what waits, for at most `patience`. Returns how many
-    /// keys are left; the next bridge finds them in the store.
+    /// Refuses further writes, and delivers dirty keys for at most `patience`. Returns the number
+    /// of keys that are left; the next bridge finds them in the store.
     #[must_use]
     pub fn close(self, patience: Duration) -> usize {
         let left = self.runtime.block_on(self.table.close(patience));

@@ -10,16 +10,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// The most connections. Further ones wait to be accepted.
+/// Limit on the open connections. Further ones wait to be accepted.
 pub const MAX_CONNECTIONS: usize = 1_024;
 
-/// The most bytes of values in one reply.
+/// Limit on the bytes of values in one reply. A command that asks for more gets an error.
 pub const MAX_REPLY: usize = 64 << 20;
 
 /// Pause after a failed accept: the system lacks some resource, or the client has gone.
 const REST: Duration = Duration::from_millis(50);
 
-/// Accepts connections and replies their commands, until it is dropped.
+/// Accepts connections and executes their commands. Never returns; the caller drops the future to
+/// stop accepting.
 pub async fn serve(listener: TcpListener, table: BridgedTable) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {

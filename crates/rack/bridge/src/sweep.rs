@@ -1,4 +1,4 @@
-//! Scans the whole table again and again: queues dirty objects that a dead bridge has left behind,
+//! Scans the complete table at intervals: queues dirty objects that a dead bridge has left behind,
 //! and evicts objects that are at home when the table takes too much memory.
 
 use crate::bridged::Shared;
@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The most keys whose reads are remembered between two sweeps. Further ones may be evicted
+/// Limit on the keys whose reads are remembered between two sweeps. Further keys may be evicted
 /// although they were read.
 const MAX_REFERENCED: usize = 1 << 20;
 
@@ -68,7 +68,7 @@ impl Sweep {
         let _ = self.wake.try_send(()); // a pending wake-up is enough
     }
 
-    /// Stops the thread.
+    /// Asks the thread to stop, without waiting for its end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.wake();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most lost writes that are listed; further ones are only counted.
+/// Limit on the lost writes that are listed. Further ones are only counted.
 pub const MAX_LOST: usize = 100;
 
 /// The highest acknowledged write of each key.
@@ -32,7 +32,7 @@ pub enum Verdict {
 pub struct LostWrite {
     /// Its key.
     pub key: u64,
-    /// Its number.
+    /// Its number among the operations of the run, from 1.
     pub acknowledged: u64,
     /// The number that is stored instead; 0 if no write of this run is.
     pub found: u64,
@@ -43,13 +43,13 @@ pub struct LostWrite {
 pub struct Verification {
     /// Keys that were read.
     pub checked: u64,
-    /// Keys that could not be read, of which nothing is known.
+    /// Keys that could not be read in three tries. They are not among `checked`.
     pub unread: u64,
     /// Keys with a later write than the last acknowledged one.
     pub ahead: u64,
     /// Keys that lost an acknowledged write.
     pub lost_keys: u64,
-    /// The first [`MAX_LOST`] of them.
+    /// The lost writes of these keys, ordered by key, up to [`MAX_LOST`].
     pub lost: Vec<LostWrite>,
 }
 
@@ -62,6 +62,9 @@ impl AcknowledgedWrites {
     }
 
     /// Records that a write was acknowledged.
+    ///
+    /// # Panics
+    /// If `stamp` is not above the run's base, or there is no such key.
     pub fn note(&self, key: u64, stamp: u64) {
         assert!(stamp > self.base, "numbers begin with 1");
         self.of(key).fetch_max(stamp - self.base, Ordering::AcqRel);
@@ -98,7 +101,8 @@ impl AcknowledgedWrites {
 }
 
 impl Verification {
-    /// Counts a key that was read.
+    /// Counts a key that was read, and lists its lost write while there are fewer than
+    /// [`MAX_LOST`].
     pub fn add(&mut self, verdict: Verdict) {
         self.checked += 1;
         match verdict {
@@ -113,7 +117,7 @@ impl Verification {
         }
     }
 
-    /// Adds another reader's result.
+    /// Adds another reader's result. Keeps the [`MAX_LOST`] lost writes with the lowest keys.
     pub fn merge(&mut self, other: Self) {
         self.checked += other.checked;
         self.unread += other.unread;

@@ -51,7 +51,9 @@ impl Cassandra {
     /// missing.
     ///
     /// # Errors
-    /// No contact can be reached, or the cluster refuses the keyspace, the table or a statement.
+    /// No contact can be reached, or the cluster lacks the datacenter or nodes for the replicas,
+    /// has the keyspace with another replication, refuses a statement, or does not answer in 90
+    /// seconds.
     pub async fn connect(load: &Load) -> Result<Self, LoadError> {
         check_reachable(&load.contacts).await?;
         let contacts = load.contacts.join(", ");

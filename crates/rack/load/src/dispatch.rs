@@ -17,10 +17,11 @@ const TIMER_SLACK: NonZeroU64 = NonZeroU64::new(1_000).expect("not 0");
 /// inverse, a core is always busy.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The longest sleep, after which the thread checks whether to stop.
+/// Limit on one sleep. After it the thread checks whether to stop.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Starts all operations when they are due, unless it is stopped. The thread does nothing else.
+/// Starts each operation when it is due, until the schedule ends or the load is stopped. The thread
+/// does nothing else.
 pub(crate) fn dispatch<T: LoadTarget>(
     shared: &Arc<Shared<T>>,
     schedule: Schedule,

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// The most kinds that are listed; failures of further kinds are counted together.
+/// Limit on the kinds of failures that are listed. Failures of further kinds are counted together.
 pub const MAX_KINDS: usize = 16;
 
-/// The longest example, in bytes; the rest is cut off.
+/// Limit on the text of an example, in bytes. The rest is cut off.
 pub const MAX_EXAMPLE: usize = 300;
 
 /// The failures of one kind.

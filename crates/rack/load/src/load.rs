@@ -4,53 +4,54 @@ use crate::windows::MAX_WINDOWS;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The most addresses of a cluster.
+/// Limit on the contact addresses of a load. [`Load::check`] refuses more.
 pub const MAX_CONTACTS: usize = 64;
 
-/// The most steps of the rate.
+/// Limit on the steps of the rate.
 pub const MAX_STEPS: usize = 10_000;
 
 /// The highest rate, in operations per second. Numbers of operations thereby grow no faster than
 /// microseconds, so that write timestamps of a later run are above those of an earlier one.
 pub const MAX_RATE: f64 = 1e6;
 
-/// The most keys, and the most sensors.
+/// Limit on the keys of [`Workload::KeyValue`], and on the sensors of [`Workload::Series`].
 pub const MAX_KEYS: u64 = 1 << 40;
 
-/// The most keys whose acknowledged writes are remembered: 8 bytes each, 128 MiB.
+/// Limit on the keys of a load that remembers acknowledged writes: 8 bytes each, 128 MiB.
 pub const MAX_REMEMBERED: u64 = 1 << 24;
 
-/// The most partitions of [`Workload::Wide`]: the last row of each is read before a run.
+/// Limit on the partitions of [`Workload::Wide`]: the last row of each is read before a run.
 pub const MAX_PARTITIONS: u64 = 4_096;
 
-/// The shortest value, in bytes: a key's value begins with its stamp.
+/// Lower limit on the length of a value, in bytes: a key's value begins with its stamp.
 pub const MIN_VALUE_BYTES: usize = 8;
 
-/// The longest value, in bytes.
+/// Limit on the length of a value, in bytes (1 MiB).
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// The largest replication factor.
+/// Limit on the replication factor.
 pub const MAX_REPLICATION: usize = 9;
 
-/// The shortest timeout of an operation.
+/// Lower limit on the timeout of an operation.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The longest timeout: histograms measure times up to twice as long.
+/// Limit on the timeout of an operation: histograms measure times up to twice as long.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The shortest window: while operations of a window are outstanding, its histograms take 400 KB.
+/// Lower limit on the length of a window: while operations of a window are outstanding, its
+/// histograms take 400 KB.
 pub const MIN_WINDOW: Duration = Duration::from_millis(250);
 
-/// The longest window.
+/// Limit on the length of a window.
 pub const MAX_WINDOW: Duration = Duration::from_secs(3_600);
 
 /// Outstanding operations by default.
 pub const DEFAULT_OUTSTANDING: usize = 32_768;
 
-/// The largest limit of outstanding operations.
+/// Limit on [`Load::outstanding`].
 pub const MAX_OUTSTANDING: usize = 262_144;
 
-/// The longest name, in bytes.
+/// Limit on the names of the keyspace and the datacenter, in bytes.
 const MAX_NAME: usize = 48;
 
 /// A load: which operations to run on which cluster, how often and for how long. [`Load::new`]
@@ -62,7 +63,7 @@ pub struct Load {
     pub contacts: Vec<String>,
     /// Rates, one after the other.
     pub steps: Vec<Step>,
-    /// How the operations' starts are distributed.
+    /// The distribution of the operations' starts.
     pub arrivals: Arrivals,
     /// The operations.
     pub workload: Workload,
@@ -83,8 +84,8 @@ pub struct Load {
     pub timeout: Duration,
     /// Length of a window.
     pub window: Duration,
-    /// The most outstanding operations. Operations beyond it are counted as not sent, and never
-    /// sent later.
+    /// Limit on the outstanding operations. An operation that would exceed it is counted as not
+    /// sent, and never sent later.
     pub outstanding: usize,
     /// Seed of all random choices: the same seed gives the same operations at the same times.
     pub seed: u64,
@@ -224,7 +225,7 @@ pub enum LoadError {
     /// Threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(#[from] std::io::Error),
-    /// AcknowledgedWrites writes were not remembered.
+    /// Acknowledged writes were not remembered.
     #[error("acknowledged writes were not remembered: set `remember` before the load")]
     NotRemembered,
     /// Too many keys could not be read.
@@ -274,7 +275,9 @@ impl Load {
     /// Checks all values.
     ///
     /// # Errors
-    /// Returns the first invalid value, with what is expected instead.
+    /// [`LoadError::Value`] for the first value that is out of range or malformed, for `remember`
+    /// with another workload than [`Workload::KeyValue`], and for a duration of more than 86,400
+    /// windows.
     pub fn check(&self) -> Result<(), LoadError> {
         within("contacts", self.contacts.len(), 1, MAX_CONTACTS)?;
         for contact in &self.contacts {

@@ -16,7 +16,7 @@ pub const EDGE: u64 = 1;
 pub struct LoadReport {
     /// Seconds for which operations were scheduled.
     pub seconds: f64,
-    /// Whether it was stopped early.
+    /// Whether the load was stopped early.
     pub stopped: bool,
     /// Operations that were scheduled.
     #[serde(rename = "asked")]

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
 
-/// The longest time that a stopped load waits for outstanding operations.
+/// Limit on the time for which a stopped load waits for outstanding operations.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time beyond its timeout after which an operation counts as unanswered.
@@ -111,7 +111,9 @@ impl RunningLoad<Cassandra> {
     /// Connects to the cluster, creates missing tables, and starts the load.
     ///
     /// # Errors
-    /// The load is invalid, or the cluster cannot be reached or refuses it.
+    /// A value of the load is invalid, threads cannot be started, no contact can be reached, or the
+    /// cluster lacks the datacenter or nodes, has the keyspace with another replication, refuses a
+    /// statement, or does not answer in 90 seconds.
     pub fn start(load: Load) -> Result<Self, LoadError> {
         load.check()?;
         let threads = Threads::start()?;
@@ -124,7 +126,8 @@ impl<T: LoadTarget> RunningLoad<T> {
     /// Starts a load on a target.
     ///
     /// # Errors
-    /// The load is invalid, or threads cannot be started.
+    /// [`LoadError::Value`] if a value of the load is invalid, and [`LoadError::Threads`] if
+    /// threads cannot be started.
     pub fn start_on(load: Load, target: T) -> Result<Self, LoadError> {
         load.check()?;
         Self::begin(load, target, Threads::start()?)
@@ -196,7 +199,8 @@ impl<T: LoadTarget> RunningLoad<T> {
         }
     }
 
-    /// Stops the schedule. Outstanding operations get [`STOP_PATIENCE`] at most.
+    /// Stops the schedule. [`finish`](Self::finish) waits for outstanding operations for at most
+    /// [`STOP_PATIENCE`].
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
@@ -209,8 +213,9 @@ impl<T: LoadTarget> RunningLoad<T> {
         dispatched && self.shared.outstanding.load(Ordering::Acquire) == 0
     }
 
-    /// Waits for the end. Operations outstanding after the last start get their timeout and a
-    /// second.
+    /// Waits for the end of the schedule and for outstanding operations: for their timeout and a
+    /// second, or at most [`STOP_PATIENCE`] after [`stop`](Self::stop). Operations that have no
+    /// answer by that time count as failed.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
@@ -249,10 +254,11 @@ impl<T: LoadTarget> Drop for RunningLoad<T> {
 }
 
 impl<T: LoadTarget> FinishedLoad<T> {
-    /// Reads every key, and reports which acknowledged writes are gone. It can be called again.
+    /// Reads every key, and reports which acknowledged writes are gone. May be called repeatedly.
     ///
     /// # Errors
-    /// AcknowledgedWrites writes were not remembered, or too many keys cannot be read.
+    /// [`LoadError::NotRemembered`] unless the load had `remember`; [`LoadError::Unread`] if more
+    /// than 1,000 keys, or all keys, cannot be read in three tries each.
     pub fn verify(&self) -> Result<Verification, LoadError> {
         self.threads.get().block_on(verify::verify(&self.shared))
     }

@@ -8,14 +8,15 @@ pub trait LoadTarget: Send + Sync + 'static {
     /// Performs one operation, and waits for its answer.
     ///
     /// # Errors
-    /// The operation was refused, or not answered in time.
+    /// The target refused the operation, or did not answer within its timeout. The operation may
+    /// have been done all the same.
     fn perform(&self, operation: Operation)
     -> impl Future<Output = Result<Answer, Failure>> + Send;
 
     /// Reads the stamp of a key's value. Returns `None` if the key has no value.
     ///
     /// # Errors
-    /// The key could not be read.
+    /// The target refused the read, or did not answer within its timeout.
     fn stored(&self, key: u64) -> impl Future<Output = Result<Option<u64>, Failure>> + Send;
 
     /// Returns how many rows each partition has at the start of a load.

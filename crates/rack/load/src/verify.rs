@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The most keys that may remain unread; beyond it, verification gives up.
+/// Limit on the keys that may remain unread. Beyond it verification ends with an error.
 pub const MAX_UNREAD: u64 = 1_000;
 
 /// Concurrent reads.
 const READERS: u64 = 64;
 
-/// How often a key is tried.
+/// The number of times that a key is read before it counts as unread.
 const TRIES: u32 = 3;
 
 /// Time between two tries.

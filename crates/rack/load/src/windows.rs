@@ -5,10 +5,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The most windows of a run: one for each second of a day.
+/// Limit on the windows of a run: one for each second of a day.
 pub const MAX_WINDOWS: usize = 86_400;
 
-/// The longest time that histograms can measure, us: two minutes.
+/// The largest time that histograms can measure, in us: two minutes.
 const MAX_MICROS: u64 = 120_000_000;
 
 /// Significant digits of the histograms.
@@ -25,7 +25,7 @@ pub struct Quantiles {
     pub p99: u64,
     /// 99.9th percentile.
     pub p999: u64,
-    /// The longest.
+    /// The longest time.
     pub max: u64,
 }
 
@@ -34,8 +34,8 @@ pub struct Quantiles {
 pub struct Window {
     /// Its start, in seconds from the start of the load.
     pub begins: f64,
-    /// Whether operations were scheduled during all of it, which is not so for the last window of a
-    /// load that was stopped.
+    /// Whether operations were scheduled during the complete window. That is not so for the last
+    /// window of a load that was stopped.
     pub full: bool,
     /// Operations that were scheduled.
     #[serde(rename = "asked")]
@@ -65,9 +65,9 @@ pub struct Completion {
     pub intended: u64,
     /// Its actual start.
     pub sent: u64,
-    /// When it succeeded or failed.
+    /// The time at which the operation succeeded or failed.
     pub ended: u64,
-    /// Whether it succeeded.
+    /// Whether the operation succeeded.
     pub done: bool,
 }
 
@@ -190,9 +190,9 @@ impl Windows {
         (self.done, self.failed)
     }
 
-    /// Ends all windows. Nothing was scheduled from `scheduled_until` on, in ns from the start, and
-    /// operations without an answer have failed. Returns the windows begun by then, and the number
-    /// of operations without an answer.
+    /// Ends all windows. The caller scheduled nothing from `scheduled_until` on, in ns from the
+    /// start. Counts operations without an answer as failed. Returns the windows that begin before
+    /// `scheduled_until`, at least the first one, and the number of operations without an answer.
     pub fn end(&mut self, scheduled_until: u64) -> (Vec<Window>, u64) {
         let mut unanswered = 0;
         for window in 0..self.counts.len() {

@@ -22,12 +22,12 @@ struct Memory {
     begun: Mutex<Option<Instant>>,
     /// Start and end of the stall, in ms since the first operation.
     still: Option<(u64, u64)>,
-    /// Whether it acknowledges all writes but forgets those of key 0.
+    /// Whether the target acknowledges all writes but forgets those of key 0.
     forgets: bool,
     /// Every n-th operation fails.
     fails: Option<u64>,
     never_answers: bool,
-    /// Whether its first operations block all threads of the load.
+    /// Whether the target's first operations block all threads of the load.
     holds: Option<Duration>,
     held: AtomicU32,
     unreadable: AtomicBool,

@@ -3,7 +3,7 @@
 use serde::de::{Deserialize, Deserializer, Error as _};
 use std::net::Ipv4Addr;
 
-/// The most addresses that one list may have.
+/// Limit on the addresses of one list. A longer list is refused.
 const MAX_ADDRESSES: usize = 1 << 16;
 
 /// IPv4 addresses in the order in which the plan assigns them. A description writes ranges,

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Height of a rack, in rack units.
 pub const RACK_UNITS: usize = 42;
 
-/// What all servers and switches of a plan add up to. An optional sum is `None` if the description
+/// The sums over all servers and switches of a plan. An optional sum is `None` if the description
 /// lacks the value for a single server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -32,7 +32,7 @@ pub struct Capacity {
     pub memory_rate: Option<ByteRate>,
     /// Bandwidth of all disks.
     pub disk_rate: Option<ByteRate>,
-    /// The most power that servers and chassis draw.
+    /// The power that all servers and chassis draw at most.
     pub power: Option<Watts>,
     /// Weight of servers and chassis.
     pub weight: Option<Kilograms>,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use sprat_chance::Chance;
 use std::collections::BTreeMap;
 
-/// The most tokens that all instances of a ring may have together.
+/// Limit on the tokens of all instances of a plan together.
 pub const MAX_RING: usize = 1 << 16;
 
 /// Seed of the token allocation. It is fixed, so that a description always gives the same plan.
@@ -55,7 +55,7 @@ pub enum CassandraError {
     Few {
         /// The replication factor.
         replication: usize,
-        /// How many there are.
+        /// The number of servers or chassis.
         has: usize,
         /// Of what: chassis or servers.
         what: &'static str,
@@ -98,8 +98,10 @@ pub(crate) struct BuiltRing {
 /// keep their tokens; otherwise all instances of the plan form a new one.
 ///
 /// # Errors
-/// There are too few servers or chassis for the replicas, too many tokens, a member that the plan
-/// lacks, or rows that would needlessly have two replicas on one server.
+/// [`CassandraError::Large`] for more than [`MAX_RING`] tokens; [`CassandraError::Unknown`] for a
+/// member that the plan lacks; [`CassandraError::Few`] for fewer servers, or with a rack for each
+/// chassis fewer chassis, than replicas; [`CassandraError::Loses`] if there are enough servers, but
+/// rows would have two replicas on one. `accept_loss` allows the latter, and too few servers.
 pub(crate) fn ring(
     spec: &Spec,
     cassandra: &Cassandra,

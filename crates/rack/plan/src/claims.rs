@@ -79,7 +79,8 @@ pub struct ClaimError {
 /// the network's diameter.
 ///
 /// # Errors
-/// A claim has an unknown key or cannot be parsed.
+/// A key is none of the known ones, or an amount is not a number below 1e15 with an SI prefix and
+/// the unit of its key. The error names the claim and what it should be.
 pub fn judge(
     claims: &BTreeMap<String, String>,
     has: &Capacity,

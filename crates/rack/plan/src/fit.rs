@@ -14,7 +14,7 @@ impl Ring {
     /// the shares of rows follow the numbers of tokens.
     ///
     /// # Panics
-    /// If no instance has tokens: use [`Ring::new`] then.
+    /// If no instance has tokens. [`Ring::new`] allocates those of a new ring.
     #[must_use]
     pub fn extended(instances: Vec<Instance>, taken: &[Vec<i64>], replication: usize) -> Self {
         let own = |(instance, tokens): (usize, &Vec<i64>)| {

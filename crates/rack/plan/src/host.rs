@@ -6,10 +6,10 @@ use crate::spec::{MAX_INSTANCES, MAX_PARTS, SpecError, plain_path, value, within
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// The most NTP servers.
+/// Limit on the NTP servers of a description.
 const MAX_CLOCKS: usize = 8;
 
-/// The largest read-ahead, in bytes.
+/// Limit on the read-ahead of disks, in bytes (16 MiB).
 const MAX_READ_AHEAD: f64 = 16.0 * 1_048_576.0;
 
 /// Name of the array and label of the filesystem of a server that has only one.

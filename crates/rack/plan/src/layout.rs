@@ -138,7 +138,10 @@ impl<'a> Layout<'a> {
     /// Lays out a rack.
     ///
     /// # Errors
-    /// A chassis has too few uplinks, a network is too small, or a listed address is unusable.
+    /// [`LayoutError::Uplinks`] if a chassis has too few uplinks, [`LayoutError::Addresses`] or
+    /// [`LayoutError::Networks`] if the IPv4 or IPv6 network is too small, [`LayoutError::Few`] if
+    /// fewer addresses are listed than there are instances, and [`LayoutError::Listed`] if a listed
+    /// address is unusable.
     pub fn new(spec: &'a Spec, fabric: &'a Fabric) -> Result<Self, LayoutError> {
         let chassis = &spec.chassis;
         let has = chassis.uplinks * if spec.fabric.split { chassis.split } else { 1 };

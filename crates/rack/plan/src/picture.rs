@@ -6,7 +6,7 @@ use crate::layout::RackPosition;
 use std::f64::consts::{PI, TAU};
 use std::fmt::Write as _;
 
-/// The most switches that a picture can show legibly.
+/// Limit on the switches of a picture. More are not legible.
 pub const MAX_DRAWN: usize = 256;
 
 /// Sizes, in user units of the SVG.

@@ -42,7 +42,7 @@ pub struct Plan {
 pub struct Summary {
     /// The rack's name.
     pub name: String,
-    /// What its hardware adds up to.
+    /// The sums over its hardware.
     pub capacity: Capacity,
     /// Distances and rates between chassis.
     pub network: Network,
@@ -63,14 +63,16 @@ pub struct Network {
     pub cables: usize,
     /// Rate of each of these cables.
     pub link_rate: BitRate,
-    /// Most links between two chassis.
+    /// The largest distance between two chassis, in links.
     pub diameter: usize,
     /// Mean number of links between two chassis.
     pub mean_hops: f64,
-    /// Ordered pairs of chassis that are 0, 1, 2 ... links apart.
+    /// For each distance of 0, 1, 2 ... links, the number of ordered pairs of chassis at that
+    /// distance.
     pub hops: Vec<u64>,
-    /// What the servers of a chassis can send, relative to what its cables to other chassis carry,
-    /// for the chassis with the fewest cables. An uplink without a cable counts for nothing.
+    /// The rate at which the servers of a chassis can send, divided by the rate of its cables to
+    /// other chassis, for the chassis with the fewest cables. An uplink without a cable counts for
+    /// nothing.
     pub oversubscription: Option<f64>,
     /// Rate across the smallest cut found between two halves of the chassis, one way. `None` if the
     /// fabric is too large to examine.
@@ -79,7 +81,7 @@ pub struct Network {
     pub all_to_all: BitRate,
     /// Rate at which each server can send when all of them send to one.
     pub incast: BitRate,
-    /// The most of these flows on one cable.
+    /// The number of incast flows on the fullest cable.
     pub incast_flows: f64,
     /// A cable on which frames can deadlock if the network is lossless. `None` if there is none.
     pub deadlock: Option<String>,
@@ -101,7 +103,7 @@ pub struct FailureEffect {
     pub part: String,
     /// Chassis cut off from the others.
     pub cut_off: usize,
-    /// Most links between two chassis that still reach each other.
+    /// The largest distance, in links, between two chassis that still reach each other.
     pub diameter: usize,
     /// Load of the fullest cable when all send to all, relative to the network without failure.
     pub load: f64,
@@ -145,7 +147,7 @@ impl Plan {
     /// Parses a description and plans it.
     ///
     /// # Errors
-    /// Returns the first error found in the description.
+    /// [`PlanError::Spec`] if the text is no valid description, and otherwise as [`Plan::new`].
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         Self::new(Spec::from_toml(text)?)
     }
@@ -153,7 +155,9 @@ impl Plan {
     /// Plans a parsed description.
     ///
     /// # Errors
-    /// Returns the first error found.
+    /// The first error found, in this order: the topology cannot be built, the fabric is too large
+    /// to compute paths, ports or addresses are too few, Cassandra's ring cannot be planned or
+    /// would lose data, the store's servers or etcd cannot be placed, or a claim cannot be parsed.
     pub fn new(spec: Spec) -> Result<Self, PlanError> {
         let fabric = spec.fabric.topology.fabric(spec.fabric.links)?;
         if fabric.viewpoints().saturating_mul(fabric.switches + 2 * fabric.links.len()) > MAX_STEPS

@@ -5,16 +5,16 @@ use crate::quantity::{Seconds, Watts};
 use crate::spec::SpecError;
 use serde::{Deserialize, Serialize};
 
-/// The most sensors of a server, and of a chassis.
+/// Limit on the sensors of a server, and on those of a chassis.
 pub const MAX_SENSORS: usize = 8;
 
-/// The longest text of a sensor, in bytes.
+/// Limit on each text of a sensor's description, in bytes.
 pub const MAX_TEXT: usize = 1_024;
 
-/// The most words of a sensor's command, and the most channels that a sensor selects.
+/// Limit on the words of a sensor's command, and on the channels that a sensor selects.
 pub const MAX_WORDS: usize = 64;
 
-/// The most servers whose costs can be compared.
+/// Limit on the servers whose costs can be compared.
 pub const MAX_OPTIONS: usize = 16;
 
 /// Placeholders that the texts of a server's sensor may have.
@@ -32,7 +32,7 @@ pub struct Power {
     pub sensors: Vec<Sensor>,
     /// Sensors of each chassis, which measure everything in it.
     pub chassis: Vec<Sensor>,
-    /// How long a sensor may take to answer; 5 s by default.
+    /// Time within which a sensor must answer; 5 s by default.
     pub timeout: Option<Seconds>,
     /// Prices of power and servers.
     pub cost: Cost,
@@ -117,7 +117,7 @@ pub struct Cost {
     pub kwh: f64,
     /// Power usage effectiveness: watts that the building draws for each watt of its servers.
     pub pue: f64,
-    /// How long servers are used, in years.
+    /// Time for which servers are used, in years.
     pub years: f64,
     /// Grams of CO2 per kilowatt hour.
     pub carbon: Option<f64>,

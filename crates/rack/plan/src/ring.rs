@@ -21,9 +21,10 @@ pub struct Instance {
 pub struct RingMember {
     /// Its tokens, which it keeps. If empty, the plan fits new ones in between those of others.
     pub tokens: Vec<i64>,
-    /// Whether it joined a ring that existed before: then it streams its rows from others.
+    /// Whether the instance joined an existing ring, and so streams its rows from others.
     pub joined: bool,
-    /// Whether it has ever been up on the ring. Then it has rows, and must not start without them.
+    /// Whether the instance has ever been up on the ring. If so, its disk has rows, and it must not
+    /// start without them.
     pub begun: bool,
 }
 
@@ -261,7 +262,7 @@ fn side_by_side(instances: &[Instance]) -> Vec<usize> {
     (0..rounds).flat_map(in_round).collect()
 }
 
-/// How many random orders are tried to find one that also fits where the ring closes.
+/// The number of random orders that are tried to find one that also fits where the ring closes.
 const TRIES: usize = 64;
 
 /// Returns an order in which `replication` neighbours are on different servers all around the ring,

@@ -8,16 +8,17 @@ use serde::{Deserialize, Serialize};
 /// Members of etcd by default, if there are enough servers: one of them may fail.
 const USUAL_MEMBERS: usize = 3;
 
-/// The most coordinators of a cluster.
+/// Limit on the coordinators of a cluster.
 const MAX_COORDINATORS: usize = 8;
 
-/// The most replicas on other servers.
+/// Limit on the replicas of a segment on other servers.
 const MAX_REPLICAS: usize = 6;
 
-/// The least memory of a server's log in bytes: fewer segments cannot be cleaned.
+/// Lower limit on the memory of a server's log, in bytes: with fewer segments the cleaner cannot
+/// work.
 const LEAST_MEMORY: f64 = 64e6;
 
-/// The most additional arguments.
+/// Limit on the additional arguments of a server.
 const MAX_ARGUMENTS: usize = 64;
 
 /// `[etcd]`: an etcd cluster on the servers.

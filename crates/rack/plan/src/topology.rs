@@ -82,7 +82,8 @@ impl Topology {
     /// Builds the fabric, with `links` cables between neighbours.
     ///
     /// # Errors
-    /// A size is out of range, or some chassis cannot reach each other.
+    /// A size is too small for its topology, the fabric would have more than [`MAX_SWITCHES`]
+    /// switches or [`MAX_LINKS`] links, or some chassis cannot reach each other.
     pub fn fabric(&self, links: usize) -> Result<Fabric, TopologyError> {
         let mut build = Builder { kind: self.kind(), count: links, links: Vec::new() };
         let (stations, switches, symmetric) = match self {

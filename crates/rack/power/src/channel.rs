@@ -16,8 +16,9 @@ pub struct Channel {
 /// the message if there is none.
 ///
 /// # Errors
-/// There is no channel, a name is unknown, or there are several and none was chosen: one could be a
-/// part of another.
+/// [`Cause::Absent`] if there is no channel; [`Cause::Several`] if `chosen` has a name of no
+/// channel, or no names although there are several channels, of which one could be a part of
+/// another.
 pub fn sum(channels: &[Channel], chosen: &[String], none: &str) -> Result<Watts, Cause> {
     let several = || Cause::Several {
         key: "channels",

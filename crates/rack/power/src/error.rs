@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Error {
     /// Kind of the sensor.
     pub kind: &'static str,
-    /// Where it is, or was looked for.
+    /// The place at which the sensor is, or at which none was found.
     pub place: String,
     /// The cause.
     pub cause: Cause,
@@ -35,7 +35,7 @@ pub enum Cause {
         program: String,
         /// Its exit status.
         status: String,
-        /// The end of its output.
+        /// The beginning of its standard error, at most 300 characters, or the error of its start.
         output: String,
     },
     /// The sensor did not answer within this many seconds.

@@ -12,7 +12,7 @@ pub const CLASS: &str = "hwmon";
 /// a channel has both a momentary and an average value, the momentary one counts.
 ///
 /// # Errors
-/// A value makes no sense.
+/// The value of a channel is not an integer, or negative or implausibly large.
 pub fn channels(files: &Files) -> Result<Vec<Channel>, Cause> {
     let mut channels = Vec::new();
     for (path, text) in files {

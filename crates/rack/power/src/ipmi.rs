@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The most sensors of a controller.
+/// Limit on the lines of sensors that are read. Further ones are ignored.
 const MAX_SENSORS: usize = 1_024;
 
-/// Parses the output of `ipmitool dcmi power reading`. Returns `None` if it has no reading.
+/// Parses the output of `ipmitool dcmi power reading`. Returns `None` if it has no reading, or says
+/// that reading is not activated.
 ///
 /// # Errors
-/// The reading makes no sense.
+/// The reading is not a number of `Watts`, or negative or implausibly large.
 pub fn dcmi(text: &str) -> Result<Option<Watts>, Cause> {
     let Some((_, rest)) =
         text.lines().find_map(|line| line.split_once("Instantaneous power reading:"))
@@ -35,7 +36,7 @@ pub fn dcmi(text: &str) -> Result<Option<Watts>, Cause> {
 /// | ...`. Sensors without a value are skipped.
 ///
 /// # Errors
-/// A value makes no sense.
+/// The value of a sensor in watts is not a number, or negative or implausibly large.
 pub fn channels(text: &str) -> Result<Vec<Channel>, Cause> {
     let mut channels = Vec::new();
     for line in text.lines().take(MAX_SENSORS) {

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// The longest login, in bytes.
+/// Limit on the bytes that are read of a login file. The rest is ignored.
 const MAX_BYTES: u64 = 512;
 
 /// A user name and a password, which is never printed.
@@ -27,7 +27,8 @@ impl Login {
     /// Reads a login from a file.
     ///
     /// # Errors
-    /// The file cannot be read, others may read it, or it has another format.
+    /// [`Cause::File`] if the file cannot be read or is not UTF-8, if its group or others have any
+    /// access to it, or if it is not `USER:PASSWORD` on one line.
     pub(crate) fn read(path: &Path) -> Result<Self, Cause> {
         let wrong = |why: String| Cause::File { path: path.to_owned(), why };
         let file = File::open(path).map_err(|error| wrong(error.to_string()))?;

@@ -1,27 +1,30 @@
-//! Adds readings up to energy. The caller passes the time of each reading, in seconds from the
-//! start.
+//! Integrates readings of power into energy. The caller passes the time of each reading, in seconds
+//! from the start.
 
 use crate::{Cause, Error, Reading, Watts};
 
-/// The most points that are kept; beyond it, neighbouring points are merged.
+/// Limit on the points of a time series. When it is reached, each two neighbouring points are
+/// merged into one, and later points average twice as many readings.
 pub const MAX_POINTS: usize = 2_048;
 
 /// Two readings of power more than this many intervals apart are not joined: the power in between
 /// is unknown.
 pub const MAX_GAP: f64 = 3.5;
 
-/// The readings of one sensor, added up. [`Meter::record`] takes one at a time: two successive
-/// readings of power count as the trapezoid between them, readings of a counter as its difference.
+/// Integrates the readings of one sensor over time. [`Meter::record`] takes one reading at a time:
+/// between two successive readings of power it adds the area of the trapezoid below them, between
+/// two readings of an energy counter their difference.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
-    /// Longest time between two readings of power that are joined, seconds.
+    /// Limit on the time between two readings of power, in seconds. The meter adds no energy for a
+    /// longer gap.
     gap: f64,
     last: Option<(f64, Reading)>,
     /// Energy, J.
     pub joules: f64,
-    /// Seconds in which this energy was used.
+    /// Seconds over which `joules` was measured: the time between joined readings, without gaps.
     pub covered: f64,
-    /// Number of readings.
+    /// Number of readings, including failed ones.
     pub reads: u64,
     /// Number of failed readings.
     pub failed: u64,
@@ -29,7 +32,7 @@ pub struct Meter {
     pub error: Option<Error>,
     /// The first error.
     pub first_error: Option<Error>,
-    /// The latest power.
+    /// The latest power. `None` after a failed reading, and until a counter has been read twice.
     pub now: Option<Watts>,
     /// The highest power.
     pub peak: Watts,
@@ -37,7 +40,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Creates a meter for readings at this interval.
+    /// Creates a meter for readings that are `seconds` apart.
     #[must_use]
     pub fn with_interval(seconds: f64) -> Self {
         Self { gap: seconds * MAX_GAP, ..Self::default() }
@@ -89,13 +92,14 @@ impl Meter {
         self.covered += seconds;
     }
 
-    /// Returns the mean power over the covered time, or the only reading if there is just one.
+    /// Returns the mean power over the covered time, or the latest power if no time is covered.
     #[must_use]
     pub fn mean(&self) -> Option<Watts> {
         if self.covered > 0.0 { Some(Watts(self.joules / self.covered)) } else { self.now }
     }
 
-    /// Returns power over time: seconds and W.
+    /// Returns power over time, as pairs of seconds from the start and W. Each point is the mean of
+    /// equally many successive readings.
     #[must_use]
     pub fn points(&self) -> &[(f64, f64)] {
         &self.series.points
@@ -106,7 +110,7 @@ impl Meter {
 #[derive(Clone, Debug)]
 struct Series {
     points: Vec<(f64, f64)>,
-    /// How many readings a point averages.
+    /// The number of readings that a point averages.
     each: u32,
     /// Sums of times and values for the next point, and their number.
     open: (f64, f64, u32),

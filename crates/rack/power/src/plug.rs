@@ -9,10 +9,11 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Parses the answer of a Shelly's `Switch.GetStatus`.
+/// Parses the answer of a Shelly's `Switch.GetStatus`. Negative power counts as positive.
 ///
 /// # Errors
-/// It has no power reading.
+/// [`Cause::Absent`] if the answer has no number `apower`, and [`Cause::Nonsense`] if that is
+/// implausibly large.
 pub fn shelly(value: &Value) -> Result<Watts, Cause> {
     let watts = value.get("apower").and_then(Value::as_f64);
     // A plug that is mounted the other way round reports negative power.
@@ -27,7 +28,8 @@ pub fn shelly(value: &Value) -> Result<Watts, Cause> {
 /// sockets, which are added up.
 ///
 /// # Errors
-/// It has no power reading.
+/// [`Cause::Absent`] if the answer has no `ENERGY` whose `Power` is a number or a list of numbers,
+/// and [`Cause::Nonsense`] if the sum is negative or implausibly large.
 pub fn tasmota(value: &Value) -> Result<Watts, Cause> {
     let power = value.pointer("/StatusSNS/ENERGY/Power");
     let watts = match power {

@@ -9,19 +9,21 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The most bytes of a program's output; the rest is read and dropped.
+/// Limit on the bytes that are kept of a program's standard output, and of its standard error. The
+/// rest is read and dropped.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// The most characters of an error's output.
+/// Limit on the characters of standard error that an error quotes, from its beginning.
 const MAX_WORDS: usize = 300;
 
 /// Interval between checks whether a program that closed its output has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Runs a program, and returns its output.
+/// Runs a program, and returns its standard output.
 ///
 /// # Errors
-/// The program is missing, fails, or takes too long; then it is killed with all its children.
+/// The program is not installed, cannot be started, or exits with another status than 0; or it
+/// takes longer than `time`, and is then killed with its process group.
 pub(crate) fn run(name: &str, command: &mut Command, time: Duration) -> Result<String, Cause> {
     let begun = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);

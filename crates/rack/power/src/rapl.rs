@@ -37,7 +37,7 @@ pub struct Zone {
 /// same counters (`intel-rapl-mmio`) would count twice.
 ///
 /// # Errors
-/// A counter's value makes no sense.
+/// [`Cause::Nonsense`] if the value or the range of a counter is not an integer from 0 to 2^62.
 pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Cause> {
     let mut zones = BTreeMap::new();
     for (path, name) in files {
@@ -87,11 +87,11 @@ pub struct Counters {
     pub zones: BTreeMap<String, Zone>,
 }
 
-/// Returns the energy of all counters between two readings, uJ.
+/// Returns the sum of the energy that all counters measured between two readings, in uJ.
 ///
 /// # Errors
-/// [`Cause::Restarted`]: the server or a counter has restarted, or there are other counters than
-/// before.
+/// [`Cause::Restarted`] if the server or a counter has restarted, or if the two readings have
+/// different counters.
 pub fn used_by_all(before: &Counters, now: &Counters) -> Result<u64, Cause> {
     if before.boot != now.boot {
         return Err(Cause::Restarted(

@@ -9,7 +9,8 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The most chassis of a controller, and supplies of a chassis.
+/// Limit on the chassis of a controller, and on the supplies of a chassis. Further ones are
+/// ignored.
 const MAX_MEMBERS: usize = 64;
 
 /// Path of the list of chassis.
@@ -21,7 +22,8 @@ const WITHOUT_POWER: [&str; 4] = ["Absent", "Disabled", "StandbyOffline", "Unava
 /// Returns the members of a collection, as paths on the controller at `url`.
 ///
 /// # Errors
-/// The value is no collection, or a member is on another host.
+/// [`Cause::Nonsense`] if the value is no collection, or a member is not a link to a resource below
+/// `/redfish/` on this controller.
 pub fn members(value: &Value, url: &str) -> Result<Vec<String>, Cause> {
     let list = value.get("Members").and_then(Value::as_array);
     let list = list.ok_or_else(|| Cause::Nonsense("a collection without `Members`".to_owned()))?;
@@ -62,10 +64,10 @@ fn number(value: &Value, pointer: &str) -> Option<f64> {
     }
 }
 
-/// Returns the power in `EnvironmentMetrics`. `None` means that it has none.
+/// Returns the power in `EnvironmentMetrics`, or `None` if it has no number.
 ///
 /// # Errors
-/// The number makes no sense.
+/// The number is negative or implausibly large.
 pub fn environment(value: &Value) -> Result<Option<Watts>, Cause> {
     number(value, "/PowerWatts/Reading").map(plausible).transpose()
 }
@@ -75,7 +77,8 @@ pub fn environment(value: &Value) -> Result<Option<Watts>, Cause> {
 /// supplies are added up.
 ///
 /// # Errors
-/// A number makes no sense, or a working supply has none.
+/// A number is negative or implausibly large; or neither the total nor a supply that is on has a
+/// number.
 pub fn power(value: &Value) -> Result<Option<Watts>, Cause> {
     if let Some(whole) =
         number(value, "/PowerControl/0/PowerConsumedWatts").filter(|watts| *watts != 0.0)
@@ -93,10 +96,10 @@ pub fn power(value: &Value) -> Result<Option<Watts>, Cause> {
     Ok(supplied.or(nothing))
 }
 
-/// Returns the input power in a supply's metrics. `None` means that there is none.
+/// Returns the input power in a supply's metrics, or `None` if they have no number.
 ///
 /// # Errors
-/// The number makes no sense.
+/// The number is negative or implausibly large.
 pub fn supply(metrics: &Value) -> Result<Option<Watts>, Cause> {
     number(metrics, "/InputPowerWatts/Reading").map(plausible).transpose()
 }

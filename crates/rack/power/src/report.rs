@@ -27,11 +27,11 @@ pub struct MeasuredTarget {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Report {
-    /// Its duration, seconds.
+    /// The duration of the measurement, in seconds.
     pub seconds: f64,
     /// Interval between readings, seconds.
     pub every: f64,
-    /// Whether it was stopped early.
+    /// Whether the measurement was stopped early.
     pub stopped: bool,
     /// Results of each server, then of each chassis.
     pub targets: Vec<TargetReport>,
@@ -73,7 +73,8 @@ pub struct SensorReport {
     pub kind: &'static str,
     /// Its location.
     pub place: String,
-    /// Whether it counts. Others are reported for comparison only.
+    /// Whether the sensor counts in the energy of its server or chassis. Others are reported for
+    /// comparison only.
     pub counts: bool,
     /// The present power, W.
     pub now: Option<Watts>,
@@ -83,7 +84,7 @@ pub struct SensorReport {
     pub peak: Watts,
     /// Energy, J.
     pub joules: f64,
-    /// Seconds in which this energy was used.
+    /// Seconds over which `joules` was measured.
     pub covered: f64,
     /// Seconds that were not measured; less than half an interval counts as none.
     pub unread: f64,
@@ -101,7 +102,7 @@ pub struct SensorReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Total {
-    /// Whether it adds up chassis, if all of them have readings, or servers.
+    /// Whether the total is the sum of chassis, if all of them have readings, or of servers.
     pub of: TargetKind,
     /// Mean power, W.
     pub watts: Watts,

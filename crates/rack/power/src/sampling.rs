@@ -12,20 +12,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The most threads. If there are more sensors, some share a thread and delay each other.
+/// Limit on the threads. If there are more sensors, some share a thread and delay each other.
 pub const MAX_THREADS: usize = 1_024;
 
-/// The most readings in progress at the same time, not counting those that take longer than
+/// Limit on the readings in progress at the same time, not counting those that take longer than
 /// [`USUAL`].
 const AT_ONCE: usize = 64;
 
-/// The time that a reading usually takes at most.
+/// Time after which a reading in progress counts as slow.
 const USUAL: Duration = Duration::from_millis(500);
 
-/// The shortest interval between readings.
+/// Lower limit on the interval between readings. A shorter interval is raised to it.
 pub const LEAST_EVERY: Duration = Duration::from_millis(50);
 
-/// The longest measurement.
+/// Limit on the duration of a measurement (366 days). A longer duration is reduced to it.
 pub const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// A measurement in progress. [`Sampling::start`] starts its threads; [`Sampling::report`] gives an

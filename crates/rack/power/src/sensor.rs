@@ -102,7 +102,8 @@ impl Sensor {
     /// Reads the sensor, within its timeout.
     ///
     /// # Errors
-    /// The reading failed: the error has the sensor, its location and the cause.
+    /// The sensor does not answer within its timeout, denies access or gives no plausible reading,
+    /// or the power is above its limit. The error has the sensor, its location and the cause.
     pub fn read(&mut self) -> Result<Reading, Error> {
         let time = self.patience;
         let result: Result<Reading, Cause> = match &mut self.device {

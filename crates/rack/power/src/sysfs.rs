@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The most files.
+/// Limit on the files that are read. Further ones are ignored.
 const MAX_FILES: usize = 4_096;
 
-/// The most bytes of a file.
+/// Limit on the bytes that are read of a file on this machine. The rest is ignored.
 const MAX_BYTES: u64 = 256;
 
 /// The kernel's boot id, which differs after each start of a server. It is read together with the
@@ -26,7 +26,7 @@ pub type Files = BTreeMap<String, String>;
 /// The sysfs of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SysfsRoot {
-    /// Where it is mounted.
+    /// The folder at which sysfs is mounted.
     pub root: PathBuf,
     /// The server, `USER@ADDRESS` for ssh. `None` means this machine.
     pub server: Option<String>,

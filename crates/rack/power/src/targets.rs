@@ -22,7 +22,7 @@ pub enum TargetKind {
 pub struct Target {
     /// Its name.
     pub name: String,
-    /// Whether it is a server or a chassis.
+    /// Whether the target is a server or a chassis.
     pub of: TargetKind,
     /// The number of its chassis.
     pub chassis: usize,

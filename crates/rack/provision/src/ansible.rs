@@ -108,7 +108,7 @@ impl SshAccess {
 ///
 /// # Errors
 /// Ansible is missing, or failed. The error describes each host's failure, or quotes the end of the
-/// output; `ansible.log` has all of it.
+/// output; `ansible.log` has the complete output.
 pub fn playbook(
     folder: &Folder,
     access: &SshAccess,

@@ -4,7 +4,7 @@ use crate::faults::Fault;
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong, where, and what to do about it.
+/// An error of provisioning. Messages name the place and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program is not installed on this machine.
@@ -95,15 +95,15 @@ pub enum Error {
     Servers {
         /// Number of its servers.
         has: usize,
-        /// The most that are possible.
+        /// The limit on the servers.
         most: usize,
     },
     /// Servers have too many disks for a virtual machine.
     #[error("a virtual machine has {most} disks at most, server.disks lists {has}")]
     Disks {
-        /// Disks of a server.
+        /// Number of disks of a server.
         has: usize,
-        /// The most that are possible.
+        /// The limit on the disks.
         most: usize,
     },
     /// Virtual machines do not fit into this machine's memory.
@@ -137,7 +137,7 @@ pub enum Error {
     Silent {
         /// Name of the host.
         host: String,
-        /// How long it was waited for, in seconds.
+        /// Time for which the host had to answer, in seconds.
         seconds: u64,
         /// Output of its ssh server, or its console.
         log: PathBuf,

@@ -4,10 +4,10 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
-/// The most faults that are reported. If all of a rack fails, the first ones say why.
+/// Limit on the faults that are reported. If a complete rack fails, the first faults say why.
 pub const MAX_FAULTS: usize = 64;
 
-/// The longest reason, in characters.
+/// Limit on the text of a reason, in characters. The rest is cut off.
 const MAX_WHY: usize = 600;
 
 /// Why a task failed on a host.
@@ -19,7 +19,7 @@ pub struct Fault {
     pub task: String,
     /// The reason.
     pub why: String,
-    /// What to do about it, if that is known.
+    /// The remedy, if one is known.
     pub mend: Option<&'static str>,
 }
 

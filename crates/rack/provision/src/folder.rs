@@ -34,7 +34,7 @@ impl Folder {
         &self.path
     }
 
-    /// Returns the path of a file in it.
+    /// Returns the path of the file `name` in the folder.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -44,7 +44,8 @@ impl Folder {
     /// undo each other's work.
     ///
     /// # Errors
-    /// Another run holds the lock, or the folder cannot be written.
+    /// [`Error::Busy`] if another run holds the lock; [`Error::File`] if the folder or the lock
+    /// file cannot be made, or the file cannot be locked.
     pub fn lock(&self) -> Result<File, Error> {
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
         let path = self.file("lock");
@@ -66,7 +67,8 @@ impl Folder {
     /// unless these are packed already.
     ///
     /// # Errors
-    /// The jars are missing, or a file cannot be written.
+    /// [`Error::Jars`] if the plan has instances of Cassandra and `jars` lacks their jars;
+    /// [`Error::File`] if a file cannot be read or written, or a key cannot be made.
     pub fn write(&self, plan: &Plan, jars: &Path) -> Result<Vec<Host>, Error> {
         let mut hosts = hosts(plan);
         let cassandra = hosts.iter().any(|host| !host.instances.is_empty());
@@ -82,7 +84,8 @@ impl Folder {
     /// Writes what follows from a plan as [`Folder::write`] does, with the jars packed before.
     ///
     /// # Errors
-    /// No plan was written before, or a file cannot be written.
+    /// [`Error::Unwritten`] if [`Folder::write`] has written no inventory before; [`Error::File`]
+    /// if a file cannot be written, or a key cannot be made.
     pub fn rewrite(&self, plan: &Plan) -> Result<Vec<Host>, Error> {
         let path = self.file("inventory.json");
         let known = fs::read(&path)
@@ -192,7 +195,8 @@ impl Folder {
     }
 }
 
-/// FNV-1a by Fowler, Noll and Vo (1991): it distinguishes lists, and is no protection.
+/// Returns the FNV-1a checksum (Fowler, Noll and Vo, 1991). It distinguishes lists, and is no
+/// protection against an attacker.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -15,11 +15,11 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The most guests at the same time.
+/// Limit on the guests of a rack on one machine.
 pub(crate) const MAX_GUESTS: usize = 16;
 
-/// The most disks of a guest besides its root disk: the kernel supports eight, and one carries the
-/// guest's identity.
+/// Limit on the disks of a guest besides its root disk: the kernel supports eight, and one carries
+/// the guest's identity.
 pub(crate) const MAX_DISKS: usize = 6;
 
 /// Bounds of a guest's memory in MiB; within them it has what the plan says.
@@ -133,7 +133,8 @@ impl Guests {
         command.spawn().map(drop).map_err(|error| missing("ip", error))
     }
 
-    /// Returns the image of a guest: the one it was first started from, or else the newest.
+    /// Returns the image of a guest: the image that it was first started from, or for a new guest
+    /// the newest image.
     fn of(&self, folder: &Path) -> Result<PathBuf, Error> {
         let names = fs::read_dir(folder)
             .map_err(Error::file(folder))?

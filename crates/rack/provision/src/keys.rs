@@ -19,10 +19,11 @@ const RENEW: u64 = 90 * DAY;
 const BEFORE: u64 = 3_600;
 
 /// Creates what is missing in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`.
-/// Identities with less than three months left are renewed.
+/// Renews identities that expire in less than three months, or were issued by another root.
 ///
 /// # Errors
-/// A file cannot be read or written, or the system has no random bytes.
+/// [`Error::File`] if a file cannot be read, written or removed, is no root or identity, or the
+/// system has no random bytes.
 pub(crate) fn make(folder: &Folder) -> Result<(), Error> {
     let keys = folder.file("keys");
     if !keys.exists() {

@@ -21,7 +21,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The most servers: the ports of the switch, less the controlling host's.
+/// Limit on the servers of a rack in namespaces: the ports of the switch, less the controlling
+/// host's.
 pub(crate) const MAX_SERVERS: usize = MAX_INTERFACES - 1;
 
 /// Names of the controlling host and of the switch.
@@ -55,14 +56,14 @@ pub struct Local {
 }
 
 impl Local {
-    /// A rack of namespaces whose state is in `folder`.
+    /// Creates a rack of namespaces whose state is in `folder`. Makes nothing yet.
     #[must_use]
     pub fn new(folder: &Folder) -> Self {
         Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")), guests: None }
     }
 
-    /// A rack of guests, each with a kernel of its own. Their images are in a folder that racks
-    /// share.
+    /// Creates a rack of guests, each with a kernel of its own. Their images are in a folder that
+    /// racks share.
     #[must_use]
     pub fn with_guests(folder: &Folder, images: impl Into<PathBuf>) -> Self {
         Self { guests: Some(Guests::new(images.into())), ..Self::new(folder) }
@@ -107,8 +108,9 @@ impl Local {
     /// Makes the hosts, and waits until they answer. They run until [`Local::down`].
     ///
     /// # Errors
-    /// Rights or programs are missing, there are too many servers, or a host does not answer.
-    /// Everything made so far is removed again.
+    /// There are too many servers, or with guests too many disks or too little memory; rights or
+    /// programs are missing; a file cannot be written; or a host does not answer in time.
+    /// Everything made so far, other than files, is removed again.
     pub fn up(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
         let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
         if hosts.len() > most {

@@ -25,7 +25,7 @@ pub struct Members {
     pub instances: BTreeMap<String, KnownInstance>,
     /// Names of instances that have left, which do not join again by themselves.
     pub away: BTreeSet<String>,
-    /// Names of instances whose disks still have rows that moved to others.
+    /// Names of instances whose disks still have rows that moved to other instances.
     pub unclean: BTreeSet<String>,
 }
 
@@ -37,12 +37,12 @@ pub struct KnownInstance {
     pub address: IpAddr,
     /// Its tokens.
     pub tokens: Vec<i64>,
-    /// Whether it joined a ring that existed before.
+    /// Whether the instance joined an existing ring.
     pub joined: bool,
-    /// Whether it has ever been up on the ring, so that it has rows.
+    /// Whether the instance has ever been up on the ring, so that its disk has rows.
     #[serde(default)]
     pub begun: bool,
-    /// Where it is in its life on the ring.
+    /// The stage of the instance's life on the ring.
     pub state: RingState,
 }
 
@@ -50,11 +50,11 @@ pub struct KnownInstance {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RingState {
-    /// It is on the ring.
+    /// The instance is on the ring.
     Here,
-    /// It is joining.
+    /// The instance is joining the ring.
     Joining,
-    /// It is leaving.
+    /// The instance is leaving the ring.
     Leaving,
 }
 
@@ -62,7 +62,7 @@ impl Members {
     /// Reads the list from a rack's folder. Returns `None` if no ring was started yet.
     ///
     /// # Errors
-    /// The file cannot be read or parsed.
+    /// The file exists but cannot be read or is not the JSON of a list. The error has the path.
     pub fn read(folder: &Folder) -> Result<Option<Self>, Error> {
         let path = folder.file(FILE);
         match fs::read(&path) {
@@ -78,7 +78,7 @@ impl Members {
     /// Writes the list to a rack's folder atomically.
     ///
     /// # Errors
-    /// Returns the filesystem's error.
+    /// The new file cannot be written, synced or renamed. The error has the path.
     pub fn write(&self, folder: &Folder) -> Result<(), Error> {
         let path = folder.file(FILE);
         let text = serde_json::to_vec_pretty(self).expect("names and numbers have a form in JSON");
@@ -119,7 +119,7 @@ impl Members {
     /// Checks that a plan gives each instance the address that it has on the ring.
     ///
     /// # Errors
-    /// An instance would get another address.
+    /// [`Error::Moved`] for the first instance that would get another address.
     pub fn check(&self, plan: &Plan) -> Result<(), Error> {
         for instance in hosts(plan).iter().flat_map(|host| &host.instances) {
             let known = self.instances.get(&instance.name);
@@ -135,7 +135,8 @@ impl Members {
     /// between those of the others.
     ///
     /// # Errors
-    /// An instance would get another address, or the description gives no plan.
+    /// [`JoinError::Plan`] if the description gives no plan with these instances, and
+    /// [`JoinError::Members`] if an instance on the ring would get another address.
     pub fn joined_by(&mut self, spec: &Spec, names: &[String]) -> Result<Plan, JoinError> {
         let mut with = self.adapt(spec.clone());
         let newcomer = || RingMember { joined: true, ..RingMember::default() };
@@ -183,7 +184,7 @@ impl Members {
     /// Returns the instances of a description that are not on the ring and have not left it.
     ///
     /// # Errors
-    /// The description gives no plan.
+    /// The description gives no plan of a new ring.
     pub fn newcomers(&self, spec: &Spec) -> Result<Vec<String>, sprat_plan::PlanError> {
         let alone = Plan::new(Spec { members: None, ..spec.clone() })?;
         let all =

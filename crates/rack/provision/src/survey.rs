@@ -18,16 +18,16 @@ const AT_ONCE: usize = 16;
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "process")]
 pub enum ProcessState {
-    /// It runs.
+    /// The process runs.
     Running {
         /// Its process id.
         pid: u32,
     },
-    /// It is installed, and does not run.
+    /// The instance or service is installed, and does not run.
     Stopped,
-    /// It was never installed on its host.
+    /// The instance or service was never installed on its host.
     Absent,
-    /// Its host does not answer.
+    /// The host does not answer.
     Unreachable {
         /// The error.
         why: String,
@@ -39,7 +39,7 @@ pub enum ProcessState {
 pub struct InstanceProcess {
     /// Name of the instance or service.
     pub instance: String,
-    /// Whether it runs.
+    /// The state of the process on its host.
     pub alive: ProcessState,
 }
 

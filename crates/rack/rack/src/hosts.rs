@@ -19,9 +19,9 @@ pub struct Host {
     pub address: (IpAddr, u8),
     /// The address of the switch, which is the route to other chassis.
     pub gateway: IpAddr,
-    /// Cassandra's instances on it.
+    /// Cassandra's instances on the server.
     pub instances: Vec<Instance>,
-    /// Services of etcd and Sprat on it.
+    /// Services of etcd and Sprat on the server.
     pub services: Vec<Service>,
 }
 

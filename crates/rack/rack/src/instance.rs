@@ -38,10 +38,11 @@ pub struct Instance {
     pub library: PathBuf,
     /// Heap, threads and further settings.
     pub settings: Settings,
-    /// Whether it joins, or joined, a ring that existed before. Then it streams its rows from
+    /// Whether the instance joins, or has joined, an existing ring. If so, it streams its rows from
     /// others, and never uses itself as a seed.
     pub joined: bool,
-    /// Whether it has ever been up on the ring. Then it has rows, and does not start without them.
+    /// Whether the instance has ever been up on the ring. If so, its disk has rows, and it does not
+    /// start without them.
     pub begun: bool,
     /// Address of the dead instance that it replaces.
     pub replaces: Option<IpAddr>,
@@ -52,7 +53,7 @@ pub struct Instance {
 pub struct File {
     /// Its path in the folder of the instance or service.
     pub path: &'static str,
-    /// Whether it is executable.
+    /// Whether the file is executable.
     pub program: bool,
     /// Its content.
     pub text: String,

@@ -10,7 +10,8 @@ use std::path::Path;
 /// in the folder are left alone.
 ///
 /// # Errors
-/// Returns the filesystem's error, with the path.
+/// A folder or file cannot be made or written, or a file's mode cannot be set. The error has the
+/// path.
 pub fn write_instance(instance: &Instance, folder: &Path) -> io::Result<()> {
     write_files(instance.files(), folder)
 }
@@ -18,7 +19,7 @@ pub fn write_instance(instance: &Instance, folder: &Path) -> io::Result<()> {
 /// Writes the files of etcd, a coordinator or a storage server into `folder`.
 ///
 /// # Errors
-/// Returns the filesystem's error, with the path.
+/// As [`write_instance`]: a folder or file cannot be made or written.
 pub fn write_service(service: &Service, folder: &Path) -> io::Result<()> {
     write_files(service.files(), folder)
 }

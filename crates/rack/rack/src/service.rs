@@ -37,7 +37,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Returns all its files, except the identity of those that have one: `conf/server.id`.
+    /// Returns the files of the service, except its identity `conf/server.id`, if it has one.
     #[must_use]
     pub fn files(&self) -> Vec<File> {
         let file = |path, text: String| File { path, program: false, text };

@@ -37,15 +37,19 @@ pub struct Added {
 }
 
 /// Adds instances of the description to the ring, one after the other. `names` are servers or
-/// instances, also those that have left before; if empty, all that were never on the ring. Each one
+/// instances, also those that have left before; if it is empty, all that were never on the ring are
+/// added. Each instance
 /// streams its rows from the others, and all must see it as up and normal before the next one
 /// begins. Then the others remove the rows that moved to the new instances (`nodetool cleanup`),
-/// one at a time. With `check` nothing is changed.
+/// one at a time. With `check`, only `deployment.plan` is changed.
 ///
 /// `deployment.plan` becomes the plan with the new instances.
 ///
 /// # Errors
-/// An instance is down or leaving, a name is unknown, no tokens fit, or an instance does not join.
+/// No ring exists yet; an instance is leaving or not well; a name is unknown; the plan with the new
+/// instances cannot be built; a file cannot be written; an instance does not join; rows cannot be
+/// cleaned up; the watcher cannot show an event; or Ansible fails. What has been done remains, and
+/// the same call continues.
 pub fn add(
     deployment: &mut Deployment,
     names: &[String],

@@ -9,7 +9,7 @@ use sprat_tune::Overlay;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Where a rack's servers run.
+/// The machines on which a rack's servers run.
 #[derive(Clone, Debug)]
 pub enum Machines {
     /// Servers, reached over ssh at the addresses of the plan.
@@ -23,12 +23,12 @@ pub enum Machines {
     },
 }
 
-/// Where a rack is.
+/// The places of a rack: its folder, its machines and Ansible.
 #[derive(Clone, Debug)]
 pub struct Location {
     /// The rack's folder on this machine: inventory, files, keys, members of the ring.
     pub folder: PathBuf,
-    /// Where its servers run.
+    /// The machines that are its servers.
     pub machines: Machines,
     /// The folder into which pip installed Ansible. If `None`, `ansible-playbook` is on the path.
     pub ansible: Option<PathBuf>,
@@ -39,9 +39,9 @@ pub struct Location {
 /// [`Self::open`] only reads the rack's folder. The plan is that of the description, adapted to the
 /// instances that are on the ring already (they keep addresses and tokens) and to the settings that
 /// tuning found. Hold [`Self::lock`] while you change the rack. [`Self::up`] and [`Self::down`]
-/// start and stop all of it, [`Self::status`](crate::Deployment::status) reports what runs, and
-/// [`Self::run_command`] runs a command on one server. Every method blocks until the servers have
-/// answered.
+/// start and stop the complete rack, [`Self::status`](crate::Deployment::status) reports what runs,
+/// and [`Self::run_command`] runs a command on one server. Every method blocks until the servers
+/// have answered.
 #[derive(Debug)]
 pub struct Deployment {
     /// The plan of the rack, with the settings that tuning found.
@@ -54,7 +54,7 @@ pub struct Deployment {
     pub local: Option<Local>,
     /// The instances on the ring. `None` if nothing was installed yet.
     pub members: Option<Members>,
-    /// How its servers are reached.
+    /// The settings of ssh and Ansible with which the servers are reached.
     pub access: SshAccess,
 }
 
@@ -62,8 +62,8 @@ impl Deployment {
     /// Opens the rack that `spec` describes, at `location`. `rack` names the description in errors.
     ///
     /// # Errors
-    /// The folder cannot be read, the plan cannot be built, or an instance on the ring would get
-    /// another address.
+    /// The list of members or the tuned settings cannot be read or parsed, the plan cannot be
+    /// built, or an instance on the ring would get another address.
     pub fn open(rack: &str, mut spec: Spec, location: &Location) -> Result<Self, Error> {
         let folder = Folder::at(&location.folder);
         let local = match &location.machines {
@@ -93,8 +93,8 @@ impl Deployment {
     /// change the same servers would undo each other's work.
     ///
     /// # Errors
-    /// Another process holds the lock, or has changed the ring since [`Self::open`] read the
-    /// folder.
+    /// Another process holds the lock, or has changed the ring after [`Self::open`] read the
+    /// folder; or the lock file or the list of members cannot be opened.
     pub fn lock(&self) -> Result<File, Error> {
         let lock = self.folder.lock()?;
         if Members::read(&self.folder)? != self.members {
@@ -115,7 +115,8 @@ impl Deployment {
     /// `work` starts stay there.
     ///
     /// # Errors
-    /// The namespace does not exist.
+    /// [`Error::Namespace`] if the namespace cannot be opened, and [`Error::Enter`] if the thread
+    /// cannot enter it. `work` has not run.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         let Some(name) = &self.access.namespace else { return Ok(work()) };
         let path = PathBuf::from(format!("/run/netns/{name}"));
@@ -126,7 +127,8 @@ impl Deployment {
     /// Runs a shell command on a host, and returns what it prints.
     ///
     /// # Errors
-    /// The host cannot be reached, or the command fails.
+    /// ssh is not installed, the host cannot be reached, or the command exits with another status
+    /// than 0.
     pub fn run_command(&self, host: &Host, command: &str) -> Result<String, Error> {
         Ok(self.access.run_command(
             &self.plan.spec.provision.user,
@@ -152,7 +154,7 @@ impl Deployment {
     /// Checks that no instance is leaving the ring: one that is must not be started again.
     ///
     /// # Errors
-    /// An instance is leaving.
+    /// [`Error::Refused`] if an instance is leaving the ring.
     pub(crate) fn check_none_leaves(&self) -> Result<(), Error> {
         let leaving =
             self.members.as_ref().and_then(|members| members.in_state(RingState::Leaving).next());
@@ -167,7 +169,8 @@ impl Deployment {
     /// Returns the first answer, and the name of the instance that gave it.
     ///
     /// # Errors
-    /// None answers.
+    /// [`Error::Refused`] with the first instance's error if no instance answers, or `may` accepts
+    /// none.
     pub(crate) fn look(
         &self,
         hosts: &[Host],
@@ -186,13 +189,15 @@ impl Deployment {
 
     /// Brings the servers to the plan, and starts what does not run. If the hosts are on this
     /// machine, it makes them first. `jars` is the folder of Cassandra's jars, and may be empty if
-    /// the description has no Cassandra. With `check` nothing is changed. `limit` names servers,
-    /// separated by commas; by default all.
+    /// the description has no Cassandra. With `check`, nothing on the servers is changed, but the
+    /// rack's folder is written and hosts on this machine are made. `limit` names servers,
+    /// separated by commas; `None` means all.
     ///
     /// Returns Ansible's recap of each server.
     ///
     /// # Errors
-    /// An instance is leaving the ring, a file cannot be written, or Ansible fails.
+    /// An instance is leaving the ring, a file cannot be read or written, the jars are missing,
+    /// hosts on this machine cannot be made, the watcher cannot show an event, or Ansible fails.
     pub fn up(
         &self,
         jars: &Path,
@@ -236,7 +241,8 @@ impl Deployment {
     /// too.
     ///
     /// # Errors
-    /// Ansible fails, or a host or the folder cannot be removed.
+    /// Ansible fails, the watcher cannot show an event, or a host on this machine or the folder
+    /// cannot be removed.
     pub fn down(&self, purge: bool, watcher: &mut dyn Watcher) -> Result<(), Error> {
         let Some(local) = &self.local else {
             return self.play("stop.yml", &[], false, watcher).map(drop);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Why a change was refused, or failed on its way. Messages name the instance and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The ring's state or the request does not allow it. The step that refused has changed
+    /// The ring's state or the request does not allow the change. The step that refused has changed
     /// nothing.
     #[error("{0}")]
     Refused(String),

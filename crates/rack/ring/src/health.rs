@@ -15,7 +15,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Waits until all instances on `hosts` run, are up and normal, and agree on the schema.
 ///
 /// # Errors
-/// They are not after three minutes. The error names the instance and its state.
+/// An instance is not well after three minutes, or the watcher cannot show an event. The error
+/// names the instance and its state.
 pub fn wait_until_well(
     deployment: &Deployment,
     hosts: &[Host],

@@ -11,18 +11,18 @@ use sprat_rack::{Host, Instance, hosts};
 /// tables, and refuses to have fewer.
 const OWN_REPLICAS: usize = 3;
 
-/// What to remove, and how.
+/// The instances to remove, and the way to do it.
 #[derive(Clone, Copy, Debug)]
 pub struct Removal<'a> {
     /// An instance, or a server with all of its instances.
     pub name: &'a str,
-    /// Its server is dead: the others restore its rows from replicas, and nothing runs on the
-    /// server.
+    /// Whether its server is dead: the others then restore its rows from replicas, and nothing is
+    /// run on the server.
     pub gone: bool,
-    /// Whether to remove its data once its rows are with others, instead of keeping it beside the
-    /// instance's folder.
+    /// Whether to remove its data after its rows have moved to others, instead of keeping the data
+    /// beside the instance's folder.
     pub purge: bool,
-    /// Whether to check only whether it may leave.
+    /// Whether to check only whether the instance may leave, without changing anything.
     pub check: bool,
 }
 
@@ -51,8 +51,10 @@ struct Step<'a> {
 /// `deployment.plan` becomes the plan without them.
 ///
 /// # Errors
-/// The name is unknown, an instance that stays is not well, too few would stay for all replicas,
-/// another instance is joining or leaving, or the instance's state contradicts `gone`.
+/// Nothing is changed if the name is unknown, an instance that stays is not well, too few would
+/// stay for all replicas, another instance is joining or leaving, or the instance's state
+/// contradicts `gone`. Later errors are those of files, nodetool, Ansible and the watcher; the same
+/// call then continues.
 pub fn remove(
     deployment: &mut Deployment,
     removal: Removal<'_>,
@@ -174,7 +176,7 @@ fn check_enough_stay(
 }
 
 impl Step<'_> {
-    /// Returns the instance as others see it.
+    /// Returns the state of the instance as another instance, one that stays, sees it.
     fn view_of_others(&self) -> Result<Option<Node>, Error> {
         let (_, nodes) = self.deployment.look(self.stay, |_| true)?;
         Ok(node_of(&nodes, self.instance).cloned())

@@ -13,8 +13,9 @@ const DOWN_TIMEOUT: Duration = Duration::from_secs(120);
 /// streams its rows from the others.
 ///
 /// # Errors
-/// There is no such instance, one is leaving the ring, the others still see it up after two
-/// minutes, or Ansible fails.
+/// There is no instance `name`; an instance is leaving the ring; a file cannot be written; the
+/// instance cannot be stopped, or no other one answers; the others still see it up after two
+/// minutes; the watcher cannot show an event; or Ansible fails.
 pub fn replace(
     deployment: &Deployment,
     name: &str,

@@ -26,13 +26,15 @@ pub struct RollingReport {
     pub of: usize,
 }
 
-/// Restarts instances one after the other. Each flushes its memory to disk, stops, gets its files,
-/// and starts; the next one follows when all see it as up and normal. `limit` names servers or
-/// instances; if empty, all. With `check` nothing is changed.
+/// Restarts the instances that `kind` means, one after the other. Each flushes its memory to disk,
+/// stops, gets its files, and starts; the next one follows when all see it as up and normal.
+/// `limit` names servers or instances; if it is empty, all are meant. With `check`, nothing on the
+/// servers is changed, but the rack's folder is written.
 ///
 /// # Errors
-/// An instance is down or leaving, a name is unknown, Ansible fails, or an instance is not well
-/// after its restart: then the rest is not restarted.
+/// An instance is leaving or, unless `check`, not well; a name is unknown; a file cannot be
+/// written; Ansible or `nodetool upgradesstables` fails; the watcher cannot show an event; or an
+/// instance is not well after its restart. The remaining instances are not restarted.
 pub fn rolling(
     deployment: &Deployment,
     kind: Rolling,
@@ -88,7 +90,7 @@ pub fn rolling(
 /// whether it restarted. Does not wait until it is well.
 ///
 /// # Errors
-/// Ansible fails.
+/// Ansible is missing or fails, or the watcher cannot show an event.
 pub fn update_instance(
     deployment: &Deployment,
     host: &Host,

@@ -8,7 +8,7 @@ use sprat_provision::{InstanceProcess, Node, ProcessState, survey, survey_servic
 use sprat_rack::hosts;
 use std::net::IpAddr;
 
-/// What runs on a rack, or should run.
+/// The state of all instances and services of a rack.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Status {
@@ -61,11 +61,11 @@ impl Status {
 }
 
 impl Deployment {
-    /// Asks all hosts what runs on them, and one instance how it sees the others. An instance that
-    /// has just died is still up in the others' view for some seconds.
+    /// Asks all hosts for the processes of their instances and services, and one instance for its
+    /// view of the ring. In that view an instance that has just died is still up for some seconds.
     ///
     /// # Errors
-    /// Instances run, but none answers.
+    /// [`Error::Refused`] if instances run, but none of them answers.
     pub fn status(&self) -> Result<Status, Error> {
         let (hosts, user) = (hosts(&self.plan), &self.plan.spec.provision.user);
         let alive = survey(&self.access, user, &hosts);

@@ -12,12 +12,12 @@ pub enum Event<'a> {
         name: &'a str,
         /// Its number, from 1.
         at: usize,
-        /// How many instances follow each other.
+        /// The number of instances that the change treats.
         of: usize,
     },
     /// The current step, such as the task that Ansible runs.
     Doing(&'a str),
-    /// The last step still goes on: sent about once a second while a change waits.
+    /// The last step continues: sent about once a second while a change waits.
     Waiting,
     /// A line that Ansible prints about what it would change, if the change is only checked.
     Checked(&'a str),
@@ -27,7 +27,7 @@ pub enum Event<'a> {
     Restarted {
         /// The instance.
         name: &'a str,
-        /// Whether it has restarted, or would.
+        /// Whether the instance has restarted, or with `check` would restart.
         restarted: bool,
     },
     /// An instance has joined the ring.
@@ -36,7 +36,7 @@ pub enum Event<'a> {
     Left {
         /// The instance.
         name: &'a str,
-        /// Where its data is.
+        /// The place of the instance's data.
         data: LeftData,
     },
 }
@@ -58,20 +58,20 @@ pub trait Watcher {
     /// Shows an event.
     ///
     /// # Errors
-    /// The event cannot be shown. The change ends with [`crate::Error::Watcher`], and can be
-    /// continued later.
+    /// The watcher cannot show the event, for example because standard output is closed. The change
+    /// ends with [`crate::Error::Watcher`], and can be continued later.
     fn event(&mut self, event: Event<'_>) -> io::Result<()>;
 
-    /// Whether to stop before the next step. Once true, it stays true.
+    /// Returns whether to stop before the next step. Once `true`, the answer stays `true`.
     fn is_stopped(&mut self) -> bool;
 }
 
 /// How a change ended that can be stopped between two steps.
 #[derive(Debug)]
 pub enum Ended<T> {
-    /// All of it is done.
+    /// The complete change is done.
     Done(T),
-    /// The watcher stopped it. The phrase goes on after "stopped" and says how far it came, such as
-    /// ", 2 of 3 have joined"; the same call goes on with the rest.
+    /// The watcher stopped the change. The phrase follows "stopped" and reports the progress, such
+    /// as ", 2 of 3 have joined"; the same call continues with the rest.
     Stopped(String),
 }

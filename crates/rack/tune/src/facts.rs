@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 /// The shell script that prints a host's facts. Its arguments are the folders whose disks matter.
 pub const SCRIPT: &str = include_str!("../files/facts");
 
-/// The longest output of the script that is accepted, in bytes.
+/// Limit on the output of the script, in bytes. Longer output is refused.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// The largest plausible number of cores.
+/// Limit on the number of cores. A larger number is refused.
 const MAX_CORES: usize = 65_536;
 
 /// The present settings of a host, as [`SCRIPT`] reports them.
@@ -32,7 +32,7 @@ pub struct Facts {
 /// Why the script's output was refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FactsError {
-    /// It is too long.
+    /// The output has more than [`MAX_ANSWER`] bytes.
     #[error("{0} bytes; the limit is {MAX_ANSWER}")]
     Long(usize),
     /// A line cannot be parsed.
@@ -49,7 +49,8 @@ impl Facts {
     /// Parses the output of [`SCRIPT`].
     ///
     /// # Errors
-    /// The output is too long, or a line cannot be parsed.
+    /// [`FactsError::Long`] if the output has more than [`MAX_ANSWER`] bytes, and
+    /// [`FactsError::Line`] for the first line that is none of those that the script prints.
     pub fn parse(text: &str) -> Result<Self, FactsError> {
         if text.len() > MAX_ANSWER {
             return Err(FactsError::Long(text.len()));
@@ -104,7 +105,8 @@ impl Facts {
         Some(())
     }
 
-    /// Returns the content of a kernel file. If it lists choices, returns the selected one.
+    /// Returns the content of a kernel file, or `None` if the facts lack the file. If the file
+    /// lists choices, returns the selected one.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&str> {
         self.values.get(path).map(|text| chosen(text))
@@ -128,7 +130,8 @@ pub fn chosen(text: &str) -> &str {
     }
 }
 
-/// Returns whether tuning may read and write this path: a kernel file, without `..`.
+/// Returns whether tuning may read and write this path: a file below `/sys`, `/proc/sys` or
+/// `/proc/irq`, of at most 256 ASCII letters, digits and `/-_.:@,`, without a part `..`.
 #[must_use]
 pub fn is_kernel_file(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.:@,".contains(c);

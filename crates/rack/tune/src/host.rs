@@ -11,13 +11,15 @@ const READ_AHEAD_KIB: u64 = 16;
 /// Memory maps of a process: Cassandra maps each of its files, and fails at the limit.
 const MAPS: u64 = 1_048_575;
 
-/// The largest limit of open files that a process may set.
+/// The advised upper bound of the limit on open files that a process may set (`fs.nr_open`).
 const OPEN_FILES: u64 = 1_048_576;
 
-/// Connections waiting to be accepted: after a restart all clients reconnect at once.
+/// The advised limit on connections that wait to be accepted: after a restart all clients reconnect
+/// at once. Larger limits are kept.
 const BACKLOG: u64 = 4_096;
 
-/// Largest socket buffer in bytes, for hints and streams between instances.
+/// The advised limit on socket buffers, in bytes, for hints and streams between instances. Larger
+/// limits are kept.
 const SOCKET_BYTES: u64 = 16 << 20;
 
 /// Seconds of silence after which a connection is probed, since firewalls forget it after some

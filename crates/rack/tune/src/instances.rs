@@ -8,13 +8,13 @@ use sprat_plan::spec::Collector;
 use sprat_rack::Settings;
 use std::collections::BTreeMap;
 
-/// The largest heap worth trying, MiB.
+/// Limit on the heap that is tried, in MiB.
 const MOST_HEAP_MIB: u64 = 16 * 1_024;
 
 /// The smallest heap for which the concurrent collector is worth trying, MiB: it needs headroom.
 const CONCURRENT_FROM_MIB: u64 = 1_024;
 
-/// The most cores for which the serial collector is worth trying.
+/// The largest number of cores with which the serial collector is tried.
 const SERIAL_UP_TO: usize = 2;
 
 /// Compaction throughput of an instance. It suffices for what small servers ingest, and more would

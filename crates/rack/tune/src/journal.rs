@@ -10,20 +10,22 @@ use std::path::{Path, PathBuf};
 /// Name of the file in the rack's folder.
 pub(crate) const FILE: &str = "tune.json";
 
-/// The most entries: runs add to the same file until they are undone.
+/// Limit on the entries of a journal. Runs add to the same file until they are undone; a run that
+/// would exceed the limit ends with [`TuneError::Full`](crate::TuneError::Full).
 pub const MAX_ENTRIES: usize = 1_000;
 
 /// The outcome of a candidate.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialState {
-    /// It is being tried, or tuning was interrupted while it was.
+    /// The candidate is being tried, or tuning was interrupted during the trial.
     Trying,
-    /// It helped, and stays.
+    /// The candidate improved the score, or did not worsen it if that is enough for its class, and
+    /// stays in effect.
     Kept,
-    /// It did not help, and was undone.
+    /// The candidate did not help, or tuning was stopped or interrupted, and it was undone.
     Undone,
-    /// It could not be applied, for this reason, and was undone.
+    /// The candidate could not be applied or measured, for this reason, and was undone.
     Failed(String),
 }
 
@@ -72,7 +74,7 @@ impl Journal {
     /// Reads the journal from a rack's folder; a missing file is an empty journal.
     ///
     /// # Errors
-    /// The file cannot be read or parsed.
+    /// The file exists but cannot be read, or is not the JSON of a journal. The error has the path.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join(FILE);
         let with_path =
@@ -89,7 +91,7 @@ impl Journal {
     /// Writes the journal durably.
     ///
     /// # Errors
-    /// Returns the filesystem's error, with the path.
+    /// The new file cannot be written, synced or renamed to the journal's name.
     pub fn save(&self) -> io::Result<()> {
         replace(&self.path, self)
     }

@@ -3,20 +3,21 @@
 use serde::{Deserialize, Serialize};
 use sprat_load::LoadReport;
 
-/// The least relative improvement that counts: on any machine less is noise.
+/// Lower limit on the margin: on any machine a smaller relative improvement is noise.
 const LEAST_MARGIN: f64 = 0.05;
 
-/// The largest margin: an improvement beyond it counts however noisy the machine is.
+/// Limit on the margin: a larger improvement counts however noisy the machine is.
 const MOST_MARGIN: f64 = 0.5;
 
-/// The latency that stands for a second without answers, in ms.
+/// The latency that a window without answers counts as, in ms.
 const NOTHING_MS: f64 = 60_000.0;
 
 /// A load's result. Times are in ms, from the intended start of operations.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Measured {
-    /// The value to compare, lower is better: the geometric mean of the seconds' 99th percentiles.
-    /// A single bad second hardly changes it, but many do.
+    /// The value to compare, lower is better: the geometric mean of the 99th percentiles of the
+    /// report's full windows. A window without answers counts as 60,000 ms, and a load without full
+    /// windows has this score. A single bad window hardly changes the score, but many do.
     pub score: f64,
     /// Median latency.
     pub p50: f64,
@@ -24,15 +25,15 @@ pub struct Measured {
     pub p99: f64,
     /// 99.9th percentile of latency.
     pub p999: f64,
-    /// Longest latency.
+    /// The largest latency of an operation.
     pub max: f64,
-    /// Requested operations per second.
+    /// Scheduled operations per second, completed or not.
     pub rate: f64,
-    /// Share of the requested operations that completed.
+    /// Share of the scheduled operations that completed, 0 to 1; 0 if none was scheduled.
     pub done: f64,
-    /// Seconds in which the rate was missed.
+    /// The number of windows in which the load missed its rate.
     pub missed: usize,
-    /// Seconds in all.
+    /// The number of windows in the report, among them partial ones.
     pub seconds: usize,
 }
 
@@ -68,15 +69,15 @@ impl Measured {
     }
 }
 
-/// Returns the relative difference of two measurements of the same settings, within fixed bounds.
-/// Differences below it are noise.
+/// Returns the relative difference of the scores of two measurements of the same settings, but at
+/// least 0.05 and at most 0.5. Smaller differences between other settings are noise.
 #[must_use]
 pub fn margin(one: &Measured, other: &Measured) -> f64 {
     let (small, large) = (one.score.min(other.score), one.score.max(other.score));
     (large / small.max(f64::MIN_POSITIVE) - 1.0).clamp(LEAST_MARGIN, MOST_MARGIN)
 }
 
-/// Returns whether `after` is better than `before` by more than the margin.
+/// Returns whether the score of `before` exceeds that of `after` by more than the share `margin`.
 #[must_use]
 pub fn better(before: &Measured, after: &Measured, margin: f64) -> bool {
     after.score * (1.0 + margin) < before.score

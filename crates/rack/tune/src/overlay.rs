@@ -32,7 +32,8 @@ impl Overlay {
     /// Reads the overlay from a rack's folder; a missing file is an empty overlay.
     ///
     /// # Errors
-    /// The file cannot be read or parsed.
+    /// The file exists but cannot be read, or is not the JSON of an overlay. The error has the
+    /// path.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let path = folder.join(FILE);
         let with_path =
@@ -49,7 +50,7 @@ impl Overlay {
     /// Writes the overlay to a rack's folder atomically; an empty one removes the file.
     ///
     /// # Errors
-    /// Returns the filesystem's error, with the path.
+    /// The new file cannot be written, synced or renamed, or the old one cannot be removed.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         let path = folder.join(FILE);
         if *self != Self::default() {

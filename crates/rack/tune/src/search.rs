@@ -11,21 +11,22 @@ pub trait Subject {
     /// Returns the change that would undo `change`, without changing anything.
     ///
     /// # Errors
-    /// The present value cannot be determined.
+    /// The present value of the setting cannot be read. The text is shown to the user.
     fn present(&mut self, change: &Change) -> Result<Change, String>;
 
     /// Makes changes in order, and waits until the rack is well again. Of several changes to
     /// instances only the last one has to take effect.
     ///
     /// # Errors
-    /// A change failed; those before it may have been made.
+    /// A change failed, or the rack did not become well after it. Earlier changes may have been
+    /// made.
     fn apply(&mut self, changes: &[Change]) -> Result<(), String>;
 
     /// Restarts all instances that were measured since their last start, and waits until the rack
     /// is well.
     ///
     /// # Errors
-    /// An instance does not start.
+    /// An instance does not restart, or the rack does not become well in time.
     fn restart_instances(&mut self) -> Result<(), String>;
 
     /// Measures latency with the present settings.
@@ -60,10 +61,10 @@ pub enum TuneEvent<'a> {
 /// Why tuning ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// The journal cannot be written, so nothing is changed.
+    /// The journal cannot be written. No further change is made.
     #[error("the journal of changes cannot be written: {0}")]
     Journal(#[from] io::Error),
-    /// A measurement failed, or a change could not be undone.
+    /// A measurement failed, a present setting could not be read, or a change could not be undone.
     #[error("{doing}: {why}")]
     Subject {
         /// The step that failed.
@@ -89,7 +90,11 @@ fn during(doing: &str) -> impl FnOnce(String) -> TuneError {
 /// run, which must not count for a candidate.
 ///
 /// # Errors
-/// See [`TuneError`]. The journal then has everything in effect, and the way to undo it.
+/// [`TuneError::Journal`] if the journal cannot be saved, [`TuneError::Subject`] if a measurement
+/// without a new candidate fails, a present setting cannot be read or a change cannot be undone,
+/// and [`TuneError::Full`] if the journal has [`MAX_ENTRIES`]. The journal then has all changes in
+/// effect, and those that undo them. A candidate that cannot be applied or measured is no error: it
+/// is undone, and recorded as failed.
 pub fn run(
     rack: &mut impl Subject,
     journal: &mut Journal,
@@ -211,10 +216,12 @@ fn recover(rack: &mut impl Subject, journal: &mut Journal) -> Result<(), TuneErr
     Ok(())
 }
 
-/// Undoes everything, the last change first, and clears the journal. Returns the number of changes.
+/// Undoes all changes in effect, the last one first, and clears the journal. Returns the number of
+/// changes that it undid.
 ///
 /// # Errors
-/// A change cannot be undone; the journal still has all of them.
+/// [`TuneError::Subject`] if a change cannot be undone: the journal then still has all changes.
+/// [`TuneError::Journal`] if the cleared journal cannot be saved.
 pub fn undo(rack: &mut impl Subject, journal: &mut Journal) -> Result<usize, TuneError> {
     let back = journal.way_back();
     if !back.is_empty() {

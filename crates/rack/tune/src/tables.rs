@@ -11,7 +11,7 @@ use tokio::time::timeout;
 /// Time for a statement: small machines take seconds to alter a table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The longest name of a table, with its keyspace.
+/// Limit on the name of a table with its keyspace, in bytes.
 const MAX_NAME: usize = 128;
 
 /// The properties that are tuned, as ALTER TABLE names them.
@@ -82,7 +82,7 @@ impl Tables {
     /// Connects to a cluster. Call it from the network of its instances.
     ///
     /// # Errors
-    /// No contact answers in time.
+    /// The runtime cannot be built, or no contact can be reached or answers in time.
     pub fn connect(contacts: &[String]) -> Result<Self, String> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -100,7 +100,8 @@ impl Tables {
     /// Reads a table's properties.
     ///
     /// # Errors
-    /// There is no such table, or the cluster does not answer.
+    /// `name` is not of the form KEYSPACE.TABLE, there is no such table, the query fails, or the
+    /// cluster does not answer in time.
     pub fn table(&self, name: &str) -> Result<Table, String> {
         let (keyspace, table) = parts(name)?;
         let query = "SELECT compression, compaction, speculative_retry FROM system_schema.tables \
@@ -134,7 +135,8 @@ impl Tables {
     /// Sets a property of a table.
     ///
     /// # Errors
-    /// The property is none that is tuned, the statement fails, or the cluster does not answer.
+    /// `name` is not of the form KEYSPACE.TABLE, tuning does not change this property, the
+    /// statement fails, or the cluster does not answer in time.
     pub fn set(&self, name: &str, property: &str, value: &str) -> Result<(), String> {
         parts(name)?;
         if ![COMPRESSION, COMPACTION, SPECULATION].contains(&property) {

@@ -22,10 +22,10 @@ pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 /// Total bytes of the values of one size.
 const WORKING_SET: usize = 64_000_000;
 
-/// Keys of one size at most.
+/// Limit on the keys of one size. Fewer are used if their values exceed [`WORKING_SET`].
 const MAX_KEYS: usize = 10_000;
 
-/// Operations that one client of an open load has in flight at most.
+/// Limit on the operations that one client of an open loop has in flight.
 const OPEN_DEPTH: usize = 64;
 
 /// Read or write.
@@ -48,7 +48,7 @@ pub struct Published {
     pub bytes: usize,
     /// Atom server behind a store-and-forward switch: mean of the averages over 100 ms.
     pub atom_avg: f64,
-    /// The least of these averages.
+    /// The smallest of these averages.
     pub atom_min: f64,
     /// The greatest of these averages.
     pub atom_max: f64,
@@ -182,7 +182,7 @@ pub struct Cell {
 /// each cell before measuring it.
 ///
 /// # Errors
-/// When a target fails or rejects the objects.
+/// When a target's connection breaks, or its memory is too small for the objects of a size.
 pub fn measure(
     targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,

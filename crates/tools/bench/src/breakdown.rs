@@ -40,7 +40,7 @@ pub(crate) const SIZES: [usize; 5] = [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20
 /// Approximate total bytes of the objects of one size; it limits the number of large ones.
 const SET_BYTES: usize = 16 << 20;
 
-/// Objects of one size at most.
+/// Limit on the objects of one size.
 const MOST_KEYS: usize = 10_000;
 
 /// Times of a 100 B read in the published system, in us: client, drivers and network, server, and
@@ -91,10 +91,10 @@ impl Stages {
     }
 }
 
-/// The breakdown over memif, which is memory that both processes share.
+/// Measures the breakdown over memif, which is memory that both processes share.
 ///
 /// # Errors
-/// When the server cannot be started or breaks.
+/// When the server cannot be started, or gives a wrong answer or none.
 pub fn memif(settings: &Settings, findings: &mut Findings) -> Result<()> {
     over(Transport::Memif, settings, findings)
 }

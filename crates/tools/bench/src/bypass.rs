@@ -31,8 +31,8 @@ const ROUND_TRIPS: u64 = 1_000_000;
 /// Reads in the distribution: enough for a thousand beyond p99.9.
 const TAIL_SAMPLES: u64 = 1_000_000;
 
-/// The ladder of paths, from shared memory to TCP between sleeping threads: the bare round trip of
-/// each, and a read over it.
+/// Measures the ladder of paths, from shared memory to TCP between sleeping threads: the bare round
+/// trip of each, and a read over it.
 fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let lab = settings.lab.undisturbed();
     let memory = scenarios::shared_memory(&lab, ROUND_TRIPS)?;
@@ -173,7 +173,7 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The tail: what delayed the slowest of a thousand reads.
+/// Measures the tail: finds what delayed the slowest of a thousand reads.
 fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let measured = distribution::Settings {
         lab: settings.lab.undisturbed(),
@@ -218,7 +218,7 @@ fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The throughput of large and small reads.
+/// Measures the throughput of large and small reads.
 fn volume(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let spin = |transport| settings.sprat(transport, Mode::Spin);
     let [virtio, memif, udp] = [Transport::Virtio, Transport::Memif, Transport::Udp].map(spin);

@@ -43,7 +43,8 @@ impl Cables {
     /// them, so call this before starting others. The namespace ends with the last of them.
     ///
     /// # Errors
-    /// The reason, and a remedy; the thread is then in its original namespace.
+    /// `ip` is missing, or the machine does not allow the namespace or the cables: the text has the
+    /// reason and a remedy. The thread is then in its original namespace.
     pub fn lay() -> Result<Self, String> {
         ip(&["-V"])?; // fails before anything has changed, if `ip` is missing
         let home = File::open("/proc/thread-self/ns/net")

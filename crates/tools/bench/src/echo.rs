@@ -16,10 +16,10 @@ use crate::peers::stream::{Codec, Decoded, Malformed, PendingRequest, Pipelined}
 use sprat_measure::cpu::Pinned;
 use sprat_measure::target::{Completion, LoadTarget, Op, Outcome, Wait};
 
-/// Longest frame in bytes.
+/// Limit on the length of an echoed frame, in bytes. Connecting with a longer frame fails.
 pub const MAX_FRAME: usize = 60_000;
 
-/// Shortest frame in bytes: it contains the operation's tag.
+/// Lower limit on the length of an echoed frame, in bytes: the operation's tag must fit.
 pub const MIN_FRAME: usize = 8;
 
 /// Interval at which a sleeping echo server checks whether it should end.
@@ -28,7 +28,7 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 /// Time after which a datagram that has not come back counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
-/// Datagrams in flight at most.
+/// Limit on the datagrams in flight.
 const MAX_PENDING: usize = 64;
 
 /// The transport of the echo.
@@ -60,7 +60,8 @@ impl EchoServer {
     /// Starts an echo server, pinned to `core` if given, that spins or sleeps while it waits.
     ///
     /// # Errors
-    /// When there is no free port or no such core.
+    /// When no socket can be bound, the process may not use `core`, or the thread cannot be
+    /// started.
     pub fn start(carrier: Carrier, wait: Wait, core: Option<usize>) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);
@@ -173,7 +174,8 @@ fn is_transient(kind: ErrorKind) -> bool {
 /// frame and receives it back. Keys and values are ignored; a read counts as `value_bytes`.
 ///
 /// # Errors
-/// When the server cannot be started or reached.
+/// When `frame` is not in [`MIN_FRAME`] to [`MAX_FRAME`], or the server cannot be started or
+/// reached.
 pub fn target(
     carrier: Carrier,
     server_wait: Wait,

@@ -54,7 +54,7 @@ impl Climber {
     /// Connects to the cluster, and makes the benchmarks' table, which the caller has to drop.
     ///
     /// # Errors
-    /// When the cluster does not answer.
+    /// When the cluster does not answer, or refuses to create the table.
     pub fn connect(options: &Options) -> Result<Self> {
         Ok(Self(Single::new(Client::connect(options)?)?))
     }
@@ -64,7 +64,7 @@ impl Climber {
 /// `bytes`.
 ///
 /// # Errors
-/// When the cluster gives a wrong answer or none.
+/// When the cluster gives an answer of another status or length, or none in five seconds.
 pub fn climb(climber: Climber, bytes: usize, duration: Duration) -> Result<Ladder> {
     let Climber(mut single) = climber;
     let objects = Objects::new(bytes, KEYS);

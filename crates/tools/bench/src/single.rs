@@ -14,7 +14,7 @@ use sprat_measure::load::keys::write_key;
 /// Bytes of a key.
 const KEY_BYTES: usize = 30;
 
-/// Longest time that an operation may take.
+/// Time after which an operation fails.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Ticks, some milliseconds, after which an answer is late. Only then is the clock read again,
@@ -72,7 +72,7 @@ impl Single {
     /// Makes the table that loads use, unless it exists.
     ///
     /// # Errors
-    /// When the cluster does not answer.
+    /// When the cluster does not answer, or refuses to create or list tables.
     pub(crate) fn new(mut client: Client) -> Result<Self> {
         let table = client.create_table(TABLE)?.0;
         let tables = client.list_tables()?;
@@ -95,7 +95,8 @@ impl Single {
     /// Reads or writes one object, and waits for the answer.
     ///
     /// # Errors
-    /// When the answer is wrong or late, or the driver fails.
+    /// When the answer has another status or length than expected, none arrives within five
+    /// seconds, or the driver fails.
     pub(crate) fn operate(
         &mut self,
         objects: &Objects,
@@ -151,13 +152,13 @@ impl Single {
     /// Lets the server echo a value, and returns the round-trip time in [`ticks`].
     ///
     /// # Errors
-    /// When another value comes back, or none.
+    /// When the answer has another status or length, or none arrives within five seconds.
     pub(crate) fn echo(&mut self, value: &[u8]) -> Result<u64> {
         Ok(self.call(&Request::Echo { table: self.table, value }, value.len())?.total)
     }
 
-    /// Does the same as [`operate`](Self::operate), with stamps in the client's driver too: fills
-    /// in `out` and `back`.
+    /// Reads or writes one object as [`operate`](Self::operate) does, with stamps in the client's
+    /// driver too, from which it computes `out` and `back`.
     ///
     /// # Errors
     /// As [`operate`](Self::operate).
@@ -182,7 +183,7 @@ impl Single {
     /// round-trip time in [`ticks`]. Returns `None` if the driver has no ping.
     ///
     /// # Errors
-    /// When no answer arrives.
+    /// When no answer arrives within five seconds, or the driver fails.
     pub(crate) fn ping(&mut self, number: u32) -> Result<Option<u64>> {
         let (table, mut now) = (self.table, self.client.now());
         let until = now + DEADLINE;
@@ -220,7 +221,7 @@ impl Single {
 pub(crate) struct Counters(Vec<sprat_client::Counter>);
 
 impl Counters {
-    /// Returns the value of a counter, if the server has it.
+    /// Returns the value of the counter `name`, or `None` if the server has no such counter.
     pub(crate) fn get(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|counter| counter.name == name).map(|counter| counter.value)
     }

@@ -69,16 +69,17 @@ impl Default for Setup {
 
 /// A kind of server that benchmarks can start, such as Redis or Sprat with some configuration.
 pub trait System {
-    /// Returns its name in results.
+    /// Returns the system's name in results.
     fn name(&self) -> &str;
 
-    /// Whether it supports this durability.
+    /// Returns whether the system supports this durability.
     fn offers(&self, durability: Durability) -> bool;
 
     /// Starts an empty server, and waits until it answers.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the system does not offer the durability in `setup`, its program cannot be started, or
+    /// it does not answer in time.
     fn start(&self, setup: &Setup) -> Result<Box<dyn Server>>;
 }
 
@@ -90,14 +91,14 @@ pub trait Server {
     /// Opens connections to the server.
     ///
     /// # Errors
-    /// When they cannot be opened.
+    /// When a connection cannot be opened.
     fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>>;
 
     /// Kills the server with SIGKILL, restarts it on the same data, and waits until it answers;
     /// returns the time since the new start.
     ///
     /// # Errors
-    /// When it does not become ready.
+    /// When the server cannot be started again, or does not answer in time after the start.
     fn restart(&mut self) -> Result<Duration>;
 }
 

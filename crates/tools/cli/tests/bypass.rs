@@ -175,7 +175,8 @@ struct Cable {
 }
 
 impl Cable {
-    /// Makes the cables, or returns why this machine cannot have them.
+    /// Makes two network namespaces with the cables between them. Returns the reason if this
+    /// machine does not allow that.
     fn lay(name: &str) -> Result<Self, String> {
         let names = ["a", "b"].map(|end| format!("sprat-{}-{name}-{end}", std::process::id()));
         let cable = Self { names };

@@ -110,7 +110,7 @@ fn ctrl_c_ends_it_with_its_counters() {
 /// Number of datagrams that a stopped box finds when it continues.
 const WHILE_STOPPED: usize = 50;
 
-/// How long a box is stopped: far longer than it sleeps by itself.
+/// Time for which a box is stopped: far longer than it sleeps by itself.
 const STOPPED: Duration = Duration::from_millis(200);
 
 /// Waits until all threads are stopped: the signal takes a while, and a thread that still runs

@@ -67,7 +67,7 @@ fn wait(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
-/// How long to wait for anything, in steps of 10 ms; far more than it takes.
+/// Limit on each wait, in steps of 10 ms; far more than any takes.
 const PATIENCE: u32 = 6_000;
 
 #[track_caller]

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 use sprat_net::Scale;
 
-/// Longest latency distinguished, in ns (a minute); longer ones count as this.
+/// The largest latency that a histogram records, in ns (a minute). Longer latencies count as this.
 pub const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
 /// Significant decimal digits of a latency.
@@ -70,7 +70,7 @@ impl Latencies {
         )
     }
 
-    /// Adds one latency.
+    /// Adds one latency. 0 counts as 1 ns, and more than [`MAX_LATENCY_NS`] as that limit.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
@@ -129,7 +129,7 @@ impl Latencies {
         all
     }
 
-    /// The quantiles that tables show.
+    /// Returns the quantiles that tables show.
     #[must_use]
     pub fn summary(&self) -> Summary {
         if self.0.is_empty() {

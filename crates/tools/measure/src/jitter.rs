@@ -40,17 +40,18 @@ pub struct MeterPlacement {
 pub struct Jitter {
     /// The core the meter was bound to.
     pub core: Option<usize>,
-    /// Whether it had a real-time class, so that no ordinary thread could preempt it.
+    /// Whether the meter's thread had the class SCHED_FIFO, so that no ordinary thread could
+    /// preempt it.
     pub real_time: bool,
-    /// How long it ran.
+    /// Time for which the meter ran.
     pub seconds: f64,
     /// Its gaps, in ns.
     #[serde(with = "crate::hist::counted")]
     pub gaps: Latencies,
-    /// Times it was preempted.
+    /// The number of times that the kernel preempted the meter's thread.
     pub preempted: u64,
-    /// Time stolen by the hypervisor, as far as it reports that, in ns; unknown, and then 0, if the
-    /// thread was preempted.
+    /// Time stolen by the hypervisor, as far as it reports that, in ns. 0 if it is unknown because
+    /// the thread was preempted or waited.
     pub stolen_ns: u64,
 }
 
@@ -62,11 +63,11 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts a meter, and returns once it measures or has failed. It spins until
-    /// [`stop`](Self::stop).
+    /// Starts a meter, and returns once it measures or has failed. Its thread spins until
+    /// [`stop`](Self::stop), which also returns what failed on that thread.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// If the thread cannot be spawned.
     pub fn start(placement: MeterPlacement) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -83,7 +84,8 @@ impl Meter {
     /// Stops the meter and returns its measurement.
     ///
     /// # Errors
-    /// If it could not be bound to its core, or given its class.
+    /// If the thread could not be bound to its core or get its SCHED_FIFO priority, or if it
+    /// panicked.
     pub fn stop(mut self) -> Result<Jitter> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("stopped once");
@@ -100,7 +102,7 @@ impl Drop for Meter {
 /// Runs meters at all of `placements` at once, for `duration`.
 ///
 /// # Errors
-/// Those of [`Meter::stop`].
+/// If a thread cannot be started, bound to its core or given its SCHED_FIFO priority, or panics.
 pub fn meter(placements: &[MeterPlacement], duration: Duration) -> Result<Vec<Jitter>> {
     let meters: Vec<Meter> =
         placements.iter().map(|&placement| Meter::start(placement)).collect::<Result<_>>()?;
@@ -148,7 +150,7 @@ fn measure(
 }
 
 impl Jitter {
-    /// Returns the gaps per second that are longer than `ns`.
+    /// Returns the number of gaps per second that are longer than `ns`; 0 if the meter did not run.
     #[must_use]
     pub fn rate_beyond(&self, ns: u64) -> f64 {
         if self.seconds > 0.0 {

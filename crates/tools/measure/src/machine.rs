@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cpu, usage};
 
-/// How long other processes are observed.
+/// Time for which other processes are observed.
 const WATCH: Duration = Duration::from_millis(300);
 
-/// Most neighbours that are listed.
+/// Limit on the neighbours that are listed: those that use the most processor time.
 const MAX_NEIGHBOURS: usize = 5;
 
 /// The share of a core from which a process counts as a neighbour.
@@ -31,7 +31,7 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// The kernel's clock source.
     pub clocksource: String,
-    /// Whether it is a virtual machine.
+    /// Whether the machine is virtual.
     pub virtual_machine: bool,
     /// The load average over the last minute, at the start.
     pub load_average: f64,

@@ -22,13 +22,13 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The column names.
+    /// Returns the column names.
     #[must_use]
     pub fn head(&self) -> &[String] {
         &self.head
     }
 
-    /// The rows, in order.
+    /// Returns the rows, in order.
     #[must_use]
     pub fn rows(&self) -> &[Vec<String>] {
         &self.rows

@@ -77,13 +77,13 @@ impl Wait {
 /// complete later, in any order, in [`poll`](Self::poll). The generator reads the clock itself,
 /// before `submit` and after `poll`, so that a target cannot put its own readings into the figures.
 pub trait LoadTarget {
-    /// The system's name in tables: `redis`, `sprat`.
+    /// Returns the system's name in tables: `redis`, `sprat`.
     fn name(&self) -> &str;
 
-    /// The transport: `tcp`, `unix`, `fast+udp`.
+    /// Returns the transport: `tcp`, `unix`, `fast+udp`.
     fn transport(&self) -> &str;
 
-    /// The number of its connections or sessions; operations are spread over them by index.
+    /// Returns the number of its connections or sessions; operations are spread over them by index.
     fn connections(&self) -> usize;
 
     /// Submits one operation on `connection` without blocking. The target may send it only at the
@@ -102,8 +102,8 @@ pub trait LoadTarget {
     /// If a connection is broken: the run ends.
     fn poll(&mut self, patience: Duration, done: &mut Vec<Completion>) -> Result<()>;
 
-    /// Why the latest operation with [`Outcome::Full`] or [`Outcome::Error`] failed, if the target
-    /// knows.
+    /// Returns why the latest operation with [`Outcome::Full`] or [`Outcome::Error`] failed, if the
+    /// target knows.
     fn failure(&self) -> Option<&str> {
         None
     }

@@ -9,7 +9,8 @@ use crate::cpu;
 /// Returns the resident memory of `pid`, in bytes.
 ///
 /// # Errors
-/// If there is no such process.
+/// If `/proc/PID/status` cannot be read or has no `VmRSS`: there is no such process, or it has
+/// ended.
 pub fn rss_bytes(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("process {pid}"))?;
@@ -25,7 +26,7 @@ pub fn rss_bytes(pid: u32) -> Result<u64> {
 /// (10 ms).
 ///
 /// # Errors
-/// If there is no such process.
+/// If `/proc/PID/stat` cannot be read or parsed: there is no such process.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .with_context(|| format!("process {pid}"))?;

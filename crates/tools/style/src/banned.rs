@@ -26,9 +26,9 @@ impl Scope {
 pub struct Ban {
     /// The consecutive tokens.
     pub call: &'static [&'static str],
-    /// Where it is banned.
+    /// The paths in which the call is banned.
     pub within: Scope,
-    /// Why it is banned.
+    /// Why the call is banned.
     pub reason: &'static str,
     /// What to write instead.
     pub remedy: &'static str,

@@ -3,7 +3,7 @@
 use crate::Finding;
 use crate::source::{Source, is_test_file};
 
-/// Fewest bytes that count as a paragraph.
+/// Lower limit on the length of a README's first paragraph, in bytes.
 const PARAGRAPH_BYTES: usize = 80;
 
 /// Finds files that do not begin with `//!`. Tests need not.

@@ -4,10 +4,10 @@ use crate::Finding;
 use crate::source::Source;
 use std::collections::BTreeMap;
 
-/// Most lines of a Rust file.
+/// Limit on the lines of a Rust file.
 pub const MAX_LINES: usize = 900;
 
-/// Most lines of the median file of a crate's `src`.
+/// Limit on the median number of lines of the files in a crate's `src`.
 pub const MAX_MEDIAN: usize = 300;
 
 /// Finds files that are too long, and crates whose median file is.

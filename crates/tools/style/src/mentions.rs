@@ -71,7 +71,7 @@ pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<
     findings
 }
 
-/// The targets of the links in a line that lie within the repository, without anchors.
+/// Returns the targets of the links in a line that lie within the repository, without anchors.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
@@ -84,7 +84,8 @@ fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Whether a code span is a path from the root: it begins in one of our folders, or names a page.
+/// Returns whether a code span is a path from the root: it begins in one of our folders, or names a
+/// page.
 fn is_our_path(span: &str) -> bool {
     let plain = span.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
     let folder = ["crates/", "docs/", "scripts/", "fuzz/", ".ci/"]

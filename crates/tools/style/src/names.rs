@@ -5,7 +5,7 @@ use crate::Finding;
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most crates with a public type of one name.
+/// Limit on the crates that may each have a public type of the same name.
 pub const MAX_CRATES: usize = 3;
 
 /// Names that mean the same in every crate, or that the crate's name makes clear.

@@ -37,7 +37,7 @@ pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
     missing.chain(gone).collect()
 }
 
-/// The target of a line such as `name: needs ## what it is for`.
+/// Returns the target of a line such as `name: needs ## what it is for`.
 fn target(line: &str) -> Option<&str> {
     let (name, rest) = line.split_once(':')?;
     let is_name =
@@ -45,7 +45,7 @@ fn target(line: &str) -> Option<&str> {
     (is_name && rest.contains("## ")).then_some(name)
 }
 
-/// The target of a line such as `  "name SETTING=1"`.
+/// Returns the target of a line such as `  "name SETTING=1"`.
 fn entry(line: &str) -> Option<&str> {
     let quoted = line.strip_prefix("  \"")?.strip_suffix('"')?;
     quoted.split(' ').next()

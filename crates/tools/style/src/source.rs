@@ -30,7 +30,7 @@ impl Source {
     /// Parses a file.
     ///
     /// # Errors
-    /// If it is not Rust.
+    /// If `text` cannot be split into Rust tokens. The finding names the line.
     pub fn parse(path: &str, text: &str) -> Result<Self, Finding> {
         let stream: TokenStream = text.parse().map_err(|error: proc_macro2::LexError| {
             let line = error.span().start().line;
@@ -41,20 +41,21 @@ impl Source {
         Ok(Self { path: path.to_owned(), text: text.to_owned(), tokens })
     }
 
-    /// The crate's folder: `crates/store/wire` of `crates/store/wire/src/lib.rs`.
+    /// Returns the crate's folder: `crates/store/wire` for `crates/store/wire/src/lib.rs`, and the
+    /// empty text for a file outside `src`.
     #[must_use]
     pub fn crate_folder(&self) -> &str {
         self.path.find("/src/").map_or("", |end| &self.path[..end])
     }
 
-    /// The number of lines.
+    /// Returns the number of lines of the file.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.text.lines().count()
     }
 
-    /// Finds the places where the tokens of `pattern` follow each other; returns the tokens from
-    /// there on.
+    /// Finds the places where the tokens of `pattern` follow each other. Returns for each place all
+    /// tokens from there to the end of the file.
     pub fn find<'a>(&'a self, pattern: &'a [&str]) -> impl Iterator<Item = &'a [Token]> {
         (0..self.tokens.len()).map(|at| &self.tokens[at..]).filter(move |rest| {
             rest.len() >= pattern.len()
@@ -63,7 +64,7 @@ impl Source {
     }
 }
 
-/// Whether the whole file is test code.
+/// Returns whether the whole file is test code.
 #[must_use]
 pub fn is_test_file(path: &str) -> bool {
     path.starts_with("fuzz/")
@@ -128,7 +129,7 @@ fn flatten(stream: TokenStream, in_test: bool, tokens: &mut Vec<Token>) {
     }
 }
 
-/// Whether an attribute is `test`, `…::test`, or a `cfg` that requires `test`.
+/// Returns whether an attribute is `test`, `…::test`, or a `cfg` that requires `test`.
 fn means_test(attribute: &TokenStream) -> bool {
     let mut tokens = Vec::new();
     flatten(attribute.clone(), false, &mut tokens);

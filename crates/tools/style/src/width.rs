@@ -4,7 +4,8 @@
 use crate::Finding;
 use crate::source::{Source, is_test_file};
 
-/// Most columns of a line of Rust, as in `rustfmt.toml`. rustfmt leaves strings and comments alone.
+/// Limit on the columns of a line of Rust, as in `rustfmt.toml`. rustfmt does not break strings and
+/// comments.
 pub const MAX_COLUMNS: usize = 100;
 
 /// Finds lines that are too wide.

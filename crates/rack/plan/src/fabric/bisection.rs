@@ -3,7 +3,7 @@
 
 use super::Fabric;
 
-/// The most rounds of improvement from each start. A round exchanges one pair of chassis; most
+/// Limit on the rounds of improvement from each start. A round exchanges one pair of chassis; most
 /// searches end earlier.
 const MAX_ROUNDS: usize = 64;
 

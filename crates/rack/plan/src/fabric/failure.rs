@@ -20,7 +20,7 @@ pub struct Failures {
     /// Chassis cut off from the largest part that stays connected, not counting one that failed
     /// itself.
     pub cut_off: usize,
-    /// Most links between two chassis that still reach each other.
+    /// The largest distance, in links, between two chassis that still reach each other.
     pub diameter: usize,
     /// Flows in the fullest cable when each chassis sends to each other one, relative to a fabric
     /// without failure.

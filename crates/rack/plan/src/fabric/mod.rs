@@ -16,16 +16,17 @@ pub use traffic::{Traffic, traffic};
 
 use std::collections::VecDeque;
 
-/// The most switches of a fabric.
+/// Limit on the switches of a fabric.
 pub const MAX_SWITCHES: usize = 1 << 17;
 
-/// The most links of a fabric.
+/// Limit on the links of a fabric.
 pub const MAX_LINKS: usize = 1 << 21;
 
-/// The most switches of a fabric whose failures, bisection and deadlocks are examined.
+/// Limit on the switches of a fabric whose failures, bisection and deadlocks are examined. Results
+/// for larger fabrics are `None`.
 pub const MAX_EXAMINED: usize = 1_024;
 
-/// The most steps from switch to switch that an examination may take: a few seconds.
+/// Limit on the steps from switch to switch that an examination may take: a few seconds.
 pub const MAX_STEPS: usize = 1_000_000_000;
 
 /// The distance of a switch that cannot be reached.

@@ -10,7 +10,7 @@ use crate::spec::Routes;
 pub struct Routing {
     /// The chassis that the routes lead to.
     pub to: usize,
-    /// How many links each switch is away from it.
+    /// The distance of each switch from the chassis, in links.
     pub hops: Vec<u32>,
     routes: Routes,
 }

@@ -31,9 +31,9 @@ struct Port {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Frame {
     request: u32,
-    /// Whether it belongs to a response.
+    /// Whether the frame belongs to a response.
     back: bool,
-    /// Whether it is the last frame of its message.
+    /// Whether the frame is the last one of its message.
     last: bool,
     /// Bytes on the wire.
     bytes: u32,
@@ -41,7 +41,8 @@ struct Frame {
     at: u32,
 }
 
-/// A time and what happens then. The number keeps the order of events at the same time.
+/// An action and the time at which it happens. The number in between keeps the order in which
+/// actions at the same time were scheduled.
 type Event = Reverse<(Time, u64, Action)>;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -50,7 +51,7 @@ enum Action {
     Send(u32),
     /// A frame can leave the node where it is.
     Forward(Frame),
-    /// A server has received all of a request, or of a response if `true`.
+    /// A server has received the last frame of a request, or of a response if `true`.
     Receive(u32, bool),
 }
 

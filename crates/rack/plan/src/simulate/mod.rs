@@ -24,19 +24,19 @@ pub const HEADER_BYTES: u64 = 14 + 20 + 8 + 16;
 /// What a frame occupies on the wire besides, in bytes: preamble, check sequence and gap.
 pub const WIRE_BYTES: u64 = 8 + 4 + 12;
 
-/// The shortest frame with its check sequence, in bytes. Shorter ones are padded.
+/// Lower limit on the length of a frame with its check sequence, in bytes. Shorter ones are padded.
 pub const MIN_FRAME_BYTES: u64 = 64;
 
 /// Payload of a full frame with an MTU of 1,500 bytes.
 pub const PAYLOAD_BYTES: u64 = 1_514 - HEADER_BYTES;
 
-/// The most servers of a simulation.
+/// Limit on the servers of a simulation.
 pub const MAX_SERVERS: usize = 20_000;
 
-/// The most requests of a simulation.
+/// Limit on the requests of a simulation.
 pub const MAX_REQUESTS: usize = 10_000_000;
 
-/// The longest request or response, in bytes.
+/// Limit on the length of a request or response, in bytes (16 MiB).
 pub const MAX_MESSAGE: u64 = 16 << 20;
 
 /// The requests to simulate.
@@ -79,7 +79,7 @@ pub struct SimulationReport {
     pub lost: usize,
     /// Frames sent by all ports.
     pub frames: u64,
-    /// The most bytes that waited at one port.
+    /// The largest number of bytes that waited at one port.
     pub backlog: Bytes,
     /// The busiest port, and the share of the time in which it was sending.
     pub fullest: (String, f64),
@@ -97,13 +97,13 @@ pub struct Latency {
     pub hops: usize,
     /// Number of requests.
     pub count: usize,
-    /// The shortest.
+    /// The shortest time.
     pub min: Seconds,
-    /// The median.
+    /// The median time.
     pub p50: Seconds,
     /// The 99th percentile.
     pub p99: Seconds,
-    /// The longest.
+    /// The longest time.
     pub max: Seconds,
 }
 
@@ -119,7 +119,9 @@ pub struct SimulateError {
 /// Runs a simulation.
 ///
 /// # Errors
-/// The plan has too many or too few servers, or a value of the workload is out of range.
+/// The plan has fewer than 2 or more than [`MAX_SERVERS`] servers; the workload has no request or
+/// more than [`MAX_REQUESTS`]; a message has 0 or more than [`MAX_MESSAGE`] bytes; or the share of
+/// [`Pattern::Load`] is not in 0.0001 to 2.
 pub fn simulate(plan: &Plan, workload: &Workload) -> Result<SimulationReport, SimulateError> {
     check(plan, workload)?;
     let paths = Paths::new(plan);

@@ -5,10 +5,10 @@ use super::limits::MAX_SPEC_BYTES;
 /// An error in a description.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SpecError {
-    /// It is not TOML, or has an unknown key.
+    /// The description is not TOML, or has an unknown key.
     #[error("{0}")]
     Toml(String),
-    /// It is too long.
+    /// The description is longer than [`MAX_SPEC_BYTES`].
     #[error("{0} bytes: a description has at most {MAX_SPEC_BYTES}")]
     Long(usize),
     /// A value is out of range or cannot be parsed.

@@ -29,7 +29,7 @@ pub struct Server {
     pub ports: usize,
     /// Rate of each port.
     pub port_rate: BitRate,
-    /// The most power that it draws.
+    /// The power that the server draws at most.
     pub power: Option<Watts>,
     /// Weight.
     pub weight: Option<Kilograms>,
@@ -59,7 +59,8 @@ pub struct Chassis {
     /// The switch.
     #[serde(default)]
     pub switch: Switch,
-    /// The most power that it draws without its servers. A switch without servers draws as much.
+    /// The power that the chassis draws at most, without its servers. A switch without servers
+    /// draws as much.
     #[serde(default)]
     pub power: Watts,
     /// Weight without its servers. A switch without servers weighs as much.
@@ -71,7 +72,7 @@ pub struct Chassis {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Switch {
-    /// When it begins to send a frame.
+    /// When the switch begins to send a frame.
     pub forwarding: Forwarding,
     /// Switching latency: from the last header bit that the switch needs to the first bit out.
     pub delay: Seconds,
@@ -89,9 +90,9 @@ impl Default for Switch {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
-    /// When it has received the whole frame.
+    /// When the switch has received the complete frame.
     StoreAndForward,
-    /// When it has received the frame's header.
+    /// When the switch has received the frame's header.
     CutThrough,
 }
 

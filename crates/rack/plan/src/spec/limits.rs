@@ -1,22 +1,22 @@
 //! Limits of a description.
 
-/// The longest description, in bytes.
+/// Limit on the length of a description, in bytes.
 pub const MAX_SPEC_BYTES: usize = 1 << 20;
 
-/// The most servers of a chassis.
+/// Limit on the servers of a chassis.
 pub const MAX_SERVERS: usize = 1_024;
 
-/// The most disks, and the most ports, of a server.
+/// Limit on the disks of a server, and on its ports.
 pub const MAX_PARTS: usize = 64;
 
-/// The most instances of Cassandra on a server.
+/// Limit on the instances of Cassandra on a server.
 pub const MAX_INSTANCES: usize = 16;
 
-/// The most tokens of an instance, which is Cassandra's own limit.
+/// Limit on the tokens of an instance, which is Cassandra's own.
 pub const MAX_TOKENS: usize = 256;
 
-/// The most seeds: each instance contacts all of them.
+/// Limit on the seeds: each instance contacts all of them.
 pub const MAX_SEEDS: usize = 16;
 
-/// The largest replication factor.
+/// Limit on the replication factor.
 pub const MAX_REPLICATION: usize = 9;

@@ -67,7 +67,7 @@ pub struct Spec {
     pub clock: Option<Clock>,
     /// The host through which servers reach the outside.
     pub control: Option<Control>,
-    /// What others say about the rack. The plan reports whether it follows.
+    /// Claims of others about the rack. The plan reports whether each claim follows from it.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
     /// Instances on the ring, by name. `None` if there is no ring yet and all instances of the plan
@@ -128,7 +128,8 @@ impl Spec {
     /// Parses and checks a description.
     ///
     /// # Errors
-    /// Returns the first error with its key.
+    /// [`SpecError::Long`] for more than 1 MiB, [`SpecError::Toml`] if the text is not TOML or has
+    /// an unknown key, and otherwise the error of the first invalid value, with its key.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         if text.len() > MAX_SPEC_BYTES {
             return Err(SpecError::Long(text.len()));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::PATIENCE;
 
-/// Answers that are queued at most.
+/// Limit on the answers that are queued.
 const MAX_MESSAGES: usize = 256;
 
 /// A connection to a browser. It ends with the browser.

@@ -12,7 +12,7 @@ use super::PATIENCE;
 /// The supported version of the protocol.
 const PROTOCOL: u64 = 3;
 
-/// Bytes of an answer at most.
+/// Limit on the length of an answer, in bytes. A longer one is an error.
 const MAX_ANSWER: usize = 64 << 20;
 
 /// A session with a browser. It ends with the browser.

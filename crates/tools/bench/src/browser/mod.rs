@@ -198,7 +198,7 @@ impl Browser {
     /// false.
     ///
     /// # Errors
-    /// If it does not within a minute; the error contains the page's text.
+    /// If no such value is returned within a minute; the error contains the page's text.
     pub fn wait_for(&mut self, body: &str) -> Result<Value> {
         wait_for(self.control.as_mut(), body)
     }

@@ -26,7 +26,7 @@ impl User {
     /// programs run as the user and group of that number, without privileges; that requires root.
     ///
     /// # Errors
-    /// If the home cannot be made.
+    /// If a folder of the home cannot be made or given to the user.
     pub fn new(sprat: &Path, within: &Path, id: Option<u32>) -> Result<Self> {
         let home = tempfile::tempdir_in(within).context("a home for a browser's user")?;
         let user = Self { home, sprat: sprat.to_owned(), id, trusted: Vec::new() };
@@ -74,7 +74,8 @@ impl User {
     /// Runs `sprat browser` as this user, and returns its output.
     ///
     /// # Errors
-    /// If it cannot be run, or fails.
+    /// If the program cannot be run, exits with another status than 0, or prints text that is not
+    /// UTF-8.
     pub fn sprat(&self, args: &[&str]) -> Result<String> {
         let output = self.command(&self.sprat).arg("browser").args(args).output()?;
         ensure!(output.status.success(), "sprat browser: {output:?}");
@@ -85,7 +86,7 @@ impl User {
     /// folder.
     ///
     /// # Errors
-    /// As [`User::sprat`].
+    /// If the path of the download folder is not UTF-8, and as [`User::sprat`].
     pub fn install_for(&self, kind: BrowserKind) -> Result<()> {
         let downloads = self.downloads();
         let downloads = downloads.to_str().context("a folder in UTF-8")?;
@@ -95,7 +96,7 @@ impl User {
     /// Starts a browser. It ends with the calling thread.
     ///
     /// # Errors
-    /// If it is not installed, or cannot be controlled.
+    /// If the browser is not installed, does not start, or does not accept remote control.
     pub fn start(&self, kind: BrowserKind) -> Result<StartOutcome> {
         let program = kind
             .program()
@@ -106,7 +107,7 @@ impl User {
         }
     }
 
-    /// Whether a host that downloads into the download folder is running.
+    /// Returns whether a host that downloads into the download folder is running.
     #[must_use]
     pub fn has_host(&self) -> bool {
         let folder = self.downloads().into_os_string().into_encoded_bytes();
@@ -165,7 +166,7 @@ impl User {
         command
     }
 
-    /// Whether programs run as root.
+    /// Returns whether programs run as root.
     pub(super) fn is_root(&self) -> bool {
         self.id.is_none() && rustix::process::geteuid().is_root()
     }

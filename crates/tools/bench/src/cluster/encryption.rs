@@ -10,8 +10,8 @@ use crate::system::{System, own_folder};
 use sprat_measure::goals::Goal;
 use sprat_measure::target::Wait;
 
-/// Rounds at least, since the cost is smaller than the difference between two rounds of the same
-/// system.
+/// Lower limit on the rounds, since the cost is smaller than the difference between two rounds of
+/// the same system.
 const ROUNDS: usize = 5;
 
 /// Compares reads of one client over UDP, unencrypted and sealed, with server and client spinning.

@@ -33,7 +33,7 @@ const BYTES: (u64, u64) = (256 << 20, 1 << 30);
 /// Connections that fill the table.
 const FILLERS: usize = 8;
 
-/// How long reads are measured before each migration.
+/// Time for which reads are measured before each migration.
 const CALM: Duration = Duration::from_secs(3);
 
 /// Time between two writes while reads are measured.
@@ -42,7 +42,7 @@ const BETWEEN_WRITES: Duration = Duration::from_millis(1);
 /// Interval at which to poll whether the migration is complete.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time that a migration may take.
+/// Time after which a migration fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Latencies of reads without and during a migration.

@@ -30,8 +30,8 @@ const FILLERS: usize = 8;
 /// Objects that are verified at the end, spread over all.
 const CHECKED_OBJECTS: u64 = 1000;
 
-/// Reads, spread over the table, after which it counts as readable: there are far fewer recovery
-/// masters, so each of them has answered some.
+/// Number of reads, spread over the table, after which the table counts as readable: there are far
+/// fewer recovery masters, so each of them has answered some of the reads.
 const PARTS: u64 = 64;
 
 /// The lease: the time after which the coordinator declares a silent server dead.

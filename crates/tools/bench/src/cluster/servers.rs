@@ -174,8 +174,8 @@ impl Cluster {
         self.servers_seen_by(&mut self.client()?, table)
     }
 
-    /// Does the same as [`servers_of`](Self::servers_of) with an existing client, which saves
-    /// connecting.
+    /// Returns the indices of the servers with a table's tablets, as `client` finds them. Saves the
+    /// connection that [`servers_of`](Self::servers_of) opens.
     pub(super) fn servers_seen_by(&self, client: &mut Client, table: &str) -> Result<Vec<usize>> {
         let tables = client.list_tables()?;
         let record =

@@ -18,7 +18,7 @@ pub enum Verdict {
     Network,
     /// The server's own work.
     Store,
-    /// Nothing that was looked at says why.
+    /// Nothing that was examined explains the latency.
     Unexplained,
 }
 
@@ -63,14 +63,14 @@ pub enum PathEnd {
     Server,
 }
 
-/// What was observed at one end during an operation.
+/// The observation at one end during an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EndObservation {
-    /// How much longer the longest iteration of the loop took than usual, in ns.
+    /// The excess of the longest iteration of the loop over the usual time, in ns.
     pub held_ns: u64,
     /// Time in which the thread did not run, in ns.
     pub missing_ns: u64,
-    /// How often the kernel gave the core to another thread.
+    /// The number of times that the kernel gave the core to another thread.
     pub preempted: u64,
     /// Page faults of the thread.
     pub faults: u64,
@@ -81,7 +81,7 @@ pub struct EndObservation {
 /// Everything that was observed during one slow operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// How much longer the operation took than the median, in ns.
+    /// The excess of the operation's latency over the median, in ns.
     pub excess_ns: u64,
     /// The observation at the client.
     pub client: EndObservation,
@@ -210,7 +210,7 @@ impl Exclusion {
     /// All exclusions; each also excludes what the one before it does.
     pub const ALL: [Self; 3] = [Self::Nothing, Self::Core, Self::Interrupts];
 
-    /// Whether an operation with this cause is excluded.
+    /// Returns whether an operation with this cause is excluded.
     #[must_use]
     pub fn excludes(self, cause: Cause) -> bool {
         match cause {

@@ -17,7 +17,7 @@ const BARS_PER_DECADE: f64 = 16.0;
 /// The tail begins at this many medians.
 pub const TAIL_FROM_MEDIANS: f64 = 1.5;
 
-/// Operations in a step at least.
+/// Lower limit on the operations of a step.
 pub const MIN_COUNT: u64 = 20;
 
 /// A hill is at least this many standard deviations higher than the valley before it. There are
@@ -30,7 +30,7 @@ const RISE: f64 = 1.5;
 /// A hill ends where it has fallen to its height divided by this: what follows is the tail.
 const FOOT: u64 = 16;
 
-/// Steps that are returned at most, the largest ones.
+/// Limit on the steps that are returned. Only the largest steps are.
 pub const MAX_CLIFFS: usize = 12;
 
 /// A step in the tail.
@@ -38,11 +38,11 @@ pub const MAX_CLIFFS: usize = 12;
 pub struct Cliff {
     /// Its position: the median latency of its operations, in ns.
     pub at_ns: u64,
-    /// The least latency in it, above the valley before it, in ns.
+    /// The smallest latency in the step, above the valley before it, in ns.
     pub from_ns: u64,
-    /// The greatest latency in it, in ns.
+    /// The largest latency in the step, in ns.
     pub to_ns: u64,
-    /// Number of operations in it.
+    /// Number of operations in the step.
     pub count: u64,
     /// Its share of all operations, 0 to 1.
     pub share: f64,

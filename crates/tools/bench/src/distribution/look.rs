@@ -13,8 +13,8 @@ use super::causes::{EndObservation, Evidence};
 use crate::single::{Counters, OperationTimes, Single};
 use sprat_measure::hist::nanos;
 
-/// Time that reading the interrupts of all cores may take. On a machine with many cores it takes
-/// longer: there interrupts are left out.
+/// Limit on the time to read the interrupts of all cores. Where reading takes longer, as on
+/// machines with many cores, interrupts are left out.
 const INTERRUPTS_LIMIT: Duration = Duration::from_micros(300);
 
 /// Trials to measure that time, of which the shortest counts.
@@ -76,12 +76,12 @@ impl Observer {
         }
     }
 
-    /// Whether the interrupts of this machine's cores are known.
+    /// Returns whether the interrupts of this machine's cores are known.
     pub(super) fn knows_interrupts(&self) -> bool {
         self.interrupts_known
     }
 
-    /// Whether the server reports the times of its loop: it was started with `--timed`.
+    /// Returns whether the server reports the times of its loop: it was started with `--timed`.
     pub(super) fn server_is_timed(&self) -> bool {
         self.last.server.get("longest_round_ns").is_some()
     }

@@ -35,20 +35,20 @@ use sprat_measure::cpu::{Fifo, Pinned};
 use sprat_measure::jitter::{Jitter, Meter, MeterPlacement, meter};
 use sprat_measure::machine::Machine;
 
-/// Bytes of an object at most.
+/// Limit on the length of an object, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// Objects that are read and written at most, and bytes of all their values at most.
+/// Limits on the objects that are read and written, and on the bytes of all their values.
 const KEYS: usize = 10_000;
 const SET_BYTES: usize = 16 << 20;
 
-/// How long the jitter meter runs before, and again after.
+/// Time for which the jitter meter runs before the operations, and again after them.
 const METERING_TIME: Duration = Duration::from_millis(900);
 
 /// Version of the JSON; [`Distributions::read`] rejects others.
 const FORMAT: u32 = 1;
 
-/// What is measured.
+/// The settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Cores, rounds, and the servers' memory.
@@ -306,7 +306,8 @@ impl Distributions {
     /// Reads the results of an earlier run.
     ///
     /// # Errors
-    /// When the file cannot be read, or does not contain such results.
+    /// When the file cannot be read, is not what `sprat bench distribution --out` writes, has
+    /// another format than this program's, or contains results that contradict each other.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;

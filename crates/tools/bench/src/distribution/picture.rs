@@ -5,7 +5,7 @@ use sprat_measure::hist::Latencies;
 use sprat_measure::report::svg::{Axis, Line, Tick, chart};
 use sprat_units::figure;
 
-/// Points of a line at most; a drawing is 600 pixels wide.
+/// Limit on the points of a line. A drawing is 600 pixels wide.
 const POINTS: usize = 1_500;
 
 /// Draws the share of operations that took longer than a latency, on logarithmic axes. There is a

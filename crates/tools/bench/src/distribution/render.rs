@@ -22,7 +22,7 @@ pub const QUANTILES: [(&str, f64); 8] = [
 /// Samples beyond a quantile that are needed to report it.
 const MIN_BEYOND: f64 = 5.0;
 
-/// Causes that are named in a line at most.
+/// Limit on the causes that are named in a line.
 const CAUSES: usize = 3;
 
 impl Distributions {

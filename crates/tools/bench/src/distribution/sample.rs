@@ -21,7 +21,7 @@ const WARM_UP: usize = 2_000;
 const USUAL_LOOKS: usize = 16;
 const USUAL_OPERATIONS: usize = 8;
 
-/// Operations of a path that are examined at most; the causes of further ones are not known.
+/// Limit on the operations of a path that are examined. The causes of further ones are not known.
 const MAX_EXAMINED: usize = 50_000;
 
 /// Quantile from which on an operation is examined. With a lower one, the readings would take most
@@ -32,8 +32,8 @@ const EXAMINED_FROM: f64 = 0.99;
 /// case on a machine with much jitter.
 const EXAMINED_FROM_MEDIANS: u64 = 8;
 
-/// Operations after which a reading is made at the latest, so that the changes since the last one
-/// are not old.
+/// Limit on the operations between two readings, so that the changes since the last reading are
+/// recent.
 const LOOK_EVERY: u64 = 512;
 
 /// Step between the numbers of successive objects: a prime, so that they are not adjacent in
@@ -48,7 +48,7 @@ pub struct Samples {
     pub latencies: Latencies,
     /// The examined slow operations: latency in ns, and cause.
     pub examined: Vec<(u64, Cause)>,
-    /// How often readings show an event although no operation was slow.
+    /// Counts of readings that show an event although no operation was slow.
     pub chance: ChanceCounts,
     /// Operations made after readings, which do not count.
     pub uncounted: u64,
@@ -66,13 +66,13 @@ pub struct Samples {
 /// their own (interrupts, page faults) are named as often as this by chance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChanceCounts {
-    /// Number of such readings.
+    /// Number of readings after which no operation was slow.
     pub looks: u64,
-    /// Those with an interrupt of the client's core.
+    /// Number of such readings with an interrupt of the client's core.
     pub client_interrupts: u64,
-    /// Those with an interrupt of the server's core.
+    /// Number of such readings with an interrupt of the server's core.
     pub server_interrupts: u64,
-    /// Those with a page fault at either end.
+    /// Number of such readings with a page fault at either end.
     pub faults: u64,
 }
 
@@ -214,8 +214,8 @@ impl Samples {
         self.less(|cause| exclusion.excludes(cause)).expect("sound, as measured and as read")
     }
 
-    /// Whether every examined operation is also in `latencies`. Samples read from a file may not be
-    /// sound.
+    /// Returns whether every examined operation is also in `latencies`. Samples read from a file
+    /// may not be sound.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.less(|_| true).is_some()

@@ -41,7 +41,7 @@ const SETTLING: Duration = Duration::from_secs(4);
 /// Interval at which to poll for the file.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Longest time that the download may take.
+/// Time after which a download fails.
 const LONGEST: Duration = Duration::from_secs(280);
 
 /// Goal: how much faster than the browser itself, with default system settings.
@@ -209,7 +209,7 @@ fn arrival(file: &Path, bytes: u64, begun: Instant) -> Result<f64> {
     }
 }
 
-/// Whether two files have the same content.
+/// Returns whether two files have the same content.
 fn same(one: &Path, other: &Path) -> Result<bool> {
     let (mut one, mut other) = (File::open(one)?, File::open(other)?);
     let (mut ours, mut theirs) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);

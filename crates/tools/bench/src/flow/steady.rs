@@ -47,7 +47,7 @@ const END: f64 = 0.97;
 const OF_MEMORY: f64 = 90.0;
 const OF_DISKS: f64 = 0.8;
 
-/// How long the disks' rate is measured.
+/// Time for which the disks' rate is measured.
 const DISK_TIME: Duration = Duration::from_secs(5);
 
 /// A transfer to measure.

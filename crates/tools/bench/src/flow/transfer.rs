@@ -237,8 +237,8 @@ impl Serving {
         self.fetch_sampled(client, host, name, to, START_TIMEOUT, || Ok(()))
     }
 
-    /// Does the same as [`fetch`](Self::fetch), and calls `sample` at the beginning, at intervals
-    /// of `between`, and at the end.
+    /// Fetches as [`fetch`](Self::fetch) does, and calls `sample` at the beginning, at intervals of
+    /// `between`, and at the end.
     pub(super) fn fetch_sampled(
         &self,
         client: Client,

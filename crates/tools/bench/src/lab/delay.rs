@@ -18,7 +18,7 @@ const ROUND_TRIPS: [u64; 5] = [0, 1, 50, 200, 500];
 /// Interval between two echoes.
 const GAP: Duration = Duration::from_millis(5);
 
-/// Echoes for each round-trip time at most.
+/// Limit on the echoes for each round-trip time.
 const MOST: f64 = 10_000.0;
 
 /// Rates to set, in Gb/s.

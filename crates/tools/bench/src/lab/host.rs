@@ -38,7 +38,7 @@ type Task = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub(crate) struct Host {
     number: u8,
-    /// The file by which its namespace can be entered.
+    /// Path of the file with which a thread enters the namespace.
     netns: String,
     tasks: Option<SyncSender<Task>>,
     thread: Option<JoinHandle<()>>,
@@ -53,7 +53,8 @@ impl Host {
     /// its addresses derive.
     ///
     /// # Errors
-    /// When the machine does not allow it; the error names a remedy.
+    /// When the thread cannot be started, or the machine does not allow a network namespace; the
+    /// error then names a remedy.
     pub(crate) fn new(number: u8) -> Result<Self> {
         let (tasks, todo) = sync_channel::<Task>(0);
         let (ready, made) = sync_channel(1);

@@ -30,8 +30,8 @@ impl Net {
         Self::inspected(lines, forwarding, Vec::new())
     }
 
-    /// Does the same as [`boxed`](Self::boxed), with an inspection of the packets that enter each
-    /// worker of the box.
+    /// Makes hosts as [`boxed`](Self::boxed) does, with an inspection of the packets that enter
+    /// each worker of the box.
     pub(crate) fn inspected(
         lines: Vec<LineSettings>,
         forwarding: Forwarding,

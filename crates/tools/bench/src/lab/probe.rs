@@ -33,18 +33,18 @@ pub(crate) struct Trips {
 }
 
 impl Trips {
-    /// Returns the shortest in milliseconds.
+    /// Returns the shortest round-trip time, in milliseconds.
     pub(crate) fn least(&self) -> Option<f64> {
         self.times.iter().min().map(|time| time.as_secs_f64() * 1e3)
     }
 
-    /// Returns the mean in milliseconds.
+    /// Returns the mean round-trip time, in milliseconds.
     pub(crate) fn mean(&self) -> Option<f64> {
         let sum: Duration = self.times.iter().sum();
         (!self.times.is_empty()).then(|| sum.as_secs_f64() * 1e3 / self.times.len() as f64)
     }
 
-    /// Returns the longest in milliseconds.
+    /// Returns the longest round-trip time, in milliseconds.
     pub(crate) fn most(&self) -> Option<f64> {
         self.times.iter().max().map(|time| time.as_secs_f64() * 1e3)
     }

@@ -90,7 +90,8 @@ pub(crate) struct Streams {
 /// Samples of what arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamResults {
-    /// Seconds since the streams began, and the bytes of each stream that had arrived by then.
+    /// For each sample its time, in seconds from the start of the streams, and the bytes of each
+    /// stream that had arrived at that time.
     pub(crate) samples: Vec<(f64, Vec<u64>)>,
     /// Index of the first sample after the warm-up.
     pub(crate) steady: usize,
@@ -138,7 +139,7 @@ impl Streams {
         self.measure_with(growth, duration, &mut || Ok(()))
     }
 
-    /// Does the same as [`measure`](Self::measure), and calls `look` after the warm-up and at the
+    /// Measures as [`measure`](Self::measure) does, and calls `look` after the warm-up and at the
     /// end.
     pub(crate) fn measure_with(
         self,
@@ -218,7 +219,7 @@ impl StreamResults {
 }
 
 /// Computes the fairness index of Jain, Chiu and Hawe (1984): 1 if all shares are equal, 1/n if one
-/// of n has everything.
+/// of n gets the complete sum.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
     let (sum, squares): (f64, f64) =
         (shares.iter().sum(), shares.iter().map(|share| share * share).sum());

@@ -14,7 +14,7 @@ use sprat_wire::op::{Answer, Request, Status};
 use super::{Sockets, TABLE, set_stopped};
 use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 
-/// Longest time that an operation may take.
+/// Time after which an operation fails.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Payload bytes of a ping: between those of a 100 B read's request and of its answer.
@@ -26,7 +26,7 @@ const PING_LOST_AFTER: Duration = Duration::from_secs(1);
 /// Interval at which clients for which nothing has arrived are polled, for their timers.
 const SWEEP: Duration = Duration::from_millis(1);
 
-/// Events that one wait returns at most.
+/// Limit on the events that one `epoll_wait` returns.
 const EVENT_BATCH: usize = 64;
 
 /// One or many clients of one cluster, as a [`Target`] for the load generator.
@@ -61,12 +61,15 @@ struct Ready {
     events: Vec<epoll::Event>,
 }
 
-/// Opens `connections` connections (1 to 4,096) to the cluster that `options` name, and makes the
+/// Opens `connections` connections to the cluster that `options` name, and makes the
 /// table that loads use if it does not exist. `waiting` says what a client does if the load lets it
 /// sleep: sleep at once, or spin a little first.
 ///
 /// # Errors
-/// When no cluster answers.
+/// When no cluster answers, the table cannot be made, or epoll fails.
+///
+/// # Panics
+/// If `connections` is 0 or more than 4,096.
 pub fn connect(
     options: &Options,
     connections: usize,

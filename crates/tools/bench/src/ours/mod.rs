@@ -65,7 +65,7 @@ impl Transport {
         }
     }
 
-    /// Whether it is `fast+dpdk`, over any device.
+    /// Returns whether the transport is `fast+dpdk`, over any device.
     #[must_use]
     pub fn bypasses(self) -> bool {
         !matches!(self, Self::Udp | Self::Tcp)
@@ -197,7 +197,8 @@ impl Sprat {
     /// Starts a server.
     ///
     /// # Errors
-    /// When the server does not become ready; the error contains its last output.
+    /// When the server's folder or address cannot be made, or the server cannot be started or does
+    /// not become ready in time; the error then contains its last output.
     pub fn launch(&self, setup: &Setup) -> Result<SpratServer> {
         let folder = own_folder(&setup.data, "sprat")?;
         let coordinator = free_loopback_addr()?;
@@ -306,7 +307,7 @@ impl SpratServer {
     /// Queries the server's counters. Unparks the server.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the server does not answer.
     pub fn counters(&self) -> Result<Vec<sprat_client::Counter>> {
         self.set_parked(false);
         let mut client = Client::connect(&self.options(PATIENCE))?;
@@ -365,7 +366,7 @@ impl Server for SpratServer {
 /// Drops the table that loads use.
 ///
 /// # Errors
-/// When the cluster does not answer.
+/// When the cluster does not answer, or refuses to drop the table.
 pub fn drop_table(options: &Options) -> Result<()> {
     Ok(Client::connect(options)?.drop_table(TABLE)?)
 }
@@ -387,7 +388,8 @@ fn options(coordinator: &str, identity: Option<Arc<Identity>>, timeout: Duration
     }
 }
 
-/// Whether the coordinator has the table and its server answers; makes the table if it is missing.
+/// Returns whether the coordinator has the table and its server answers; makes the table if it is
+/// missing.
 fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
     let check = || -> Result<(), Error> {
         let mut quick = Client::connect(&options(CHECK_TIMEOUT))?;
@@ -403,8 +405,8 @@ fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
     check().is_ok()
 }
 
-/// Whether the server has enlisted with its coordinator. It opens its device right after that, and
-/// clients wait for the device.
+/// Returns whether the server has enlisted with its coordinator. It opens its device right after
+/// that, and clients wait for the device.
 fn has_enlisted(options: &dyn Fn(Duration) -> Options) -> bool {
     let servers = || Client::connect(&options(CHECK_TIMEOUT))?.list_servers();
     servers().is_ok_and(|servers| !servers.is_empty())

@@ -13,13 +13,13 @@ use sprat_measure::target::{Op, Outcome};
 #[derive(Clone, Copy, Debug)]
 pub struct Meta;
 
-/// Longest status line.
+/// Limit on the status line of an answer, in bytes with its line end; a longer one is malformed.
 const MAX_LINE: usize = 4096;
 
 /// Opens `connections` connections to the memcached at `endpoint`.
 ///
 /// # Errors
-/// When one cannot be opened.
+/// When a connection cannot be opened.
 pub fn connect(endpoint: &Endpoint, connections: usize) -> Result<Pipelined<Meta>> {
     Pipelined::connect("memcached", Meta, endpoint, connections)
 }

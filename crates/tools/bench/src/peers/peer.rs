@@ -19,10 +19,10 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Opens `connections` connections to it.
+    /// Opens `connections` connections to the peer.
     ///
     /// # Errors
-    /// When one cannot be opened.
+    /// When a connection cannot be opened.
     pub fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         Ok(match self {
             Self::Redis(endpoint) => Box::new(redis::connect(endpoint, connections)?),

@@ -33,7 +33,9 @@ impl Process {
     /// output goes to `log`.
     ///
     /// # Errors
-    /// When the program cannot be started, or util-linux is missing.
+    /// When the log cannot be created, or util-linux's `setpriv` is missing. A missing `program` or
+    /// core is no error here: the process ends at once, which [`wait_ready`](Self::wait_ready)
+    /// reports.
     pub fn spawn<I, S>(program: &str, args: I, core: Option<usize>, log: &Path) -> Result<Self>
     where
         I: IntoIterator<Item = S>,
@@ -54,7 +56,7 @@ impl Process {
         Ok(Self { child, name: program.to_owned(), log: log.to_owned() })
     }
 
-    /// Returns its process id.
+    /// Returns the id of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -63,7 +65,7 @@ impl Process {
     /// Waits until `ready` returns true; returns how long that took.
     ///
     /// # Errors
-    /// When the process ends first, or `limit` passes; the end of its output is in the error.
+    /// When the process ends before that, or `limit` passes. The error has the end of its output.
     pub fn wait_ready(
         &mut self,
         limit: Duration,
@@ -84,15 +86,15 @@ impl Process {
         }
     }
 
-    /// Whether the process has ended.
+    /// Returns whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Returns its resident memory in bytes.
+    /// Returns the resident memory of the process, in bytes.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// When the process has ended, or its `/proc` entry cannot be read.
     pub fn rss_bytes(&self) -> Result<u64> {
         usage::rss_bytes(self.pid())
     }
@@ -120,12 +122,13 @@ impl Drop for Process {
 /// Returns a TCP address on the loopback interface that is unused at this moment.
 ///
 /// # Errors
-/// When there is none.
+/// When no port is free.
 pub fn free_loopback_addr() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Whether `endpoint` answers `question` with something that starts with `answer`, within a second.
+/// Returns whether `endpoint` answers `question` with something that starts with `answer`, within a
+/// second.
 #[must_use]
 pub fn answers(endpoint: &Endpoint, question: &[u8], answer: &[u8]) -> bool {
     let Ok(socket) = endpoint.connect() else { return false };

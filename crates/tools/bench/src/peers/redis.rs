@@ -12,18 +12,19 @@ use sprat_measure::target::{Op, Outcome};
 #[derive(Clone, Copy, Debug)]
 pub struct Resp;
 
-/// Longest line of an answer that is not a bulk string (error texts).
+/// Limit on the first line of an answer, in bytes with its line end; a longer one is malformed.
+/// Only error texts come near it.
 const MAX_LINE: usize = 4096;
 
 /// The codec of RESP2 with a `WAIT` for 1 or 3 replicas after each write: a write completes when
-/// they have it.
+/// that number of replicas have acknowledged it, and fails if `WAIT` reports fewer.
 #[derive(Clone, Copy, Debug)]
 pub struct RespWait<const REPLICAS: u8>;
 
 /// Opens `connections` connections to the Redis at `endpoint`.
 ///
 /// # Errors
-/// When one cannot be opened.
+/// When a connection cannot be opened.
 pub fn connect(endpoint: &Endpoint, connections: usize) -> Result<Pipelined<Resp>> {
     Pipelined::connect("redis", Resp, endpoint, connections)
 }
@@ -115,7 +116,8 @@ fn length(out: &mut Vec<u8>, bytes: usize) {
     write!(out, "${bytes}\r\n").expect("a vector takes every write");
 }
 
-/// Parses a decimal number up to [`MAX_REPLY`].
+/// Parses a decimal number of one to nine digits. Returns `None` for anything else, and for numbers
+/// above [`MAX_REPLY`].
 pub(crate) fn decimal(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 9 || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -16,13 +16,13 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use super::Endpoint;
 use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 
-/// Operations in flight on one connection at most.
+/// Limit on the operations in flight on one connection.
 pub const MAX_PENDING: usize = 4096;
 
-/// Unsent bytes of one connection, above which it accepts no more operations.
+/// Number of unsent bytes from which on a connection accepts no more operations.
 const MAX_UNSENT: usize = 4 << 20;
 
-/// Longest accepted answer in bytes.
+/// Limit on the length of an answer, in bytes. A longer answer ends the run with an error.
 pub const MAX_REPLY: usize = 16 << 20;
 
 /// Free buffer space for one receive, in bytes.
@@ -31,7 +31,7 @@ const RECEIVE_ROOM: usize = 64 << 10;
 /// Size from which on values are passed to the kernel without copying them into the buffer.
 const GATHER_FROM: usize = 16 << 10;
 
-/// Events that one wait returns at most.
+/// Limit on the events that one `epoll_wait` returns.
 const EVENT_BATCH: usize = 64;
 
 /// Timeout of `recv`, in which a single connection sleeps, as a blocking client does.
@@ -42,7 +42,7 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct PendingRequest {
     /// The operation's tag.
     pub tag: u64,
-    /// Whether it was a read.
+    /// Whether the operation is a read.
     pub read: bool,
     /// Bytes of the request.
     pub request_bytes: usize,
@@ -71,7 +71,7 @@ pub trait Codec {
     /// Bytes that follow a value in a write.
     const VALUE_END: &'static [u8];
 
-    /// Appends the part of a request before the value; for a read, all of it.
+    /// Appends the part of a write before its value, or a complete read, to `out`.
     fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>);
 
     /// Decodes the answer to `pending` at the start of `input`.
@@ -107,10 +107,13 @@ struct Stream {
 }
 
 impl<C: Codec> Pipelined<C> {
-    /// Opens `connections` connections (1 to 4,096) to `endpoint`.
+    /// Opens `connections` connections to `endpoint`.
+    ///
+    /// # Panics
+    /// If `connections` is 0 or more than 4,096.
     ///
     /// # Errors
-    /// When one cannot be opened.
+    /// When a connection or the epoll instance cannot be opened.
     pub fn connect(name: &str, codec: C, endpoint: &Endpoint, connections: usize) -> Result<Self> {
         assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

@@ -18,7 +18,7 @@ const MEMORY: &str = "/sys/fs/cgroup/memory";
 /// The default read-ahead of a disk in KiB.
 const READ_AHEAD: &str = "128";
 
-/// Characters of a failed program's output that are reported at most.
+/// Limit on the characters of a failed program's output that are reported.
 const MAX_OUTPUT: usize = 2_000;
 
 /// Disk and memory of the server.
@@ -54,7 +54,8 @@ impl TestBed {
     /// its description.
     ///
     /// # Errors
-    /// When this machine lacks something, or does not allow it.
+    /// When a file cannot be written, a program such as `losetup` is missing, this machine does not
+    /// allow a limit or the hosts, or the instance does not start.
     pub(super) fn new(
         settings: &Settings,
         name: &str,

@@ -24,13 +24,13 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Only reads, of uniformly distributed keys.
+    /// Creates a mix of reads only, of uniformly distributed keys.
     #[must_use]
     pub fn reads(connections: usize, depth: usize) -> Self {
         Self { connections, depth, read_share: 1.0, key_distribution: KeyDistribution::Uniform }
     }
 
-    /// Only writes, of uniformly distributed keys.
+    /// Creates a mix of writes only, of uniformly distributed keys.
     #[must_use]
     pub fn writes(connections: usize, depth: usize) -> Self {
         Self { read_share: 0.0, ..Self::reads(connections, depth) }

@@ -25,7 +25,8 @@ const DEPTH: usize = 64;
 /// steady state.
 const AGEING: f64 = 1.5;
 
-/// Longest time for these overwrites.
+/// Limit on the time of these overwrites before measuring, and time to wait for the answers to a
+/// burst of writes.
 const AGEING_LIMIT: Duration = Duration::from_secs(20);
 
 /// Overwrites per second beside the timed reads.

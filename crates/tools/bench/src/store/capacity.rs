@@ -20,7 +20,7 @@ use sprat_units::figure::{self, digits};
 const UDP: &str = "sprat fast+udp";
 const REDIS: Redis = Redis { unix: false };
 
-/// How long the CPU use of idle servers and clients is measured.
+/// Time over which the CPU use of idle servers and clients is measured.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
 /// Measures the CPU use of an idle server and of an idle client, which wait as by default.

@@ -178,7 +178,7 @@ fn protect_bodies(args: &GrapeNbodyArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whether [`snapshot`] returns this name for some number.
+/// Returns whether [`snapshot`] returns this name for some number.
 fn is_snapshot(name: &str) -> bool {
     let number = name.strip_prefix("snapshot-").and_then(|rest| rest.strip_suffix(".npy"));
     number
@@ -326,7 +326,8 @@ impl<'a> Session<'a> {
         Ok(code)
     }
 
-    /// Returns the change of the energy since the beginning, relative to the energy then.
+    /// Returns the change of the energy from the beginning of the run, relative to the energy at
+    /// the beginning.
     fn drift(&self, energy: f64) -> f64 {
         (energy - self.energy) / self.energy.abs().max(f64::MIN_POSITIVE)
     }

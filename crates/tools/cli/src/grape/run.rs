@@ -307,8 +307,8 @@ pub(super) fn protect_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<(
     Ok(())
 }
 
-/// Whether both paths name the same regular file. A device, such as a terminal, may be both read
-/// and written, so it never counts.
+/// Returns whether both paths name the same regular file. A device, such as a terminal, may be both
+/// read and written, so it never counts.
 pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
     let of = |path: &Path| {
         path.metadata().ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()))

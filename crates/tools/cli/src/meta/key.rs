@@ -135,7 +135,7 @@ impl IdentityArgs {
     /// Loads the identity from its file, if the flags name one.
     ///
     /// # Errors
-    /// [`FileError`] when the file cannot be read.
+    /// [`FileError`] when the file cannot be read or contains no valid identity.
     pub(crate) fn load(&self) -> Result<Option<Arc<Identity>>, FileError> {
         load(self.identity.as_deref())
     }
@@ -164,7 +164,7 @@ impl GuardArgs {
     /// Loads a server's identity, and returns it with the `--insecure` flag.
     ///
     /// # Errors
-    /// [`FileError`] when the file cannot be read.
+    /// [`FileError`] when the file cannot be read or contains no valid identity.
     pub(crate) fn guard(&self) -> Result<Guard, FileError> {
         Ok(Guard { identity: load(self.identity.as_deref())?, insecure: self.insecure })
     }

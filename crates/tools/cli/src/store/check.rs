@@ -70,7 +70,7 @@ fn parse_check_depth(text: &str) -> Result<usize, String> {
 /// Operations between two updates of the progress bar, since drawing costs more than an operation.
 const UPDATE_INTERVAL: u64 = 64;
 
-/// Upper bound of random seeds: short enough to be typed again.
+/// Random seeds are below this number: short enough to be typed again.
 const SEEDS: u64 = 1_000_000_000;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {

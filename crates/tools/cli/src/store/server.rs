@@ -273,8 +273,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     }
 }
 
-/// Whether a server that the coordinator has declared dead can start again within this process. It
-/// cannot with a kernel-bypass device, which DPDK releases only when the process ends.
+/// Returns whether a server that the coordinator has declared dead can start again within this
+/// process. It cannot with a kernel-bypass device, which DPDK releases only when the process ends.
 fn can_restart(gone: &SessionEnd, options: &ServerOptions) -> bool {
     let bypasses_kernel = |text: &String| {
         text.parse::<Locator>()
@@ -505,7 +505,7 @@ impl Shutdown {
         lock(&self.0).1
     }
 
-    /// Whether a server has been started.
+    /// Returns whether a server has been started.
     fn has_started(&self) -> bool {
         lock(&self.0).0.is_some()
     }

@@ -25,14 +25,14 @@ const VLAN: u16 = 0x8100;
 const ICMP: u8 = 1;
 const UDP: u8 = 17;
 
-/// What a node should do with a frame.
+/// The expected reaction of a node to a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Expectation {
-    /// It counts the frame as foreign, malformed or corrupt.
+    /// The node counts the frame as foreign, malformed or corrupt.
     Refused,
-    /// It passes the frame to the RPC layer, which cannot make sense of it.
+    /// The node passes the frame to the RPC layer, which cannot parse it.
     Delivered,
-    /// It may answer it, update its neighbour table, or ignore it.
+    /// The node may answer the frame, update its neighbour table, or ignore the frame.
     Heard,
 }
 

@@ -11,7 +11,7 @@ use crate::net::{alone, cable};
 use crate::support::{COORDINATOR, ip};
 use crate::{local, serve, table, until_nothing_is_in_use};
 
-/// How long the client works before, during and after a failure.
+/// Time for which the client works before, during and after a failure.
 const SPELL: Duration = Duration::from_millis(700);
 
 /// Joins two interfaces by a bridge, so that the path can be cut where neither end notices.

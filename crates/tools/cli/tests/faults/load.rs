@@ -8,7 +8,7 @@ use sprat_client::{Client, Options, Table};
 /// Operations under way at a time.
 const DEPTH: usize = 16;
 
-/// Longest values, bytes: some dozens of frames.
+/// Limit on the length of values, in bytes: some dozens of frames.
 const LONGEST: usize = 40_000;
 
 /// Makes a client of the cluster at `coordinator`, over a device of its own.

@@ -25,10 +25,10 @@ const WRITERS: usize = 3;
 
 const TABLE: &str = "kill test";
 
-/// Longest life of a server, milliseconds.
+/// A server is killed after a random time below this one, in milliseconds.
 const LONGEST_LIFE: u64 = 400;
 
-/// Longest life of a server that is killed while it starts, milliseconds.
+/// A starting server is killed after a random time below this one, in milliseconds.
 const LONGEST_START: u64 = 60;
 
 struct Trial {

@@ -21,13 +21,13 @@ const KEYS: usize = 1500;
 /// Objects that all writers change.
 pub(crate) const SHARED: usize = 4;
 
-/// Longest value, bytes.
+/// Limit on the length of values, in bytes.
 const MAX_LEN: u64 = 100_000;
 
 /// Operations do not time out: each ends with its answer or with the server.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
-/// How long answers may remain in sockets after the server has ended.
+/// Time for which answers may remain in sockets after the server has ended.
 const DRAIN: Duration = Duration::from_millis(5);
 
 enum Flight {

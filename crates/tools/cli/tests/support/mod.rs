@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to start, or a command to end: far more than either needs.
+/// Limit on the time for a server to start, or a command to end: far more than either needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Locators of a coordinator and of servers, with ports that the kernel chooses.
@@ -89,7 +89,7 @@ pub(crate) fn run_with(args: &[&str], input: &[u8]) -> CommandResult {
 pub(crate) struct ServerProcess {
     child: Child,
     lines: Receiver<String>,
-    /// Its standard error up to the line that says that it is ready.
+    /// The server's standard error up to the line that says that it is ready.
     pub(crate) startup_log: String,
     /// Locators of its coordinator and of its own listener.
     pub(crate) coordinator: String,

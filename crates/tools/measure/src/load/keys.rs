@@ -3,13 +3,14 @@
 use serde::Serialize;
 use sprat_chance::{Chance, mix};
 
-/// Longest key generated, in bytes.
+/// Limit on the length of generated keys, in bytes. [`write_key`] panics beyond it.
 pub const MAX_KEY_BYTES: usize = 250;
 
-/// Shortest key generated, in bytes: a number must fit.
+/// Lower limit on the length of generated keys, in bytes: the 20 digits of a `u64` must fit.
+/// [`write_key`] panics below it.
 pub const MIN_KEY_BYTES: usize = 20;
 
-/// Longest value generated, in bytes.
+/// Limit on the length of generated values, in bytes (8 MiB). [`Values::new`] panics beyond it.
 pub const MAX_VALUE_BYTES: usize = 8 << 20;
 
 /// The distribution of keys over operations.
@@ -32,7 +33,10 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Creates a generator of numbers in 0..`count`, where `count` is at least 1.
+    /// Creates a generator of numbers in 0..`count`.
+    ///
+    /// # Panics
+    /// If `count` is 0, or the exponent of a [`KeyDistribution::Zipf`] is not finite and above 0.
     #[must_use]
     pub fn new(distribution: KeyDistribution, count: u64, seed: u64) -> Self {
         assert!(count > 0, "there must be a key to draw");
@@ -69,7 +73,10 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Creates the distribution over ranks 1..=`ranks` with an exponent above 0.
+    /// Creates the distribution over ranks 1..=`ranks`.
+    ///
+    /// # Panics
+    /// If `ranks` is 0, or `exponent` is not finite and above 0.
     #[must_use]
     pub fn new(ranks: u64, exponent: f64) -> Self {
         assert!(
@@ -99,7 +106,7 @@ impl Zipf {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// The integral of `weight` up to a constant; stable where the exponent is near 1.
+    /// Returns the integral of `weight` up to a constant. Stable where the exponent is near 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let t = (1.0 - self.exponent) * log;
@@ -121,8 +128,11 @@ fn whole(rank: f64) -> u64 {
     rank as u64
 }
 
-/// Writes key number `number` into `key`, padded to its length (20 to 250 bytes). Keys are
-/// printable, without spaces, and distinct.
+/// Writes key number `number` into `key`, padded to its length. Keys are printable, without spaces,
+/// and distinct.
+///
+/// # Panics
+/// If `key` has fewer than [`MIN_KEY_BYTES`] or more than [`MAX_KEY_BYTES`] bytes.
 pub fn write_key(number: u64, key: &mut [u8]) {
     assert!((MIN_KEY_BYTES..=MAX_KEY_BYTES).contains(&key.len()), "a key of {} bytes", key.len());
     let (mut rest, mut end) = (number, key.len());
@@ -147,7 +157,10 @@ pub struct Values {
 }
 
 impl Values {
-    /// Creates values of `bytes` bytes (up to 8 MB).
+    /// Creates values of `bytes` bytes.
+    ///
+    /// # Panics
+    /// If `bytes` is more than [`MAX_VALUE_BYTES`].
     #[must_use]
     pub fn new(bytes: usize, seed: u64) -> Self {
         assert!(bytes <= MAX_VALUE_BYTES, "a value of {bytes} bytes");
@@ -160,7 +173,7 @@ impl Values {
     /// The number of different values.
     const OFFSETS: usize = 4096;
 
-    /// The value of key number `number`.
+    /// Returns the value of key number `number`. 4,096 values differ; keys share them.
     #[must_use]
     pub fn of(&self, number: u64) -> &[u8] {
         let offset = usize::try_from(mix(number) % Self::OFFSETS as u64).expect("below 4,096");

@@ -9,7 +9,7 @@ use crate::target::{LoadTarget, Outcome};
 /// The length of a period over which averages are taken, in ns (100 ms).
 pub const PERIOD_NS: u64 = 100_000_000;
 
-/// Most periods kept (ten minutes); later operations count in the last one.
+/// Limit on the periods of a run (ten minutes). Operations that end later count in the last one.
 const MAX_PERIODS: u64 = 6_000;
 
 /// The results of one load against one target.
@@ -62,20 +62,21 @@ pub struct PeriodAverages {
 }
 
 impl Measured {
-    /// Operations per second.
+    /// Returns the operations that completed per second of measured time; 0 if that time is 0.
     #[must_use]
     pub fn ops_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.ended as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Completed operations per second times the length of a value. Misses and errors count as if
-    /// each had transferred one.
+    /// Returns completed operations per second times the length of a value. Misses and errors count
+    /// as if each had transferred a value.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         self.ops_per_second() * self.plan.workload.value_bytes as f64
     }
 
-    /// Averages over the 100 ms periods, without periods in which nothing ended.
+    /// Returns averages over the 100 ms periods, without periods in which no operation ended. All
+    /// are 0 if none ended at all.
     #[must_use]
     pub fn period_averages(&self) -> PeriodAverages {
         let busy = self.periods.iter().filter(|period| period.ops > 0);
@@ -92,7 +93,7 @@ impl Measured {
         }
     }
 
-    /// Operations that failed, missed or never completed.
+    /// Returns the number of operations that failed, missed or never completed.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.misses + self.errors + self.unfinished

@@ -82,7 +82,8 @@ impl Starts {
         }
     }
 
-    /// When the clock, rather than a completion, starts the next operation.
+    /// Returns the time of the next start in an open loop. `None` in a closed loop, where
+    /// completions start operations.
     pub(super) fn next_by_clock(&self) -> Option<u64> {
         self.open.as_ref().map(|schedule| nanos(schedule.next))
     }

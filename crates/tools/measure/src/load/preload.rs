@@ -12,14 +12,15 @@ use crate::target::{Completion, LoadTarget, Op, Outcome};
 /// Writes in flight on each connection.
 const DEPTH: usize = 64;
 
-/// Most bytes of values in flight on all connections together.
+/// Limit on the bytes of values in flight on all connections together. A longer value is written
+/// alone.
 const MAX_BYTES_IN_FLIGHT: usize = 16 << 20;
 
-/// Longest time without any completion before filling fails.
+/// Time without any completion after which filling fails.
 const STALL: Duration = Duration::from_secs(30);
 
-/// Longest time that the target's memory may be full without a successful write: a store that
-/// cleans is not full for long.
+/// Time for which the target may answer that its memory is full, without a successful write in
+/// between, before filling fails: a store whose cleaner frees memory is not full for long.
 const FULL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Delay before a write that met full memory is tried again.
@@ -29,8 +30,8 @@ const FULL_PAUSE: Duration = Duration::from_millis(10);
 /// memory is full.
 ///
 /// # Errors
-/// If a connection breaks, a write is refused, memory stays full for ten seconds, or nothing
-/// completes for half a minute.
+/// If the target cannot submit or poll (a broken connection), refuses a write, reports full memory
+/// for ten seconds without a successful write, or completes nothing for half a minute.
 pub fn preload(target: &mut dyn LoadTarget, workload: &Workload) -> Result<Duration> {
     preload_range(target, workload, 0..workload.keys)
 }
@@ -38,7 +39,8 @@ pub fn preload(target: &mut dyn LoadTarget, workload: &Workload) -> Result<Durat
 /// Writes the keys `numbers` of `workload` once, and returns how long that took.
 ///
 /// # Errors
-/// Those of [`preload`].
+/// As [`preload`]: a broken connection, a refused write, ten seconds of full memory, or half a
+/// minute without a completion.
 pub fn preload_range(
     target: &mut dyn LoadTarget,
     workload: &Workload,

@@ -71,10 +71,13 @@ impl Series {
     }
 }
 
-/// Runs every entry once per round, in reverse order every other round. `rounds` is at least one.
+/// Runs every entry once per round, in reverse order every other round.
+///
+/// # Panics
+/// If `rounds` is 0.
 ///
 /// # Errors
-/// Those of [`run`], with the entry's label.
+/// If a run fails, as described at [`run`]. The context is the label of its entry.
 pub fn interleave(entries: &mut [Entry<'_>], rounds: usize) -> Result<Vec<Series>> {
     assert!(rounds > 0, "at least one round");
     let mut series: Vec<Series> = entries
@@ -104,7 +107,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Returns the series with that label.
+    /// Returns the series called `label`, or `None` if no system has that label.
     #[must_use]
     pub fn get(&self, label: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.label == label)

@@ -11,15 +11,15 @@ use super::measured::{Measured, Recorder};
 use super::pace::{Pace, Starts};
 use crate::target::{Completion, LoadTarget, Op, Outcome, Wait};
 
-/// Most operations that a run may have in flight.
+/// Limit on the operations in flight of a run: clients times depth. [`run`] fails beyond it.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
-/// How long a run waits after its end for completions. Operations still missing then count as
-/// unfinished.
+/// Time for which a run waits for completions after its end. Operations that have not completed
+/// by that time count as unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
-/// Longest sleep for a completion: long enough to cost nothing, short enough to notice the run's
-/// end.
+/// Limit on one sleep for completions: long enough to cost nothing, short enough to notice the end
+/// of the run.
 const NAP: Duration = Duration::from_secs(1);
 
 /// A sleeping generator wakes this long before the next start and then spins, because timers are
@@ -81,7 +81,7 @@ pub struct LoadPlan {
     pub workload: Workload,
     /// The number of clients, spread evenly over the target's connections.
     pub clients: usize,
-    /// Operations that each client keeps in flight; in an open load, at most.
+    /// Operations that each client keeps in flight; in an open loop, the limit on them.
     pub depth: usize,
     /// Whether the generator spins or sleeps.
     pub wait: Wait,
@@ -96,8 +96,8 @@ pub struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// A latency test: one client that waits for each reply, with a fifth of a second to warm up
-    /// and one second measured.
+    /// Creates the load of a latency test: one client that waits for each reply, with a fifth of a
+    /// second to warm up and one second measured.
     #[must_use]
     pub fn one_client(workload: Workload, wait: Wait) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl LoadPlan {
 
 /// The clock of a run; tests supply their own.
 pub trait Clock {
-    /// Monotonic nanoseconds.
+    /// Returns monotonic nanoseconds from any fixed origin.
     fn now(&self) -> u64;
 }
 
@@ -140,7 +140,8 @@ impl Clock for RealClock {
 /// Runs `plan` against `target` on the calling thread.
 ///
 /// # Errors
-/// If a connection breaks, or the plan has more operations in flight than [`MAX_IN_FLIGHT`].
+/// If the target cannot submit an operation or poll (a broken connection), or if the plan's clients
+/// times its depth is 0 or more than [`MAX_IN_FLIGHT`].
 pub fn run(target: &mut dyn LoadTarget, plan: &LoadPlan) -> Result<Measured> {
     run_by(target, plan, &RealClock::start())
 }
@@ -148,7 +149,7 @@ pub fn run(target: &mut dyn LoadTarget, plan: &LoadPlan) -> Result<Measured> {
 /// Runs `plan` against `target` with the given clock.
 ///
 /// # Errors
-/// Those of [`run`].
+/// As [`run`]: a broken connection, or no operations or too many in flight.
 pub fn run_by(target: &mut dyn LoadTarget, plan: &LoadPlan, clock: &dyn Clock) -> Result<Measured> {
     let in_flight = plan.clients * plan.depth;
     ensure!(
@@ -197,7 +198,7 @@ struct Run<'a> {
     chooser: Chooser,
     values: Values,
     recorder: Recorder,
-    /// When the last operation may start, in ns.
+    /// Operations start before this time, in ns.
     end: u64,
 }
 

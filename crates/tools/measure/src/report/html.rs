@@ -15,7 +15,7 @@ use sprat_units::html::escape;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Most nines shown on the percentile axis: up to 99.9999 %.
+/// The number of nines at the end of the percentile axis (99.9999 %). Points beyond it are omitted.
 const MAX_NINES: u32 = 6;
 
 /// The histogram omits latencies beyond this quantile, which would only squeeze the rest; the

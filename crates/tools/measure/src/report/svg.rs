@@ -35,11 +35,11 @@ pub struct Tick {
 pub struct Axis {
     /// Its name.
     pub title: String,
-    /// Where it starts.
+    /// The value at the start of the axis.
     pub from: f64,
-    /// Where it ends, beyond `from`.
+    /// The value at the end of the axis, above `from`.
     pub to: f64,
-    /// Its ticks, within its ends.
+    /// The ticks of the axis, between `from` and `to`.
     pub ticks: Vec<Tick>,
 }
 
@@ -102,11 +102,11 @@ impl Axis {
 /// A series: its name and its points in the axes' units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its name, in the legend.
+    /// The name of the series in the legend.
     pub name: String,
     /// Points, left to right.
     pub points: Vec<(f64, f64)>,
-    /// Whether it is drawn as a filled staircase from the bottom, like a histogram.
+    /// Whether the series is drawn as a filled staircase from the bottom, like a histogram.
     pub filled: bool,
 }
 

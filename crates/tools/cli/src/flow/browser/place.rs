@@ -53,7 +53,7 @@ impl Browser {
         }
     }
 
-    /// Whether one of the browser's programs is in `PATH`.
+    /// Returns whether one of the browser's programs is in `PATH`.
     pub(super) fn is_here(self) -> bool {
         let programs: &[&str] = match self {
             Self::Firefox => &["firefox", "firefox-esr"],
@@ -94,7 +94,7 @@ impl InstallPlace {
         if system { Ok(Self::System) } else { Ok(Self::User { home: home()? }) }
     }
 
-    /// The folder with the files that all browsers share.
+    /// Returns the folder with the files that all browsers share.
     pub(super) fn folder(&self) -> PathBuf {
         match self {
             Self::User { home } => data(home).join("sprat/browser"),
@@ -102,22 +102,23 @@ impl InstallPlace {
         }
     }
 
-    /// The program that browsers start.
+    /// Returns the program that browsers start.
     pub(super) fn host(&self) -> PathBuf {
         self.folder().join("host")
     }
 
-    /// The extension's files.
+    /// Returns the extension's files.
     pub(super) fn extension(&self) -> PathBuf {
         self.folder().join("extension")
     }
 
-    /// The extension packed into one file.
+    /// Returns the extension packed into one file.
     pub(super) fn packed(&self) -> PathBuf {
         self.folder().join("sprat.xpi")
     }
 
-    /// The file that Debian's Firefox loads as an extension without being configured, if any.
+    /// Returns the file that Debian's Firefox loads as an extension without being configured, if
+    /// any.
     pub(super) fn firefox_autoload(&self) -> Option<PathBuf> {
         match self {
             Self::User { .. } => None,
@@ -125,7 +126,8 @@ impl InstallPlace {
         }
     }
 
-    /// The folder that Debian's Chromium loads as an extension without being configured, if any.
+    /// Returns the folder that Debian's Chromium loads as an extension without being configured, if
+    /// any.
     pub(super) fn chromium_autoload(&self) -> Option<PathBuf> {
         match self {
             Self::User { .. } => None,
@@ -133,7 +135,7 @@ impl InstallPlace {
         }
     }
 
-    /// The file in which a browser looks for the host's manifest.
+    /// Returns the file in which a browser looks for the host's manifest.
     pub(super) fn manifest(&self, browser: Browser) -> PathBuf {
         let folder = match (self, browser) {
             (Self::User { home }, Browser::Firefox) => home.join(".mozilla/native-messaging-hosts"),
@@ -182,7 +184,7 @@ impl InstallPlace {
     }
 }
 
-/// The origin by which Chromium identifies the extension that starts the host.
+/// Returns the origin by which Chromium identifies the extension that starts the host.
 fn origin() -> String {
     format!("chrome-extension://{CHROMIUM_ID}/")
 }

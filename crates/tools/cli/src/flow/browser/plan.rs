@@ -133,8 +133,8 @@ pub(super) fn extension_state(place: &InstallPlace) -> Result<State> {
     })
 }
 
-/// Whether the host is an executable file. Which program it starts, with which flags, is up to the
-/// user.
+/// Returns the state of the host, which is in place if it is an executable file. Which program it
+/// starts, with which flags, is up to the user.
 pub(super) fn host_state(place: &InstallPlace) -> State {
     let runs = |meta: fs::Metadata| meta.is_file() && meta.permissions().mode() & 0o111 != 0;
     if place.host().metadata().is_ok_and(runs) { State::Installed } else { State::Missing }

@@ -58,7 +58,7 @@ pub(crate) struct LabWatchArgs {
     json: bool,
 }
 
-/// Longest time after which a key or a signal is noticed.
+/// Interval at which the screen checks for keys and signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Interval between attempts to reconnect to a box that was lost.
