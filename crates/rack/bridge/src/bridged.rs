@@ -250,9 +250,9 @@ impl Shared {
     }
 }
 
-/// Returns the base of a table's write timestamps. The first bridge writes it once, and no
-/// bridge changes it. A table that is dropped and created again has another id, and gets a new,
-/// later base.
+/// Returns the base of a table's write timestamps. The first bridge writes it once, and no bridge
+/// changes it. A table that is dropped and created again has another id, and gets a new, later
+/// base.
 async fn register(store: &AsyncClient, table: Table, home: &str) -> Result<Stamps, Error> {
     let register = store.create_table(REGISTER).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -18,8 +18,8 @@ const RENEW: u64 = 90 * DAY;
 /// An identity is valid this many seconds before it is issued, in case clocks differ.
 const BEFORE: u64 = 3_600;
 
-/// Creates what is missing in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`.
-/// Renews identities that expire in less than three months, or were issued by another root.
+/// Creates what is missing in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`. Renews
+/// identities that expire in less than three months, or were issued by another root.
 ///
 /// # Errors
 /// [`Error::File`] if a file cannot be read, written or removed, is no root or identity, or the

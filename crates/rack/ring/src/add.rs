@@ -38,10 +38,9 @@ pub struct Added {
 
 /// Adds instances of the description to the ring, one after the other. `names` are servers or
 /// instances, also those that have left before; if it is empty, all that were never on the ring are
-/// added. Each instance
-/// streams its rows from the others, and all must see it as up and normal before the next one
-/// begins. Then the others remove the rows that moved to the new instances (`nodetool cleanup`),
-/// one at a time. With `check`, only `deployment.plan` is changed.
+/// added. Each instance streams its rows from the others, and all must see it as up and normal
+/// before the next one begins. Then the others remove the rows that moved to the new instances
+/// (`nodetool cleanup`), one at a time. With `check`, only `deployment.plan` is changed.
 ///
 /// `deployment.plan` becomes the plan with the new instances.
 ///

@@ -69,8 +69,8 @@ proptest! {
         prop_assert_eq!(find(&all), vec![]);
     }
 
-    /// With a body, a thin heavy tail and two steps, `find` returns both steps with their
-    /// positions and sizes, and no other.
+    /// With a body, a thin heavy tail and two steps, `find` returns both steps with their positions
+    /// and sizes, and no other.
     #[test]
     fn steps_are_found_where_they_are(
         median in 500.0..20_000.0_f64,
@@ -184,8 +184,8 @@ proptest! {
             }
             Cause::NeitherEnd => prop_assert!(!most(evidence.client) && !most(server)),
         }
-        // Each exclusion excludes what the one before it does, and nothing caused by the
-        // store or the network.
+        // Each exclusion excludes what the one before it does, and nothing caused by the store or
+        // the network.
         let excluded = Exclusion::ALL.map(|exclusion| exclusion.excludes(cause));
         prop_assert!(excluded.is_sorted() && !excluded[0]);
         if excluded[2] {

@@ -50,9 +50,9 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    /// Returns the client options that the flags describe, with the identity loaded from its
-    /// file. The client sleeps while it waits for answers, since a command shares the machine with
-    /// other processes.
+    /// Returns the client options that the flags describe, with the identity loaded from its file.
+    /// The client sleeps while it waits for answers, since a command shares the machine with other
+    /// processes.
     ///
     /// # Errors
     /// [`FileError`] when the identity's file cannot be read.

@@ -61,9 +61,9 @@ struct Ready {
     events: Vec<epoll::Event>,
 }
 
-/// Opens `connections` connections to the cluster that `options` name, and makes the
-/// table that loads use if it does not exist. `waiting` says what a client does if the load lets it
-/// sleep: sleep at once, or spin a little first.
+/// Opens `connections` connections to the cluster that `options` name, and makes the table that
+/// loads use if it does not exist. `waiting` says what a client does if the load lets it sleep:
+/// sleep at once, or spin a little first.
 ///
 /// # Errors
 /// When no cluster answers, the table cannot be made, or epoll fails.

@@ -60,8 +60,8 @@ pub(crate) struct LabBenchArgs {
     /// Measure up to 10 Gb/s, and longer; needs some GB of memory and idle cores.
     #[arg(long)]
     full: bool,
-    /// Length of each measurement after congestion windows have grown, such as 500ms; a bare
-    /// number is seconds. Some measurements take longer.
+    /// Length of each measurement after congestion windows have grown, such as 500ms; a bare number
+    /// is seconds. Some measurements take longer.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
     seconds: Duration,
     #[command(flatten)]

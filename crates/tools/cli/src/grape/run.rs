@@ -74,8 +74,8 @@ pub(crate) struct InputArgs {
 /// What executes a kernel.
 #[derive(Args, Debug)]
 pub(crate) struct EngineArgs {
-    /// What executes the kernel: this processor's vector units, a simulated GRAPE-DR (slow), or
-    /// one pair at a time without vectors (slow).
+    /// What executes the kernel: this processor's vector units, a simulated GRAPE-DR (slow), or one
+    /// pair at a time without vectors (slow).
     #[arg(long, value_enum, default_value_t = EngineArg::Vector, help_heading = "Engine")]
     engine: EngineArg,
 

@@ -81,8 +81,8 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "HOW")]
     forward: Option<String>,
 
-    /// Connect these two ports: NAME,NAME. Repeat until each port is in one pair; two ports need
-    /// no --pair.
+    /// Connect these two ports: NAME,NAME. Repeat until each port is in one pair; two ports need no
+    /// --pair.
     #[arg(long = "pair", value_name = "NAMES")]
     pairs: Vec<String>,
 
@@ -103,8 +103,7 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "TIME")]
     ageing: Option<String>,
 
-    /// Packet memory of each direction, such as 256MB [default: enough for rate, delay and
-    /// buffer].
+    /// Packet memory of each direction, such as 256MB [default: enough for rate, delay and buffer].
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
 

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 /// What is written down of the time that a box runs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SeriesArgs {
-    /// Draw rates, queues, drops and round trips over time into this .svg or .html file at the
-    /// end.
+    /// Draw rates, queues, drops and round trips over time into this .svg or .html file at the end.
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     report: Option<PathBuf>,
 

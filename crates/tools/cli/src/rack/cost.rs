@@ -62,8 +62,8 @@ pub(crate) struct RackCostArgs {
     #[arg(long, value_name = "PRICE")]
     kwh: Option<f64>,
 
-    /// Power usage effectiveness: W of the whole building for each W of servers, 1 to 10
-    /// [default: as in the plan, or 1.4].
+    /// Power usage effectiveness: W of the whole building for each W of servers, 1 to 10 [default:
+    /// as in the plan, or 1.4].
     #[arg(long, value_name = "RATIO")]
     pue: Option<f64>,
 

@@ -78,8 +78,8 @@ pub(crate) struct ServerArgs {
     )]
     durability: DurabilityArg,
 
-    /// Locator at which clients and servers reach this server. With several nodes, give -L once
-    /// for each node, or once: the further nodes then use the ports that follow.
+    /// Locator at which clients and servers reach this server. With several nodes, give -L once for
+    /// each node, or once: the further nodes then use the ports that follow.
     #[arg(
         short = 'L',
         long,
@@ -116,8 +116,8 @@ pub(crate) struct ServerArgs {
     )]
     replicas: u8,
 
-    /// Rack (or other failure domain) of this server: 1 to 32 letters, digits, _ and -. Replicas
-    /// of its log go to other racks as far as there are enough.
+    /// Rack (or other failure domain) of this server: 1 to 32 letters, digits, _ and -. Replicas of
+    /// its log go to other racks as far as there are enough.
     #[arg(
         long,
         value_name = "LABEL",
@@ -137,8 +137,8 @@ pub(crate) struct ServerArgs {
     )]
     nodes: Option<u16>,
 
-    /// Pin the data thread to this core. With several nodes, give a core for each, such as
-    /// 2,3,4,5, or the first: the further nodes then use the cores that follow.
+    /// Pin the data thread to this core. With several nodes, give a core for each, such as 2,3,4,5,
+    /// or the first: the further nodes then use the cores that follow.
     #[arg(long, value_name = "CPU", value_delimiter = ',', help_heading = "Threads")]
     core: Vec<usize>,
 

@@ -14,8 +14,8 @@ use crate::target::{Completion, LoadTarget, Op, Outcome, Wait};
 /// Limit on the operations in flight of a run: clients times depth. [`run`] fails beyond it.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
-/// Time for which a run waits for completions after its end. Operations that have not completed
-/// by that time count as unfinished.
+/// Time for which a run waits for completions after its end. Operations that have not completed by
+/// that time count as unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
 /// Limit on one sleep for completions: long enough to cost nothing, short enough to notice the end
