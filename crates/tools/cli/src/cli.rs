@@ -28,7 +28,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// DRAM storage for clusters of small servers: microsecond reads, every write durable.
+/// A data platform for clusters of small servers.
 #[derive(Debug, Parser)]
 #[command(
     name = "sprat",
