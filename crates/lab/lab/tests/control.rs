@@ -192,7 +192,7 @@ fn rules_change_while_packets_pass_and_kept_rules_keep_their_counters() {
         (client.add_rule(rule("tcp", None, "eat"), None), "action: \"eat\" is not an action"),
         (
             client.add_rule(rule("tcp", None, "mirror:p1"), None),
-            "action: of a pair of ports neither can have",
+            "action: a pair of ports cannot mirror: it needs a switch",
         ),
         (client.add_rule(all.clone(), Some(2)), "no rule 2: there are 1, numbered from 0"),
         (client.remove_rule(1), "no rule 1: there are 1, numbered from 0"),

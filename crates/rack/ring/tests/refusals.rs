@@ -111,7 +111,7 @@ fn a_change_that_is_half_done_keeps_others_from_beginning() {
     let mut joining = rack(folder.path(), |members| set(members, RingState::Joining));
     let error = remove(&mut joining, removal("c0-n1"), &mut Silent).unwrap_err();
     assert!(
-        error.to_string().starts_with("c0-n2-i1 is joining: `sprat rack add` of it"),
+        error.to_string().starts_with("c0-n2-i1 is joining: continue with `sprat rack add` of it"),
         "{error}"
     );
 }

@@ -280,7 +280,7 @@ fn an_addition_done_twice_or_not_at_all_is_found() {
         .into_iter()
         .for_each(|sum| shared.verify(1, &summed(sum)).expect("the first may be late"));
     let wrong = shared.verify(5, &summed(5)).expect_err("too late");
-    assert!(wrong.expected.contains("the sum 1 before"), "{wrong}");
+    assert!(wrong.expected.contains("the sum 1, which no increment returned"), "{wrong}");
 }
 
 fn server(data: &Path, listen: &str) -> ServerProcess {

@@ -120,7 +120,7 @@ fn a_listing_runs_as_its_kernel() {
         ("grape run k.asm --i i.npy --j j.npy", "run it with `sprat grape sim`"),
         (
             "grape sim k.asm --i i.npy --j j.npy --precision f32",
-            "omit --precision: k.asm is a listing",
+            "k.asm is a listing, which names the type",
         ),
         ("grape sim k.asm --i j.npy --j j.npy", "2 i variables were given"),
     ] {
@@ -243,7 +243,7 @@ fn errors_are_reported() {
         ("grape run k.kernel --i j.npy --j j.npy".to_owned(), 1, "2 i variables were given"),
         ("grape run k.kernel --i i.npy".to_owned(), 1, "needs --j FILE, with columns xj, mj"),
         (format!("{run} --const f=1"), 1, "no such constant; it has e"),
-        (format!("{run} --const e=one"), 2, "is no number"),
+        (format!("{run} --const e=one"), 2, "is not a number"),
         (
             format!("{run} --const e=1e-60 --precision f32"),
             1,
