@@ -24,7 +24,7 @@ build: ## build the `sprat` binary, optimised (MPI=yes: with ranks; it then need
 	@scripts/features >/dev/null
 	cargo build --release --locked --bin sprat $$(scripts/features)
 
-test: ## everything that must hold: format, lints, dependencies, all tests (DEEP=yes: fuzz targets, the build without DPDK, long histories too)
+test: ## format, lints and all tests except slow ones (DEEP=yes: the slow ones that the change can affect, fuzz targets, the build without DPDK, long histories too)
 	@scripts/test
 
 test-all: ## every target of this file, once and small; hours (root)

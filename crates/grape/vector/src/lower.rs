@@ -62,7 +62,7 @@ fn interleave(insts: &[Inst], copies: usize) -> Vec<Inst> {
     (0..insts.len()).map(|at| insts[at % copies * each + at / copies]).collect()
 }
 
-/// Counts for each value how many other values and results use it.
+/// Counts for each value how often other values and results use it.
 fn uses(program: &Program) -> Vec<u32> {
     let mut uses = vec![0; program.nodes().len()];
     for (node, _) in program.nodes() {

@@ -126,8 +126,9 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
         Ok(ReadResult { value: row.map(|row| row.value), hit: false })
     }
 
-    /// Checks a row of the home that is newer than a `Loading` cell. That is allowed if a write has
-    /// replaced the cell.
+    /// Checks a row of the home whose write timestamp is not below that of a `Loading` cell.
+    /// Returns [`Error::Foreign`] if the cell is still there: then another program has written the
+    /// row.
     async fn check_newer(&self, key: &[u8], version: u64, found: i64) -> Result<(), Error> {
         match self.near.get(key).await? {
             Some(object) if object.version == version => {

@@ -19,7 +19,7 @@ use sprat_units::figure;
 /// Object sizes in bytes: decimal, as in \[MMS\].
 pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 
-/// Total bytes of the values of one size.
+/// Limit on the total bytes of the values of one size.
 const WORKING_SET: usize = 64_000_000;
 
 /// Limit on the keys of one size. Fewer are used if their values exceed [`WORKING_SET`].

@@ -44,7 +44,7 @@ impl Test {
         serde_json::from_str(self.ctl(&[words, &["--json"]].concat()).ok()).expect("JSON")
     }
 
-    /// Starts a box; returns it with its first output.
+    /// Starts a box and waits until it runs; returns it with the line that says so.
     fn started(&self, words: &[&str]) -> (KilledOnDrop, String) {
         let mut child = sprat()
             .args(["lab", "run", "--quiet", "--state", self.state()])

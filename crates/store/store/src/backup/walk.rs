@@ -79,8 +79,9 @@ impl ChunkReader {
         }
     }
 
-    /// Parses the chunk at the beginning of `bytes`, which must follow `log_end` bytes of log. The
-    /// error says what is wrong with it, and how many bytes of log it has.
+    /// Parses the chunk at the beginning of `bytes`, which must begin at `log_end` in the log; a
+    /// cut may begin before. The error says what is wrong with the chunk, and how many bytes of log
+    /// are lost with it: 0 if its header is invalid or does not fit there.
     pub(super) fn step<'a>(
         &self,
         bytes: &'a [u8],

@@ -49,7 +49,7 @@ enum Purpose {
         up_to: usize,
         sealed: bool,
     },
-    /// A piece of a copy.
+    /// Sends a piece of a copy of a sealed segment to its new backup; with `sealed`, seals the copy.
     ReReplicate {
         job: JobId,
         sealed: bool,

@@ -49,7 +49,7 @@ struct Peer {
     address: SocketAddr,
     rack: u32,
     session: Option<SessionId>,
-    /// Until when it is chosen only if no other server is left, because it has failed.
+    /// After a failure: the time until which it is chosen only if no other server is left.
     backoff_until: Nanos,
     /// Failures since its last success.
     failures: u32,

@@ -21,8 +21,7 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The largest region, in bytes: what the largest rings with the longest buffers take, both ways. A
-/// larger one is refused.
+/// The largest region, in bytes: offsets in a region have 32 bits. A larger one is refused.
 pub(super) const MAX_BYTES: u64 = 4 << 30;
 
 /// A region of shared memory. It stays mapped at its full length, whatever happens to the peer.
