@@ -234,7 +234,7 @@ static void numbers_that_do_not_fit(void) {
     HOLDS(!sprat_grape_send_i_f64(grape, "xi", x, 4, 0) && !sprat_grape_send_j_f64(grape, "xj", x, 4, 0));
     FAILS(SPRAT_GRAPE_MISSING, "j variable mj was not sent", sprat_grape_run(grape));
     HOLDS(!sprat_grape_send_j_f64(grape, "mj", x, 3, 0));
-    FAILS(SPRAT_GRAPE_COUNT, "j variable mj is of 3 particles, xj of 4", sprat_grape_run(grape));
+    FAILS(SPRAT_GRAPE_COUNT, "j variable mj has 3 particles, xj has 4", sprat_grape_run(grape));
     HOLDS(!sprat_grape_send_j_f64(grape, "mj", x, 4, 0));
     FAILS(SPRAT_GRAPE_MISSING, "constant scale was not given", sprat_grape_run(grape));
     HOLDS(!sprat_grape_set(grape, "scale", 2) && !sprat_grape_run(grape));

@@ -177,8 +177,8 @@ fn errors_show_their_position() {
     let text = "VARI xi\nVARJ xj, mj\nVARF pot\nrinv = rsqrt(xj - xi)\n\tpot -= mj * rinf";
     assert_eq!(
         error(text),
-        "line 5, column 14: `rinf` is not known; did you mean `rinv`?\n    5 |  pot -= mj * rinf\n \
-         |              ^^^^"
+        "line 5, column 14: `rinf` is not known; did you mean `rinv`?\n    \
+         5 |  pot -= mj * rinf\n\x20     |              ^^^^"
     );
     let long = format!("VARI x\nVARF r\nr += {}oops + x", "x + ".repeat(100));
     let shown = error(&long);

@@ -59,7 +59,7 @@ fn files_without_a_usable_array_are_errors() {
         other => panic!("{head}: {other:?}"),
     };
     assert!(error(&head("'<f8'", "False", "(2, 3)"), &[0; 40]).contains("ends too early"));
-    assert!(error(&head("'<i4'", "False", "(2,)"), &[0; 8]).contains("it is of '<i4'"));
+    assert!(error(&head("'<i4'", "False", "(2,)"), &[0; 8]).contains("its type is '<i4'"));
     for (descr, size) in
         [("<i8", 8), ("<u2", 2), ("|b1", 1), ("<c8", 8), ("<U4", 16), ("<M8[ns]", 8), ("<f16", 16)]
     {

@@ -449,6 +449,7 @@ mod tests {
     fn answer(number: u64) -> Vec<u8> {
         let mut bytes = encode_answer(Status::Ok, false, 0, number).as_bytes().to_vec();
         push_counter(&mut bytes, "cluster", 5);
+        push_counter(&mut bytes, "version", 7);
         bytes
     }
 
