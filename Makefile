@@ -23,6 +23,7 @@ build: ## build the `sprat` binary, optimised (MPI=yes: with ranks; it then need
 	@scripts/setup build
 	@scripts/features >/dev/null
 	cargo build --release --locked --bin sprat $$(scripts/features)
+	@scripts/split-debug $(SPRAT)
 
 test: ## format, lints and all tests except slow ones (DEEP=yes: the slow ones that the change can affect, fuzz targets, the build without DPDK, long histories too)
 	@scripts/test
