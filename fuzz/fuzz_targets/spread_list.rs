@@ -10,12 +10,12 @@ fuzz_target!(|bytes: &[u8]| {
     for file in &list.files {
         assert!(file.local().is_relative());
         assert!(file.pieces.iter().all(|piece| piece.host < list.hosts.len()));
-        let end = (0..file.shape.count()).fold(0, |next, piece| {
-            let range = file.shape.range(piece);
+        let end = (0..file.layout.count()).fold(0, |next, piece| {
+            let range = file.layout.range(piece);
             assert!(range.start == next && range.end > next);
             range.end
         });
-        assert_eq!(end, file.shape.length);
+        assert_eq!(end, file.layout.length);
     }
     assert_eq!(Manifest::parse(&list.bytes()).expect("what we write we read"), list);
 });
