@@ -118,7 +118,8 @@ fn of(
         let four = [boxed.clone(), boxed.clone(), boxed.clone(), boxed.clone()];
         prop_oneof![
             2 => (unary, boxed.clone()).prop_map(|(what, a)| Tree::Unary(what, a)),
-            4 => (binary, boxed.clone(), boxed.clone()).prop_map(|(op, a, b)| Tree::Binary(op, a, b)),
+            4 => (binary, boxed.clone(), boxed.clone())
+                .prop_map(|(op, a, b)| Tree::Binary(op, a, b)),
             1 => (compare, four).prop_map(|(what, four)| Tree::Select(what, four)),
         ]
     })

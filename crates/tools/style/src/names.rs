@@ -30,14 +30,17 @@ pub const SHARED: &[&str] = &[
     "Verdict",
 ];
 
+/// The words before the name of a public type.
+const DEFINITIONS: &[[&str; 2]] =
+    &[["pub", "struct"], ["pub", "enum"], ["pub", "trait"], ["pub", "type"]];
+
 /// Finds public types whose name is in more than [`MAX_CRATES`] crates and not in `shared`.
 #[must_use]
 pub fn check(sources: &[Source], shared: &[&str]) -> Vec<Finding> {
     let mut named = BTreeMap::<&str, (BTreeSet<&str>, &str, usize)>::new();
     for source in sources.iter().filter(|source| source.path.contains("/src/")) {
-        for kind in ["struct", "enum", "trait", "type"] {
-            let pattern = ["pub", kind];
-            for tokens in source.find(&pattern) {
+        for definition in DEFINITIONS {
+            for tokens in source.find(definition) {
                 let Some(name) = tokens.get(2).filter(|name| !name.in_test) else { continue };
                 let place = (BTreeSet::new(), &source.path[..], name.line);
                 let (crates, ..) = named.entry(&name.text).or_insert(place);

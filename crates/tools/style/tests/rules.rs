@@ -39,9 +39,19 @@ fn a_name_of_many_types_is_found_unless_it_is_shared() {
 
 #[test]
 fn riddles_are_found_where_documentation_begins() {
-    let text = "//! The same as before.\n\n/// Adds.\n/// The same for all.\nfn f() {}\n\n\
-                /// So does this.\nfn g() {}\n// The same.\n";
-    let found = documented::check_openings(&source("crates/base/net/src/a.rs", text));
+    let lines_of_text = [
+        "//! The same as before.",
+        "",
+        "/// Adds.",
+        "/// The same for all.",
+        "fn f() {}",
+        "",
+        "/// So does this.",
+        "fn g() {}",
+        "// The same.",
+    ];
+    let text = lines_of_text.join("\n");
+    let found = documented::check_openings(&source("crates/base/net/src/a.rs", &text));
     assert_eq!(lines(&found), [1, 7]);
 }
 

@@ -49,7 +49,8 @@ enum Purpose {
         up_to: usize,
         sealed: bool,
     },
-    /// Sends a piece of a copy of a sealed segment to its new backup; with `sealed`, seals the copy.
+    /// Sends a piece of a copy of a sealed segment to its new backup; with `sealed`, seals the
+    /// copy.
     ReReplicate {
         job: JobId,
         sealed: bool,
