@@ -57,7 +57,7 @@ proptest! {
             requests: table.into(),
             second_half: 1.into(),
             bytes: client.into(),
-            range: range,
+            range,
         };
         let seen = ClusterSeen { cluster: client.into(), version: number.into() };
         let cursor = MoveCursor { after: client.into(), batch: sequence.into() };

@@ -59,7 +59,8 @@ fn use_the_store(folder: &Path, coordinator: &str, local: &str, within: &dyn Fn(
         command.args(args).args(["-C", coordinator, "--local", local]);
         within(&mut command);
         let output = command.output().expect("the binary runs");
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {}: {said}", output.status);
         String::from_utf8(output.stdout).expect("text")
     };
     sprat(&["table", "create", "t"]);
