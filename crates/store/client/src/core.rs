@@ -85,8 +85,8 @@ impl Core {
     /// Makes a client of the cluster with these coordinators, one of which leads. Sends nothing
     /// yet. `seed` must be random and unique to this client: servers, which keep completion records
     /// for it, know the client by it. `local` is its own locator, for transports that need one: see
-    /// [`Role::Connect`]. With an `identity` the client speaks only to members of that identity's
-    /// cluster; its time zero is then now.
+    /// [`DriverRole::Connect`]. With an `identity` the client speaks only to members of that
+    /// identity's cluster; its time zero is then now.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when a coordinator's transport cannot be opened, its name cannot be

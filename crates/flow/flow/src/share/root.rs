@@ -88,10 +88,10 @@ impl Root {
 
     /// Opens what is at these names, none of which may contain a slash or be `.` or `..`.
     /// # Errors
-    /// [`FindError::Missing`] if there is no file or directory at these names, if it is not shown,
-    /// or if the path leads out of the root; [`FindError::Forbidden`] if access is denied;
-    /// [`FindError::Busy`] if the path keeps changing or too many files are open; otherwise
-    /// [`FindError::Io`].
+    /// `FindError::Missing` if there is no file or directory at these names, if it is not shown, or
+    /// if the path leads out of the root; `FindError::Forbidden` if access is denied;
+    /// `FindError::Busy` if the path keeps changing or too many files are open; otherwise
+    /// `FindError::Io`.
     pub fn find(&self, names: &[OsString]) -> Result<Found, FindError> {
         if names.iter().any(|name| !self.shows(name))
             || names.first().is_some_and(|name| name == RESERVED)
@@ -123,7 +123,7 @@ impl Root {
 
     /// Opens the directory at these names, so that something can be stored in it.
     /// # Errors
-    /// [`FindError::Missing`] if there is no such directory, or it lies outside of the root; the
+    /// `FindError::Missing` if there is no such directory, or it lies outside of the root; the
     /// other variants as in [`Root::find`].
     pub fn folder(&self, names: &[OsString]) -> Result<OwnedFd, FindError> {
         self.resolve(names, OFlags::RDONLY | OFlags::DIRECTORY)
@@ -132,9 +132,9 @@ impl Root {
     /// Opens the directory at these names, creating what is missing of the path. Returns whether
     /// anything was created.
     /// # Errors
-    /// [`FindError::Forbidden`] if this process may not create a directory there, or the filesystem
-    /// is read-only; [`FindError::Missing`] if something other than a directory has one of the
-    /// names; [`FindError::Io`] if creating a directory fails for another reason.
+    /// `FindError::Forbidden` if this process may not create a directory there, or the filesystem
+    /// is read-only; `FindError::Missing` if something other than a directory has one of the names;
+    /// `FindError::Io` if creating a directory fails for another reason.
     pub fn make(&self, names: &[OsString]) -> Result<(OwnedFd, bool), FindError> {
         match self.folder(names) {
             Err(FindError::Missing) if !names.is_empty() => {}

@@ -29,7 +29,7 @@ const SWEEP: Duration = Duration::from_millis(1);
 /// Limit on the events that one `epoll_wait` returns.
 const EVENT_BATCH: usize = 64;
 
-/// One or many clients of one cluster, as a [`Target`] for the load generator.
+/// One or many clients of one cluster, as a [`LoadTarget`] for the load generator.
 pub struct Connection {
     name: String,
     transport: String,
@@ -152,8 +152,8 @@ fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Inst
 }
 
 impl Connection {
-    /// Lets [`set_active`](Target::set_active) stop the server process `pid` while other targets
-    /// are measured: a server that spins must not take a core from them.
+    /// Lets [`set_active`](LoadTarget::set_active) stop the server process `pid` while other
+    /// targets are measured: a server that spins must not take a core from them.
     #[must_use]
     pub fn parking(mut self, pid: u32) -> Self {
         self.parked = Some(pid);
