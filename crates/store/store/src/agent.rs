@@ -64,7 +64,8 @@ enum LastRequest {
 /// A copy of the coordinator's catalog, to be kept in the data directory.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CatalogCopy {
-    /// The encoded catalog, which [`Catalog::from_copy`](crate::coordinator::Catalog::from_copy) reads.
+    /// The encoded catalog, which
+    /// [`Catalog::from_copy`](crate::coordinator::Catalog::from_copy) reads.
     pub bytes: Vec<u8>,
 }
 
