@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Frames kept for whoever is between.
+/// Frames that the attacker between both ends keeps.
 const MAX_KEPT: usize = 256;
 
 /// What is done: an action, which frame, where in it, with what, and bytes.

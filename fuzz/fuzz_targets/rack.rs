@@ -1,4 +1,4 @@
-//! Racks: any text is an error or a plan, and where the plan is small all of it can be told.
+//! Racks: any text is an error or a plan, and all of a small plan can be rendered.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -81,7 +81,7 @@ pub(crate) unsafe extern "C" fn sprat_grape_init(
 pub(crate) unsafe extern "C" fn sprat_grape_free(grape: *mut Grape) {
     answer(|| {
         if !grape.is_null() {
-            // SAFETY: it is from `sprat_grape_init`, and nobody uses it any more.
+            // SAFETY: it is from `sprat_grape_init`, and no call uses it any more.
             drop(unsafe { Box::from_raw(grape) });
         }
         Ok(())

@@ -64,8 +64,8 @@ pub(crate) fn exception(error: &copy::Error) -> PyErr {
         | copy::Error::Sink(_)
         | copy::Error::Destination(file::DestinationError::Io { .. })
         | copy::Error::File { .. } => DestinationError::new_err(text),
-        // Only who raised something in a callback, or pressed Ctrl-C, stops a copy; and what was
-        // raised is told instead.
+        // Only an exception of a callback, or Ctrl-C, cancels a copy; the caller then raises that
+        // exception instead.
         copy::Error::Cancelled => Error::new_err(text),
     }
 }

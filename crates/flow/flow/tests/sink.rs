@@ -19,8 +19,8 @@ fn content(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Writes groups in this order, a sync every so many; the file must be exact, and what is told
-/// durable what was written.
+/// Writes groups in this order, with a sync after some of them; the file must be exact, and the
+/// groups reported as durable must be those that were written.
 fn written(
     access: Access,
     length: u64,

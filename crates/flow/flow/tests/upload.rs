@@ -195,7 +195,7 @@ fn a_refusal_is_heard_before_everything_is_sent() {
         let receiver = Receiver::with(|options| options.tls = tls);
         let url = receiver.url("/file").replace("sprat://", scheme);
         let options = Options { authorities: Some(trusted.clone()), ..options() };
-        // Somebody takes the name after it was seen that nobody has it.
+        // Another program takes the name after the check that it was free.
         let outcome = Upload::new(&path, &url, options).unwrap().run(&mut |event| {
             if let Event::Opened { .. } = event {
                 fs::write(receiver.path("file"), "mine").unwrap();

@@ -30,7 +30,7 @@ struct Server {
 }
 
 impl Server {
-    /// One with an empty bucket, or nothing where there is no program for it: that is told.
+    /// Starts one with an empty bucket. Returns `None`, and records the skip, without its program.
     fn start() -> Option<Self> {
         let this = std::env::current_exe().unwrap();
         let set_up =

@@ -48,8 +48,8 @@ fn a_limit_holds_and_arrivals_are_reported() {
     until("what arrives is told", || paced.state().arrival_rate > 0);
     assert_eq!(paced.state().rate, Some(4_000_000));
     drop(to);
-    // A connection that is closed while it is paced harms nobody; the pacer holds its socket until
-    // it is told to let go.
+    // A connection may be closed while it is paced; the pacer keeps its socket until it is
+    // released.
     drop(paced);
     assert_eq!(reader.join().unwrap(), 2_000_000);
     assert!(begun.elapsed() > Duration::from_millis(350), "{:?}", begun.elapsed());

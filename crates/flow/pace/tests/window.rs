@@ -105,8 +105,8 @@ fn a_knock_has_the_window_of_the_rate_around_it() {
         let path = Path::of(&to).unwrap();
         f64::from(path.cwnd - 32) / path.rtt.as_secs_f64()
     };
-    // The window was set by the round-trip time before the last acknowledgement: close to that
-    // which is told, mostly.
+    // The window was set by the round-trip time before the last acknowledgement, which is mostly
+    // close to the reported one.
     let mut ratios: Vec<_> =
         (0..15).map(|_| window(100_000_000_000) / window(100_000_000_000 | KNOCK_BIT)).collect();
     ratios.sort_by(f64::total_cmp);

@@ -29,7 +29,7 @@ pub struct Summary {
     pub replays: u64,
     /// Replays that found the end of the log torn.
     pub cuts: u64,
-    /// Faults that the disk was told to have.
+    /// Faults that the simulator injected into the disk.
     pub disk_faults: u64,
     /// Frames sent.
     pub frames: u64,

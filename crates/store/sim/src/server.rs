@@ -39,7 +39,7 @@ enum Life {
 pub enum Start {
     /// The log is open.
     Opened(Box<ReplayReport>),
-    /// The disk failed as it was told to.
+    /// The disk failed by an injected fault.
     Failed(String),
 }
 
@@ -57,7 +57,7 @@ pub struct Server {
     paused_until: Nanos,
     /// Numbers of the disk operations that are to fail.
     trouble: Vec<u64>,
-    /// Whether the disk was told to fail, or is full.
+    /// Whether a fault was injected into the disk, or it is full.
     ailing: bool,
     /// Whether the last stop was in order.
     clean: bool,

@@ -268,7 +268,7 @@ fn refuse(request: &Request, status: u16, reason: &str) -> Answer {
     text(request, Head::new(status), &format!("{reason}\n")).into()
 }
 
-/// Returns the content type for a file name. `nosniff` makes browsers obey it.
+/// Returns the content type for a file name. `nosniff` makes browsers use it.
 fn content_type(name: &OsStr) -> &'static str {
     let extension = std::path::Path::new(name).extension().and_then(OsStr::to_str).unwrap_or("");
     mime_guess::from_ext(extension).first_raw().unwrap_or("application/octet-stream")

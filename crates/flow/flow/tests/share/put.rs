@@ -340,8 +340,7 @@ fn what_is_overwritten_is_forgotten() {
         );
         sprat_flow::journal::parse(&shared.get("/a", &fields).body).unwrap().groups.len()
     };
-    // By a file that comes whole, small or large, and breaks off: what the journal told of is not
-    // there any more.
+    // A plain PUT, small or large, that breaks off: the groups that the journal listed are gone.
     for length in [4 * MIB, 9 * MIB] {
         // The name is free a moment after what came for it is gone: until then another upload is
         // refused.

@@ -120,7 +120,7 @@ fn values_are_computed_once_for_a_file_at_rest() {
     let shared = Shared::new();
     let file = content((3 << 20) + 5);
     shared.write("file", &file);
-    // An answer is told of after it was sent.
+    // An answer is reported after it was sent.
     let last_summed = |answers: usize| {
         until(|| shared.events.lock().unwrap().len() == answers);
         shared.events.lock().unwrap().last().unwrap().summed

@@ -338,7 +338,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Copies, with everything that was told.
+/// Copies, and collects all events.
 pub(crate) fn copy(
     source: &str,
     target: &Path,

@@ -4,7 +4,7 @@ use super::history::bytes;
 use super::{LEAST_ROUND, Sample, Weir};
 use std::time::Duration;
 
-/// A shorter queue cannot be told from the delays of a busy machine.
+/// A shorter queue cannot be distinguished from the delays of a busy machine.
 pub(super) const LEAST_TOLERANCE: Duration = Duration::from_millis(3);
 
 /// Share of the rate that must have been sent for the arrivals to say something about the path.

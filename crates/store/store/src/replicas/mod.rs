@@ -87,7 +87,8 @@ const BUSY_MICROS: u32 = 1_000;
 /// the loop sleeps until [`next_deadline`](Service::next_deadline) or an event on
 /// [`poll_fd`](Service::poll_fd). It never blocks, except in [`open`](Self::open) and
 /// [`close`](Self::close). Its memory is bounded: staged writes by [`MAX_STAGED`], replicas that
-/// are read by [`MAX_CACHED`], replies by [`MAX_ANSWERS`]; requests beyond that are told to retry.
+/// are read by [`MAX_CACHED`], replies by [`MAX_ANSWERS`]. A request beyond a limit is answered
+/// with a retry.
 pub struct Replicas<D: Disk> {
     backup: Backup<D>,
     durability: Durability,
