@@ -72,7 +72,7 @@ impl MemoryTable for Store {
         value: &[u8],
         condition: Condition,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send {
-        self.client.put(self.table, key, value, condition)
+        self.client.put_if(self.table, key, value, condition)
     }
 
     fn remove(
@@ -80,7 +80,7 @@ impl MemoryTable for Store {
         key: &[u8],
         condition: Condition,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send {
-        self.client.remove(self.table, key, condition)
+        self.client.remove_if(self.table, key, condition)
     }
 }
 
@@ -259,7 +259,7 @@ async fn register(store: &AsyncClient, table: Table, home: &str) -> Result<Stamp
     let now = u64::try_from(now.as_micros()).unwrap_or(0);
     let entry = [&now.to_le_bytes()[..], home.as_bytes()].concat();
     let key = table.0.to_le_bytes();
-    match store.put(register, &key, &entry, Condition::Absent).await {
+    match store.put_if(register, &key, &entry, Condition::Absent).await {
         Ok(_) | Err(StoreError::Conflict { .. }) => {}
         Err(error) => return Err(error.into()),
     }

@@ -3,10 +3,14 @@
 use crate::blocking::Options;
 use crate::core::{Core, check};
 use crate::error::Error;
-use crate::types::{Object, Table};
+use crate::operations::{
+    AnswerContext, Operation, Recipient, learn, nothing, number, one_table, operations, removed,
+};
+use crate::types::{Counter, Object, Page, Table, TableStats, list};
 use sprat_host::{lock, random};
 use sprat_net::{Idle, Nanos, Policy, Waker as WakeHandle};
-use sprat_wire::op::{Answer, Condition, Records, Request, Status};
+use sprat_wire::op::{Answer, Condition, Records, Request, ServerRecord, Status, TableRecord};
+use sprat_wire::tablet::Range;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -21,14 +25,12 @@ use zerocopy::IntoBytes;
 /// `Error::TooManyPending`.
 const MAX_QUEUED: usize = 4096;
 
-/// The name of the server in errors: the thread does not report which one answered.
-const SERVER: &str = "the server";
-
 /// Completes an operation with its answer.
 type Finish = Box<dyn FnOnce(&mut Core, Result<Answer<'_>, Error>) + Send>;
 
 struct Submission {
     request: Vec<u8>,
+    recipient: Recipient,
     finish: Finish,
 }
 
@@ -42,6 +44,8 @@ struct Submission {
 pub struct AsyncClient {
     submissions: SyncSender<Submission>,
     wake_handle: WakeHandle,
+    /// The coordinator's locator, for errors.
+    coordinator: Arc<str>,
 }
 
 /// An operation in progress; a future of its result. Dropping it does not cancel the operation.
@@ -111,6 +115,7 @@ impl AsyncClient {
         let (coordinator, local) = options.locators()?;
         let (submissions, inbox) = sync_channel(MAX_QUEUED);
         let (report, opened) = sync_channel(1);
+        let named = options.coordinator.as_str();
         let options = options.clone();
         let run = move || {
             let seed = random();
@@ -151,90 +156,34 @@ impl AsyncClient {
         let wake_handle = opened
             .recv()
             .map_err(|_| Error::Endpoint("the client's thread ended at once".into()))??;
-        Ok(Self { submissions, wake_handle })
+        Ok(Self { submissions, wake_handle, coordinator: named.into() })
     }
 
-    /// Reads the object of a key; `None` when there is none.
-    pub fn get(&self, table: Table, key: &[u8]) -> Call<Option<Object>> {
-        self.call(&Request::Read { table: table.0, key }, |answer| {
-            Ok((answer.status == Status::Ok).then(|| Object::of(answer)))
-        })
-    }
-
-    /// Stores an object if the condition holds. Results in its version.
-    pub fn put(&self, table: Table, key: &[u8], value: &[u8], condition: Condition) -> Call<u64> {
-        self.call(&Request::Write { table: table.0, key, value, condition }, |answer| {
-            Ok(answer.number)
-        })
-    }
-
-    /// Removes an object if the condition holds. Results in the version it had; `None` when there
-    /// was none.
-    pub fn remove(&self, table: Table, key: &[u8], condition: Condition) -> Call<Option<u64>> {
-        self.call(&Request::Remove { table: table.0, key, condition }, |answer| {
-            Ok((answer.status == Status::Ok).then_some(answer.number))
-        })
-    }
-
-    /// Adds to a 64-bit integer; an absent one counts as zero. Results in the sum and the object's
-    /// version.
-    pub fn increment_i64(&self, table: Table, key: &[u8], delta: i64) -> Call<(i64, u64)> {
-        self.call(&Request::IncrementI64 { table: table.0, key, delta }, |answer| {
-            let sum = answer
-                .body
-                .try_into()
-                .map_err(|_| Error::Protocol { server: "the server".into() })?;
-            Ok((i64::from_le_bytes(sum), answer.number))
-        })
-    }
-
-    /// Makes a table, unless there is one of that name.
-    pub fn create_table(&self, name: &str) -> Call<Table> {
-        self.find(name, &Request::CreateTable { name, tablets: 0 })
-    }
-
-    /// Finds the table of a name.
-    pub fn table(&self, name: &str) -> Call<Table> {
-        self.find(name, &Request::FindTable { name })
-    }
-
-    fn find(&self, name: &str, request: &Request<'_>) -> Call<Table> {
-        let name = name.to_owned();
-        self.submit(request, move |core, answer| {
-            let answer = Error::check_status(&answer?, SERVER, 0, &name)?;
-            let table = Records::new(answer.body).table();
-            let table =
-                table.ok_or_else(|| Error::Protocol { server: "the coordinator".into() })?;
-            core.learn(&table)?;
-            Ok(Table(table.id))
-        })
-    }
-
-    fn call<T: Send + 'static>(
+    /// Hands an operation to the thread.
+    fn execute<A, T: Send + 'static>(
         &self,
-        request: &Request<'_>,
-        take: impl FnOnce(&Answer<'_>) -> Result<T, Error> + Send + 'static,
+        operation: Operation<
+            '_,
+            impl FnOnce(&Answer<'_>) -> Option<A> + Send + 'static,
+            impl FnOnce(&mut Core, A) -> Result<T, Error> + Send + 'static,
+        >,
     ) -> Call<T> {
-        let table = request.table().unwrap_or_default();
-        self.submit(request, move |_, answer| {
-            take(&Error::check_status(&answer?, SERVER, table, "")?)
-        })
-    }
-
-    fn submit<T: Send + 'static>(
-        &self,
-        request: &Request<'_>,
-        map: impl FnOnce(&mut Core, Result<Answer<'_>, Error>) -> Result<T, Error> + Send + 'static,
-    ) -> Call<T> {
-        if let Err(error) = check(request) {
+        let Operation { request, recipient, name, any_status, parse, finish } = operation;
+        if let Err(error) = check(&request) {
             return Call::ended(error);
         }
         let state = Arc::new(Mutex::new(CallState { result: None, waker: None }));
         let mut end = Completer { state: Arc::clone(&state), completed: false };
-        let finish: Finish = Box::new(move |core, answer| end.complete(map(core, answer)));
+        let (server, table) = (Arc::clone(&self.coordinator), request.table().unwrap_or_default());
+        let name = name.to_owned();
+        let finish: Finish = Box::new(move |core, answer| {
+            let context = AnswerContext { server: &server, table, name: &name, any_status };
+            let parsed = context.parse(answer, parse);
+            end.complete(parsed.and_then(|parsed| finish(core, parsed)));
+        });
         let (header, key, value) = request.parts();
-        let submission = Submission { request: [header.as_bytes(), key, value].concat(), finish };
-        match self.submissions.try_send(submission) {
+        let request = [header.as_bytes(), key, value].concat();
+        match self.submissions.try_send(Submission { request, recipient, finish }) {
             Ok(()) => self.wake_handle.ring(),
             Err(TrySendError::Full(_)) => return Call::ended(Error::TooManyPending(MAX_QUEUED)),
             Err(TrySendError::Disconnected(_)) => {} // dropping `finish` completes the call
@@ -242,6 +191,22 @@ impl AsyncClient {
         Call { state }
     }
 }
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty {
+        $operation:expr
+    })*) => {
+        impl AsyncClient {
+            $(
+                $(#[$doc])*
+                pub fn $name(&self, $($argument: $type),*) -> Call<$output> {
+                    self.execute($operation)
+                }
+            )*
+        }
+    };
+}
+operations!(methods);
 
 /// The thread's state.
 struct Runner {
@@ -317,7 +282,10 @@ impl Runner {
     fn begin(&mut self, now: Nanos, tag: u64, submission: Submission) {
         let request = Request::parse(&submission.request);
         let begun = match request {
-            Ok(request) => self.core.submit(now, tag, &request, now + self.timeout),
+            Ok(request) => {
+                let deadline = now + self.timeout;
+                self.core.submit_for(now, tag, &submission.recipient, &request, deadline)
+            }
             Err(malformed) => {
                 Err(Error::Refused { server: "this client".into(), reason: malformed.to_string() })
             }

@@ -29,7 +29,7 @@ pub const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(400);
 const RETRY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Interval at which the client asks the coordinator for a tablet that has no server.
-const LOCATE_INTERVAL: Duration = Duration::from_millis(10);
+pub(crate) const LOCATE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Interval at which the client checks whether a table that an operation waits for is located.
 const LOCATE_POLL: Duration = Duration::from_millis(2);

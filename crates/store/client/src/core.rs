@@ -5,14 +5,20 @@
 //! nothing, or when it has an id that lets the server recognize it. It reports every other failure
 //! with whether the operation may have been executed.
 
+mod counts;
+
+use self::counts::{COUNT_TAG, Count, CountAnswer};
 use crate::calls::{ATTEMPT_TIMEOUT, AnswerDelivery, AnswerSink, Calls, Pending, RepeatRule};
 use crate::error::Error;
 use crate::member::TimedIdentity;
+use crate::operations::Recipient;
 use crate::places::{LocationCache, TableLocation};
 use crate::port::{Port, RequestTimes};
 use crate::target::ServerHandle;
 use sprat_key::Identity;
-use sprat_net::{AnyDriver, Driver as _, DriverRole, Locator, Locators, Nanos, Sources};
+use sprat_net::{
+    AnyDriver, Driver as _, DriverRole, Locator, LocatorError, Locators, Nanos, Sources,
+};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::{BTreeMap, HashSet};
@@ -31,6 +37,9 @@ const IDLE_ITERATIONS: u32 = 1024;
 
 /// Tag bit of the client's own requests; it is clear in the tags of operations.
 const LOCATE_TAG: u64 = 1 << 63;
+
+/// Tag bits that are the client's own.
+const OWN_TAGS: u64 = LOCATE_TAG | COUNT_TAG;
 
 /// How long the coordinator may take to locate a table.
 const LOCATE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -72,6 +81,9 @@ pub struct Core {
     tables: LocationCache,
     /// Tables whose location the client is asking the coordinator for.
     locating: HashSet<u32>,
+    counts: Vec<Count>,
+    /// Rounds of requests sent for counts.
+    rounds: u64,
     /// Coordinators that refused connections, while none has answered; `None`: the client waits for
     /// them.
     refused: Option<Vec<ServerHandle>>,
@@ -143,6 +155,8 @@ impl Core {
             member: None,
             tables: LocationCache::default(),
             locating: HashSet::new(),
+            counts: Vec::new(),
+            rounds: 0,
             refused: Some(Vec::new()),
             check_old_at: Nanos(0),
             seed,
@@ -255,14 +269,6 @@ impl Core {
         Ok(())
     }
 
-    /// Returns all servers that have a tablet of a table; `None` while some tablet has none.
-    ///
-    /// # Errors
-    /// [`Error::TableDropped`] when the table was dropped or this client has not opened it.
-    pub fn servers_of(&mut self, table: u32) -> Result<Option<Vec<ServerHandle>>, Error> {
-        Ok(self.tables.get(table).ok_or(Error::TableDropped(table))?.servers_of())
-    }
-
     /// Returns the server of a table's first tablet, or the coordinator while there is none.
     fn first_server(&mut self, table: u32) -> Result<ServerHandle, Error> {
         let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
@@ -272,20 +278,23 @@ impl Core {
     /// Returns the number of operations in progress.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.calls.len()
+        self.calls.len() + self.counts.len()
     }
 
     /// Submits an operation. [`poll`](Self::poll) reports its answer with `tag`, by `deadline` at
     /// the latest. The request leaves with the next `poll` or [`flush`](Self::flush), together with
     /// others.
     ///
+    /// The client finds the recipient: the leading coordinator, or the server of the tablet. It sends
+    /// [`Request::TableStats`] to every server of the table and answers with the sums.
+    ///
     /// # Errors
     /// Returned at once, without anything submitted: for exceeded limits, an unknown table, and
     /// [`Error::TooManyPending`].
-    #[inline]
     ///
     /// # Panics
-    /// When the tag's highest bit is set: it marks the client's own requests.
+    /// When one of the tag's two highest bits is set: they mark the client's own requests.
+    #[inline]
     pub fn submit(
         &mut self,
         now: Nanos,
@@ -293,7 +302,10 @@ impl Core {
         request: &Request<'_>,
         deadline: Nanos,
     ) -> Result<(), Error> {
-        assert!(tag & LOCATE_TAG == 0, "the highest bit of a tag is the client's own");
+        assert!(tag & OWN_TAGS == 0, "the two highest bits of a tag are the client's own");
+        if let Request::TableStats { table } = *request {
+            return self.begin_count(now, tag, table, deadline);
+        }
         let set_target = match request.table() {
             Some(table) => {
                 let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
@@ -324,6 +336,27 @@ impl Core {
         deadline: Nanos,
     ) -> Result<(), Error> {
         self.begin(now, tag, Destination::Server(target), request, deadline)
+    }
+
+    /// Submits an operation to its recipient: see [`submit`](Self::submit).
+    #[inline]
+    pub(crate) fn submit_for(
+        &mut self,
+        now: Nanos,
+        tag: u64,
+        recipient: &Recipient,
+        request: &Request<'_>,
+        deadline: Nanos,
+    ) -> Result<(), Error> {
+        let target = match recipient {
+            Recipient::ByRequest => return self.submit(now, tag, request, deadline),
+            Recipient::CurrentCoordinator => self.coordinator(),
+            Recipient::Server(locator) => {
+                let invalid = |error: LocatorError| Error::Endpoint(error.to_string());
+                self.target(&locator.parse().map_err(invalid)?)?
+            }
+        };
+        self.submit_to(now, tag, target, request, deadline)
     }
 
     fn begin(
@@ -382,12 +415,13 @@ impl Core {
     pub fn poll(&mut self, now: Nanos, sink: AnswerSink<'_>) -> Result<bool, Error> {
         self.iterations = self.iterations.wrapping_add(1);
         let all = self.iterations.is_multiple_of(IDLE_ITERATIONS);
-        let in_progress = self.calls.len();
+        let in_progress = self.pending();
         let mut worked = false;
-        let mut places = Vec::new();
+        let (mut places, mut counted) = (Vec::new(), Vec::new());
         let caller = sink;
-        let sink = &mut |tag, answer: Result<Answer<'_>, Error>| match tag & LOCATE_TAG {
+        let sink = &mut |tag, answer: Result<Answer<'_>, Error>| match tag & OWN_TAGS {
             0 => caller(tag, answer),
+            COUNT_TAG => counted.push((tag, answer.map(|answer| CountAnswer::of(&answer)))),
             _ => places.push((
                 tag,
                 answer.map(|answer| (answer.status, Records::new(answer.body).table())),
@@ -439,6 +473,12 @@ impl Core {
         for (tag, place) in places {
             self.located(now, tag, place, caller)?;
         }
+        for (tag, answer) in counted {
+            self.count_answered(now, tag, answer, caller);
+        }
+        if !self.counts.is_empty() {
+            self.poll_counts(now, caller);
+        }
         if now >= self.check_old_at {
             self.check_old_at = now + ATTEMPT_TIMEOUT / 2;
             self.calls.doubt_old(now);
@@ -446,22 +486,28 @@ impl Core {
         if self.calls.has_doubted() {
             self.send_locates(now);
         }
-        Ok(worked || self.calls.len() < in_progress)
+        Ok(worked || self.pending() < in_progress)
     }
 
     /// Asks the coordinator for the tables whose servers did not answer, or do not serve them.
     fn send_locates(&mut self, now: Nanos) {
         for table in self.calls.take_doubted() {
-            if !self.locating.insert(table) {
-                continue;
-            }
-            let request = Request::LocateTable { table };
-            let (tag, deadline) = (LOCATE_TAG | u64::from(table), now + LOCATE_TIMEOUT);
-            if self.begin(now, tag, Destination::Coordinator, &request, deadline).is_err() {
-                self.locating.remove(&table); // too many in progress; the next failure asks again
+            if !self.locating.contains(&table) {
+                self.send_locate(now, table);
             }
         }
         self.flush();
+    }
+
+    /// Asks the coordinator for a table, unless too many operations are in progress: what needs the
+    /// answer asks again later.
+    fn send_locate(&mut self, now: Nanos, table: u32) {
+        let request = Request::LocateTable { table };
+        let (tag, deadline) = (LOCATE_TAG | u64::from(table), now + LOCATE_TIMEOUT);
+        if self.begin(now, tag, Destination::Coordinator, &request, deadline).is_ok() {
+            self.locating.insert(table);
+            self.count_locates(table);
+        }
     }
 
     /// Takes the coordinator's answer about where a table is, or its failure.
@@ -474,24 +520,20 @@ impl Core {
     ) -> Result<(), Error> {
         let table = u32::try_from(tag & !LOCATE_TAG).expect("a table's id");
         self.locating.remove(&table);
+        let status = place.as_ref().ok().map(|(status, _)| *status);
         match place {
             Ok((Status::Ok, Some(record))) => {
                 self.learn(&record)?;
                 if let Some(place) = self.tables.get(table) {
                     self.calls.give_up_moved(now, table, place, sink);
                 }
-                Ok(())
             }
-            Ok((Status::NoSuchTable, _)) => {
-                self.tables.forget(table);
-                Ok(())
-            }
+            Ok((Status::NoSuchTable, _)) => self.tables.forget(table),
             // The operations try the same server again, and ask again if that fails.
-            Ok(_) | Err(_) => {
-                self.tables.keep(table);
-                Ok(())
-            }
+            Ok(_) | Err(_) => self.tables.keep(table),
         }
+        self.count_located(now, table, status, sink);
+        Ok(())
     }
 
     /// Sends an echo request of `bytes` bytes to the driver at a table's server, which answers
@@ -534,7 +576,8 @@ impl Core {
     #[must_use]
     pub fn next_deadline(&self) -> Nanos {
         let ports = self.ports.iter().filter_map(Port::next_deadline).min();
-        ports.unwrap_or(Nanos::NEVER).min(self.calls.next_due())
+        let due = self.calls.next_due().min(self.next_count_deadline());
+        ports.unwrap_or(Nanos::NEVER).min(due)
     }
 
     /// Returns the RPC layer's counters, for each transport in use.

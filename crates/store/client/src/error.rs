@@ -186,29 +186,10 @@ impl Error {
         )
     }
 
-    /// Returns the answer if its status is `Ok` or `NotFound`, otherwise an error. `server`,
-    /// `table` and `name` describe the request in that error.
-    pub(crate) fn check_status<'a>(
-        answer: &Answer<'a>,
-        server: &str,
-        table: u32,
-        name: &str,
-    ) -> Result<Answer<'a>, Self> {
-        match answer.status {
-            Status::Ok | Status::NotFound => Ok(*answer),
-            status => Err(Self::of_status(status, answer.number, answer.body, server, table, name)),
-        }
-    }
-
-    /// Returns the error for an answer's status other than `Ok` and `NotFound`.
-    fn of_status(
-        status: Status,
-        number: u64,
-        body: &[u8],
-        server: &str,
-        table: u32,
-        name: &str,
-    ) -> Self {
+    /// Returns the error for an answer's status other than `Ok` and `NotFound`. `server`, `table`
+    /// and `name` describe the request in it.
+    pub(crate) fn of_answer(answer: &Answer<'_>, server: &str, table: u32, name: &str) -> Self {
+        let Answer { status, number, body, .. } = *answer;
         let reason = || String::from_utf8_lossy(body).into_owned();
         match status {
             Status::Conflict => Self::Conflict { current: (number != 0).then_some(number) },

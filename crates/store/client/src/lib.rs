@@ -23,6 +23,7 @@ mod calls;
 mod core;
 mod error;
 mod member;
+mod operations;
 mod places;
 mod port;
 mod session;

@@ -1,6 +1,5 @@
 //! Results of operations.
 
-use crate::error::Error;
 use sprat_wire::op::{Answer, Items, Records};
 use sprat_wire::value::{Number, ValueType};
 
@@ -98,17 +97,31 @@ impl Page {
     }
 }
 
+impl TableStats {
+    /// Makes the size from a server's answer.
+    pub(crate) fn of(answer: &Answer<'_>) -> Option<Self> {
+        let (_, bytes) = Records::new(answer.body).counter()?;
+        Some(Self { objects: answer.number, bytes })
+    }
+}
+
+impl Counter {
+    /// Reads the next counter of an answer.
+    pub(crate) fn of(records: &mut Records<'_>) -> Option<Self> {
+        let (name, value) = records.counter()?;
+        Some(Self { name: name.to_owned(), value })
+    }
+}
+
 /// Reads all records of an answer's body, which are of one kind.
 pub(crate) fn list<'a, T>(
     answer: &Answer<'a>,
     mut next: impl FnMut(&mut Records<'a>) -> Option<T>,
-) -> Result<Vec<T>, Error> {
+) -> Option<Vec<T>> {
     let mut records = Records::new(answer.body);
     let mut all = Vec::new();
     while !records.is_done() {
-        all.push(
-            next(&mut records).ok_or_else(|| Error::Protocol { server: "the server".into() })?,
-        );
+        all.push(next(&mut records)?);
     }
-    Ok(all)
+    Some(all)
 }

@@ -3,6 +3,7 @@
 
 use sprat_client::{AsyncClient, Client, Condition, Error, Options};
 use sprat_store::server::{Guard, Server, ServerOptions};
+use sprat_wire::tablet::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,28 +29,67 @@ fn futures_end_on_any_executor() {
     runtime.block_on(async {
         let table = client.create_table("async").await.unwrap();
         let writes: Vec<_> = (0..500u32)
-            .map(|number| client.put(table, &number.to_le_bytes(), b"value", Condition::Absent))
+            .map(|number| client.put_if(table, &number.to_le_bytes(), b"value", Condition::Absent))
             .collect();
         for write in writes {
             write.await.unwrap();
         }
         assert_eq!(client.get(table, &7u32.to_le_bytes()).await.unwrap().unwrap().value, b"value");
-        let conflict = client.put(table, &7u32.to_le_bytes(), b"again", Condition::Absent).await;
+        let conflict = client.put_if(table, &7u32.to_le_bytes(), b"again", Condition::Absent).await;
         assert!(matches!(conflict, Err(Error::Conflict { current: Some(_) })));
         assert_eq!(client.get(table, b"nobody").await.unwrap(), None);
         assert_eq!(client.increment_i64(table, b"count", 3).await.unwrap().0, 3);
-        assert!(client.remove(table, b"count", Condition::None).await.unwrap().is_some());
+        assert!(client.remove(table, b"count").await.unwrap().is_some());
         assert_eq!(client.get(table, &vec![0; 70_000]).await, Err(Error::KeyTooLarge(70_000)));
         assert!(matches!(client.table("none").await, Err(Error::NoSuchTable(_))));
         let long = "x".repeat(70_000);
         assert_eq!(client.create_table(&long).await, Err(Error::BadTableName(long)));
         assert_eq!(
-            client.put(table, b"k", &vec![0; (1 << 20) + 1], Condition::None).await,
+            client.put(table, b"k", &vec![0; (1 << 20) + 1]).await,
             Err(Error::ValueTooLarge((1 << 20) + 1))
         );
         let shared = client.clone();
         drop(client);
         assert!(shared.get(table, b"count").await.unwrap().is_none(), "a clone is enough");
+    });
+    server.stop().unwrap();
+}
+
+#[test]
+fn futures_administer_a_cluster_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&options(dir.path(), "fast+udp:host=127.0.0.1,port=0")).unwrap();
+    let client = AsyncClient::connect(&reach(&server)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let table = client.create_table_in("async", 1).await.unwrap();
+        let several = client.create_table_in("several", 2).await;
+        assert!(matches!(several, Err(Error::Refused { .. })), "no replicas: {several:?}");
+        assert_eq!(client.increment_f64(table, b"sum", 0.5).await.unwrap().0, 0.5);
+        let version = client.put(table, b"key", b"value").await.unwrap();
+        let page = client.scan(table, None).await.unwrap();
+        assert_eq!((page.rows.len(), page.next), (2, None));
+        assert_eq!(client.table_stats(table).await.unwrap().objects, 2);
+        let stale = client.remove_if(table, b"key", Condition::Version(version + 1)).await;
+        assert_eq!(stale, Err(Error::Conflict { current: Some(version) }));
+
+        let tables = client.list_tables().await.unwrap();
+        assert_eq!(tables.iter().map(|table| &table.name[..]).collect::<Vec<_>>(), ["async"]);
+        let servers = client.list_servers().await.unwrap();
+        assert_eq!(servers.len(), 1);
+        let counters = client.server_stats(&servers[0].locator).await.unwrap();
+        assert!(!counters.is_empty());
+        let nowhere = client.server_stats("smoke:host=127.0.0.1").await;
+        assert!(matches!(nowhere, Err(Error::Endpoint(_))), "{nowhere:?}");
+        assert_eq!(client.leader().await.unwrap(), (0, String::new()), "there is only one");
+        assert_eq!(client.coordinator_leads().await.unwrap(), (true, 0));
+        let to_itself = client.move_tablet(table, Range::ALL, servers[0].id).await;
+        assert!(matches!(to_itself, Err(Error::Refused { .. })), "{to_itself:?}");
+        let drained = client.drain(servers[0].id, true).await;
+        assert!(matches!(drained, Err(Error::Refused { .. })), "{drained:?}");
+        client.drop_table("async").await.unwrap();
+        assert_eq!(client.get(table, b"key").await, Err(Error::TableDropped(table.0)));
+        assert_eq!(client.table_stats(table).await, Err(Error::TableDropped(table.0)));
     });
     server.stop().unwrap();
 }

@@ -1,0 +1,360 @@
+//! The operations that both clients offer, in one list.
+
+use crate::core::Core;
+use crate::error::Error;
+use crate::types::Table;
+use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
+
+/// The recipient of an operation.
+pub(crate) enum Recipient {
+    /// The server of the key's tablet, or the leading coordinator, whichever the request is for.
+    ByRequest,
+    /// The server at this locator.
+    Server(String),
+    /// The coordinator that the client currently uses, whether it leads or not.
+    CurrentCoordinator,
+}
+
+/// An operation of a client: what it sends, and what it makes of the answer.
+///
+/// A client [checks](sprat_wire::op::Status) the answer's status, passes the answer to `parse`
+/// while it still lies in the receive buffer, and then the result to `finish`. `None` from `parse`
+/// is a malformed answer.
+pub(crate) struct Operation<'a, P, F> {
+    pub(crate) request: Request<'a>,
+    pub(crate) recipient: Recipient,
+    /// The name of the table, for errors of requests that have no table's id.
+    pub(crate) name: &'a str,
+    /// Whether `parse` takes answers of every status, instead of `Ok` and `NotFound`.
+    pub(crate) any_status: bool,
+    pub(crate) parse: P,
+    pub(crate) finish: F,
+}
+
+impl<'a> Operation<'a, (), ()> {
+    /// Makes an operation whose result is what `parse` finds in the answer.
+    #[inline]
+    pub(crate) fn new<P, T>(
+        request: Request<'a>,
+        parse: P,
+    ) -> Operation<'a, P, impl FnOnce(&mut Core, T) -> Result<T, Error> + Send + use<P, T>>
+    where
+        P: FnOnce(&Answer<'_>) -> Option<T>,
+    {
+        Operation {
+            request,
+            recipient: Recipient::ByRequest,
+            name: "",
+            any_status: false,
+            parse,
+            finish: |_: &mut Core, result| Ok(result),
+        }
+    }
+}
+
+impl<'a, P, F> Operation<'a, P, F> {
+    /// Sends the operation to this recipient.
+    pub(crate) fn to(self, recipient: Recipient) -> Self {
+        Self { recipient, ..self }
+    }
+
+    /// Names the table in errors.
+    pub(crate) fn named(self, name: &'a str) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Makes the result, with the client's core, from what `parse` found.
+    pub(crate) fn then<G>(self, finish: G) -> Operation<'a, P, G> {
+        let Self { request, recipient, name, any_status, parse, .. } = self;
+        Operation { request, recipient, name, any_status, parse, finish }
+    }
+
+    /// Lets `parse` take answers of every status.
+    pub(crate) fn of_any_status(self) -> Self {
+        Self { any_status: true, ..self }
+    }
+}
+
+/// Where an answer comes from and what it is about, for errors.
+pub(crate) struct AnswerContext<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) table: u32,
+    pub(crate) name: &'a str,
+    pub(crate) any_status: bool,
+}
+
+impl AnswerContext<'_> {
+    /// Checks an answer's status and parses it.
+    #[inline]
+    pub(crate) fn parse<T>(
+        &self,
+        answer: Result<Answer<'_>, Error>,
+        parse: impl FnOnce(&Answer<'_>) -> Option<T>,
+    ) -> Result<T, Error> {
+        let answer = answer?;
+        if !self.any_status && !matches!(answer.status, Status::Ok | Status::NotFound) {
+            return Err(Error::of_answer(&answer, self.server, self.table, self.name));
+        }
+        parse(&answer).ok_or_else(|| Error::Protocol { server: self.server.to_owned() })
+    }
+}
+
+/// Returns the `number` of an answer.
+pub(crate) fn number(answer: &Answer<'_>) -> Option<u64> {
+    Some(answer.number)
+}
+
+/// Returns the version of the object that was removed, if there was one.
+#[expect(clippy::option_option, reason = "the outer one is of an answer that cannot be parsed")]
+pub(crate) fn removed(answer: &Answer<'_>) -> Option<Option<u64>> {
+    Some((answer.status == Status::Ok).then_some(answer.number))
+}
+
+/// Returns the table in a coordinator's answer.
+pub(crate) fn one_table(answer: &Answer<'_>) -> Option<TableRecord> {
+    Records::new(answer.body).table()
+}
+
+/// Takes an answer that holds nothing.
+pub(crate) fn nothing(_: &Answer<'_>) -> Option<()> {
+    Some(())
+}
+
+/// Lets the client know where a table is.
+pub(crate) fn learn(core: &mut Core, table: TableRecord) -> Result<Table, Error> {
+    core.learn(&table)?;
+    Ok(Table(table.id))
+}
+
+/// Hands the list of operations to a macro, which makes a client's methods of it. Both clients do
+/// so, and thus have the same operations, documented once.
+macro_rules! operations {
+    ($methods:ident) => {
+        $methods! {
+            /// Reads the object of a key; `None` when there is none.
+            ///
+            /// # Errors
+            /// [`Error`] when the key is too long, the table was dropped, this client has no right
+            /// to read it, or no answer arrives in time.
+            fn get(table: Table, key: &[u8]) -> Option<Object> {
+                Operation::new(Request::Read { table: table.0, key }, |answer| {
+                    Some((answer.status == Status::Ok).then(|| Object::of(answer)))
+                })
+            }
+
+            /// Stores an object, replacing the one of that key if there is one. Returns its
+            /// version.
+            ///
+            /// # Errors
+            /// [`Error`] when the key or value is too long, the table was dropped, this client has
+            /// no right to change it, the server cannot take the write, or no answer arrives in
+            /// time. The write may have been executed if [`Error::is_indeterminate`] says so.
+            fn put(table: Table, key: &[u8], value: &[u8]) -> u64 {
+                Operation::new(
+                    Request::Write { table: table.0, key, value, condition: Condition::None },
+                    number,
+                )
+            }
+
+            /// Stores an object if the condition holds. Returns its version.
+            ///
+            /// # Errors
+            /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
+            /// [`put`](Self::put).
+            fn put_if(table: Table, key: &[u8], value: &[u8], condition: Condition) -> u64 {
+                Operation::new(Request::Write { table: table.0, key, value, condition }, number)
+            }
+
+            /// Removes an object. Returns the version it had; `None` when there was none.
+            ///
+            /// # Errors
+            /// [`Error`] when the key is too long, the table was dropped, this client has no right
+            /// to change it, the server cannot take the change, or no answer arrives in time. The
+            /// object may have been removed if [`Error::is_indeterminate`] says so.
+            fn remove(table: Table, key: &[u8]) -> Option<u64> {
+                Operation::new(
+                    Request::Remove { table: table.0, key, condition: Condition::None },
+                    removed,
+                )
+            }
+
+            /// Removes an object if the condition holds. Returns the version it had; `None` when
+            /// there was none.
+            ///
+            /// # Errors
+            /// [`Error::Conflict`] when the condition does not hold; other [`Error`]s as for
+            /// [`remove`](Self::remove).
+            fn remove_if(table: Table, key: &[u8], condition: Condition) -> Option<u64> {
+                Operation::new(Request::Remove { table: table.0, key, condition }, removed)
+            }
+
+            /// Adds to a 64-bit integer; an absent one counts as zero. Returns the sum and the
+            /// object's version.
+            ///
+            /// # Errors
+            /// [`Error::NotANumber`] when the object is not an integer counter or the sum
+            /// overflows; other [`Error`]s as for [`put`](Self::put).
+            fn increment_i64(table: Table, key: &[u8], delta: i64) -> (i64, u64) {
+                Operation::new(Request::IncrementI64 { table: table.0, key, delta }, |answer| {
+                    Some((i64::from_le_bytes(answer.body.try_into().ok()?), answer.number))
+                })
+            }
+
+            /// Adds to a double; an absent one counts as zero. Returns the sum and the object's
+            /// version.
+            ///
+            /// # Errors
+            /// [`Error::NotANumber`] when the object is not a double counter or the sum is not
+            /// finite; other [`Error`]s as for [`put`](Self::put).
+            fn increment_f64(table: Table, key: &[u8], delta: f64) -> (f64, u64) {
+                Operation::new(Request::IncrementF64 { table: table.0, key, delta }, |answer| {
+                    Some((f64::from_le_bytes(answer.body.try_into().ok()?), answer.number))
+                })
+            }
+
+            /// Reads the next objects of a table: from the beginning, or after the end of an
+            /// earlier page ([`Page::next`]).
+            ///
+            /// # Errors
+            /// [`Error`] when the table was dropped, this client has no right to read it, or no
+            /// answer arrives in time.
+            fn scan(table: Table, after: Option<u64>) -> Page {
+                Operation::new(Request::Scan { table: table.0, after }, Page::of)
+            }
+
+            /// Counts the objects of a table and their bytes: the sum of what its servers report.
+            /// While a tablet moves between servers, its objects may be counted twice or not at
+            /// all.
+            ///
+            /// # Errors
+            /// [`Error`] when the table was dropped, this client has no right to read it, or some
+            /// server of the table does not answer in time.
+            fn table_stats(table: Table) -> TableStats {
+                Operation::new(Request::TableStats { table: table.0 }, TableStats::of)
+            }
+
+            /// Makes a table, unless there is one of that name. In a cluster with replicas the
+            /// coordinator spreads it over all servers, up to 16.
+            ///
+            /// # Errors
+            /// [`Error`] when the name is not valid, no server has enlisted, the coordinator
+            /// refuses (a limit is reached, or this client has no right), or no answer arrives in
+            /// time.
+            fn create_table(name: &str) -> Table {
+                Operation::new(Request::CreateTable { name, tablets: 0 }, one_table)
+                    .named(name)
+                    .then(learn)
+            }
+
+            /// Makes a table of this many tablets, unless there is a table of that name; zero: as
+            /// many as the coordinator chooses.
+            ///
+            /// # Errors
+            /// [`Error`] for the causes of [`create_table`](Self::create_table), and when several
+            /// tablets are requested of a cluster whose servers keep no replicas.
+            fn create_table_in(name: &str, tablets: u32) -> Table {
+                Operation::new(Request::CreateTable { name, tablets }, one_table)
+                    .named(name)
+                    .then(learn)
+            }
+
+            /// Finds the table of a name.
+            ///
+            /// # Errors
+            /// [`Error::NoSuchTable`] when there is no table of that name; other [`Error`]s when
+            /// the name is not valid, the coordinator refuses, or no answer arrives in time.
+            fn table(name: &str) -> Table {
+                Operation::new(Request::FindTable { name }, one_table).named(name).then(learn)
+            }
+
+            /// Drops a table and every object in it.
+            ///
+            /// # Errors
+            /// [`Error::NoSuchTable`] when there is no table of that name; other [`Error`]s when
+            /// the name is not valid, the coordinator refuses, or no answer arrives in time.
+            fn drop_table(name: &str) -> () {
+                Operation::new(Request::DropTable { name }, nothing).named(name)
+            }
+
+            /// Moves a tablet, or a part of one, to another server while it is served. Returns when
+            /// the coordinator has recorded the order; [`list_tables`](Self::list_tables) shows
+            /// when the move is done.
+            ///
+            /// # Errors
+            /// [`Error::Refused`], with the reason, when the coordinator refuses the move; other
+            /// [`Error`]s when this client has no right to administer the cluster or no answer
+            /// arrives in time.
+            fn move_tablet(table: Table, range: Range, to: u32) -> () {
+                Operation::new(
+                    Request::MoveTablet { table: table.0, to, range: &range.into() },
+                    nothing,
+                )
+            }
+
+            /// Moves all tablets of a server to others, and assigns it none; with `drain` false,
+            /// lets it be assigned tablets again.
+            ///
+            /// # Errors
+            /// [`Error::Refused`], with the reason, when the coordinator refuses; other [`Error`]s
+            /// when this client has no right to administer the cluster or no answer arrives in
+            /// time.
+            fn drain(server: u32, drain: bool) -> () {
+                Operation::new(Request::Drain { server, drain }, nothing)
+            }
+
+            /// Lists all tables by name.
+            ///
+            /// # Errors
+            /// [`Error`] when no coordinator answers in time, it refuses, or its answer cannot be
+            /// parsed.
+            fn list_tables() -> Vec<TableRecord> {
+                Operation::new(Request::ListTables, |answer| list(answer, Records::table))
+            }
+
+            /// Lists all servers that have enlisted.
+            ///
+            /// # Errors
+            /// [`Error`] when no coordinator answers in time, it refuses, or its answer cannot be
+            /// parsed.
+            fn list_servers() -> Vec<ServerRecord> {
+                Operation::new(Request::ListServers, |answer| list(answer, Records::server))
+            }
+
+            /// Reads the counters of the server at a locator.
+            ///
+            /// # Errors
+            /// [`Error`] when the locator is not valid or its transport cannot be opened, or when
+            /// the server does not answer in time, refuses, or gives an answer that cannot be
+            /// parsed.
+            fn server_stats(locator: &str) -> Vec<Counter> {
+                Operation::new(Request::ServerStats, |answer| list(answer, Counter::of))
+                    .to(Recipient::Server(locator.to_owned()))
+            }
+
+            /// Returns the term and the locator of the leading coordinator; zero and empty when the
+            /// cluster has only one coordinator.
+            ///
+            /// # Errors
+            /// [`Error`] when no coordinator answers in time.
+            fn leader() -> (u64, String) {
+                Operation::new(Request::WhoLeads, |answer| {
+                    Some((answer.number, String::from_utf8_lossy(answer.body).into_owned()))
+                })
+            }
+
+            /// Returns whether the coordinator that this client currently uses leads, and in which
+            /// term. It does not try others.
+            ///
+            /// # Errors
+            /// [`Error`] when that coordinator does not answer in time.
+            fn coordinator_leads() -> (bool, u64) {
+                Operation::new(Request::WhoLeads, |answer| {
+                    Some((answer.status == Status::Ok, answer.number))
+                })
+                .to(Recipient::CurrentCoordinator)
+                .of_any_status()
+            }
+        }
+    };
+}
+pub(crate) use operations;

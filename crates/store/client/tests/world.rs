@@ -1,0 +1,167 @@
+//! A cluster in virtual time: a coordinator, two servers that answer, one that never does, and a
+//! client that knows all tables to be with the silent one.
+
+use sprat_client::Core;
+use sprat_net::{AnyDriver, Driver as _, Hub, HubOptions, Locator, Locators, Nanos};
+use sprat_rpc::{
+    CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
+};
+use sprat_wire::op::{
+    Answer, Request, Status, TableRecord, TabletRecord, encode_answer, push_counter, push_table,
+};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+pub(crate) const STEP: Duration = Duration::from_micros(100);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TABLES: u32 = 8;
+
+/// Ports of the coordinator, of a server that never answers, and of two that do.
+const COORDINATOR: u16 = 1;
+pub(crate) const SILENT: u16 = 2;
+pub(crate) const LIVELY: u16 = 3;
+pub(crate) const OTHER: u16 = 4;
+const CLIENT: u16 = 100;
+
+fn address(port: u16) -> SocketAddr {
+    ([10, 0, 0, 1], port).into()
+}
+
+fn locator(port: u16) -> String {
+    format!("fast+udp:host=10.0.0.1,port={port}")
+}
+
+/// The record of a table with a tablet at each of these ports; at port zero, one without a server.
+fn record(table: u32, ports: &[u16]) -> TableRecord {
+    let locator = |port| if port == 0 { String::new() } else { locator(port) };
+    let tablet = |(first, &port): (u64, &u16)| TabletRecord {
+        first: first << 60,
+        server: port.into(),
+        locator: locator(port),
+    };
+    let tablets = (0..).zip(ports).map(tablet).collect();
+    TableRecord { id: table, name: format!("table {table}"), seed: 1, tablets }
+}
+
+/// The coordinator, which says which servers have all tables, and a server: it finds no object, and
+/// counts as many as its port's number says.
+struct Answers {
+    port: u16,
+    places: Rc<RefCell<Vec<u16>>>,
+    body: Vec<u8>,
+    asked: u32,
+}
+
+impl Handler for Answers {
+    type Body = ();
+
+    fn request(&mut self, _: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
+        self.asked += 1;
+        let Ok((request, _)) = Request::parse_with_id(payload) else {
+            panic!("the client sent no request")
+        };
+        self.body.clear();
+        let status = match request {
+            Request::LocateTable { table } => {
+                push_table(&mut self.body, &record(table, &self.places.borrow()));
+                Status::Ok
+            }
+            Request::TableStats { .. } if !self.places.borrow().contains(&self.port) => {
+                Status::UnknownTable
+            }
+            Request::TableStats { .. } => {
+                push_counter(&mut self.body, "bytes", 100 * u64::from(self.port));
+                Status::Ok
+            }
+            _ => Status::NotFound,
+        };
+        let header = encode_answer(status, false, 0, self.port.into());
+        let reply = Reply::new(header.as_bytes(), Repeat::Reexecute);
+        Outcome::Reply(if self.body.is_empty() { reply } else { reply.with_body(()) })
+    }
+
+    fn gather(&self, (): ()) -> &[u8] {
+        &self.body
+    }
+
+    fn release(&mut self, (): ()) {}
+
+    fn completed(&mut self, _: Nanos, _: CallId, _: Result<Response<'_>, CallFailure>) {}
+}
+
+pub(crate) struct World {
+    pub(crate) now: Nanos,
+    hub: Hub,
+    /// The coordinator, and the servers that answer.
+    nodes: Vec<(AnyDriver, Endpoint<()>, Answers)>,
+    pub(crate) core: Core,
+    /// The ports of the servers of each table's tablets, as the coordinator knows.
+    places: Rc<RefCell<Vec<u16>>>,
+}
+
+impl World {
+    /// A client that knows all tables to be with the silent one.
+    pub(crate) fn new() -> Self {
+        let hub = Hub::new(HubOptions::default());
+        let port = |port| AnyDriver::from(hub.port(address(port)).expect("free"));
+        let places = Rc::new(RefCell::new(vec![SILENT]));
+        let node = |number: u16| {
+            let places = Rc::clone(&places);
+            let answers = Answers { port: number, places, body: Vec::new(), asked: 0 };
+            (port(number), Endpoint::new(&Config::default(), number.into()), answers)
+        };
+        let nodes = [COORDINATOR, LIVELY, OTHER].map(node).into();
+        let coordinators: Locators = locator(COORDINATOR).parse().expect("a locator");
+        let mut core = Core::with_drivers(vec![("fast+udp", port(CLIENT))], &coordinators, 7)
+            .expect("a client");
+        core.target(&locator(SILENT).parse::<Locator>().expect("a locator"))
+            .expect("of that transport");
+        (0..TABLES)
+            .for_each(|table| core.learn(&record(table, &[SILENT])).expect("its locator is right"));
+        Self { now: Nanos(0), hub, nodes, core, places }
+    }
+
+    /// Lets the coordinator know of these servers, one for each tablet.
+    pub(crate) fn place(&self, ports: &[u16]) {
+        *self.places.borrow_mut() = ports.to_vec();
+    }
+
+    /// Reads from a table; how long that takes.
+    pub(crate) fn read(&mut self, table: u32) -> Duration {
+        let begun = self.now;
+        let request = Request::Read { table, key: b"key" };
+        self.core.submit(self.now, 1, &request, self.now + PATIENCE).expect("it knows the table");
+        self.core.flush();
+        let mut ended = None;
+        while ended.is_none() {
+            self.step();
+            let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+                ended = Some(answer.map(|answer| answer.status))
+            };
+            self.core.poll(self.now, sink).expect("the driver works");
+        }
+        assert!(matches!(ended, Some(Ok(Status::NotFound))), "{ended:?}");
+        self.now.since(begun)
+    }
+
+    pub(crate) fn step(&mut self) {
+        self.now = self.now + STEP;
+        self.hub.deliver_until(self.now);
+        let now = self.now;
+        for (driver, endpoint, answers) in &mut self.nodes {
+            driver
+                .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, answers, tx))
+                .expect("it works");
+            endpoint.poll(now, answers, driver.tx());
+            endpoint.flush(driver.tx());
+        }
+        self.hub.deliver_until(self.now);
+    }
+
+    pub(crate) fn coordinator_was_asked(&self) -> u32 {
+        self.nodes[0].2.asked
+    }
+}
