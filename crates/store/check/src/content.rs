@@ -45,7 +45,7 @@ impl Content {
         }
     }
 
-    /// Describes how `got` differs; `None` if it is equal.
+    /// Describes how `got` differs from the value's bytes; `None` if they are equal.
     pub(super) fn difference(self, got: &[u8]) -> Option<String> {
         let expected = self.bytes();
         if expected == got {

@@ -41,7 +41,7 @@ fn operations(c: &mut Criterion) {
     drop(log);
     for percent in [50, 75, 90] {
         let (mut log, count) = filled(512 * MB, percent);
-        // Until the cleaner is in its steady state.
+        // Overwrites until the cleaner is in its steady state.
         for _ in 0..3 * count {
             log.put(1, &key(random(&mut state, count)), &[0; 100]).unwrap();
         }

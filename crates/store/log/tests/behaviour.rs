@@ -38,7 +38,7 @@ fn fill(
     }
 }
 
-/// A scan to its end, with the log changed by `between` after each call.
+/// Scans a table to its end; `between` changes the log after each call.
 fn scan(
     log: &mut Log,
     table: u32,
@@ -132,7 +132,7 @@ fn a_dropped_table_is_gone_at_once_and_its_memory_soon() {
     }
     assert_eq!(log.stats().objects, 5000);
     assert_eq!(scan(&mut log, 2, 100, |_| {}).len(), 5000);
-    // All of the room is there again.
+    // All of the table's room is free again.
     fill(&mut log, 3, 0..5000, |_| [3; 300].to_vec());
     log.check_invariants();
 }
@@ -152,7 +152,7 @@ fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
     );
     assert!(
         found.iter().all(|&found| low.contains(place(log.entry(found).key))),
-        "a scan ends where it is told"
+        "a scan ends at its limit"
     );
     let tablet = |range| Tablet { table: 1, range };
     let id = OperationId { client: 1, slot: 2, sequence: 3, resent: false };
@@ -175,8 +175,8 @@ fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
             .filter(|key| high.contains(position(0, 1, key)))
             .all(|key| log.find(1, &key).is_none())
     );
-    assert!(log.completion(1, &id).is_some(), "nobody knows of which tablet it is");
-    // Objects written again are not taken for dropped ones.
+    assert!(log.completion(1, &id).is_some(), "the log does not know its tablet");
+    // Objects written again do not count as dropped.
     fill(&mut log, 1, 0..5000, |_| [3; 100].to_vec());
     while !log.clean(1).idle {}
     assert_eq!((log.table_stats(1).objects, log.table_stats(2).objects), (5000, 100));
@@ -211,7 +211,7 @@ fn memory_takes_as_much_as_it_says_and_survives_being_full() {
     };
     assert_eq!(full, Full::Memory);
     assert!(usize::try_from(log.stats().object_bytes).unwrap() + 150 > log.capacity());
-    // Overwriting goes on, and so does reading.
+    // Objects can still be overwritten and read.
     let mut chance = chance(3);
     for _ in 0..200_000 {
         log.put(1, &key(chance.index(count)), &[1; 100]).unwrap();
@@ -229,7 +229,7 @@ fn memory_takes_as_much_as_it_says_and_survives_being_full() {
 fn large_objects_fit_between_small_ones() {
     let mut log = volatile_with_long_segments();
     let mut chance = chance(5);
-    // Fragment: fill with small ones, then remove most at random.
+    // Fragments the memory: fills it with small objects, then removes most of them at random.
     let mut small = 0;
     while log.put(1, &key(small), &[0; 1000]).is_ok() {
         small += 1;
@@ -243,8 +243,8 @@ fn large_objects_fit_between_small_ones() {
     for n in gone {
         log.remove(1, &key(n)).unwrap();
     }
-    // Three quarters are free: large ones must fit there. Each is a little longer than 16 seglets,
-    // so that up to a seventeenth is lost where one has a run of its own.
+    // Three quarters are free: large objects must fit there. Each is a little longer than 16
+    // seglets, so that up to a seventeenth is lost where an object has a run of its own.
     let mut large = 0;
     let value = vec![7; MB];
     while usize::try_from(log.stats().object_bytes).unwrap() < log.capacity() / 10 * 9 {
@@ -393,7 +393,8 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
     disk.settle(&mut log);
     let mut log = disk.restore(config.clone(), Some(&[1]));
     assert!(log.completion(1, &id).is_some());
-    // Also in another log that adopts it: the entry behind it may be elsewhere there.
+    // It counts also in another log that adopts it: the entry that followed it may be elsewhere
+    // there.
     log.put_once(1, b"key", b"value", &operation(2, 0)).unwrap();
     let (mut other, mut elsewhere) = (Log::new(config.clone()).unwrap(), Disk::default());
     let joined = log.completion(1, &operation(2, 0).id).map(|found| log.entry(found)).unwrap();
@@ -513,7 +514,7 @@ fn a_restart_copes_with_more_on_disk_than_memory_holds() {
     let on_disk: usize = disk.replicas.values().map(Vec::len).sum();
     assert!(on_disk > MIN_MEMORY, "{on_disk} bytes on disk make no test");
     disk.crash(&mut chance);
-    // Descending order is the good one; the other must work too.
+    // Descending order is the better one; ascending order must work too.
     let log = disk.restore(config, None);
     log.check_invariants();
     assert!(

@@ -90,10 +90,10 @@ impl Model {
     }
 }
 
-/// What operations that take effect once answer besides versions.
+/// The result of operations that take effect once, besides the version.
 const RESULT: &[u8] = b"sum";
 
-/// Values longer than this may lose the ends of seglets, bytes.
+/// Values longer than this, in bytes, may leave the ends of seglets unused.
 const LONG_VALUE: usize = 4096;
 
 struct Case {
@@ -102,7 +102,7 @@ struct Case {
     value_max: usize,
     tables: u32,
     removes: usize,
-    /// Of a hundred changes so many take effect once.
+    /// Percentage of changes that take effect once.
     once: usize,
     /// The last sequence number of each client's request slots.
     sequences: HashMap<(u64, u16), u64>,
@@ -120,7 +120,7 @@ impl Case {
         (table, format!("key {n:0width$}", width = n % 40).into_bytes())
     }
 
-    /// The next operation of some slot, for a change that takes effect once.
+    /// Returns the id of an operation of some slot if the next change takes effect once.
     fn operation(&mut self) -> Option<OperationId> {
         if self.chance.index(100) >= self.once {
             return None;
@@ -157,7 +157,8 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
         assert_eq!(log.table_stats(table).objects, found.len() as u64);
         for reference in found {
             let entry = log.entry(reference);
-            // Whether it was joined is of no concern once it is there.
+            // Leaves out the byte that says whether the completion is joined: it does not matter
+            // once the completion is there.
             let value = if table & COMPLETIONS == 0 { entry.value } else { &entry.value[1..] };
             let before = all.insert(
                 (table, entry.key.to_vec()),
@@ -306,7 +307,7 @@ fn step(
 }
 
 fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {
-    // A third of the histories know nothing of operations that take effect once.
+    // A third of the histories have no operations that take effect once.
     let once = if seed.is_multiple_of(3) { 0 } else { 40 };
     Case {
         chance: chance(seed),
@@ -336,7 +337,7 @@ fn volatile(seed: u64, memory: usize, keys: usize, value_max: usize, removes: us
     empty(&mut log, &model);
 }
 
-/// However full a log is, it can be emptied, by operations that take effect once too.
+/// Empties a log: that works however full it is, also by operations that take effect once.
 fn empty(log: &mut Log, model: &Model) {
     let keys = model.state.keys().filter(|key| key.0 & COMPLETIONS == 0);
     for (sequence, key) in (1..).zip(keys) {
@@ -409,7 +410,7 @@ proptest! {
     }
 }
 
-/// Found by the properties above.
+/// The properties above found this case.
 #[test]
 fn a_write_is_not_refused_beside_free_memory() {
     durable(16_365_720_754_631_855_485, 77, 30_000, 18, 2000, 4);

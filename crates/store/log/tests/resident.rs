@@ -1,4 +1,5 @@
-//! Memory of the process. Alone in its file: other tests would be counted too.
+//! Memory of the process. This test is a program of its own: the memory of other tests would be
+//! counted too.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use sprat_log::{Config, Durability, Log};
