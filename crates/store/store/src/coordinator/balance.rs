@@ -3,7 +3,7 @@
 //!
 //! Memory comes first, because a server without memory takes no writes; then requests; then the
 //! number of tablets. A move must improve its objective by a minimum, and must not worsen an
-//! objective that comes before it: so after a finite number of moves no more follow.
+//! objective that comes before it. So a finite number of moves evens out constant loads.
 
 use sprat_wire::tablet::{Range, Tablet};
 
@@ -15,8 +15,8 @@ pub const UNEVEN_FILL: u64 = 100;
 /// difference that remains may exceed [`UNEVEN_FILL`] by this much.
 pub const LEAST_FILL: u64 = 10;
 
-/// How many more requests a second a server may get than another before a tablet moves, on top of
-/// half the average.
+/// How many more requests a second a server may get than another before a tablet moves, in addition
+/// to half the average of all servers.
 pub const UNEVEN_REQUESTS: u64 = 2000;
 
 /// A move for requests must relieve the busiest server of one request in this many.

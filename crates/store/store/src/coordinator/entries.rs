@@ -75,8 +75,9 @@ pub struct ServerEntry {
     /// Open heads of its log below this segment are void: recovery must not use them. Zero if it
     /// never began a log.
     pub min_open: u64,
-    /// It was declared dead, and other servers recover its tablets.
+    /// Whether it was declared dead: then other servers recover its tablets.
     pub dead: bool,
-    /// It is being drained: its tablets move to other servers, and it gets no new ones.
+    /// Whether it is being drained: then its tablets move to other servers, and it gets no new
+    /// ones.
     pub draining: bool,
 }

@@ -132,8 +132,8 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Returns a tablet of a server that is being drained, and the one of `candidates` to which to
-    /// move it: the one with the fewest tablets. `candidates` are live servers.
+    /// Returns a tablet of a server that is being drained, and the server to which to move it: the
+    /// one with the fewest tablets among `candidates`, which are live servers.
     pub fn next_drained(&self, candidates: &[u32]) -> Option<(Tablet, u32)> {
         let to = self.least_loaded(candidates)?;
         let drained = self.givers(candidates, to).filter(|&id| self.drains(id));

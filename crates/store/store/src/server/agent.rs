@@ -72,8 +72,8 @@ impl Handle {
 }
 
 impl Link {
-    /// Fetches copies of the catalog. The node has one of version `copied`, or none if that is
-    /// zero.
+    /// Makes the session fetch copies of the catalog. The node has one of version `copied`, or none
+    /// if that is zero.
     pub(super) fn keeping_copies(mut self, copied: u64) -> Self {
         self.session = self.session.keeping_copies(copied);
         self
@@ -135,7 +135,7 @@ impl Link {
         }
     }
 
-    /// Fetches the coordinator's current catalog: from then on the session takes nothing older.
+    /// Fetches the coordinator's current catalog, and a copy of it to be kept.
     pub(super) fn catalog(
         &mut self,
     ) -> Result<(CatalogCopy, Catalog<MetadataMemory>), ServerError> {
@@ -283,9 +283,9 @@ pub(super) struct ControlledNode {
     pub(super) catalog: Option<(DataDir, CatalogCopy)>,
 }
 
-/// Records the ages of the files that have been opened, then writes copies of the catalog until
-/// there are no more to come; of those that wait, the newest. It has its own thread, since a busy
-/// disk must not delay the renewal of the lease.
+/// Records the ages of the files that have been opened. Then writes copies of the catalog until
+/// there are no more to come; of several that wait, only the newest. This has its own thread, since
+/// a busy disk must not delay the renewal of the lease.
 fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogCopy>) {
     dir.note_ages();
     let mut fails = false;
@@ -350,7 +350,8 @@ pub(super) fn start(
 /// How long the first assignment may take.
 const FIRST_TABLES: Duration = Duration::from_secs(10);
 
-/// Gives the master a moment to apply an assignment, so that the coordinator learns of it at once.
+/// Gives the master a moment to apply an assignment, so that the next request reports it to the
+/// coordinator at once.
 fn wait_applied(outbox: &Outbox, version: u64) {
     wait_until(Duration::from_millis(100), Duration::from_micros(50), || {
         outbox.applied() >= version

@@ -124,9 +124,9 @@ pub struct DataNode {
 
 /// A running server or coordinator.
 ///
-/// [`start`](Self::start) and its siblings return once it serves. It runs on threads of its own
-/// until [`stop`](Self::stop), until another thread uses a [`Stopper`], or until a part of it
-/// fails; [`wait`](Self::wait) returns how it ended. Dropping it does not stop it.
+/// [`start`](Self::start) and its siblings return once the server serves. It runs on threads of its
+/// own until [`stop`](Self::stop), until another thread uses a [`Stopper`], or until a part of it
+/// fails; [`wait`](Self::wait) returns how it ended. Dropping a `Server` does not stop it.
 pub struct Server {
     /// Handles of its nodes, in the order in which they must stop.
     node_handles: Vec<NodeHandle>,
@@ -190,8 +190,8 @@ impl Server {
     }
 
     /// Starts one of several coordinators, whose metadata are in etcd. Others reach it at
-    /// `locator`, which must name an address and a port. Returns when etcd has answered, for which
-    /// it waits half a minute, whether this coordinator leads or stands by.
+    /// `locator`, which must name an address and a port. Returns once etcd has answered, whether
+    /// this coordinator leads or stands by. It waits for etcd for half a minute at most.
     ///
     /// # Errors
     /// [`ServerError`] when the locator cannot be parsed, is exposed without an identity, lacks an
@@ -244,6 +244,10 @@ impl Server {
     /// cannot be opened, the data directory or its files cannot be used, the log cannot be
     /// replayed, the coordinator cannot be reached or refuses the server, or the operating system
     /// refuses a thread.
+    ///
+    /// # Panics
+    /// When `listen` does not have 1 to [`MAX_NODES`] locators, or `cores` is neither empty nor has
+    /// a core for each locator.
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
         let listen =
             options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;
@@ -316,7 +320,7 @@ impl Server {
         }
     }
 
-    /// A handle that stops the server.
+    /// Returns a handle that stops the server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper { ended: Arc::clone(&self.ended), node_handles: self.node_handles.clone() }
@@ -385,8 +389,8 @@ impl Server {
         Ok((bound, self.node_handles.last().expect("just started").clone()))
     }
 
-    /// Starts a thread that opens the driver, makes the service with `make` and runs a node of
-    /// both; returns once the node runs. The service is made on its own thread, since it need not
+    /// Starts a thread that opens the driver, makes the service with `make`, and runs a node with
+    /// both. Returns once the node runs. The service is made on its own thread, since it need not
     /// be [`Send`]; `make` is given the time at which the node's clock began.
     fn spawn_node<S: Service>(
         &mut self,

@@ -160,7 +160,7 @@ fn end_use(mut dir: DataDir, closed: Result<(), Failed>) -> Result<(), ServerErr
     Ok(())
 }
 
-/// Returns whether the nodes listen at consecutive ports, past the kernel, on one device.
+/// Returns whether the nodes listen at consecutive ports of one device that bypasses the kernel.
 fn share_a_device(listen: &[Locator]) -> bool {
     let [first, others @ ..] = listen else { return false };
     let follows = |(number, locator): (u16, &Locator)| {

@@ -77,7 +77,7 @@ impl Endpoint {
 pub(super) struct Limits {
     /// To connect.
     pub(super) connect: Duration,
-    /// From then on to the end of the response.
+    /// From the end of connecting to the end of the response.
     pub(super) exchange: Duration,
 }
 
