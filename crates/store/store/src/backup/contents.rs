@@ -1,4 +1,4 @@
-//! A replica that was read from disk, and is unframed as far as it is requested.
+//! A replica that was read from disk. Its log is taken out of the chunks as far as it is requested.
 
 use super::stored::{Damage, Stored};
 use super::walk::ChunkReader;

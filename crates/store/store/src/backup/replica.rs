@@ -8,7 +8,7 @@ use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, extend_crc}
 /// begin between a call of [`Replica::room`] and the append.
 const RESERVED_BYTES: usize = 4 * CHUNK_HEADER_BYTES;
 
-/// Size of a new buffer, bytes.
+/// Size of a new buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Buffers kept for the next commits.
@@ -96,7 +96,7 @@ pub(super) struct Outgoing {
 }
 
 impl Replica {
-    /// A segment that begins, with the incarnation that it will most likely have.
+    /// Begins a segment, with the incarnation that it will most likely have.
     pub(super) fn new(segment: u64, incarnation: u32, head: bool, marked_head: bool) -> Self {
         Self {
             segment,

@@ -58,10 +58,10 @@ pub struct ReplayReport {
     ///
     /// Only chunks that nothing on disk vouches for are cut: those of the very last commit (under
     /// `Buffered`, after a power failure, those since the last sync). A commit that was torn by a
-    /// power failure and never acknowledged, and one that was acknowledged and *then* damaged on
-    /// the medium, leave the same trace; so damage to exactly the last commit before a crash is cut
-    /// and reported here rather than refused. After a close in order there is no such doubt, and it
-    /// is refused.
+    /// power failure and never acknowledged leaves the same trace as one that was acknowledged and
+    /// *then* damaged on the medium. So damage to exactly the last commit before a crash is cut and
+    /// reported here rather than refused. After a close in order there is no such doubt, and the
+    /// damage is refused.
     pub cut: Option<Cut>,
     /// Frames with segments that no longer count: freed before, or never listed.
     pub garbage: Vec<Garbage>,

@@ -108,8 +108,8 @@ impl ChunkReader {
     }
 
     /// Returns whether the invalid bytes at `position` can be the remains of one of this segment's
-    /// chunks. What an earlier segment left at the edge of a block cannot; within a block there are
-    /// zeroes behind the last chunk, unless a write was begun.
+    /// chunks. What an earlier segment left at the edge of a block cannot be. Within a block there
+    /// are zeroes behind the last chunk, unless a write was begun.
     fn is_remnant(&self, bytes: &[u8], position: usize, bad: BadChunk) -> bool {
         let in_block = position % BLOCK_BYTES;
         let rest = &bytes[..bytes.len().min(BLOCK_BYTES - in_block)];

@@ -78,7 +78,7 @@ pub enum MetadataError {
     Unknown {
         /// [`Metadata::place`].
         place: String,
-        /// The error beneath.
+        /// The underlying error.
         cause: String,
     },
 }

@@ -48,8 +48,8 @@ pub struct SegmentSource {
 pub struct RecoveryPlan {
     /// Its segments, newest first. The first is the newest head.
     pub sources: Vec<SegmentSource>,
-    /// Heads of which only replicas are left whose backups once lost their memory: bytes written in
-    /// the last second before that may be missing.
+    /// Heads of which the only replicas left are on backups that once lost their memory: bytes
+    /// written in the last second before that may be missing.
     pub unsure: Vec<u64>,
 }
 
@@ -148,7 +148,7 @@ fn is_head(held: &HeldReplica) -> bool {
 }
 
 /// Makes a source of the longest of some replicas. Unsure ones, whose backup lost its memory, are
-/// used only if there are no others; the second value says whether they were.
+/// used only if there are no others; the second value says whether unsure ones are used.
 fn longest<'a>(
     segment: u64,
     held: impl Iterator<Item = &'a HeldReplica> + Clone,

@@ -92,8 +92,8 @@ impl Loading {
         Some(entry)
     }
 
-    /// Drops the bytes that a backup has sent, to read from another. Returns false if there is none
-    /// left.
+    /// Drops the bytes that a backup has sent, so that the segment is read from another backup.
+    /// Returns false if no backup is left.
     pub(super) fn try_next_backup(&mut self) -> bool {
         self.source.servers.remove(0);
         self.bytes.clear();

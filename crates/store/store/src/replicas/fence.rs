@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub const FENCE_FRAMES: u32 = 2;
 
 /// The largest number of fenced masters remembered. At the limit, a new fence replaces that of a
-/// master without replicas here, whose id is never used again; if there is none, the new fence is
-/// refused.
+/// master without replicas here, whose id is never used again. If there is no such master, the new
+/// fence is refused.
 const MAX_FENCES: usize = 65_536;
 
 /// The largest number of fence requests that wait for the disk at a time. Further ones are answered

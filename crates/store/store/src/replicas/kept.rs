@@ -40,7 +40,7 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// A new replica, still empty.
+    /// Makes a new replica, still empty.
     pub(super) fn new(head: bool, edition: u8) -> Self {
         Self {
             state: State::Present,
@@ -57,7 +57,7 @@ impl Replica {
         }
     }
 
-    /// A replica that was found on disk.
+    /// Makes a replica that was found on disk.
     pub(super) fn found(stored: &Stored) -> Self {
         let Stored { len, head, sealed, unsure, framed, incarnation, .. } = *stored;
         Self {
@@ -75,7 +75,7 @@ impl Replica {
         }
     }
 
-    /// A replica that was found damaged.
+    /// Makes a replica that was found damaged.
     pub(super) fn damaged(damage: &Damage) -> Self {
         Self { state: State::Damaged(damage.to_string()), ..Self::new(false, 0) }
     }

@@ -24,8 +24,8 @@ const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 /// than are left of this number; further reads are answered with `Retry`.
 pub const MAX_READERS: usize = 256;
 
-/// Limit on the replies to reads in flight that sessions share, beside one that each session may
-/// always have, each of up to [`REPLICA_BYTES`].
+/// Limit on the replies to reads in flight that sessions share, each of up to [`REPLICA_BYTES`]. In
+/// addition each session may always have one.
 pub const MAX_ANSWERS: usize = 32;
 
 /// How long a replica that is not requested further stays in memory when its place is needed.
@@ -64,7 +64,7 @@ pub(super) struct Reads {
     answers: BTreeMap<u32, u32>,
     /// The number of these that each session has.
     shares: Shares,
-    /// A read waits for a place in memory.
+    /// Whether a read waits for a place in memory.
     crowded: bool,
     /// Buffers to sort further replicas in, at most [`MAX_CACHED`].
     spare: Vec<Vec<u8>>,
@@ -400,8 +400,8 @@ impl<D: Disk> Replicas<D> {
         let more = offset + len < total;
         if !more {
             sorted.ended += 1;
-            // All servers that recover from it have it. One that lost its connection and requests
-            // it again has it read and sorted again.
+            // All servers that recover from the replica have it. If one of them lost its connection
+            // and requests the replica again, it is read and sorted again.
             if sorted.ended >= selection.askers()
                 && let Some(contents) = self.reads.remove(at)
             {

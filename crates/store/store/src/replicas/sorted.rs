@@ -66,8 +66,8 @@ pub(super) struct Sorted {
     header: Option<(usize, SegmentHeader)>,
     /// The entry before `at`, if it is a completion: if no entry follows, it may not count.
     last: Option<EntryRef>,
-    /// The last completion of each request slot, by table and key. There is one of each write, and
-    /// older ones do not count.
+    /// The last completion of each request slot, by table and key. The log has one for each write,
+    /// but older ones do not count.
     completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), LastCompletion>,
     /// Entries that are served in place of completions: see [`LastCompletion`].
     made: Vec<u8>,

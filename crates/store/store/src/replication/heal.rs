@@ -3,9 +3,9 @@
 //!
 //! The new replica holds a *copy* ([`sprat_log::SegmentCopy`]): the entries of the segment that
 //! were live when the copy began. It has another edition than earlier replicas of the segment, so
-//! that a backup does not mix their bytes. It counts once it is sealed, and it is sealed once the
-//! log is durable up to its position when the copy began: see [decision 15](../../../../../
-//! docs/decisions/0015-replicas-and-leases.md).
+//! that a backup does not mix their bytes. The copy counts once it is sealed. It is sealed once the
+//! log is durable up to the position that the log had when the copy began: see
+//! [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
 
 use super::{Purpose, Replicator, begin, draw_index};
 use crate::node::Caller;

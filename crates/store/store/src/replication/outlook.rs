@@ -3,9 +3,9 @@
 //! A log with N replicas needs N + 1 servers. With fewer, nothing becomes durable however long a
 //! client waits, so a master that has lacked servers for [`FEW_FOR`] refuses changes instead of
 //! letting its clients run into their timeouts. Nothing becomes durable either while too many of
-//! the servers take no replicas because their disks are full or have failed. A backup's refusal
-//! shows only when it is sent something, so that counts once a write has waited for [`STUCK_FOR`]
-//! without progress.
+//! the servers take no replicas because their disks are full or have failed. A backup shows that
+//! only when something is sent to it, so refusals count only once a write has waited for
+//! [`STUCK_FOR`] without progress.
 
 use super::Replicator;
 use sprat_log::Log;

@@ -31,8 +31,8 @@ impl Site {
         Self { rack, host: address.ip() }
     }
 
-    /// How much it shares with another: 0 nothing, 1 the host, 2 the rack, 3 both. The less, the
-    /// better.
+    /// Returns how much this site shares with another: 0 nothing, 1 the host, 2 the rack, 3 both.
+    /// The less it shares, the better.
     fn nearness(self, other: Self) -> u8 {
         2 * u8::from(self.rack == other.rack) + u8::from(self.host == other.host)
     }
@@ -109,7 +109,7 @@ impl Peers {
     }
 
     /// Returns whether these servers, together with the master's, are in fewer racks than they
-    /// could be if there are `racks` of them.
+    /// could be, given that there are `racks` racks.
     pub(super) fn are_in_too_few_racks(
         &self,
         servers: impl Iterator<Item = u32>,
@@ -153,8 +153,8 @@ impl Peers {
     }
 
     /// Notes that a peer has failed: for a while it is chosen only if no other is left. That time
-    /// doubles with each failure in a row, or a server with a dead disk would hold up all logs
-    /// every few seconds.
+    /// doubles with each failure in a row, so that a server with a dead disk does not hold up all
+    /// logs every few seconds.
     pub(super) fn back_off(&mut self, server: u32, now: Nanos, why: &str) {
         if let Some(peer) = self.peers.get_mut(&server)
             && peer.backoff_until <= now
@@ -275,8 +275,8 @@ mod tests {
         assert_eq!(backed_off_for(&mut peers), 2);
     }
 
-    /// Servers by rack and host, the first of which is the master's own, and the backups chosen one
-    /// after another for its replicas.
+    /// Returns servers by rack and host, the first of which is the master's own, and the backups
+    /// that are chosen one after another for its replicas.
     fn chosen(sites: &[(u32, u8)], mut seed: usize) -> (Peers, Vec<BackupServer>, Vec<u32>) {
         let member = |(server, &(rack, host)): (u32, &(u32, u8))| {
             let port = 100 + u16::try_from(server).expect("few");

@@ -12,7 +12,8 @@ pub(super) struct Replica {
     pub(super) acked: usize,
     /// Whether the backup has acknowledged the seal.
     pub(super) sealed: bool,
-    /// The bytes and the seal that it will have once the write under way succeeds.
+    /// The number of bytes that the replica will have once the write under way succeeds, and
+    /// whether it will have the seal.
     pub(super) under_way: Option<(usize, bool)>,
     /// Bytes that the backup can take after `acked`.
     pub(super) room: usize,
@@ -27,9 +28,9 @@ impl Replica {
 /// The part of a segment that may be sent to backups now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Sendable {
-    /// Bytes from its beginning.
+    /// Bytes from the segment's beginning.
     pub(super) up_to: usize,
-    /// Whether its seal may follow them.
+    /// Whether the segment's seal may follow these bytes.
     pub(super) seal: bool,
 }
 
@@ -98,9 +99,9 @@ impl OpenReplicas {
 /// oldest first; `None` for a survivor. `header_everywhere` says whether the header of the second
 /// head is on all its backups.
 ///
-/// The bytes of the oldest head may be sent at any time, and of the next one only its header. The
-/// oldest is sealed only once that header is everywhere, so that the log always has an open head.
-/// Other bytes of the next follow once the oldest is durable and sealed.
+/// All bytes of the oldest head may be sent, and of the next head only its header. The oldest head
+/// is sealed only once that header is on all backups, so that the log always has an open head.
+/// Other bytes of the next head follow once the oldest one is durable and sealed.
 pub(super) fn sendable(
     open: &OpenSegment,
     head: Option<usize>,

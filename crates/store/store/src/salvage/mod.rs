@@ -32,8 +32,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// The number of faults that are kept, with their positions: the first ones. Later ones are only
-/// counted.
+/// The largest number of faults that are kept with their positions. Later faults are only counted.
 pub const MAX_FAULTS: usize = 1000;
 
 /// Something that is not whole.
@@ -41,7 +40,7 @@ pub const MAX_FAULTS: usize = 1000;
 pub struct SalvageFault {
     /// The file.
     pub file: PathBuf,
-    /// Offset in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// A description of the fault.
     pub what: String,

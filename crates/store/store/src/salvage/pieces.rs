@@ -20,7 +20,7 @@ pub(super) struct Piece {
     pub(super) file_offset: u64,
     /// Whether the segment is a head, not a survivor of the cleaner.
     pub(super) head: bool,
-    /// The chunk whose checksum they must match; `None` if its header is damaged.
+    /// The chunk whose checksum the bytes must match; `None` if its header is damaged.
     chunk: Option<Chunk>,
 }
 
@@ -42,7 +42,8 @@ impl Piece {
 pub(super) struct Segment {
     /// At least one, in the order of the log.
     pub(super) pieces: Vec<Piece>,
-    /// Bytes of log that it had at least, as the chunks' headers say of earlier ones.
+    /// Bytes of log that the segment had at least: each chunk header states how many were durable
+    /// when it was written.
     pub(super) least: u64,
     /// Whether a chunk says that the segment ends there.
     pub(super) ended: bool,
@@ -119,8 +120,8 @@ impl Pieces {
     }
 }
 
-/// Adds the bytes between two chunks whose distance in the file is as in the log with one header
-/// between: the header between them is damaged, and its bytes may be whole.
+/// Adds the bytes between two chunks if the gap in the file has exactly room for the log bytes that
+/// are missing and one header: that header is damaged, but its bytes may be whole.
 fn with_lost_headers(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len());
     for next in pieces {
