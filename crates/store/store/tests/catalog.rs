@@ -144,7 +144,7 @@ fn a_table_is_spread_over_servers_with_replicated_logs() {
     assert_eq!(catalog.create("a", 0, &[alone]).unwrap().tablets.len(), 1);
     assert!(
         matches!(catalog.create("b", 2, &[alone]), Err(Refusal::Limit(_))),
-        "its log is its own"
+        "its log has no replicas"
     );
     let all = [alone, enlist(&mut catalog, 2), enlist(&mut catalog, 2), enlist(&mut catalog, 2)];
     let servers =
@@ -199,7 +199,7 @@ proptest! {
                 let mut has = all.iter().filter(|owned| {
                     owned.tablet.table == table.id && owned.tablet.range.contains(at)
                 });
-                let owned = has.next().expect("somebody has it");
+                let owned = has.next().expect("a server has it");
                 assert!(has.next().is_none(), "two have it");
                 (owned.server, owned.since)
             };
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// The row of counters in the format from before rows had checksums.
+/// Returns the row of counters in the format from before rows had checksums.
 fn old_counters() -> (String, Option<Vec<u8>>) {
     let mut row = Vec::new();
     for (name, number) in [("cluster", 42), ("next_table", 4), ("next_server", 10), ("version", 17)]
@@ -279,7 +279,7 @@ fn rows_of_a_newer_program_are_refused() {
     assert!(error.contains("tablet/1"), "{error}");
 }
 
-/// The rows of a catalog with two tables, and the tables.
+/// Returns the rows of a catalog with two tables, and the tables.
 fn some_rows() -> (MetadataMemory, Vec<TableRecord>) {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
@@ -395,7 +395,7 @@ fn a_catalog_is_rebuilt_from_a_copy() {
     assert!(copy.rebuild(rows).is_err(), "metadata that have rows are left alone");
 }
 
-/// A catalog of three servers, and a table with four tablets, on servers 1, 2, 3 and 1.
+/// Returns a catalog of three servers, and a table with four tablets, on servers 1, 2, 3 and 1.
 fn three_servers(shared: &Shared) -> (Catalog<Shared>, u32) {
     let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
     for _ in 0..3 {
@@ -435,7 +435,7 @@ fn a_moving_tablet_keeps_its_owner_until_it_is_handed_over() {
     catalog.hand_over(id, 5).unwrap();
     assert_eq!(servers(&catalog), [2, 2, 3, 1]);
     assert!(catalog.tablets_of(2).contains(&OwnedTablet { tablet, server: 2, since: 5 }));
-    // A part of a tablet becomes one.
+    // A part of a tablet becomes a tablet of its own.
     let middle = Range { first: second.first + 10, last: second.last - 10 };
     let part = catalog.begin_move(Tablet { table, range: middle }, 3).unwrap();
     assert_ne!(part, id);
@@ -464,7 +464,7 @@ fn a_move_ends_with_either_server_or_its_table() {
     }
 }
 
-/// Carries out moves until there is none left; returns their number.
+/// Carries out moves until none is left; returns their number.
 fn settle(catalog: &mut Catalog<Shared>, alive: &[u32]) -> usize {
     for moves in 0..100 {
         let loads = LoadReports::default();

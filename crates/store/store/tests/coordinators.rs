@@ -106,7 +106,7 @@ impl World {
         Self { now: Nanos(0), hub, rows, nodes, mailboxes, valid, core, targets, paused }
     }
 
-    /// A world with one coordinator, which has no others beside it.
+    /// Makes a world with one coordinator, the only one of its cluster.
     fn alone() -> Self {
         let mut world = Self::new(1);
         let coordinator = Coordinator::new(Catalog::open(world.rows.clone(), 5).unwrap());
@@ -204,7 +204,7 @@ impl World {
         while self.is_alive(index, server) {
             self.valid[index].set(self.now + LEADER_LEASE);
             self.step();
-            assert!(self.now.since(begun) < FIRST_POLL_TIMEOUT * 2, "it is never buried");
+            assert!(self.now.since(begun) < FIRST_POLL_TIMEOUT * 2, "it is never declared dead");
         }
         self.now.since(begun)
     }

@@ -21,9 +21,9 @@ struct Candidate {
     election: Election,
     down: bool,
     paused: bool,
-    /// It cannot reach the register.
+    /// Whether it cannot reach the register.
     blind: bool,
-    /// It cannot reach the others.
+    /// Whether it cannot reach the other coordinators.
     deaf: bool,
 }
 
@@ -49,7 +49,7 @@ impl World {
         self.now < self.all[index].election.valid_until()
     }
 
-    /// The coordinators that may act as leaders now.
+    /// Returns the coordinators that may act as leaders now.
     fn leaders(&self) -> Vec<usize> {
         (0..self.all.len()).filter(|&index| !self.all[index].down && self.valid(index)).collect()
     }
@@ -91,7 +91,7 @@ impl World {
                     heard.then(|| PingReply { leads: term.is_some(), term: term.unwrap_or(0) });
                 self.all[index].election.pinged(now, reply);
             }
-            ElectionAction::WaitUntil(until) => assert!(until > now, "a rest that is none"),
+            ElectionAction::WaitUntil(until) => assert!(until > now, "a wait that is over"),
         }
     }
 
@@ -178,7 +178,7 @@ fn a_leader_without_the_register_leads_until_its_lease_ends() {
     world.run(LEADER_LEASE - HEARTBEAT - Duration::from_millis(200));
     assert_eq!(world.leaders(), [0], "a short silence of etcd's is not noticed");
     world.run(Duration::from_secs(5));
-    assert!(world.leaders().is_empty(), "nobody can know");
+    assert!(world.leaders().is_empty(), "none can know that it leads");
     world.all.iter_mut().for_each(|one| one.blind = false);
     world.run(Duration::from_secs(1));
     assert_eq!(world.leaders().len(), 1);

@@ -126,7 +126,7 @@ impl World {
         endpoint.flush(driver.tx());
     }
 
-    /// Sends a request to a server, and waits as long as it takes; calls `meanwhile` after each
+    /// Sends a request to a server, and waits for the reply; calls `meanwhile` after each
     /// iteration.
     fn ask(
         &mut self,
@@ -181,7 +181,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The client's state: what it has written, and what it was answered.
+/// The client's state: what it has written, and the replies that it got.
 struct Client {
     world: World,
     /// Keys and their values.
@@ -197,12 +197,12 @@ struct Client {
 }
 
 impl Client {
-    /// The index of the server that has a key now.
+    /// Returns the index of the server that has a key now.
     fn at(&self, key: &[u8]) -> usize {
         usize::from(self.is_over && self.order.tablet.range.contains(position(SEED, TABLE, key)))
     }
 
-    /// Does the coordinator's part: hands the tablet over when the second server has reported it.
+    /// Plays the coordinator: hands the tablet over when the second server has reported it.
     fn coordinate(
         world: &mut World,
         result: &mut Option<RecoveryResult>,
@@ -389,8 +389,8 @@ proptest! {
                 prop_assert_eq!(refused, expected, "its type came along");
             }
         }
-        // Each server counts its own objects, also without the table's beginning. Objects that have
-        // moved away may not be freed yet.
+        // Each server counts its own objects, even if the table's beginning is on another server.
+        // Objects that have moved away may not be freed yet.
         let here = client.objects.keys().filter(|key| client.at(key) == 1).count() as u64;
         let request = Request::TableStats { table: TABLE };
         let (status, objects, _) = client.world.ask(1, &request, None, |_| {});

@@ -26,12 +26,12 @@ fn client(server: &Server) -> Client {
         .unwrap()
 }
 
-/// The error with which a server refuses to start.
+/// Returns the error with which a server refuses to start.
 fn refusal(options: &ServerOptions) -> String {
     Server::start(options).err().expect("it is refused").to_string()
 }
 
-/// The number of tables that each locator serves.
+/// Returns the number of tables that each locator serves.
 fn spread(client: &mut Client) -> BTreeMap<String, usize> {
     let mut served = BTreeMap::new();
     for table in client.list_tables().unwrap() {

@@ -175,7 +175,7 @@ fn refusals_of_repeated_operations_are_final() {
         None,
     );
     let remove = Request::Remove { table, key: b"nothing", condition: Condition::None };
-    assert_eq!(client.send(&remove, Some(id(2, 1))).0, Status::Refused, "the lane has gone on");
+    assert_eq!(client.send(&remove, Some(id(2, 1))).0, Status::Refused, "a later one was done");
     assert_eq!(
         client.send(&Request::Read { table, key: b"nothing" }, Some(id(3, 1))).0,
         Status::Malformed

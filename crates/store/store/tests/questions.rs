@@ -18,8 +18,9 @@ const STEP: Duration = Duration::from_micros(50);
 /// slots.
 const QUESTIONS: usize = 100;
 
-/// Each is answered, also those that a newer one replaces: otherwise its slot in the session would
-/// be lost for ever, and after some pauses of the coordinator its servers could send nothing more.
+/// Each request is answered, also one that a newer request replaces. Otherwise its slot in the
+/// session would be lost for ever, and after some pauses of the coordinator its servers could send
+/// nothing more.
 #[test]
 fn a_question_that_a_newer_one_replaces_is_answered() {
     let hub = Hub::new(HubOptions::default());

@@ -86,7 +86,7 @@ impl<S: Service> Caller<S> {
     }
 }
 
-/// Whether each of [`SENDERS`] may send a request.
+/// For each of [`SENDERS`], whether it may send a request.
 type May = [bool; 4];
 
 const ALL: May = [true; 4];

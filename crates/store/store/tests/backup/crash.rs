@@ -141,7 +141,7 @@ fn completions_are_dropped_when_their_entry_is_missing() {
         }
         log.settle(&mut backup);
         drop(backup);
-        // Twice: the head is sealed where it ended, and is not the newest any more.
+        // Opens the log twice: the first opening seals the head, so the second finds a sealed one.
         for life in 0..2 {
             control.kill();
             let (backup, report, segments, newest) =

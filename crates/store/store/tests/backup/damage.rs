@@ -146,7 +146,7 @@ fn damage_to_the_last_commit_is_cut_and_reported() {
         control.flip(offset as u64, 3);
         let (backup, report, segments, _) =
             open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
-        let cut = report.cut.unwrap_or_else(|| panic!("offset {offset}: not told"));
+        let cut = report.cut.unwrap_or_else(|| panic!("offset {offset}: no cut is reported"));
         assert_eq!(
             (cut.segment, cut.offset, cut.log_end as usize),
             (Some(built.newest), at as u64 - 36, before)

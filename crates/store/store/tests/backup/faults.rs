@@ -65,8 +65,8 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
     }
 }
 
-/// The existing frames stay in use, and so do those that are freed; what the growth reserved in
-/// vain is released; and when there is space again, the file grows, all of it in one process.
+/// The existing frames stay in use, and so do frames that are freed. What the growth reserved in
+/// vain is released. When there is space again, the file grows, without a restart.
 #[test]
 fn a_full_disk_stops_only_growth() {
     for durability in [Durability::Sync, Durability::Buffered] {

@@ -63,7 +63,7 @@ fn a_lost_life_does_not_come_back_when_its_segment_id_does() {
 
     let (mut backup, report, segments, _) = open(control.open().unwrap(), &options).unwrap();
     assert!(segments.is_empty());
-    assert_eq!(report.garbage.len(), 1, "what is left of the segment is told");
+    assert_eq!(report.garbage.len(), 1, "what is left of the segment is reported");
     assert_eq!(
         report.highest_segment, 1,
         "and its id is known, so that a log would not take it again"

@@ -14,7 +14,7 @@ impl Handler for Ended {
     type Body = ();
 
     fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<()> {
-        panic!("nobody asks a client");
+        panic!("a client gets no requests");
     }
 
     fn gather(&self, (): ()) -> &[u8] {

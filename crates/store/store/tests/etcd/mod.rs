@@ -53,7 +53,8 @@ fn rows_are_what_was_written() {
     let wanted: BTreeMap<_, _> =
         wanted.into_iter().map(|(key, value)| (key.to_owned(), value.to_vec())).collect();
     assert_eq!(metadata.load().unwrap(), wanted);
-    // The most changes at once; and a cluster whose name has ours as a prefix has rows of its own.
+    // First as many changes as one call accepts. Then a cluster whose name has ours as a prefix: it
+    // has rows of its own.
     let many: Vec<_> =
         (0..MAX_CHANGES).map(|number| row(&format!("many/{number}"), &[7; 900])).collect();
     metadata.apply(&many).unwrap();

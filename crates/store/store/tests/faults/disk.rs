@@ -110,7 +110,7 @@ fn hanging_writes_are_not_revealed() {
     }
     assert_eq!(world.take(write), None);
     for call in reads {
-        assert_eq!(world.take(call), None, "a read told of a write that may be lost");
+        assert_eq!(world.take(call), None, "a read revealed a write that may be lost");
     }
     assert_eq!(world.ask(&read(b"b")).body, b"other", "others go on");
 }
@@ -207,8 +207,9 @@ struct PendingChange {
     value: Option<Vec<u8>>,
 }
 
-/// One history: changes until the disk fails, then a restart after a crash or a kill. Everything
-/// acknowledged must be there, and of the rest only what was requested.
+/// Runs one history: changes until the disk fails, then a restart after a crash or a kill.
+/// Everything acknowledged must be there. Of the other changes, only those that were requested may
+/// be there.
 fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: bool) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 20_000, durable: 80_000, jitter: 100_000 });
@@ -358,7 +359,7 @@ fn scans_reveal_only_durable_objects() {
             && let Some(reply) = world.take(scan)
         {
             let count = Items::new(&reply.body, 1).flatten().count();
-            assert_eq!(count, 1, "it was asked behind the write");
+            assert_eq!(count, 1, "the scan was sent after the write");
             scanned_at = Some(turn);
         }
     }

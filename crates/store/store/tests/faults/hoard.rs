@@ -1,4 +1,4 @@
-//! Clients that take none of the answers to their requests: others are served all the same.
+//! Clients that take none of the replies to their requests: other clients are served all the same.
 
 use crate::faults::world::{TABLE, World, address, master};
 use sprat_disk::MemControl;
@@ -9,12 +9,12 @@ use sprat_store::master::Master;
 use sprat_wire::op::{Condition, Request, Status};
 use zerocopy::IntoBytes as _;
 
-/// Sessions of the hoarder, and calls on each: more than there are places for answers.
+/// Sessions of the hoarder, and calls on each: together more than the replies that may be held.
 const SESSIONS: usize = 300;
 const CALLS: usize = 32;
 
-/// Bytes of an answer: more than a frame holds, so that the server keeps it until all of it has
-/// been taken.
+/// Bytes of a reply: more than a frame holds, so that the server keeps the reply until all of it
+/// has been taken.
 const LONG: usize = 9500;
 
 fn figure(world: &mut World<Master<sprat_disk::MemDisk>>, name: &str) -> u64 {

@@ -61,7 +61,7 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Sends payloads, each of which must be answered: with `Malformed` if it does not parse.
+/// Sends payloads. Each must be answered; with `Malformed` if it does not parse.
 fn feed<S: Service>(world: &mut World<S>, payloads: &[Vec<u8>]) {
     for payload in payloads {
         let call = world.call(payload);

@@ -22,7 +22,7 @@ pub(crate) const TABLE: u32 = 1;
 /// How far an iteration advances the clock.
 const STEP: Duration = Duration::from_micros(50);
 
-/// Iterations after which an answer will not come any more.
+/// Iterations after which no answer is expected any more.
 const MANY_TURNS: usize = 20_000;
 
 /// An answer, copied.
@@ -60,7 +60,7 @@ impl<S: Service> World<S> {
         Self { hub, node, driver, endpoint, ended: Ended::default(), session, disk, now: Nanos(0) }
     }
 
-    /// Another port on the network.
+    /// Opens another port on the network.
     pub(crate) fn port(&self, last: u8) -> Mem {
         self.hub.port(address(last)).expect("free")
     }

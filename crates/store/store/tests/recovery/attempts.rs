@@ -1,5 +1,5 @@
 //! The end of a log may be in one replica and not in another. A failed attempt that has read the
-//! one must leave nothing behind for the next, which reads the other.
+//! first replica must leave nothing behind for the next attempt, which reads the other one.
 
 use crate::recovery::segment::{GONE, Segment};
 use crate::recovery::world::{TABLE, World, key_position};
@@ -35,8 +35,8 @@ fn keys() -> [Vec<u8>; 2] {
     keys.collect::<Vec<_>>().try_into().expect("every other")
 }
 
-/// Writes the replicas of a log: a counter at 5 and an object, which all of them have; then 6, and
-/// the object's removal, which only one has.
+/// Writes the replicas of a log. All of them have a counter at 5 and an object. Only one also has
+/// the counter at 6 and the object's removal.
 fn keep(world: &mut World) {
     let [counter, object] = keys();
     let mut first = Segment::begin(1);
@@ -63,8 +63,8 @@ fn order(tablets: &[Tablet]) -> RecoveryOrder {
     RecoveryOrder { id: 1, master: GONE, min_open: HEAD, askers: 1, tablets }
 }
 
-/// The clients whose operations only the end of the log has got no reply, and send them again. Each
-/// is executed once, and the replies are right.
+/// Some operations are only in the end of the log. Their clients got no reply, and send the
+/// operations again. Each is executed once, and the replies are right.
 fn ask_again(world: &mut World, server: u32) {
     let [counter, object] = keys();
     let read = |world: &mut World, key: &[u8]| {
@@ -75,7 +75,7 @@ fn ask_again(world: &mut World, server: u32) {
         world.ask(server, &increment, Some(operation(1, true))).expect("it is a counter");
     assert_eq!(sum, 6_u64.to_le_bytes());
     assert_eq!(read(world, &counter).expect("it is there").1, sum);
-    assert_eq!(read(world, &object).expect("nobody was told otherwise").1, b"value");
+    assert_eq!(read(world, &object).expect("no reply said that it was removed").1, b"value");
     let remove = Request::Remove { table: TABLE, key: &object, condition: Condition::None };
     world.ask(server, &remove, Some(operation(2, true))).expect("it is there");
     assert_eq!(read(world, &object), Err(Status::NotFound));

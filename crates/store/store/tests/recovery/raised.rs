@@ -1,5 +1,5 @@
-//! A log whose objects were all removed is recovered twice. Only versions are left of it, and these
-//! never go back.
+//! A log whose objects were all removed is recovered twice. Only the versions of the removed
+//! objects are left, and versions never go back.
 
 use crate::recovery::segment::{GONE, Segment};
 use crate::recovery::world::{TABLE, World};
@@ -13,8 +13,8 @@ impl World {
         self.ask(server, request, None).expect("it is made").0
     }
 
-    /// Stops the server `gone`, and has `by` recover its table, whose entries count from segment
-    /// `since` on. Returns from which segment on they count in the log of `by`.
+    /// Stops the server `gone`, and lets `by` recover its table, whose entries count from segment
+    /// `since` on. Returns the segment from which on they count in the log of `by`.
     fn recover(&mut self, gone: u32, since: u64, by: u32) -> u64 {
         let min_open = self.stop(gone);
         let tablets = vec![(Tablet::whole(TABLE), since)];
@@ -29,8 +29,8 @@ impl World {
 
 #[test]
 fn versions_of_removed_objects_survive_two_recoveries() {
-    // With some of the seeds the recovering server has its replicas on a server that stays, and so
-    // opens no other head for another reason.
+    // With some of the seeds the recovering server has its replicas on a server that stays, so it
+    // does not open another head for that reason.
     for seed in 1..=12 {
         let mut world = World::new(4, 1, seed * 7919);
         world.assign(1, &[Tablet::whole(TABLE)], &[]);

@@ -183,8 +183,8 @@ impl World {
         }
     }
 
-    /// Waits for the next attempt of a server to recover tablets. Returns from which segment on
-    /// they count in its log, or why it has failed.
+    /// Waits for the next attempt of a server to recover tablets. Returns the segment from which on
+    /// they count in its log, or why the attempt has failed.
     #[track_caller]
     pub(crate) fn recovered(&mut self, by: u32) -> Result<u64, String> {
         let recovered = self.until(|world| world.servers[&by].outbox.take_recovery_result());

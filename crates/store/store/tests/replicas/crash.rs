@@ -27,9 +27,9 @@ struct Known {
     acked: usize,
     seal_sent: bool,
     seal_acked: bool,
-    /// It cannot be appended to, only begun again.
+    /// Whether it can only be begun again, not appended to.
     earlier: bool,
-    /// It was found at the start of this run.
+    /// Whether it was found at the start of this run.
     found: bool,
 }
 
@@ -258,8 +258,8 @@ fn buffered_replicas_are_reported_unsure() {
     }
 }
 
-/// A torn beginning was marked as free by the next start, and taken for damage by the start after a
-/// close in order.
+/// Once, the next start marked a torn beginning as free, and the start after a close in order took
+/// the same beginning for damage.
 #[test]
 fn a_torn_beginning_is_no_damage_after_a_close_in_order() {
     lives(1233, Durability::Buffered, &[Ending::Power, Ending::Kill, Ending::Close]);

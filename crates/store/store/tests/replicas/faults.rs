@@ -79,7 +79,7 @@ fn a_hanging_read_does_not_delay_others() {
         assert_eq!(world.read(id(3, segment)).unwrap(), bytes_of(id(3, segment), 900));
     }
     assert_eq!(world.take(hangs), None);
-    // Its frame is not reused while it may still be read.
+    // The replica's frame is not reused while it may still be read.
     world.free(id(3, 1));
     assert_eq!(world.wait(hangs).status, Status::NotFound);
     world.put(id(4, 1), 0..10, true);

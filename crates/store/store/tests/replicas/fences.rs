@@ -16,7 +16,7 @@ fn a_fence_survives_restarts() {
         world.put(a, 0..900, false);
         world.put(other, 0..900, false);
         assert_eq!(world.fence(3).len(), 1);
-        assert_eq!(world.fence(3).len(), 1, "to say it twice does no harm");
+        assert_eq!(world.fence(3).len(), 1, "a second fence does no harm");
         for life in 0..3 {
             assert_eq!(world.write(a, 900..1000, false).status, Status::Fenced, "life {life}");
             assert_eq!(
@@ -121,8 +121,8 @@ fn a_fence_that_outlived_its_replicas_is_dropped_at_the_next_start() {
         let (mut world, _) = open(&control, Durability::Sync);
         world.put(id(3, 1), 0..900, true);
         world.fence(3);
-        // The mark that frees the replica's frame is written; the one that frees the fence's hangs,
-        // and may or may not be.
+        // The mark that frees the replica's frame is written. The mark that frees the fence's frame
+        // hangs, and may or may not be written.
         control.fail(1, sprat_disk::Fault::Hang);
         world.free(id(3, 1));
         (0..10).for_each(|_| world.turn());

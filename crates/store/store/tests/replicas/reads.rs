@@ -40,7 +40,7 @@ fn many_readers_read_many_replicas_at_once() {
     let mut turns = 0;
     while !readers.is_empty() {
         turns += 1;
-        assert!(turns < 100_000, "they come to no end");
+        assert!(turns < 100_000, "the readers never end");
         readers.retain_mut(|reader| {
             let Some(call) = reader.call else {
                 let offset = u32::try_from(reader.bytes.len()).unwrap();
@@ -110,7 +110,7 @@ fn a_disk_that_lags_turns_writes_away() {
         if at + REPLICA_BYTES >= SEGMENT_BYTES {
             (segment, at) = (segment + 1, 0);
         }
-        assert!(segment < 20, "nobody stops this");
+        assert!(segment < 20, "no write was turned away");
     }
     assert!(world.figure("replica_requests_turned_away_total") > 0);
     assert!(world.figure("replica_staged_bytes") < (MAX_STAGED + REPLICA_BYTES) as u64);

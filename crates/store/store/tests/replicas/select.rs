@@ -185,11 +185,11 @@ fn selections_are_disjoint_and_cover_everything() {
     let both = select(&mut world, replica, &[Tablet::whole(1), Tablet::whole(2)]).unwrap();
     assert_eq!(entries(&both).1.into_iter().collect::<BTreeSet<_>>(), whole.into_iter().collect());
     assert_eq!(select(&mut world, replica, &[Tablet::whole(3)]).unwrap(), head, "nothing of it");
-    assert_eq!(world.read(replica).unwrap(), bytes, "who wants all is given it as it is");
+    assert_eq!(world.read(replica).unwrap(), bytes, "a read returns the bytes as they are");
 }
 
-/// A joined completion counts only with the entry that follows it, which the last one of a head has
-/// lost.
+/// A joined completion counts only with the entry that follows it. At the end of a head that entry
+/// is missing.
 #[test]
 fn a_cut_off_completion_is_not_served() {
     let cases = [
@@ -225,8 +225,8 @@ fn a_cut_off_completion_is_not_served() {
     }
 }
 
-/// Each write leaves a completion, and each server that recovers a part of a table gets those of
-/// the table: only the last of each request slot.
+/// Each write leaves a completion. Each server that recovers a part of a table gets the table's
+/// completions, but only the last one of each request slot.
 #[test]
 fn only_the_last_completion_of_a_slot_is_served() {
     let mut bytes = header(Role::Survivor, &[]);
@@ -240,8 +240,8 @@ fn only_the_last_completion_of_a_slot_is_served() {
     assert_eq!(sequences.collect::<Vec<_>>(), [5, 1]);
 }
 
-/// The end of a head may be in one replica and not in the next. A server that recovers another part
-/// than the object's must get no more than that the operation was begun: if the object's part is
+/// The end of a head may be in one replica and not in the next. A server that does not recover the
+/// object's part of the table must learn only that the operation was begun: if the object's part is
 /// recovered from the other replica, the operation was not executed.
 #[test]
 fn a_completion_in_a_head_is_served_with_its_object_only() {

@@ -128,7 +128,7 @@ impl<D: Disk> World<D> {
         endpoint.flush(driver.tx());
     }
 
-    /// When the node has something to do next.
+    /// Returns the time at which the node has something to do next.
     pub(crate) fn next_deadline(&self) -> Nanos {
         self.node.next_deadline()
     }
@@ -253,7 +253,7 @@ impl<D: Disk> World<D> {
         }
     }
 
-    /// A counter.
+    /// Returns a counter.
     pub(crate) fn figure(&self, name: &str) -> u64 {
         let figures: Vec<Figure> = self.node.service().figures();
         figures

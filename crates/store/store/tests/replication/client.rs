@@ -12,7 +12,8 @@ use zerocopy::IntoBytes;
 /// Keys that it writes.
 pub(crate) const KEYS: u64 = 40;
 
-/// The writes that may be found of a key: the last acknowledged one, or one that it tried since.
+/// The writes of a key that may be found: the last acknowledged one, or one that the client tried
+/// since.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// Number of the write acknowledged last (odd ones remove), 0 for none.
@@ -44,7 +45,7 @@ pub(crate) fn value(number: u64) -> Vec<u8> {
     value
 }
 
-/// Whether a write removes.
+/// Returns whether a write is a removal.
 pub(crate) fn removes(number: u64) -> bool {
     number % 8 == 7
 }
@@ -76,7 +77,7 @@ impl Client {
         self.resting = false;
     }
 
-    /// Whether no write is under way.
+    /// Returns whether no write is under way.
     pub(crate) fn rests(&self) -> bool {
         self.under_way.is_none()
     }

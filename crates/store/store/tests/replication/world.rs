@@ -55,9 +55,9 @@ pub(crate) struct World {
     version: u64,
     client: Node<AnyDriver, Client>,
     backups: Vec<BackupState>,
-    /// The value that the coordinator has confirmed.
+    /// The `min_open` that the coordinator has confirmed.
     min_open: u64,
-    /// The value that the coordinator confirms next, and when.
+    /// The `min_open` that the coordinator confirms next, and when.
     confirming: Option<(u64, Nanos)>,
     faults: bool,
     segment_bytes: usize,
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// The backup that has most of the newest head, and how many bytes of it.
+    /// Returns the backup that has most of the newest head, and how many bytes of it.
     pub(crate) fn keeps_head(&self) -> (usize, usize) {
         let head_of = |at: usize| match &self.backups[at] {
             BackupState::Up(node) => node.service().newest_head(),

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 const MEMORY: u64 = 16 << 20;
 
 /// Trials of one file in a test run. With `SPRAT_SWEEP=K/N` the test tries every N-th byte from K
-/// on instead: N processes, with K from 0 on, try all bytes. A trial waits longer than it computes,
-/// so N may be ten times the number of processors.
+/// on instead: N processes, with K from 0 to N - 1, together try all bytes. A trial waits longer
+/// than it computes, so N may be ten times the number of processors.
 const TRIALS: usize = 60;
 
 fn options(data: &Path) -> ServerOptions {
@@ -143,7 +143,7 @@ fn sample(len: usize, count: usize) -> Vec<usize> {
     (0..count).map(|at| at * len / count + at % (len / count)).collect()
 }
 
-/// The bytes of a log that are not zero, and a few of those that are.
+/// Returns the positions of the bytes of a log that are not zero, and of a few that are.
 fn significant_bytes(bytes: &[u8]) -> Vec<usize> {
     let positions = bytes.iter().enumerate().filter(|(at, byte)| **byte != 0 || at % 65_521 == 0);
     positions.map(|(at, _)| at).collect()
@@ -214,7 +214,7 @@ fn no_damage_of_any_file_is_silent() {
     for ((file, kind), [named, harmless]) in &counts {
         eprintln!("{file}, {kind}: {}, {named}, {harmless}", named + harmless);
     }
-    assert!(silent.is_empty(), "nobody noticed: {silent:#?}");
+    assert!(silent.is_empty(), "damage that was not reported: {silent:#?}");
     for (file, kind) in
         [("log.sprat", "older"), ("log.sprat", "emptied"), ("coordinator.redb", "older")]
     {
@@ -347,7 +347,8 @@ fn salvage(log: &Path, cluster: u64, server: u32) -> Salvage {
     survey(log, fallback, 100).unwrap()
 }
 
-/// The objects that are whole in a log, as `Content` has them, but without the tables' names.
+/// Returns the objects that are whole in a log, as `Content` has them, but without the tables'
+/// names.
 fn salvaged(salvage: &mut Salvage) -> BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut objects = Objects::default();
     salvage.read(true, |entry| objects.add(entry)).unwrap();
