@@ -25,10 +25,10 @@
 //! which is above the version of every object ever removed. Segments record the safe version in
 //! their headers, and a tombstone is freed only after a later header was written.
 //!
-//! *Once.* The completion of an operation ([`sprat_wire::once`]) is an object in a table of
-//! completions; each table has one. The completion is appended together with the entry that the
-//! operation wrote, directly before that entry and to the same head. Completions of clients that
-//! were silent for long are dead.
+//! *Once.* The completion of an operation ([`sprat_wire::once`]) is an object. Each table
+//! has a table of completions for that. The completion is appended together with the entry that
+//! the operation wrote, directly before that entry and to the same head. Completions of clients
+//! that were silent for long are dead.
 //!
 //! *Disk.* Replay takes the newest head on disk, reads the segments that its digest lists, and
 //! keeps the highest version of each key unless a tombstone deletes it. Four rules ensure that
@@ -47,7 +47,6 @@
 //! reserve of both: seglets that no writer may take, and segments on disk that no writer may open.
 //! Objects may fill at most [`Log::capacity`]. So as long as the disk works, an admitted write
 //! finds room.
-//! room.
 
 mod arena;
 mod cleaner;

@@ -30,8 +30,8 @@ const LIVE_SHARE: (usize, usize) = (15, 16);
 const RESERVE_MAX: usize = 24;
 
 /// Upper limit of the low-water mark, in free seglets above the reserve: with fewer free seglets
-/// than the mark, writers pay for cleaning. The mark is low because free seglets leave less room to
-/// dead entries, and entries that are dead for longer are cheaper to clean. A low mark suffices: a
+/// than the mark, writers pay for cleaning. The mark is low so that the cleaner waits: the longer
+/// it waits, the fewer entries are alive in the segments that it cleans. A low mark suffices: a
 /// writer cleans about as much as it writes.
 const LOW_WATER_MAX: usize = 32;
 
@@ -398,7 +398,7 @@ impl Log {
     /// Removes an object; returns its version, or `None` when there was no such object.
     ///
     /// # Errors
-    /// [`Full`]: a tombstone takes memory too. Then nothing was changed.
+    /// [`Full`] when there is no room for the tombstone. The log is unchanged then.
     pub fn remove(&mut self, table: u32, key: &[u8]) -> Result<Option<u64>, Full> {
         self.remove_inner(table, key, None)
     }

@@ -101,6 +101,7 @@ impl Restore {
     /// headers and checksums, and leaves out a last entry that [does not
     /// count](Completion::is_cut). `safe_version` is from the segment's header.
     ///
+    /// # Errors
     /// [`RestoreError`] when the segment is not expected, is malformed or does not fit in memory;
     /// the restoration cannot continue then.
     pub fn segment<'a>(

@@ -101,8 +101,8 @@ impl Seglets {
         Some(best)
     }
 
-    /// Takes up to `want` free seglets from seglet `at` on, if there are at least `min`. Returns
-    /// the number taken.
+    /// Takes up to `want` free seglets from seglet `at` on; returns the number taken. Takes none
+    /// and returns `None` if there are fewer than `min`.
     pub(crate) fn take_at(
         &mut self,
         at: usize,

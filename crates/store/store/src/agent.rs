@@ -341,15 +341,15 @@ impl CoordinatorSession {
                 self.copy = Some(CatalogCopy { bytes: answer.body.to_vec() });
                 Ok(false)
             }
-            // The operator may correct it while this server runs: the session asks again, and
-            // meanwhile the lease ends.
+            // The operator may correct the mistake while this server runs: the session asks again,
+            // and meanwhile the lease ends.
             (LastRequest::Assignments | LastRequest::Copy, Status::WrongCluster) => {
                 self.wrong_cluster = Some(String::from_utf8_lossy(answer.body).into_owned());
                 Ok(false)
             }
             (LastRequest::Void(segment), Status::Ok) => {
-                // The master acknowledges nothing until it has this. If its inbox is full, the
-                // session asks again, which changes nothing at the coordinator.
+                // The master acknowledges nothing until it has this command. If its inbox is full,
+                // the session asks again, which changes nothing at the coordinator.
                 let sent = outbox.send(Command::Voided(segment));
                 if sent {
                     self.voided = segment;

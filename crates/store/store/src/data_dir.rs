@@ -43,9 +43,9 @@ pub const FORMAT: u32 = 2;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// The [`FORMAT`] that it was written in.
+    /// The [`FORMAT`] in which the identity was written.
     pub format: u32,
-    /// The cluster whose objects it holds; 0 until the server has enlisted.
+    /// The cluster whose objects the directory holds; 0 until the server has enlisted.
     pub cluster: u64,
     /// The server's id in that cluster; 0 until it has enlisted.
     pub server: u32,
@@ -137,7 +137,7 @@ pub enum DataDirError {
     Newer {
         /// The identity file.
         path: PathBuf,
-        /// Its format.
+        /// The file's format.
         found: u32,
     },
     /// The directory's data is kept in another way than the options say: as its own log, or as
@@ -146,7 +146,7 @@ pub enum DataDirError {
     Other {
         /// The directory.
         path: PathBuf,
-        /// Its contents, and how to start with them.
+        /// The directory's contents, and how to start with them.
         kind: &'static str,
     },
     /// The directory was created for another number of nodes.
@@ -172,7 +172,7 @@ pub enum DataDirError {
         path: PathBuf,
         /// Missing, or empty.
         is: &'static str,
-        /// Its contents, which are lost.
+        /// The file's contents, which are lost.
         what: &'static str,
     },
     /// A file is an older copy of itself.
@@ -183,9 +183,9 @@ pub enum DataDirError {
     Older {
         /// The file.
         path: PathBuf,
-        /// The incarnation in its header.
+        /// The incarnation in the file's header.
         found: u64,
-        /// The lowest incarnation that it can have.
+        /// The lowest incarnation that the file can have.
         had: u64,
     },
     /// A file is damaged, or belongs to another cluster.

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use thiserror::Error;
 
-/// Why a log cannot be opened. Nothing on the disk was changed.
+/// Why a log cannot be opened. Nothing on the disk was changed, except after [`OpenError::Failed`].
 #[derive(Debug, Error)]
 pub enum RestartError {
     /// The log's configuration is invalid.

@@ -1,7 +1,6 @@
 //! The cleaner: frees the memory of dead entries, a slice at a time.
 //!
 //! It has two levels. **Compaction** ([`compact`]) moves the live entries of one segment together
-//! It has two levels. **Compaction** ([`compact`]) moves the live entries of one segment together
 //! in place and frees the seglets behind them. It needs no memory and no disk, so it can always
 //! run; the segment's replica stays as it was. **Combination** ([`combine`]) moves the live entries
 //! of several segments to survivors, which are new segments that are replicated. Then the replicas

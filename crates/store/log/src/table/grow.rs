@@ -8,7 +8,8 @@
 use super::{FILL_PER_100_LINES, SLOTS, Table, tag};
 
 /// The largest number of chains that one insertion splits. One entry fills less than a fifth of a
-/// line, so one split is enough; the second compensates for the overflow lines that it may take.
+/// line, so one split is enough; the second compensates for an overflow line that the insertion may
+/// take.
 const SPLITS_PER_INSERT: usize = 2;
 
 impl Table {

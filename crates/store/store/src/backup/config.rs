@@ -1,4 +1,4 @@
-//! How a log is set up.
+//! How a log, or a file of replicas, is set up.
 
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::frame::FRAME_BYTES;

@@ -4,7 +4,7 @@
 //! A log begins each segment once, so all its chunks written after one opening of the file have the
 //! same incarnation. In a file of replicas each replica has an incarnation of its own, because a
 //! master may give up a replica here and begin the same segment again. No incarnation may be taken
-//! again after a crash. So the file's header names one that is ahead of those taken, and is
+//! again after a crash. So the file's header names one ahead of all those taken, and is
 //! rewritten only once in some thousand replicas.
 
 /// How far the file's header is ahead when it is written; odd, so that its two copies alternate.

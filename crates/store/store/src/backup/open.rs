@@ -103,7 +103,8 @@ impl<D: Disk> Backup<D> {
     /// If spare frames cannot be added, the file opens as with [`open`](Self::open).
     ///
     /// # Errors
-    /// [`OpenError`], but neither `Missing` nor `Stopped`; `Corrupt` only for the file's header.
+    /// [`OpenError`] as for [`open`](Self::open), except that `Missing` and `Stopped` do not occur,
+    /// and `Corrupt` concerns only the file's header.
     ///
     /// # Panics
     /// When `options` are out of range.

@@ -62,7 +62,7 @@ pub enum OpenError {
     Read {
         /// The file.
         file: String,
-        /// Offset in the file, bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
         /// The system's error.
         source: io::Error,

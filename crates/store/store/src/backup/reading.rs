@@ -17,9 +17,9 @@ pub const MAX_READS: usize = 8;
 pub struct FrameRead {
     /// The replica's word.
     pub segment: u64,
-    /// Its incarnation.
+    /// The replica's incarnation.
     pub incarnation: u32,
-    /// Its contents, not yet checked, or the system's error.
+    /// The replica's contents, not yet checked, or the system's error.
     pub result: io::Result<Contents>,
 }
 

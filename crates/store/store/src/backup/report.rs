@@ -8,11 +8,11 @@ use thiserror::Error;
 /// A segment as it was before the restart.
 #[derive(Debug)]
 pub struct ReplayedSegment {
-    /// Its id.
+    /// The segment's id.
     pub id: u64,
     /// The contents of its first entry.
     pub header: SegmentHeader,
-    /// Its log, from the header entry on; every entry in it is checked.
+    /// The segment's log, from the header entry on; every entry in it is checked.
     pub bytes: Vec<u8>,
     /// The position of each object and tombstone in `bytes`, and the hash of its table and key. The
     /// header entry is not among them.
@@ -24,7 +24,7 @@ pub struct ReplayedSegment {
 pub struct Cut {
     /// The segment; `None` when not even its number can be read.
     pub segment: Option<u64>,
-    /// Offset of the cut in the file, bytes.
+    /// Offset of the cut in the file, in bytes.
     pub offset: u64,
     /// The length of the segment's log now, in bytes.
     pub log_end: u32,
@@ -88,7 +88,7 @@ pub struct ReplayReport {
 pub struct Corruption {
     /// The file.
     pub file: String,
-    /// Offset in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The segment there.
     pub segment: Option<u64>,

@@ -46,7 +46,7 @@ pub struct Stored {
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Offset in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The replica there, as far as the remains show.
     pub replica: Option<ReplicaId>,
@@ -61,7 +61,7 @@ pub struct Damage {
 pub struct Torn {
     /// The replica; `None` when not even its name can be read.
     pub replica: Option<ReplicaId>,
-    /// Offset in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// The length of the replica's log now, in bytes; zero if the log never began.
     pub len: u32,

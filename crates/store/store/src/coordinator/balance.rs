@@ -27,12 +27,12 @@ const LEAST_REQUESTS: u64 = 10;
 pub struct TabletLoad {
     /// The tablet.
     pub tablet: Tablet,
-    /// Bytes of its objects.
+    /// Bytes of the tablet's objects.
     pub bytes: u64,
     /// Requests a second.
     pub requests: u64,
-    /// The part of `requests` that goes to the second half of its key positions. It shows whether
-    /// dividing the tablet helps: all requests for one hot key go to one half.
+    /// The part of `requests` that goes to the second half of the tablet's key positions. It shows
+    /// whether dividing the tablet helps: all requests for one hot key go to one half.
     pub second_half: u64,
     /// Whether the tablet may be divided.
     pub divides: bool,
@@ -41,9 +41,9 @@ pub struct TabletLoad {
 /// A live server and its load.
 #[derive(Clone, Debug)]
 pub struct ServerLoad {
-    /// Its id.
+    /// The server's id.
     pub server: u32,
-    /// Bytes of objects that its log can hold; zero if that is not known.
+    /// Bytes of objects that the server's log can hold; zero if that is not known.
     pub capacity: u64,
     /// Whether a tablet may move from it.
     pub gives: bool,
@@ -109,7 +109,7 @@ impl ServerLoad {
         self.share(self.bytes())
     }
 
-    /// Requests a second.
+    /// Returns the server's requests a second.
     pub fn requests(&self) -> u64 {
         self.tablets.iter().map(|load| load.requests).sum()
     }

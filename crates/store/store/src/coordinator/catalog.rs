@@ -73,7 +73,7 @@ pub struct Catalog<M> {
     lost: Option<String>,
     pub(super) tables: BTreeMap<String, TableEntry>,
     pub(super) servers: BTreeMap<u32, ServerEntry>,
-    /// By id.
+    /// The moves under way, by id.
     pub(super) moves: BTreeMap<u64, MoveOrder>,
     next_table: u32,
     next_server: u32,
@@ -208,7 +208,7 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    /// Names its metadata in messages: see [`Metadata::place`].
+    /// Names the catalog's metadata in messages: see [`Metadata::place`].
     pub(super) fn place(&self) -> String {
         self.metadata.as_ref().map_or_else(String::new, M::place)
     }

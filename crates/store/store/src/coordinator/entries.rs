@@ -65,15 +65,15 @@ impl TableEntry {
 /// A server as the catalog holds it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ServerEntry {
-    /// Its locator, for clients and other servers.
+    /// The server's locator, for clients and other servers.
     pub locator: String,
-    /// Its rack; empty if none was given.
+    /// The server's rack; empty if none was given.
     pub rack: String,
-    /// Number of replicas of its log on other servers. Zero: its log is on its own disk only, and
-    /// no other server can recover it.
+    /// Number of replicas of the server's log on other servers. Zero: the log is on the server's
+    /// own disk only, and no other server can recover it.
     pub copies: u8,
-    /// Open heads of its log below this segment are void: recovery must not use them. Zero if it
-    /// never began a log.
+    /// Open heads of the server's log below this segment are void: recovery must not use them. Zero
+    /// if the server never began a log.
     pub min_open: u64,
     /// Whether it was declared dead: then other servers recover its tablets.
     pub dead: bool,

@@ -14,7 +14,7 @@ use sprat_wire::tablet::{MAX_TABLETS, Tablet};
 /// takes at most one.
 pub(super) const MAX_MOVES: usize = 64;
 
-/// Set in the id of a move, and not in that of a recovery task.
+/// The bit that is set in the id of a move, and not in that of a recovery task.
 const IS_MOVE: u64 = 1 << 63;
 
 impl<M: Metadata> Catalog<M> {

@@ -48,9 +48,9 @@ impl LeaderLease {
 
 /// A change of leader that the service has not taken yet.
 pub(super) struct LeaderUpdate<M> {
-    /// The service leads.
+    /// Set if the service leads now.
     pub(super) term: Option<LeaderTerm<M>>,
-    /// Another coordinator leads: its term and locator, or zero and "" if it is not known.
+    /// Set if another coordinator leads: its term and locator, or zero and "" if it is not known.
     pub(super) leader: Option<(u64, String)>,
 }
 

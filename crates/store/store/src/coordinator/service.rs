@@ -41,7 +41,7 @@ pub const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The largest number of polls that wait at once; further polls are answered with `Retry`. The
 /// number also limits pending changes: a session may always have one, and more only while it has
-/// fewer than are left of this number for all sessions.
+/// fewer than there are places left.
 pub const MAX_WAITING: usize = 4096;
 
 /// Retry delay, in microseconds, in replies while [`MAX_WAITING`] is reached.
@@ -551,7 +551,7 @@ impl<M: Metadata> Coordinator<M> {
             | Request::Backup(_) => who.serves(),
             Request::ListServers | Request::ServerStats => who.role() != Some(Role::Client),
             // Anyone may send these requests, and sees only tables that it has rights to. Other
-            // requests are not for a coordinator, and are answered so.
+            // requests are not for a coordinator, and the reply says so.
             _ => true,
         };
         (!allowed).then(denied)
@@ -580,7 +580,7 @@ impl<M: Metadata> Coordinator<M> {
                 self.reply_found(known)
             }
             Request::LocateTable { table } => {
-                // A table without rights to it is reported as missing.
+                // A table to which the sender has no rights is reported as missing.
                 let known = self.catalog.tables().find(|record| record.id == table);
                 let known = known.filter(|known| {
                     self.guests.rights_by_name(id.requester(), &known.name).is_some()

@@ -66,7 +66,7 @@ pub struct RecoveryResult {
     pub order: u64,
     /// First segment of this log whose entries of these tablets count.
     pub since: u64,
-    /// Why it failed for now; empty when everything is here and durable.
+    /// Why the recovery or move failed for now; empty when everything is here and durable.
     pub failure: String,
 }
 

@@ -87,7 +87,7 @@ impl Loads {
     }
 }
 
-/// Returns how many positions a tablet covers, in units small enough that their product with bytes
+/// Returns how many positions a tablet covers, in units of 256, so that the product with bytes
 /// fits.
 fn width(tablet: &Tablet) -> u128 {
     u128::from((tablet.range.last - tablet.range.first) >> 8) + 1

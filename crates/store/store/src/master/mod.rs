@@ -50,7 +50,7 @@ const IDLE_SLICES: usize = 4;
 /// The tablets that the coordinator has assigned to this server.
 #[derive(Default)]
 struct ServedTablets {
-    /// The tablets it serves, ascending; `None` until the first assignment.
+    /// The tablets that this server serves, ascending; `None` until the first assignment.
     tablets: Option<Vec<Tablet>>,
     /// Requests to each tablet of `tablets` since the last load report.
     requests: Vec<RequestCounts>,
@@ -95,8 +95,8 @@ pub struct NeededReplicas {
     pub below: u32,
 }
 
-/// Number of later keys after which the entry of a key is prefetched; its hash table line is
-/// prefetched at once.
+/// A key's hash table line is prefetched at once, and its entry when this many later keys are
+/// expected.
 const PREFETCH_DISTANCE: usize = 4;
 
 /// The master: serves the tablets that the coordinator assigns to it, from a [`Log`] in memory.

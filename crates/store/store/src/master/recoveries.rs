@@ -111,9 +111,9 @@ impl Recoveries {
             if let Some(same) =
                 self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order))
             {
-                // If the result was reported, the report did not reach this coordinator or its
-                // predecessor, which numbered the order differently, so it is reported again. What
-                // was written is still here, since nothing else was ordered in between.
+                // If the result was reported, neither this coordinator nor its predecessor, which
+                // numbered the order differently, has noted it, so it is reported again. What was
+                // written is still here, since nothing else was ordered in between.
                 *same = Task { reported: false, order: same.order.clone(), ..task };
             } else {
                 self.abandoned_sessions

@@ -58,7 +58,8 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// Stamps are times, or events of `count`. Takes 20 ms to calibrate the clock.
+    /// Makes the measurements: of events if `count` is given, otherwise of times. Takes 20 ms to
+    /// calibrate the clock.
     pub(super) fn new(count: Option<EventCounter>) -> Self {
         Self {
             requests: RecentSamples::default(),

@@ -54,7 +54,7 @@ struct MigrationTarget {
     step: Step,
     /// First segment of this log whose entries of the tablet count.
     since: u64,
-    /// The next request.
+    /// The next request: its stage, and from where it continues.
     stage: MoveStage,
     after: u64,
     batch: u64,

@@ -518,9 +518,9 @@ impl Recovery {
         true
     }
 
-    /// Writes some of the completions. They come last: if an attempt fails after it has written
-    /// one, and the next attempt reads the end of the log from another replica, which is shorter,
-    /// the completion would be of an operation that the log does not have.
+    /// Writes some of the completions. They come last. If an attempt failed after it had written
+    /// one, the next attempt might read the end of the log from another replica, which is shorter:
+    /// then the completion would be of an operation that the log does not have.
     fn complete(&mut self, log: &mut Log) -> bool {
         for _ in 0..SLICE_ENTRIES {
             match self.completions.write_one(log, &mut self.completed) {

@@ -156,8 +156,8 @@ impl<D: Disk> Replicas<D> {
         self.flush_by(now);
     }
 
-    /// Replies to the requests whose fence is as durable as it will be. Returns whether there were
-    /// any.
+    /// Replies to the requests whose fence is durable, or will not become so. Returns whether there
+    /// were any.
     pub(super) fn answer_fences(&mut self) -> bool {
         if self.fences.waiting.is_empty() {
             return false;

@@ -1,8 +1,8 @@
 //! Serves replicas to servers that recover their master.
 //!
-//! A recovering server requests a segment in pieces of [`REPLICA_BYTES`]. The first request has the
-//! whole segment read from disk. It stays in memory until all servers that recover it have its last
-//! byte, or until its place is needed and it was not requested for [`HOLD`].
+//! A recovering server requests a segment in pieces of [`REPLICA_BYTES`]. At the first request the
+//! whole segment is read from disk. The segment stays in memory until all servers that recover it
+//! have its last byte, or until its place is needed and it was not requested for [`HOLD`].
 
 use super::sorted::Sorted;
 use super::{BUSY_MICROS, Replicas};
@@ -20,8 +20,8 @@ use std::time::Duration;
 pub const MAX_CACHED: usize = 8;
 const _: () = assert!(MAX_CACHED <= crate::backup::MAX_READS);
 
-/// Limit on the reads that wait. A session may always have one, and more only while it has fewer
-/// than are left of this number; further reads are answered with `Retry`.
+/// Limit on the reads that wait. A session may always have one read waiting, and more only while it
+/// has fewer than there are places left; further reads are answered with `Retry`.
 pub const MAX_READERS: usize = 256;
 
 /// Limit on the replies to reads in flight that sessions share, each of up to [`REPLICA_BYTES`]. In

@@ -35,8 +35,8 @@ pub const MAX_COPIES: usize = 7;
 /// How long a backup may take for a write before it is replaced by another.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The largest number of replicas that wait to be freed. Further ones are not freed by request:
-/// backups find out by themselves that they need not keep them.
+/// The largest number of replicas that wait to be freed. Further replicas are not freed by request:
+/// backups find out by themselves that they need not keep these.
 pub const MAX_FREES: usize = 4096;
 
 /// The largest number of requests to free replicas in flight at once.

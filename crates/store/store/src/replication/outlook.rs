@@ -12,8 +12,8 @@ use sprat_log::Log;
 use sprat_net::Nanos;
 use std::time::Duration;
 
-/// How long there may be too few servers before changes are refused. Shorter absences are waited
-/// for: a server restarts, or several start together.
+/// How long there may be too few servers before changes are refused. During shorter absences
+/// clients wait: a server restarts, or several start together.
 pub const FEW_FOR: Duration = Duration::from_secs(2);
 
 /// How long a write may wait for servers that refuse it before changes are refused.

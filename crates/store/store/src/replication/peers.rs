@@ -10,12 +10,12 @@ use std::time::Duration;
 /// A server that keeps replicas for other servers' logs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BackupServer {
-    /// Its id.
+    /// The server's id.
     pub server: u32,
-    /// The address of its node.
+    /// The address of the server's node.
     pub address: SocketAddr,
-    /// The number of its rack. Servers in one rack have the same number within one list of servers;
-    /// numbers of different lists must not be compared.
+    /// The number of the server's rack. Servers in one rack have the same number within one list of
+    /// servers; numbers of different lists must not be compared.
     pub rack: u32,
 }
 

@@ -52,8 +52,9 @@ pub(super) struct OpenReplicas {
     pub(super) replicas: Vec<Replica>,
     /// Backups that may have a part of a replica, which does not count.
     pub(super) given_up: Vec<u32>,
-    /// A head of which a replica was given up. Open replicas of it are void, so its bytes count as
-    /// durable only once it is sealed and the coordinator has confirmed that.
+    /// Whether this is a head of which a replica was given up. Its open replicas are void, so its
+    /// bytes count as durable only once the head is sealed and the coordinator has confirmed the
+    /// next head.
     pub(super) tainted: bool,
     /// The progress that has been reported to the log.
     pub(super) reported: Reported,

@@ -159,7 +159,7 @@ impl Link {
                     })?;
                     return Ok((copy, catalog));
                 }
-                // One of several coordinators may have answered that leads no more.
+                // One of several coordinators may have answered although it no longer leads.
                 _ if self.coordinators > 1 && Instant::now() < until => {
                     self.client.core_mut().switch_coordinator("");
                     pause(NEXT_COORDINATOR_DELAY);

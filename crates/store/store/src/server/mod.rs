@@ -102,23 +102,23 @@ fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError>
 
 /// Where and how a node runs.
 struct NodeSettings {
-    /// The name of its thread.
+    /// The name of the node's thread.
     name: String,
     /// The address at which the node listens.
     locator: Locator,
     policy: Policy,
-    /// The core that its thread is pinned to.
+    /// The core that the thread is pinned to; `None` if it is not pinned.
     core: Option<usize>,
-    /// Its part of a device that several nodes share.
+    /// The node's part of a device that several nodes share.
     share: Option<DeviceShare>,
 }
 
 /// A data node of a running server.
 #[derive(Clone, Debug)]
 pub struct DataNode {
-    /// Where clients reach its objects.
+    /// Where clients reach the node's objects.
     pub listen: Locator,
-    /// The contents that its log had at the start.
+    /// The contents that the node's log had at the start.
     pub restored: Restored,
 }
 
@@ -133,7 +133,7 @@ pub struct Server {
     control_threads: Vec<agent::Handle>,
     /// The election thread, if this is one of several coordinators.
     election: Option<JoinHandle<()>>,
-    /// Which peers it accepts, and its own identity.
+    /// Which peers the server accepts, and its own identity.
     guard: Guard,
     /// Ends the control threads and the election thread.
     ended: Arc<AtomicBool>,

@@ -44,7 +44,6 @@ pub enum Durability {
 /// [`memory`](Self::memory) and [`disk`](Self::disk) in equal parts. If [`copies`](Self::copies) is
 /// not zero, a node's log is kept on other servers, and its disk has replicas for them; otherwise
 /// the log is on its own disk. Start from [`alone`](Self::alone) and change what differs:
-/// on its own disk. Start from [`alone`](Self::alone) and change what differs:
 ///
 /// ```no_run
 /// use sprat_store::server::{Server, ServerOptions};
