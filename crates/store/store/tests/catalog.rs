@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 const HERE: &str = "tcp:host=127.0.0.1,port=1";
 
-/// Metadata that outlive the catalog, and fail on demand.
+/// Metadata that are kept when the catalog is dropped. A test can make their changes fail.
 #[derive(Clone, Default)]
 struct Shared {
     memory: Rc<RefCell<MetadataMemory>>,
@@ -156,7 +156,7 @@ fn a_table_is_spread_over_servers_with_replicated_logs() {
 }
 
 proptest! {
-    /// Checks samples of positions: each belongs to the server that took it last from its owner.
+    /// Checks samples of positions: each position belongs to the server that took it over last.
     #[test]
     fn take_over_moves_ranges_to_the_new_owner(
         count in 1_usize..9,
@@ -169,7 +169,7 @@ proptest! {
         let mut catalog = Catalog::open(shared.clone(), 7).unwrap();
         let servers: Vec<u32> = (0..5).map(|_| catalog.enlist(0, (HERE, ""), 1).unwrap()).collect();
         let table = catalog.create("t", count, &servers).unwrap();
-        // A table for each server, so that none loses all its tablets and is removed.
+        // Each server has a table of its own, so no server loses all its tablets and is removed.
         for &server in &servers {
             catalog.create(&format!("of {server}"), 1, &[server]).unwrap();
         }
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// Returns the row of counters in the format from before rows had checksums.
+/// Returns the row of counters in an older format, in which rows had no checksums.
 fn old_counters() -> (String, Option<Vec<u8>>) {
     let mut row = Vec::new();
     for (name, number) in [("cluster", 42), ("next_table", 4), ("next_server", 10), ("version", 17)]
@@ -219,7 +219,7 @@ fn old_counters() -> (String, Option<Vec<u8>>) {
     ("counters".into(), Some(row))
 }
 
-/// Reads a table's row from before there were tablets, with and without `since`.
+/// Reads a table's row that was written before tables had tablets, with and without `since`.
 #[test]
 fn rows_from_before_there_were_tablets_are_read() {
     let row = |since: Option<u64>| {
@@ -445,7 +445,7 @@ fn a_moving_tablet_keeps_its_owner_until_it_is_handed_over() {
     assert_eq!(catalog.moves().count(), 0);
 }
 
-/// A recovery must not meet a move of a tablet that it recovers.
+/// A tablet that is being recovered must not be moved.
 #[test]
 fn a_move_ends_with_either_server_or_its_table() {
     for ended_by in ["the giver", "the taker", "a new life", "the table", "itself"] {
@@ -509,7 +509,8 @@ fn a_new_server_gets_tablets() {
     let fourth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth]), 1);
     assert_eq!(catalog.tablets_of(fourth).len(), 1);
-    // If no server has two tablets, one is divided, unless its table was created with one tablet.
+    // If no server has two tablets, the catalog divides a tablet, but not that of a table that was
+    // created with one tablet.
     let fifth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth, fifth]), 1);
     assert_eq!(catalog.tablet_count(), 5);

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// How changes of the metadata end.
+/// Whether changes of the metadata succeed.
 #[derive(Clone, Copy, Default)]
 enum Availability {
     #[default]
@@ -244,11 +244,12 @@ fn an_expired_leader_grants_no_leases() {
     let server = world.enlist(0);
     let (status, version, lease) = world.poll(0, server, 0);
     assert_eq!((status, lease), (Status::Ok, true));
-    // A poll that waits when the leader's lease ends gets `NotLeading`.
+    // A poll that is still waiting when the leader's lease ends gets `NotLeading`.
     world.valid[0].set(world.now + RENEWAL / 2);
     assert_eq!(world.poll(0, server, version).0, Status::NotLeading);
     assert_eq!(world.ask(0, &Request::WhoLeads, LEADER_LEASE).unwrap().0, Status::NotLeading);
-    // When it may lead again, it does not declare servers dead whose leases it could not renew.
+    // The leader could not renew the servers' leases meanwhile. When it leads again, it must not
+    // declare these servers dead.
     world.run(LEASE * 3);
     world.valid[0].set(world.now + LEADER_LEASE);
     world.run(STEP * 10);
@@ -258,8 +259,9 @@ fn an_expired_leader_grants_no_leases() {
     assert!(took >= LEASE && took < LEASE + Duration::from_millis(20), "{took:?}");
 }
 
-/// Once, a coordinator with an older copy declared the servers dead that it refused. That change
-/// raised its version to theirs, and the older copy was taken for the current one.
+/// A regression test. A coordinator with an older copy of the metadata refused its servers and then
+/// declared them dead. That change raised the copy's version to the servers' version, so the older
+/// copy was taken for the current one.
 #[test]
 fn metadata_shown_to_be_an_older_copy_stay_refused() {
     let mut world = World::alone();
@@ -286,7 +288,7 @@ fn metadata_shown_to_be_an_older_copy_stay_refused() {
         (Request::CreateTable { name: "x", tablets: 0 }, Status::Refused),
         (Request::FindTable { name: "x" }, Status::Refused),
         (Request::ListTables, Status::Refused),
-        // A refusal would stop a running server.
+        // If this request were refused, a running server would stop.
         (Request::Void { server, segment: 1 }, Status::NotLeading),
     ] {
         let (found, _, words) = world.ask(0, &request, LEADER_LEASE).unwrap();
@@ -321,8 +323,8 @@ fn a_poll_is_not_answered_by_a_clock_older_than_itself() {
     let mut world = World::new(1);
     world.appoint(0);
     let server = world.enlist(0);
-    // The node reads its clock, is suspended, and then handles a poll that has arrived meanwhile,
-    // long after.
+    // The node reads its clock and is suspended. Long after, it handles a poll that arrived while
+    // it was suspended.
     let stale = world.now;
     world.paused[0] = true;
     let poll = Request::Assignments { server, known: 0, seen: &ClusterSeen::default() };
@@ -354,8 +356,8 @@ fn a_new_leader_waits_for_leases_of_its_predecessor() {
     let (_, version, _) = world.poll(0, server, 0);
     let taken = world.now;
     world.appoint(1);
-    // The server polls the new leader, but loses the reply, and gets its lease from the old leader,
-    // whose own is still valid.
+    // The server polls the new leader, but loses the reply. Then it gets a lease from the old
+    // leader, whose own lease is still valid.
     assert!(world.poll(1, server, version).2);
     assert!(world.valid[0].is_valid(world.now) && world.poll(0, server, version).2);
     let took = world.time_to_death(1, server);
@@ -375,7 +377,8 @@ fn a_server_that_knows_the_new_leader_is_declared_dead_as_usual() {
     world.appoint(1);
     let (_, new, lease) = world.poll(1, server, version);
     assert!(lease && new > version);
-    // It has applied the new leader's version: it accepts nothing from the old leader any more.
+    // The server has applied the new leader's version, so it accepts nothing more from the old
+    // leader.
     assert!(world.poll(1, server, new).2);
     let took = world.time_to_death(1, server);
     assert!(took >= LEASE && took < LEASE * 2, "{took:?}");
@@ -440,7 +443,8 @@ fn a_server_accepts_nothing_from_an_earlier_leader() {
     let enlisted = [encode_answer(Status::Ok, false, 0, 3).as_bytes(), &body].concat();
     assert_eq!(tell(&mut agent, 0, &enlisted), (Ok(false), false));
     let unknown = |version| encode_answer(Status::NotFound, false, 0, version).as_bytes().to_vec();
-    // An earlier leader does not know the server yet: that does not mean that it was declared dead.
+    // An earlier leader may not know the server yet. Its `NotFound` does not mean that the server
+    // was declared dead.
     assert_eq!(tell(&mut agent, 0, &unknown(6)), (Ok(false), true));
     assert_eq!(tell(&mut agent, 1_000, &assignment(9)), (Ok(true), false));
     assert_eq!(agent.assigned_version(), 9);

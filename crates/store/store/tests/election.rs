@@ -21,9 +21,9 @@ struct Candidate {
     election: Election,
     down: bool,
     paused: bool,
-    /// Whether it cannot reach the register.
+    /// Whether the candidate cannot reach the register.
     blind: bool,
-    /// Whether it cannot reach the other coordinators.
+    /// Whether the candidate cannot reach the other coordinators.
     deaf: bool,
 }
 
@@ -123,7 +123,7 @@ fn a_silent_leader_is_replaced_within_a_fraction_of_a_lease() {
     world.run(SILENCE + PING + 3 * STEP);
     assert_eq!((world.leaders(), world.register.revision), (vec![1], 2), "one of them, and once");
     assert!(SILENCE + PING + 3 * STEP < LEASE / 3);
-    // The old leader restarts, and follows.
+    // The old leader restarts as a follower.
     world.all[0].down = false;
     world.all[0].election = Election::new(9, "tcp:host=10.0.0.0,port=1".into());
     world.run(Duration::from_secs(20));
@@ -137,7 +137,7 @@ fn a_suspended_leader_learns_that_it_was_deposed() {
     world.all[0].paused = true;
     world.run(Duration::from_millis(300));
     assert_eq!(world.register.revision, 2);
-    // For a while both may act as leaders: TAKEOVER_GRACE covers that time.
+    // For some time both coordinators may act as leaders. `TAKEOVER_GRACE` covers that time.
     assert!(world.valid(0) && world.valid(1));
     world.all[0].paused = false;
     world.run(HEARTBEAT + STEP);
@@ -165,8 +165,8 @@ fn takeover_grace_outlasts_the_leases_of_the_deposed_leader() {
         last > LEADER_LEASE - HEARTBEAT - Duration::from_millis(200),
         "it was valid for long: {last:?}"
     );
-    // The last lease that it can grant ends before the new leader declares any server dead, even if
-    // their clocks run apart.
+    // The last lease that the old leader can grant ends before the new leader declares any server
+    // dead, even if the clocks of the two leaders differ in speed.
     assert!(last + LEASE + (last + LEASE) / DRIFT < TAKEOVER_GRACE);
 }
 
@@ -257,7 +257,8 @@ fn a_claim_with_unknown_outcome_is_repeated() {
     );
     now = now + Duration::from_secs(1);
     assert_eq!(election.next(now), ElectionAction::Read);
-    // The claim had been executed. A new term fences changes that were under way in this one.
+    // The claim whose outcome was unknown had been executed. A claim of another term fences the
+    // changes that were under way in this term.
     let leader = LeaderRecord { term: 4, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
     election.read(now, now, Some(Some(leader)));
     assert_eq!((election.term(), election.next(now)), (None, ElectionAction::Claim { over: 4 }));

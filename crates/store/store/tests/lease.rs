@@ -15,7 +15,7 @@ use world::{NODE, World, address};
 const LEASE: Duration = Duration::from_millis(400);
 const TABLE: u32 = 1;
 
-/// A master with a table, and the outbox that sets its lease.
+/// Returns a master with a table, and the outbox that sets the master's lease.
 fn world() -> (World<Master<MemDisk>>, Outbox) {
     let hub = Hub::new(HubOptions::default());
     let config = Config::default();

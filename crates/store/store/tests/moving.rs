@@ -184,7 +184,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// The client's state: what it has written, and the replies that it got.
 struct Client {
     world: World,
-    /// Keys and their values.
+    /// The value of each key, as the client has written it.
     objects: BTreeMap<Vec<u8>, Vec<u8>>,
     versions: BTreeMap<Vec<u8>, u64>,
     /// Operations with ids, and their answers.
@@ -202,7 +202,8 @@ impl Client {
         usize::from(self.is_over && self.order.tablet.range.contains(position(SEED, TABLE, key)))
     }
 
-    /// Plays the coordinator: hands the tablet over when the second server has reported it.
+    /// Plays the coordinator: hands the tablet over when the second server has reported that it has
+    /// everything.
     fn coordinate(
         world: &mut World,
         result: &mut Option<RecoveryResult>,
@@ -343,7 +344,8 @@ proptest! {
             client.versions.insert(key.to_vec(), version);
         }
         before.into_iter().for_each(|step| client.step(step));
-        // A removed key: only later versions show that it ever existed.
+        // Writes key 7 several times and removes it: only the version of a later write shows that
+        // the key existed.
         (0..9).for_each(|value| client.step(Step::Write(7, value)));
         client.step(Step::Remove(7));
         client.world.assign([vec![Tablet::whole(TABLE)], Vec::new()], &[order]);
@@ -364,8 +366,8 @@ proptest! {
         let result = client.result.clone().expect("it is over");
         prop_assert_eq!((result.order, result.failure.as_str()), (3, ""));
         client.step(Step::Turns(20));
-        // Everything that was done is known at the new server, and is not done again. (Operations
-        // that changed nothing leave nothing.)
+        // The new server knows every operation that was executed, and does not execute it again.
+        // (Operations that changed nothing leave no completion.)
         for (step, id, answer) in client.done.clone() {
             if answer.0 != Status::Ok {
                 continue;
@@ -390,12 +392,12 @@ proptest! {
             }
         }
         // Each server counts its own objects, even if the table's beginning is on another server.
-        // Objects that have moved away may not be freed yet.
+        // The first server may not have freed the objects that have moved away.
         let here = client.objects.keys().filter(|key| client.at(key) == 1).count() as u64;
         let request = Request::TableStats { table: TABLE };
         let (status, objects, _) = client.world.ask(1, &request, None, |_| {});
         prop_assert_eq!((status, objects), (Status::Ok, here));
-        // New versions are above those of removed objects.
+        // The versions of new objects are above those of removed ones.
         for key in 0..KEYS {
             client.step(Step::Write(key, 9));
         }

@@ -149,7 +149,8 @@ fn an_interrupted_first_start_is_completed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path(), 2);
     Server::start(&options).unwrap().stop().unwrap();
-    // The state after the process was killed when the first node had enlisted, and the second not.
+    // The state after the process was killed when the first node had enlisted but the second had
+    // not.
     let second = dir.path().join("node-2");
     fs::remove_file(second.join("log.sprat")).unwrap();
     fs::write(second.join("identity.toml"), "format = 1\ncluster = 0\nserver = 0\nseed = 7\n")

@@ -21,7 +21,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Takes bytes to be replicated from the log, up to `limit` pieces.
+    /// Takes up to `limit` pieces of the bytes that the log has to replicate.
     pub(crate) fn submit(&mut self, log: &mut Log, limit: usize) {
         for _ in 0..limit {
             let Some(pending) = log.next_pending() else { return };
@@ -83,8 +83,8 @@ impl Disk {
         }
     }
 
-    /// Restarts: cuts torn tails, finds the newest head, frees segments that it does not list, and
-    /// replays.
+    /// Restarts the log: cuts torn tails, finds the newest head, frees segments that the head does
+    /// not list, and replays the others.
     pub(crate) fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
         let mut newest: Option<SegmentHeader> = None;
         let mut headers = BTreeMap::new();

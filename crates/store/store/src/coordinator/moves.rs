@@ -63,7 +63,7 @@ impl<M: Metadata> Catalog<M> {
                  moved",
             ));
         }
-        let parts = 2; // at most: the tablet may be cut out of the middle of another
+        let parts = 2; // added at most, if the tablet is the middle of another
         if self.tablet_count() + parts > MAX_ALL_TABLETS
             || self.tablet_count_of(tablet.table) + parts > MAX_TABLETS
         {

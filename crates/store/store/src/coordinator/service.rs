@@ -731,7 +731,7 @@ impl<M: Metadata> Service for Coordinator<M> {
 
     fn next_deadline(&self) -> Option<Nanos> {
         if !self.led {
-            return None; // until its mailbox has an update
+            return None; // an update in the mailbox wakes this thread
         }
         let version = self.catalog.version();
         let due = |poll: &PendingPoll| if poll.known == version { poll.until } else { Nanos(0) };

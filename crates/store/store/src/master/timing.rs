@@ -192,8 +192,8 @@ mod tests {
             timing.request(at(0), at(departed));
         };
         for _ in 0..5 {
-            pass(&mut timing, [0; 4], 100); // a whole one
-            pass(&mut timing, [10, 30, 60, 100].map(at), 500); // in stages, which cost more
+            pass(&mut timing, [0; 4], 100); // a request timed as a whole
+            pass(&mut timing, [10, 30, 60, 100].map(at), 500); // timed in stages: takes longer
             pass(&mut timing, [0; 4], 100);
             pass(&mut timing, [at(10), 0, 0, at(100)], 500); // neither found nor appended
         }

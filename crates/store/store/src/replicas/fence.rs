@@ -145,7 +145,7 @@ impl<D: Disk> Replicas<D> {
             }
             *fence = match self.backup.append(word(master), 0, [], true) {
                 Ok(()) => Fence::Written,
-                Err(AppendError::Behind) => continue, // again after an open replica has ended
+                Err(AppendError::Behind) => continue, // retried when an open replica has ended
                 Err(error) => {
                     tracing::warn!("the fence of server {master} is kept in memory only: {error}");
                     Fence::Memory

@@ -262,7 +262,7 @@ mod tests {
         let mut backed_off_for = |peers: &mut Peers| {
             let begun = now;
             peers.back_off(2, now, "");
-            peers.back_off(2, now, ""); // for another replica, whose write fails with the first
+            peers.back_off(2, now, ""); // the write to a second replica fails too
             while peers.choose_healthy(now, &[3], |_| 0).is_none() {
                 assert_eq!(peers.choose(now, &[3], |_| 0), Some(2), "where there is nobody else");
                 now = now + BACKOFF;

@@ -66,7 +66,8 @@ impl Handle {
         // A thread that panicked has reported that on standard error.
         let _ = self.thread.join();
         if let Some(catalog_writer) = self.catalog_writer {
-            let _ = catalog_writer.join(); // as above
+            // If the catalog writer panicked, that thread too has reported it.
+            let _ = catalog_writer.join();
         }
     }
 }
@@ -246,7 +247,7 @@ impl Link {
                 }
                 Ok(false) => heard = Instant::now(),
                 Err(gone @ ServerError::Gone(_)) => {
-                    let _ = end.send(Err(gone)); // without a receiver, the process is ending
+                    let _ = end.send(Err(gone)); // if there is no receiver, the process is ending
                     return;
                 }
                 Err(_) if ended.load(Ordering::Acquire) => {}

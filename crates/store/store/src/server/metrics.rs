@@ -28,7 +28,7 @@ pub(super) struct Handle {
 impl Handle {
     /// Stops serving; the address is free on return.
     pub(super) fn end(self) {
-        let _ = self.end.send(()); // it may have ended
+        let _ = self.end.send(()); // the thread may have ended already
         let _ = self.thread.join(); // a thread that panicked has reported that
     }
 }

@@ -353,7 +353,8 @@ impl Server {
         self.ended.store(true, Ordering::Release);
         self.control_threads.drain(..).for_each(agent::Handle::join);
         if let Some(election) = self.election.take() {
-            let _ = election.join(); // as below
+            // A thread that panicked has reported that on standard error.
+            let _ = election.join();
         }
         if let Some(metrics_server) = self.metrics_server.take() {
             metrics_server.end();
@@ -414,7 +415,8 @@ impl Server {
                     "pin the {name} thread to core {core}"
                 )))?;
             }
-            let credentials = guard.credentials()?; // of a clock that has just begun
+            // The runner's clock has just begun: credentials require that.
+            let credentials = guard.credentials()?;
             let service = make(runner.clock_start())?;
             let driver = match share {
                 Some(share) => AnyDriver::open_share(&locator, share)?,

@@ -99,8 +99,8 @@ impl Server {
         let opening = options.clone();
         let bound = match dir {
             Some(dir) if options.copies > 0 => {
-                drop(report); // its log begins empty
-                outbox.set_lease(Nanos(0)); // it serves only while it has a lease
+                drop(report); // the log of this master begins empty
+                outbox.set_lease(Nanos(0)); // the master serves only while it has a lease
                 let path = dir.replicas();
                 let make =
                     move |begun| open::open_cluster_node(&opening, &path, enlisted, inbox, begun);
