@@ -257,8 +257,8 @@ fn a_claim_with_unknown_outcome_is_repeated() {
     );
     now = now + Duration::from_secs(1);
     assert_eq!(election.next(now), ElectionAction::Read);
-    // The claim whose outcome was unknown had been executed. A claim of another term fences the
-    // changes that were under way in this term.
+    // The claim whose outcome was unknown had been executed. The coordinator claims another term,
+    // to fence the changes that were under way in this one.
     let leader = LeaderRecord { term: 4, life: 5, locator: "tcp:host=10.0.0.5,port=1".into() };
     election.read(now, now, Some(Some(leader)));
     assert_eq!((election.term(), election.next(now)), (None, ElectionAction::Claim { over: 4 }));

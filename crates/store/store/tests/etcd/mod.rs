@@ -53,8 +53,8 @@ fn rows_are_what_was_written() {
     let wanted: BTreeMap<_, _> =
         wanted.into_iter().map(|(key, value)| (key.to_owned(), value.to_vec())).collect();
     assert_eq!(metadata.load().unwrap(), wanted);
-    // First as many changes as one call accepts. Then a cluster whose name has ours as a prefix: it
-    // has rows of its own.
+    // Write as many changes as one call accepts. Then read a cluster whose name has this cluster's
+    // name as a prefix: it has rows of its own.
     let many: Vec<_> =
         (0..MAX_CHANGES).map(|number| row(&format!("many/{number}"), &[7; 900])).collect();
     metadata.apply(&many).unwrap();
@@ -84,7 +84,7 @@ fn a_deposed_leader_changes_nothing() {
     assert!(old.lost().is_some());
     let fenced = MetadataEtcd::new(place.open().unwrap(), first).apply(&[row("x", b"")]);
     assert!(matches!(fenced, Err(MetadataError::Fenced { .. })), "{fenced:?}");
-    // A new term of the same coordinator fences its earlier one, too.
+    // A new term of a coordinator also fences the earlier term of the same coordinator.
     let third = etcd.claim(second, 2, HERE).unwrap().unwrap();
     assert!(matches!(new.create("table", 1, &[1]), Err(Refusal::Lost(_))));
     let mut new = Catalog::open(MetadataEtcd::new(place.open().unwrap(), third), 8).unwrap();

@@ -107,8 +107,8 @@ impl Drop for EtcdProcess {
     }
 }
 
-/// A temporary directory, in memory if possible: on a disk, other processes' writes can hold up
-/// etcd's for longer than the tests' deadlines.
+/// Makes a temporary directory, in memory if possible. On a disk, the writes of other processes can
+/// delay etcd's writes beyond the tests' deadlines.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }

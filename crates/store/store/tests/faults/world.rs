@@ -16,7 +16,7 @@ use zerocopy::IntoBytes as _;
 
 use ended::Ended;
 
-/// The one table that is served.
+/// The only table of the master.
 pub(crate) const TABLE: u32 = 1;
 
 /// How far an iteration advances the clock.
@@ -25,7 +25,7 @@ const STEP: Duration = Duration::from_micros(50);
 /// Iterations after which no answer is expected any more.
 const MANY_TURNS: usize = 20_000;
 
-/// An answer, copied.
+/// A copy of a reply.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) status: Status,
@@ -127,8 +127,8 @@ impl<S: Service> World<S> {
     }
 }
 
-/// A master of 8 MB on a disk in memory, with everything it needs; its segments are small, so that
-/// they fill often.
+/// Returns a master of 8 MB on a disk in memory, with all that the master needs. Its segments are
+/// small, so that they fill often.
 pub(crate) fn master(
     control: &MemControl,
     durability: Durability,

@@ -25,7 +25,8 @@ fn a_disk_that_fails_ends_writing_and_not_reading() {
         );
         assert_eq!(world.figure("replica_writes_stopped"), 1);
         assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
-        // Of an open replica, the bytes on the disk could be read, but not all that were received.
+        // The bytes of an open replica that are on the disk could be read. The bytes that were
+        // received since are lost.
         let records = world.fence(3);
         assert_eq!(records.len(), 2);
         let reply = world.read(b).unwrap_err();

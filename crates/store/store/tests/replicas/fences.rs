@@ -121,8 +121,8 @@ fn a_fence_that_outlived_its_replicas_is_dropped_at_the_next_start() {
         let (mut world, _) = open(&control, Durability::Sync);
         world.put(id(3, 1), 0..900, true);
         world.fence(3);
-        // The mark that frees the replica's frame is written. The mark that frees the fence's frame
-        // hangs, and may or may not be written.
+        // The mark that frees the replica's frame is written. The write of the mark that frees the
+        // fence's frame hangs, so the disk may or may not have it.
         control.fail(1, sprat_disk::Fault::Hang);
         world.free(id(3, 1));
         (0..10).for_each(|_| world.turn());

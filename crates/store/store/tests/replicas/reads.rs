@@ -33,7 +33,8 @@ fn many_readers_read_many_replicas_at_once() {
         }
         lens.push(len);
     }
-    // Several readers for each replica, in no order, and more replicas than are held in memory.
+    // Each replica has several readers, and the readers proceed in random order. There are more
+    // replicas than the server holds in memory.
     let mut readers: Vec<Reader> = (0..42)
         .map(|at| Reader { replica: id(3, 1 + at % 14), bytes: Vec::new(), call: None })
         .collect();

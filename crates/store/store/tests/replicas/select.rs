@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 const SEED: u64 = 77;
 
-/// Objects of table 1, and as many of table 2.
+/// Number of objects of table 1. Table 2 has as many.
 const OBJECTS: u32 = 4000;
 
 fn push(bytes: &mut Vec<u8>, entry: &Entry<'_>) {
@@ -225,8 +225,8 @@ fn a_cut_off_completion_is_not_served() {
     }
 }
 
-/// Each write leaves a completion. Each server that recovers a part of a table gets the table's
-/// completions, but only the last one of each request slot.
+/// Each write leaves a completion. A server that recovers a part of a table gets the last
+/// completion of each of the table's request slots.
 #[test]
 fn only_the_last_completion_of_a_slot_is_served() {
     let mut bytes = header(Role::Survivor, &[]);
@@ -240,9 +240,9 @@ fn only_the_last_completion_of_a_slot_is_served() {
     assert_eq!(sequences.collect::<Vec<_>>(), [5, 1]);
 }
 
-/// The end of a head may be in one replica and not in the next. A server that does not recover the
-/// object's part of the table must learn only that the operation was begun: if the object's part is
-/// recovered from the other replica, the operation was not executed.
+/// The end of a head may be in one replica and absent from another. A server that does not recover
+/// the object's part of the table must learn only that the operation was begun. If the object's
+/// part is recovered from the other replica, the operation was not executed.
 #[test]
 fn a_completion_in_a_head_is_served_with_its_object_only() {
     let (key, refused) = (&b"key"[..], &b"another"[..]);
@@ -266,7 +266,8 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
                 value_type: ValueType::Bytes,
             },
         );
-        // A refused operation on a key of the other half, and a completion from another log.
+        // The segment also has a refused operation on a key of the other half, and a completion
+        // from another log.
         let refusal = |position| Completion {
             joined: false,
             status: Status::Conflict,
@@ -277,7 +278,7 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
         let at = position(SEED, 1, refused);
         push_this(&mut bytes, (1, 2, 5), &refusal(Some(at)));
         push_completion_of(&mut bytes, 1, 3, 7, false);
-        // The first operation of a slot.
+        // This is the first operation in its slot.
         push_completion_of(&mut bytes, 1, 4, 1, true);
         push(
             &mut bytes,
@@ -316,7 +317,7 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
     }
 }
 
-/// A completion that was cut off does not supersede the one before it.
+/// If the last completion of a slot was cut off, the completion before it is served.
 #[test]
 fn the_completion_before_a_cut_off_one_is_served() {
     let mut bytes = header(Role::Head, &[7]);

@@ -35,7 +35,8 @@ pub(crate) fn id(master: u32, segment: u64) -> ReplicaId {
     ReplicaId { master, segment }
 }
 
-/// The bytes of a segment: a function of its name, and different from those of all others.
+/// Returns the bytes of a segment. They depend on the replica's name only, and each segment has
+/// different bytes.
 pub(crate) fn bytes_of(replica: ReplicaId, len: usize) -> Vec<u8> {
     let mut random = Chance::new(replica.word());
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.draw().to_le_bytes())
@@ -236,7 +237,7 @@ impl<D: Disk> World<D> {
         assert_eq!(self.ask(BackupRequest::Free { replica }).status, Status::Ok);
     }
 
-    /// Reads all of a replica; otherwise returns the refusal.
+    /// Reads all of a replica, or returns the reply that refuses this.
     #[track_caller]
     pub(crate) fn read(&mut self, replica: ReplicaId) -> Result<Vec<u8>, Reply> {
         let mut all = Vec::new();

@@ -18,9 +18,9 @@ pub(crate) fn room(segment_bytes: usize) -> usize {
 pub(crate) struct Kept {
     pub(crate) bytes: Vec<u8>,
     pub(crate) sealed: bool,
-    /// Whether it was begun since the backup started.
+    /// Whether the replica was begun since the backup started.
     pub(crate) appendable: bool,
-    /// Whether it replaces another and still lacks durable bytes.
+    /// Whether the replica replaces another and still lacks durable bytes.
     pub(crate) anew: bool,
     /// The edition of the segment.
     pub(crate) edition: u8,
@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 pub(crate) struct Backup {
     pub(crate) kept: BTreeMap<u64, Kept>,
     segment_bytes: usize,
-    /// Whether it refuses writes.
+    /// Whether the backup refuses writes.
     pub(crate) full: bool,
 }
 
@@ -43,7 +43,8 @@ impl Backup {
         Self { kept: BTreeMap::new(), segment_bytes, full: false }
     }
 
-    /// Returns the newest head that the backup has, and the number of its bytes here.
+    /// Returns the newest head of which the backup has a replica, and the replica's length in
+    /// bytes.
     pub(crate) fn newest_head(&self) -> (u64, usize) {
         let head = self
             .kept
