@@ -406,10 +406,18 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
     assert_eq!(
         other.adopt_completion(named, &told),
         Ok(true),
-        "it says more than that it was begun"
+        "this completion says more than that the operation was begun"
     );
-    assert_eq!(other.adopt_completion(named, &told), Ok(false), "it is there already");
-    assert_eq!(other.adopt_completion(named, &Completion::BEGUN), Ok(false), "it says less");
+    assert_eq!(
+        other.adopt_completion(named, &told),
+        Ok(false),
+        "the log has this completion already"
+    );
+    assert_eq!(
+        other.adopt_completion(named, &Completion::BEGUN),
+        Ok(false),
+        "this completion says less"
+    );
     elsewhere.settle(&mut other);
     let other = elsewhere.restore(config, Some(&[1]));
     assert!(other.completion(1, &operation(2, 0).id).is_some());
@@ -434,7 +442,7 @@ fn a_revoked_completion_is_forgotten_and_earlier_ones_stay_over() {
         let entry = log.entry(log.completion(1, &id).unwrap());
         (entry.version, Completion::of(&entry).unwrap().is_begun())
     };
-    assert_eq!(known(&log), (id.sequence, false), "that was another");
+    assert_eq!(known(&log), (id.sequence, false), "that was another operation");
     log.forget_completion((table, &key, id.sequence)).unwrap();
     assert_eq!(known(&log), (id.sequence, true));
     disk.settle(&mut log);
@@ -684,7 +692,7 @@ fn a_copy_counts_once_its_position_is_durable() {
         }
     };
     fill(&mut log, 1, 0..40, |_| vec![1; 10_000]);
-    assert!(log.begin_copy(1).is_none(), "it is open");
+    assert!(log.begin_copy(1).is_none(), "the segment is open");
     assert!(log.roll_head());
     durable(&mut log);
     fill(&mut log, 1, 10..40, |_| vec![2; 3_000]);
@@ -698,8 +706,8 @@ fn a_copy_counts_once_its_position_is_durable() {
         log.clean(10);
     }
     assert!(log.stats().cleaner.compacted_segments > 0);
-    let mut copy = log.begin_copy(1).expect("it is closed");
-    assert!(log.durable_position() < copy.position(), "what outdates the rest is in memory only");
+    let mut copy = log.begin_copy(1).expect("the segment is closed");
+    assert!(log.durable_position() < copy.position(), "the newer versions are in memory only");
     let mut bytes = Vec::new();
     let mut pieces = 1;
     while log.continue_copy(&mut copy, 50_000, &mut bytes) {

@@ -417,11 +417,17 @@ fn a_moving_tablet_keeps_its_owner_until_it_is_handed_over() {
     let [first, second, ..] = Range::ALL.parts(4)[..] else { unreachable!() };
     let tablet = Tablet { table, range: first };
     let id = catalog.begin_move(tablet, 2).unwrap();
-    assert_eq!(catalog.begin_move(tablet, 2), Ok(id), "asked for again");
-    assert!(catalog.begin_move(tablet, 3).is_err(), "one at a time");
-    assert!(catalog.begin_move(Tablet { table, range: second }, 2).is_err(), "it has that");
+    assert_eq!(catalog.begin_move(tablet, 2), Ok(id), "the same move again");
+    assert!(catalog.begin_move(tablet, 3).is_err(), "a tablet has one move at a time");
+    assert!(
+        catalog.begin_move(Tablet { table, range: second }, 2).is_err(),
+        "server 2 has this tablet"
+    );
     let two = Range { first: first.first, last: second.last };
-    assert!(catalog.begin_move(Tablet { table, range: two }, 3).is_err(), "of two servers");
+    assert!(
+        catalog.begin_move(Tablet { table, range: two }, 3).is_err(),
+        "this range is on two servers"
+    );
     assert_eq!(servers(&catalog), [1, 2, 3, 1]);
     // The next leader continues the move.
     drop(catalog);

@@ -273,7 +273,7 @@ fn metadata_shown_to_be_an_older_copy_stay_refused() {
     let poll = Request::Assignments { server, known: version, seen: &seen };
     assert_eq!(world.ask(0, &poll, LEADER_LEASE).unwrap().0, Status::WrongCluster);
     world.run(FIRST_POLL_TIMEOUT * 2);
-    assert!(world.is_alive(0, server), "it is refused, not dead");
+    assert!(world.is_alive(0, server), "the server is refused, not dead");
     let locator = "fast+udp:host=10.0.0.3,port=9";
     for (request, status) in [
         (
@@ -343,9 +343,9 @@ fn a_poll_is_not_answered_by_a_clock_older_than_itself() {
     world.valid[0].set(stale + STEP);
     // Enough iterations of the node's loop for all frames of the handshake.
     (0..20).for_each(|_| connect(&mut world, stale, &mut granted));
-    assert!(!granted, "a lease from a time that may be long gone");
+    assert!(!granted, "the lease would count from a time that may be long past");
     (0..20).for_each(|_| connect(&mut world, stale + LEADER_LEASE, &mut granted));
-    assert!(!granted, "it may not lead any more");
+    assert!(!granted, "the node may not lead any more");
 }
 
 #[test]

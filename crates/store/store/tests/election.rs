@@ -121,7 +121,11 @@ fn a_silent_leader_is_replaced_within_a_fraction_of_a_lease() {
     world.run(Duration::from_secs(1));
     world.all[0].down = true;
     world.run(SILENCE + PING + 3 * STEP);
-    assert_eq!((world.leaders(), world.register.revision), (vec![1], 2), "one of them, and once");
+    assert_eq!(
+        (world.leaders(), world.register.revision),
+        (vec![1], 2),
+        "one server leads, after one claim"
+    );
     assert!(SILENCE + PING + 3 * STEP < LEASE / 3);
     // The old leader restarts as a follower.
     world.all[0].down = false;
@@ -265,7 +269,7 @@ fn a_claim_with_unknown_outcome_is_repeated() {
     election.claimed(now, now, Some(Some(6)));
     assert_eq!(election.term(), Some(6));
     election.resigned(now, 5);
-    assert_eq!(election.term(), Some(6), "that was another term");
+    assert_eq!(election.term(), Some(6), "another term was resigned");
     election.resigned(now, 6);
     assert_eq!((election.term(), election.next(now)), (None, ElectionAction::Read));
 }

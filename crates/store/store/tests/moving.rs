@@ -382,13 +382,13 @@ proptest! {
             let found = (status == Status::Ok).then_some(value);
             prop_assert_eq!(found.as_ref(), client.objects.get(&key[..]), "{:?}", key);
             let other = client.world.ask(1 - client.at(&key), &request, None, |_| {});
-            prop_assert_eq!(other.0, Status::UnknownTable, "one of them has it");
+            prop_assert_eq!(other.0, Status::UnknownTable, "only one server has the key");
             if client.objects.get(&key[..]).is_some_and(|value| value.len() == NUMBER_BYTES) {
                 let double = Request::IncrementF64 { table: TABLE, key: &key, delta: 1.0 };
                 let (status, why, _) = client.world.ask(client.at(&key), &double, None, |_| {});
                 let refused = (status, IncrementError::of_code(why));
                 let expected = (Status::NotANumber, IncrementError::IsInteger);
-                prop_assert_eq!(refused, expected, "its type came along");
+                prop_assert_eq!(refused, expected, "the value kept its type");
             }
         }
         // Each server counts its own objects, even if the table's beginning is on another server.

@@ -71,8 +71,12 @@ fn a_deposed_leader_changes_nothing() {
     let first = lead(&etcd, 1);
     let mut old = Catalog::open(MetadataEtcd::new(place.open().unwrap(), first), 7).unwrap();
     old.enlist(0, (HERE, ""), 2).unwrap();
-    assert_eq!(etcd.claim(first - 1, 2, HERE).unwrap(), None, "it was written since");
-    assert_eq!(etcd.claim(0, 2, HERE).unwrap(), None, "there is one");
+    assert_eq!(
+        etcd.claim(first - 1, 2, HERE).unwrap(),
+        None,
+        "the key was written since that term"
+    );
+    assert_eq!(etcd.claim(0, 2, HERE).unwrap(), None, "a leader exists");
 
     let second = etcd.claim(first, 2, HERE).unwrap().unwrap();
     assert!(second > first);

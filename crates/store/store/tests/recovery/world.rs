@@ -119,7 +119,7 @@ impl World {
         let mut cut = self.cut.borrow_mut();
         let changed =
             if is_cut { cut.insert(address(server)) } else { cut.remove(&address(server)) };
-        assert!(changed, "server {server} was so before");
+        assert!(changed, "server {server} is already in that state");
     }
 
     /// Stops a server. Returns the lowest segment whose open replicas count.

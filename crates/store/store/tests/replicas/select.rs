@@ -184,7 +184,11 @@ fn selections_are_disjoint_and_cover_everything() {
     assert!(given == of_table, "{} of {}", given.len(), of_table.len());
     let both = select(&mut world, replica, &[Tablet::whole(1), Tablet::whole(2)]).unwrap();
     assert_eq!(entries(&both).1.into_iter().collect::<BTreeSet<_>>(), whole.into_iter().collect());
-    assert_eq!(select(&mut world, replica, &[Tablet::whole(3)]).unwrap(), head, "nothing of it");
+    assert_eq!(
+        select(&mut world, replica, &[Tablet::whole(3)]).unwrap(),
+        head,
+        "the segment has nothing of table 3"
+    );
     assert_eq!(world.read(replica).unwrap(), bytes, "a read returns the bytes as they are");
 }
 
@@ -248,7 +252,7 @@ fn a_completion_in_a_head_is_served_with_its_object_only() {
     let (key, refused) = (&b"key"[..], &b"another"[..]);
     let halves = Range::ALL.parts(2);
     let half_of = |key| usize::from(!halves[0].contains(position(SEED, 1, key)));
-    assert_ne!(half_of(key), half_of(refused), "chosen so");
+    assert_ne!(half_of(key), half_of(refused), "the keys are in different halves");
     for (role, digest, is_end) in
         [(Role::Head, &[7][..], true), (Role::Head, &[], false), (Role::Survivor, &[], false)]
     {
