@@ -78,8 +78,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However many sessions take all that they are given, in whatever order, a session that
-        /// has none gets one.
+        /// However many sessions take all units that they are given, and in whatever order, a
+        /// session that has no unit gets one.
         #[test]
         fn a_newcomer_finds_a_place(
             places in 8usize..200, greedy in 1u32..300, order: u64, in_turn: bool,
@@ -95,9 +95,9 @@ mod tests {
                 }
             }
             prop_assert!(shares.common <= places && shares.taken() <= places + greedy as usize);
-            prop_assert!(shares.admits(greedy), "one that has none");
+            prop_assert!(shares.admits(greedy), "a session without a unit always gets one");
             if greedy == 1 {
-                prop_assert!(shares.held[0] as usize > places / 2, "one alone gets half");
+                prop_assert!(shares.held[0] as usize > places / 2, "a single greedy session gets half of the units");
             }
             for session in 0..greedy {
                 while shares.held.get(session as usize).is_some_and(|held| *held > 0) {

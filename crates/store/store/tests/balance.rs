@@ -70,7 +70,7 @@ fn step(servers: &mut [ServerLoad]) -> Option<Objective> {
 
 fn settle(servers: &mut [ServerLoad]) -> Vec<Objective> {
     let moves: Vec<_> = std::iter::from_fn(|| step(servers)).take(MOST_MOVES).collect();
-    assert!(moves.len() < MOST_MOVES, "it never ends: {:?}", &moves[MOST_MOVES - 9..]);
+    assert!(moves.len() < MOST_MOVES, "the moves never end: {:?}", &moves[MOST_MOVES - 9..]);
     moves
 }
 

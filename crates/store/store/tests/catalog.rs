@@ -151,7 +151,11 @@ fn a_table_is_spread_over_servers_with_replicated_logs() {
         |table: TableRecord| table.tablets.iter().map(|tablet| tablet.server).collect::<Vec<_>>();
     assert_eq!(servers(catalog.create("c", 0, &all).unwrap()), [2, 3, 4]);
     assert_eq!(servers(catalog.create("d", 5, &all).unwrap()), [2, 3, 4, 2, 3]);
-    assert_eq!(servers(catalog.create("e", 1, &all).unwrap()), [4], "it has the fewest");
+    assert_eq!(
+        servers(catalog.create("e", 1, &all).unwrap()),
+        [4],
+        "server 4 has the fewest tablets"
+    );
     assert_eq!(catalog.create("f", 5000, &all).unwrap().tablets.len(), MAX_TABLETS);
 }
 
@@ -494,24 +498,24 @@ fn a_drained_server_is_emptied_and_gets_no_tablets() {
     let tablets = catalog.create("another", 4, &[1, 2, 3]).unwrap().tablets;
     assert!(tablets.iter().all(|tablet| tablet.server != 1), "{tablets:?}");
     let mut catalog = Catalog::open(shared, 8).unwrap();
-    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "it is known that it is drained");
+    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "the catalog still has server 1 drained");
     catalog.drain(1, false).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3]), 2);
     assert_eq!(catalog.tablets_of(1).len(), 2);
-    for (server, why) in [(9, "there is none"), (0, "nor this one")] {
+    for (server, why) in [(9, "no server has the id 9"), (0, "no server has the id 0")] {
         assert!(catalog.drain(server, true).is_err(), "{why}");
     }
     let own_log = catalog.enlist(0, (HERE, ""), 0).unwrap();
     assert!(catalog.drain(own_log, true).is_err(), "its tables cannot be elsewhere");
     assert_eq!(catalog.drain(2, true), Ok(()));
-    assert_eq!(catalog.next_drained(&[2]), None, "nobody to give it to");
+    assert_eq!(catalog.next_drained(&[2]), None, "no server can take the tablet");
 }
 
 #[test]
 fn a_new_server_gets_tablets() {
     let shared = Shared::default();
     let (mut catalog, _) = three_servers(&shared);
-    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "as even as can be");
+    assert_eq!(settle(&mut catalog, &[1, 2, 3]), 0, "the tablets are spread evenly");
     let fourth = catalog.enlist(0, (HERE, ""), 2).unwrap();
     assert_eq!(settle(&mut catalog, &[1, 2, 3, fourth]), 1);
     assert_eq!(catalog.tablets_of(fourth).len(), 1);

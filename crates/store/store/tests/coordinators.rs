@@ -204,7 +204,10 @@ impl World {
         while self.is_alive(index, server) {
             self.valid[index].set(self.now + LEADER_LEASE);
             self.step();
-            assert!(self.now.since(begun) < FIRST_POLL_TIMEOUT * 2, "it is never declared dead");
+            assert!(
+                self.now.since(begun) < FIRST_POLL_TIMEOUT * 2,
+                "the server is never declared dead"
+            );
         }
         self.now.since(begun)
     }
@@ -408,8 +411,8 @@ fn a_change_with_unknown_outcome_ends_the_term_and_an_unavailable_one_waits() {
     world.rows.shared.borrow_mut().2 = Availability::Unavailable;
     let answer =
         world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, Duration::from_millis(300));
-    assert_eq!(answer, None, "it is asked again until the client has no more patience");
-    assert!(world.poll(0, server, version).2, "and leases go on");
+    assert_eq!(answer, None, "the client repeats the request until its time is over");
+    assert!(world.poll(0, server, version).2, "servers still get leases");
     world.rows.shared.borrow_mut().2 = Availability::Unknown;
     assert_eq!(
         world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, LEADER_LEASE).unwrap().0,
@@ -418,7 +421,7 @@ fn a_change_with_unknown_outcome_ends_the_term_and_an_unavailable_one_waits() {
     assert_eq!(world.mailboxes[0].take_resigned(), Some(1));
     world.rows.shared.borrow_mut().2 = Availability::Open;
     world.appoint(0);
-    assert!(world.poll(0, server, version).2, "it leads again, in another term");
+    assert!(world.poll(0, server, version).2, "the coordinator leads again, in another term");
 }
 
 fn assignment(version: u64) -> Vec<u8> {

@@ -194,7 +194,7 @@ fn a_leader_that_alone_lost_the_register_is_replaced() {
     world.run(Duration::from_secs(1));
     world.all[0].blind = true;
     world.run(LEADER_LEASE + SILENCE + Duration::from_millis(100));
-    assert_eq!(world.leaders(), [1], "it says itself that it does not lead any more");
+    assert_eq!(world.leaders(), [1], "the old leader no longer claims to lead");
 }
 
 #[test]

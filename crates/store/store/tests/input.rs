@@ -34,7 +34,10 @@ fn start_waits_for_a_log_locked_by_the_kernel() {
             drop(held);
         });
         let server = Server::start(&ServerOptions::alone(dir.path())).unwrap();
-        assert!(released.load(Ordering::Acquire), "it was opened while another could still write");
+        assert!(
+            released.load(Ordering::Acquire),
+            "the log was opened while another process could still write to it"
+        );
         server
     });
     let mut after = client(&server);

@@ -140,7 +140,11 @@ fn metrics_are_labelled_by_node() {
     for node in [1, 2] {
         assert!(text.contains(&format!("sprat_objects{{node=\"{node}\"}} 3\n")), "{text}");
     }
-    assert_eq!(text.matches("# TYPE sprat_objects gauge").count(), 1, "one type for both");
+    assert_eq!(
+        text.matches("# TYPE sprat_objects gauge").count(),
+        1,
+        "one TYPE line for both nodes"
+    );
     server.stop().unwrap();
 }
 

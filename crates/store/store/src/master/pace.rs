@@ -97,17 +97,17 @@ mod tests {
             (0..2).for_each(|_| pace.arrived());
             commit(&mut pace, round * 60, round * 60 + 50);
         }
-        // One of the two is back.
+        // One of the two clients has sent its next write.
         let now = 50 * 60;
         pace.arrived();
         assert!(!pace.may_begin(at(now - 5)), "held");
         let deadline = pace.deadline().expect("held, until then");
         assert!(deadline > at(now - 5) && deadline <= at(now - 10) + HOLD_MOST);
-        assert!(pace.may_begin(deadline), "the other does not come");
+        assert!(pace.may_begin(deadline), "the other client's write does not arrive");
         assert_eq!(pace.deadline(), None);
         assert!(!pace.may_begin(at(now - 5)));
         pace.arrived();
-        assert!(pace.may_begin(at(now - 5)), "both are back");
+        assert!(pace.may_begin(at(now - 5)), "the writes of both clients have arrived");
     }
 
     #[test]

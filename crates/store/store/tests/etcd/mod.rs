@@ -112,7 +112,7 @@ fn many_tables_are_taken_over_in_portions() {
     for catalog in [catalog, open()] {
         assert_eq!(catalog.tablets_of(by).len(), 300);
         assert!(catalog.tablets_of(by).iter().all(|owned| owned.since == 5));
-        assert!(catalog.server(gone).is_none(), "it had nothing else");
+        assert!(catalog.server(gone).is_none(), "a dead server without tablets is removed");
     }
 }
 
@@ -137,7 +137,7 @@ fn an_unreachable_or_silent_etcd_is_named() {
     let begun = Instant::now();
     let unknown = MetadataEtcd::new(silent_place.open().unwrap(), term).apply(&[row("x", b"1")]);
     assert!(matches!(unknown, Err(MetadataError::Unknown { .. })), "{unknown:?}");
-    assert!(begun.elapsed() < PATIENCE, "it is waited for, and not for ever");
+    assert!(begun.elapsed() < PATIENCE, "the wait for the response ends");
 
     // One reachable URL of several is enough, and rows survive the restart.
     etcd.restart();

@@ -59,9 +59,13 @@ fn clients_that_take_no_answers_do_not_block_others() {
             world.turn();
         }
         let held = figure(&mut world, counter);
-        assert!(held > 4000, "all that it may have: {held}");
+        assert!(held > 4000, "the hoarder holds all replies that it may: {held}");
         assert!(figure(&mut world, "shares_refused_total") > 0);
-        assert_eq!(figure(&mut world, "shares_scarce"), 1, "that is shown");
+        assert_eq!(
+            figure(&mut world, "shares_scarce"),
+            1,
+            "the metrics show that replies are scarce"
+        );
         for _ in 0..50 {
             assert_eq!(world.ask(&Request::Read { table: TABLE, key: b"short" }).body, b"1");
             assert_eq!(world.ask(&read).body.len(), LONG);

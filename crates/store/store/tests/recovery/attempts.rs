@@ -91,7 +91,10 @@ fn a_failed_attempt_leaves_no_completions() {
         world.cut(WHOLE, true);
         world.assign(1, &[], &[order(&tablets)]);
         let failure = world.recovered(1).unwrap_err();
-        assert!(failure.contains("segment 1,"), "it read all but the first: {failure}");
+        assert!(
+            failure.contains("segment 1,"),
+            "the attempt read all segments except the first: {failure}"
+        );
         world.cut(WHOLE, false);
         world.cut(LONG, true);
         world.assign(1, &[], &[order(&tablets)]);

@@ -109,7 +109,7 @@ fn a_fence_is_freed_with_the_last_replica() {
     assert_eq!(world.figure("replica_frames_live"), 2);
     world.fence(3);
     world.free(id(3, 1));
-    assert_eq!(world.figure("replica_frames_live"), 2, "one of them is the fence's");
+    assert_eq!(world.figure("replica_frames_live"), 2, "the fence has one of these frames");
     world.free(id(3, 2));
     assert_eq!(world.figure("replica_frames_live"), 0);
 }

@@ -92,7 +92,7 @@ fn writes_that_do_not_fit_are_refused() {
     world.put(a, 0..1000, false);
     assert_eq!(world.write(a, 1001..1100, false).status, Status::NotFound, "a gap");
     world.put(a, 1000..2000, true);
-    assert_eq!(world.write(a, 1500..2001, false).status, Status::NotFound, "it has ended");
+    assert_eq!(world.write(a, 1500..2001, false).status, Status::NotFound, "the replica has ended");
     let reply = world.write(a, 500..1999, true);
     assert!(reply.status == Status::Refused && reply.text().contains("2000 B"), "{reply:?}");
     for (replica, offset, sealed) in

@@ -220,7 +220,7 @@ fn an_incomplete_replacement_does_not_count() {
         inventory.add(1, [before, record(2, 60, true, false)]);
         inventory.plan(&[1, 2], 60, 1)
     };
-    assert!(plan(record(1, 500, true, false)).is_ok(), "it was there from the beginning");
+    assert!(plan(record(1, 500, true, false)).is_ok(), "the replica counts as a head");
     assert_eq!(plan(record(1, 500, false, false)), Err(Lost::Segment { segment: 1, head: 2 }));
     assert!(plan(record(1, 500, false, true)).is_ok());
 }
