@@ -35,7 +35,7 @@ impl Content {
         }
     }
 
-    /// Returns the number that an increment finds in the value; `None` if it is not one.
+    /// Returns the number that an increment finds in the value; `None` if the value is no number.
     #[must_use]
     pub fn number(self) -> Option<i64> {
         match self {

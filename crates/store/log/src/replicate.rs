@@ -45,7 +45,7 @@ impl<'a> Pending<'a> {
 pub struct OpenSegment {
     /// Id of the segment.
     pub segment: u64,
-    /// Whether it is a head or a survivor.
+    /// Whether the segment is a head or a survivor.
     pub role: Role,
     /// Bytes of a head's header entry; 0 for a survivor.
     pub header: usize,

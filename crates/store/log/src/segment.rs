@@ -60,7 +60,7 @@ pub(crate) struct Segment {
     pub(crate) seal_durable: bool,
     /// Whether the next head's digest lists the segment.
     pub(crate) listed: bool,
-    /// Whether it is sealed, wholly durable and listed: then the cleaner may take it.
+    /// Whether the segment is sealed, wholly durable and listed, so that the cleaner may take it.
     pub(crate) closed: bool,
     /// Whether all live entries were moved elsewhere; the segment then waits until its replica may
     /// be freed.
@@ -69,15 +69,16 @@ pub(crate) struct Segment {
     pub(crate) live: usize,
     /// Bytes of the tombstones in `live`.
     pub(crate) tombstones: usize,
-    /// Position of the log when its entries were written, from which the cleaner computes its age.
+    /// Position of the log when the segment's entries were written. The cleaner computes the
+    /// segment's age from this position.
     pub(crate) written_at: u64,
-    /// For a head: position of the log at its first byte.
+    /// For a head: position of the log at the head's first byte.
     pub(crate) base: u64,
     /// For a head: length of its header, and the segments whose replicas may be freed when the head
     /// is durable.
     pub(crate) header_len: usize,
     pub(crate) freed_segments: Vec<u64>,
-    /// Number of readers of its memory.
+    /// Number of readers of the segment's memory.
     pub(crate) pins: u32,
     /// Memory that the segment no longer needs, but that is pinned.
     pub(crate) limbo: Vec<Run>,
@@ -89,7 +90,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Returns the number of its seglets, limbo not included.
+    /// Returns the number of the segment's seglets, without those in `limbo`.
     pub(crate) fn seglets(&self) -> usize {
         self.extents.iter().map(|extent| extent.run().count).sum()
     }
@@ -112,7 +113,7 @@ pub(crate) enum NoRoom {
     Fragmented { run: usize },
 }
 
-/// The arena, its map and its segments.
+/// The arena, the map of its seglets, and all segments.
 pub(crate) struct Memory {
     pub(crate) bytes: Mapping<u8>,
     pub(crate) seglets: Seglets,

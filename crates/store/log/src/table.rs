@@ -87,7 +87,7 @@ impl Line {
     }
 }
 
-/// Tag of a hash: its top bits. The bottom ones choose the line.
+/// Returns the tag of a hash: its top bits. The bottom bits choose the line.
 #[inline]
 fn tag(hash: u64) -> u16 {
     (hash >> (48 + HIGH_BITS)) as u16
@@ -242,7 +242,7 @@ impl Table {
         self.grow(hash_of, prefetch);
     }
 
-    /// Removes the entry in `place`: the last entry of its chain moves there.
+    /// Removes the entry in `place`, and moves the last entry of the chain there.
     pub(crate) fn remove(&mut self, hash: u64, place: TableSlot) {
         let mut before = None;
         let mut last = self.bucket(hash);

@@ -7,7 +7,7 @@ use sprat_wire::tablet::Tablet;
 pub struct TableStats {
     /// Number of objects.
     pub objects: u64,
-    /// Bytes of their entries in the log: headers, keys and values.
+    /// Bytes of the table's entries in the log: headers, keys and values.
     pub bytes: u64,
 }
 

@@ -29,7 +29,7 @@ const COPY_PAUSE: Duration = Duration::from_millis(200);
 /// The identity that a server has in its cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Enlisted {
-    /// The server's id; zero before it has one.
+    /// The server's id; zero until the coordinator has given the server one.
     pub server: u32,
     /// The cluster's id; zero before it is known.
     pub cluster: u64,

@@ -113,8 +113,8 @@ impl<D: Disk> Backup<D> {
     }
 
     /// Takes the incarnation of a segment that gets a frame; `None` when the file's header must be
-    /// written first. It is not taken before, so that successive users of a frame have ascending
-    /// incarnations.
+    /// written first. A segment takes its incarnation only then, so that successive users of a
+    /// frame have ascending incarnations.
     fn take_incarnation(&mut self) -> Option<u32> {
         match self.owner {
             Owner::Log => Some(self.incarnations.first()),

@@ -21,7 +21,7 @@ struct Extent {
 pub struct Contents {
     buffer: AlignedBuf,
     chunks: ChunkReader,
-    /// Bytes of log that must be there.
+    /// Bytes of log that the replica must have.
     len: usize,
     file: String,
     /// Offset in the file at which the frame begins, in bytes.

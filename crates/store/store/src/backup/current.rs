@@ -8,7 +8,7 @@ use sprat_wire::frame::{BadFileHeader, FILE_HEADERS, FRAMES_OFFSET, FileHeader};
 /// The file header that counts.
 pub(super) struct Current {
     pub(super) header: FileHeader,
-    /// Which copy it is.
+    /// Index of the copy that has this header.
     copy: usize,
     /// Whether the other copy is damaged or was never written.
     pub(super) alone: bool,

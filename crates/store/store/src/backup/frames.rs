@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FrameSlot {
     pub(super) frame: u32,
-    /// The incarnation of its chunks there.
+    /// The incarnation of the segment's chunks in this frame.
     pub(super) incarnation: u32,
 }
 

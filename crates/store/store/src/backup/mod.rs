@@ -111,12 +111,12 @@ pub struct Progress {
     pub segment: u64,
     /// Offset in the segment up to which its bytes are written.
     pub up_to: u32,
-    /// Bytes that its chunks take of its frame so far.
+    /// Bytes that the segment's chunks take of its frame so far.
     pub framed: u32,
-    /// The incarnation of its chunks, by which they differ from those of an earlier use of the
-    /// frame.
+    /// The incarnation of the segment's chunks, by which they differ from chunks of an earlier use
+    /// of the frame.
     pub incarnation: u32,
-    /// Whether its end is written too.
+    /// Whether the segment's seal is written too.
     pub sealed: bool,
 }
 
@@ -155,7 +155,7 @@ pub struct Backup<D: Disk> {
     syncing: bool,
     /// When the last sync began.
     synced_at: Nanos,
-    /// The newest head, and its bytes of log.
+    /// The newest head, and the number of its bytes of log.
     newest: Option<(u64, u32)>,
     /// Frames that are being marked as free.
     retiring: Retiring,

@@ -210,9 +210,9 @@ impl<D: Disk> Backup<D> {
 
     /// Prepares an existing file that was read for writing.
     fn prepare_existing(&mut self, current: &Current) -> Result<(), OpenError> {
-        // What was read may have come from the kernel's cache. Nothing that builds on it is written
-        // before it is on the medium: neither the header, which counts the frames, nor above all a
-        // log's seal, which is durable by itself and vouches for all of the log.
+        // The bytes that were read may be in the kernel's cache only. Sync them before anything is
+        // written that depends on them: the header, which counts the frames, and above all a log's
+        // seal, which is durable at once and states that all of the log is valid.
         self.block_on(Op::Sync)?;
         self.header.clean = None;
         self.header.frames = self.frames.total;

@@ -10,7 +10,7 @@ use thiserror::Error;
 pub struct ReplayedSegment {
     /// The segment's id.
     pub id: u64,
-    /// The contents of its first entry.
+    /// The contents of the segment's header entry.
     pub header: SegmentHeader,
     /// The segment's log, from the header entry on; every entry in it is checked.
     pub bytes: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct Cut {
     pub log_end: u32,
     /// Bytes of log cut off, as far as the remains show.
     pub bytes: u64,
-    /// A description of what was found there.
+    /// A description of what was found at the cut.
     pub found: String,
 }
 
@@ -41,7 +41,7 @@ pub struct Garbage {
     pub frame: u32,
     /// The offset in the file at which the frame begins, in bytes.
     pub offset: u64,
-    /// The segment that it held; `None` when its beginning cannot be read.
+    /// The segment that the frame held; `None` when the beginning of the frame cannot be read.
     pub segment: Option<u64>,
 }
 
@@ -50,9 +50,9 @@ pub struct Garbage {
 pub struct ReplayReport {
     /// Segments delivered.
     pub segments: u64,
-    /// Objects and tombstones in them.
+    /// Objects and tombstones in these segments.
     pub entries: u64,
-    /// Bytes of log in them.
+    /// Bytes of log in these segments.
     pub bytes: u64,
     /// The end that was cut off the newest head, or a head that never began.
     ///
@@ -90,10 +90,10 @@ pub struct Corruption {
     pub file: String,
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// The segment there.
+    /// The segment at this offset.
     pub segment: Option<u64>,
-    /// A description of what should be there.
+    /// A description of what the file should have at this offset.
     pub expected: String,
-    /// A description of what is there.
+    /// A description of what the file has at this offset.
     pub found: String,
 }

@@ -45,11 +45,11 @@ pub struct ServerLoad {
     pub server: u32,
     /// Bytes of objects that the server's log can hold; zero if that is not known.
     pub capacity: u64,
-    /// Whether a tablet may move from it.
+    /// Whether a tablet may move from the server.
     pub gives: bool,
-    /// Whether a tablet may move to it.
+    /// Whether a tablet may move to the server.
     pub takes: bool,
-    /// The tablets that it serves.
+    /// The tablets that the server serves.
     pub tablets: Vec<TabletLoad>,
 }
 
@@ -151,7 +151,7 @@ pub enum Objective {
 pub struct PlannedMove {
     /// The tablet, or the second half of one, to move.
     pub tablet: Tablet,
-    /// The server that takes it.
+    /// The server that takes the tablet.
     pub to: u32,
     /// What the move evens out.
     pub objective: Objective,

@@ -111,7 +111,7 @@ pub enum ElectionAction {
 pub struct PingReply {
     /// Whether the coordinator leads, as far as it knows.
     pub leads: bool,
-    /// Its term; zero if it does not lead.
+    /// The coordinator's term; zero if the coordinator does not lead.
     pub term: u64,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct TabletEntry {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct TableEntry {
     pub(super) id: u32,
-    /// Its tablets in ascending order. The first begins at zero.
+    /// The table's tablets in ascending order. The first begins at zero.
     pub(super) parts: Vec<TabletEntry>,
 }
 
@@ -75,9 +75,9 @@ pub struct ServerEntry {
     /// Open heads of the server's log below this segment are void: recovery must not use them. Zero
     /// if the server never began a log.
     pub min_open: u64,
-    /// Whether it was declared dead: then other servers recover its tablets.
+    /// Whether the server was declared dead, so that other servers recover its tablets.
     pub dead: bool,
-    /// Whether it is being drained: then its tablets move to other servers, and it gets no new
+    /// Whether the server is being drained: its tablets move to other servers, and it gets no new
     /// ones.
     pub draining: bool,
 }

@@ -96,7 +96,7 @@ struct Candidacy<M> {
 /// ([`standby`](Self::standby)) leads while its [`LeaderMailbox`] says so and its lease is valid;
 /// otherwise it answers [`Status::NotLeading`] with the leader's locator.
 pub struct Coordinator<M> {
-    /// `None` if it is the only coordinator, which always leads.
+    /// The coordinator's candidacy; `None` for the cluster's only coordinator, which always leads.
     candidacy: Option<Candidacy<M>>,
     catalog: Catalog<M>,
     members: Membership,

@@ -28,7 +28,7 @@ struct Task {
     retry_at: Nanos,
     /// Why the last attempt failed.
     failure: Option<RecoveryFailure>,
-    /// Whether its success was reported to the coordinator.
+    /// Whether the recovery's success was reported to the coordinator.
     reported: bool,
     /// Whether the totals include this recovery.
     counted: bool,
@@ -145,7 +145,7 @@ impl Recoveries {
         self.totals
     }
 
-    /// Renders their state for people.
+    /// Renders the state of all recoveries for people.
     pub(super) fn describe(&self) -> String {
         let task = |task: &Task| {
             let stands =

@@ -117,7 +117,7 @@ impl MigrationTargets {
         self.totals
     }
 
-    /// Renders their state for people.
+    /// Renders the state of all migrations for people.
     pub(crate) fn describe(&self) -> String {
         self.targets.iter().map(MigrationTarget::describe).collect::<Vec<_>>().join("; ")
     }

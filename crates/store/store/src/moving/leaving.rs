@@ -30,7 +30,7 @@ struct MigrationSource {
     batch: u64,
     /// The keys in that batch, which may not have arrived.
     sent: Vec<ChangedKey>,
-    /// Whether the tablet is frozen, so that what is sent now is the last of it.
+    /// Whether the tablet is frozen. Then the entries that are sent now are the tablet's last.
     frozen: bool,
 }
 
@@ -73,7 +73,7 @@ impl MigrationSources {
         self.sources.is_empty()
     }
 
-    /// Renders their state for people.
+    /// Renders the state of all migrations for people.
     pub(crate) fn describe(&self) -> String {
         let source = |MigrationSource { order, changed, batch, frozen, .. }: &MigrationSource| {
             let (tablet, to) = (order.tablet, order.to);

@@ -46,7 +46,7 @@ pub struct SegmentSource {
 /// The segments of a complete log.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RecoveryPlan {
-    /// Its segments, newest first. The first is the newest head.
+    /// The log's segments, newest first. The first is the newest head.
     pub sources: Vec<SegmentSource>,
     /// Heads of which the only replicas left are on backups that once lost their memory: bytes
     /// written in the last second before that may be missing.
@@ -56,7 +56,7 @@ pub struct RecoveryPlan {
 /// Why a log is not complete.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum Lost {
-    /// No head was found, although there was one.
+    /// The log had a head, but no replica of a head was found.
     #[error("no replica of any head was found")]
     Everything,
     /// The newest head that was found is sealed, or void: a newer one is missing.

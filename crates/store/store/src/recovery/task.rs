@@ -44,7 +44,7 @@ pub enum RecoveryFailure {
     /// A part of the log was not found.
     #[error("server {master}'s log is incomplete: {lost}; {silent} backups do not answer")]
     Lost {
-        /// The master whose log it is.
+        /// The master that wrote the log.
         master: u32,
         /// The part that is missing.
         lost: Lost,
@@ -76,7 +76,7 @@ pub struct RecoveryReport {
 /// How far a recovery has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RecoveryProgress {
-    /// Its stage, in a word.
+    /// The recovery's stage, in a word.
     pub stage: &'static str,
     /// Segments that were read.
     pub done: u64,

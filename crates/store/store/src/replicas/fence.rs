@@ -28,7 +28,7 @@ const MAX_WAITING: usize = 1024;
 enum Fence {
     /// In memory, to be written as soon as possible.
     Unwritten,
-    /// Handed to the backup, not durable yet.
+    /// The fence was handed to the backup, and is not durable yet.
     Written,
     /// On disk.
     Durable,

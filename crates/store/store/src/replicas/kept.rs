@@ -10,7 +10,7 @@ enum State {
     Present,
     /// Begun before this process started: it cannot be appended to.
     Earlier,
-    /// Its bytes are not those that were written, with a description of the damage.
+    /// The replica's bytes are not those that were written, with a description of the damage.
     Damaged(String),
 }
 
@@ -18,7 +18,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
     state: State,
-    /// Whether its segment is a head, and not a survivor.
+    /// Whether the replica's segment is a head, and not a survivor.
     pub(super) head: bool,
     /// Whether the replica counts as a head in recovery: not while it is being re-replicated, when
     /// it lacks bytes that are durable elsewhere.

@@ -47,9 +47,9 @@ struct Reader {
 struct Cached {
     word: u64,
     incarnation: u32,
-    /// `None` while it is being read from disk.
+    /// The replica's contents; `None` while they are being read from disk.
     contents: Option<Contents>,
-    /// Its entries sorted, once a selection was requested.
+    /// The replica's entries, sorted, once a selection was requested.
     sorted: Option<Box<Sorted>>,
     used: Nanos,
     /// Whether the replica's last byte was requested.
@@ -60,9 +60,9 @@ struct Cached {
 pub(super) struct Reads {
     waiting: VecDeque<Reader>,
     cached: Vec<Cached>,
-    /// Bodies of replies on their way, with the session of each.
+    /// Bodies of replies that are being sent, with the session of each.
     answers: BTreeMap<u32, u32>,
-    /// The number of these that each session has.
+    /// The number of these bodies that each session has.
     shares: Shares,
     /// Whether a read waits for a place in memory.
     crowded: bool,

@@ -12,9 +12,9 @@ use std::time::Duration;
 pub struct OpenReport {
     /// Replicas that can be read.
     pub replicas: u64,
-    /// Bytes of log in them.
+    /// Bytes of log in these replicas.
     pub bytes: u64,
-    /// The number of them that are not sealed and may lack acknowledged bytes.
+    /// Number of these replicas that are not sealed and may lack acknowledged bytes.
     pub unsure: u64,
     /// Replicas whose bytes are not those that were written.
     pub damaged: Vec<Damage>,

@@ -49,12 +49,12 @@ pub(super) struct SealedSegment {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct JobId {
     segment: u64,
-    /// The backup that receives it.
+    /// The backup that receives the copy.
     server: u32,
     edition: u8,
 }
 
-/// A copy on its way to a backup.
+/// A copy that is being sent to a backup.
 struct Job {
     id: JobId,
     copy: SegmentCopy,

@@ -36,8 +36,8 @@ pub enum Outlook {
 pub(super) struct OutlookState {
     /// Since when there are too few servers.
     few: Option<Nanos>,
-    /// The durable position of the log when writes began to wait for servers that refuse them, and
-    /// the time of that.
+    /// Set when writes began to wait for servers that refuse them: the log's durable position at
+    /// that time, and the time.
     stuck: Option<(u64, Nanos)>,
     outlook: Outlook,
 }

@@ -49,13 +49,14 @@ struct Peer {
     address: SocketAddr,
     rack: u32,
     session: Option<SessionId>,
-    /// After a failure: the time until which it is chosen only if no other server is left.
+    /// After a failure: the time until which the master chooses the server only if no other is
+    /// left.
     backoff_until: Nanos,
-    /// Failures since its last success.
+    /// Failures since the server's last success.
     failures: u32,
-    /// Why it failed the last time.
+    /// The reason of the server's last failure.
     refusal: String,
-    /// Replicas under way for which it was chosen.
+    /// Replicas for which the server was chosen and that are not complete yet.
     load: usize,
 }
 

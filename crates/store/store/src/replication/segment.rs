@@ -6,7 +6,7 @@ use std::ops::Range;
 /// A replica of an open segment.
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
-    /// The backup that keeps it.
+    /// The backup that keeps the replica.
     pub(super) server: u32,
     /// Bytes that the backup has acknowledged.
     pub(super) acked: usize,

@@ -175,7 +175,7 @@ fn newest_header(
 pub struct SalvageTotals {
     /// Segments that count.
     pub segments: u64,
-    /// Whole entries in them.
+    /// Whole entries in these segments.
     pub entries: u64,
     /// Bytes of log in whole chunks.
     pub bytes: u64,

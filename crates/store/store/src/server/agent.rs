@@ -318,7 +318,7 @@ pub(super) fn start(
     let (flag, coordinator) = (Arc::clone(ended), coordinator.clone());
     let (ready, waiting) = channel();
     let Link { mut session, cluster_identity, .. } = link;
-    // The locator that it enlisted with may lack the port that the driver got.
+    // The locator with which the node enlisted may lack the port that the driver got.
     session.set_locator(&node.locator);
     let mut catalog_writer = None;
     let copies = match node.catalog.clone() {

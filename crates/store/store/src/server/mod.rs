@@ -128,7 +128,7 @@ pub struct DataNode {
 /// own until [`stop`](Self::stop), until another thread uses a [`Stopper`], or until a part of it
 /// fails; [`wait`](Self::wait) returns how it ended. Dropping a `Server` does not stop it.
 pub struct Server {
-    /// Handles of its nodes, in the order in which they must stop.
+    /// Handles of the server's nodes, in the order in which they must stop.
     node_handles: Vec<NodeHandle>,
     control_threads: Vec<agent::Handle>,
     /// The election thread, if this is one of several coordinators.

@@ -130,8 +130,8 @@ impl Server {
             }
         };
         let handle = self.node_handles.last().expect("just started").clone();
-        // Other servers reach it where it enlisted; only clients may be directed to a port that the
-        // kernel chose.
+        // Other servers reach the node where it enlisted. Only clients may be directed to a port
+        // that the kernel chose.
         let locator = if options.copies > 0 { listen.to_string() } else { bound.to_string() };
         let node = agent::ControlledNode {
             locator,

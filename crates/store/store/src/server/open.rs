@@ -85,7 +85,7 @@ pub struct ServerOptions {
     pub timed: bool,
     /// The event that is counted for each request, instead of its time.
     pub counted: Option<PerfEvent>,
-    /// Which peers it accepts, and its own identity.
+    /// Which peers the server accepts, and its own identity.
     pub guard: Guard,
     /// How often the coordinator declared this process dead, so that it started again.
     pub deaths: u64,
