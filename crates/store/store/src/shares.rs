@@ -97,7 +97,7 @@ mod tests {
             prop_assert!(shares.common <= places && shares.taken() <= places + greedy as usize);
             prop_assert!(shares.admits(greedy), "a session without a unit always gets one");
             if greedy == 1 {
-                prop_assert!(shares.held[0] as usize > places / 2, "a single greedy session gets half of the units");
+                prop_assert!(shares.held[0] as usize > places / 2, "one session alone gets half");
             }
             for session in 0..greedy {
                 while shares.held.get(session as usize).is_some_and(|held| *held > 0) {
