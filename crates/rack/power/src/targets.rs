@@ -28,7 +28,8 @@ pub struct Target {
     pub chassis: usize,
     /// Instances on it.
     pub instances: usize,
-    /// Its sensors. Those of the first one's kind are added up; others are reported for comparison.
+    /// Its sensors. Sensors of the same kind as the first are added up. Others are reported for
+    /// comparison.
     pub sensors: Vec<Sensor>,
 }
 

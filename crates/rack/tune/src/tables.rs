@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// Time for a statement: small machines take seconds to alter a table.
+/// Timeout of a statement: small machines take seconds to alter a table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Limit on the name of a table with its keyspace, in bytes.
+/// Limit on the length of `keyspace.table`, in bytes. A longer name is refused.
 const MAX_NAME: usize = 128;
 
 /// The properties that are tuned, as ALTER TABLE names them.
@@ -161,7 +161,8 @@ fn literal(map: &[(&str, &str)]) -> String {
     format!("{{{}}}", all.join(", "))
 }
 
-/// Splits and checks a table's name, which goes into statements unquoted.
+/// Splits a table's name into keyspace and table, and checks both: statements contain them
+/// unquoted.
 fn parts(name: &str) -> Result<(&str, &str), String> {
     let plain = |part: &str| {
         !part.is_empty()
