@@ -8,7 +8,7 @@ use sprat_measure::table::Table;
 use sprat_units::figure;
 use std::time::Duration;
 
-/// Measuring time of each line of the table, and the warm-up before it.
+/// Measuring time of each line of the table, and duration of the warm-up before it.
 const DURATION: Duration = Duration::from_millis(500);
 
 const WARM_UP: Duration = Duration::from_millis(100);
