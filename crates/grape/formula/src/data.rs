@@ -285,7 +285,7 @@ impl<'a> Inputs<'a> {
     /// If some of these i do not exist.
     #[must_use]
     pub fn of_i(&self, of: Range<usize>) -> Self {
-        assert!(of.end <= self.ni, "fewer i than asked for");
+        assert!(of.end <= self.ni, "i that there are not");
         let i = self.i.iter().map(|column| column.part(of.clone())).collect();
         Self { i, ni: of.len(), ..self.clone() }
     }
@@ -296,7 +296,7 @@ impl<'a> Inputs<'a> {
     /// If some of these j do not exist.
     #[must_use]
     pub fn of_j(&self, of: Range<usize>) -> Self {
-        assert!(of.end <= self.nj, "fewer j than asked for");
+        assert!(of.end <= self.nj, "j that there are not");
         let j = self.j.iter().map(|column| column.part(of.clone())).collect();
         Self { j, nj: of.len(), ..self.clone() }
     }

@@ -104,7 +104,7 @@ impl Ranks {
     /// If there is no such rank.
     #[must_use]
     pub fn part_of(&self, all: usize, rank: usize) -> Range<usize> {
-        assert!(rank < self.count(), "no rank has this number");
+        assert!(rank < self.count(), "a rank that there is not");
         part(all, rank, self.count())
     }
 
