@@ -1,4 +1,4 @@
-"""What sprat.flow promises, against servers that the Rust test beside this file starts."""
+"""Tests what sprat.flow promises, with servers that the Rust test `flow.rs` starts."""
 
 import faulthandler
 import filecmp

@@ -1,4 +1,4 @@
-"""What sprat.grape promises, judged by NumPy."""
+"""Tests what sprat.grape promises, with NumPy as the reference."""
 
 import copy
 import multiprocessing
@@ -168,7 +168,7 @@ class Grape(unittest.TestCase):
         numpy.testing.assert_array_equal(used(i, j)["sum"], want)
 
     def test_a_child_runs_while_its_parent_computes(self):
-        """What another thread held when the process forked is not waited for."""
+        """A child does not wait for a lock that another thread held when the process forked."""
         warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
         kernel, done = grape.compile(SUM, threads=2), threading.Event()
         x = numpy.random.default_rng(1).random(3000)
