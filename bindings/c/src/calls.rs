@@ -180,7 +180,7 @@ gets!(sprat_grape_get_result_bool, bool);
 gets!(sprat_grape_get_result_index, i64);
 
 /// # Safety
-/// As the header says of `sprat_grape_send_i_f32` and its like.
+/// The arguments are as the header requires for `sprat_grape_send_i_f32` and similar functions.
 unsafe fn send<T: Copy>(
     grape: *mut Grape,
     kind: Kind,
@@ -201,8 +201,8 @@ where
         }
         let mut copied = Vec::new();
         copied.try_reserve_exact(count).map_err(|_| Failure::Memory { count })?;
-        // SAFETY: so many numbers are there, so many bytes apart, or there are none; they need not
-        // be aligned.
+        // SAFETY: the caller's array has `count` numbers, each `step` bytes after the previous one;
+        // they need not be aligned.
         copied.extend(
             (0..count).map(|at| unsafe { numbers.wrapping_byte_add(at * step).read_unaligned() }),
         );
@@ -212,7 +212,7 @@ where
 }
 
 /// # Safety
-/// As the header says of `sprat_grape_get_result_f32` and its like.
+/// The arguments are as the header requires for `sprat_grape_get_result_f32` and similar functions.
 unsafe fn get_result<T: Element>(
     grape: *mut Grape,
     name: *const c_char,
@@ -229,8 +229,8 @@ unsafe fn get_result<T: Element>(
         }
         let copy = |calculator: &mut Calculator| {
             for (at, &result) in calculator.result::<T>(name, count)?.iter().enumerate() {
-                // SAFETY: there is room for so many results, so many bytes apart; they need not be
-                // aligned.
+                // SAFETY: the caller's array has room for `count` results, each `step` bytes after
+                // the previous one; they need not be aligned.
                 unsafe { results.wrapping_byte_add(at * step).write_unaligned(result) };
             }
             Ok(())
@@ -240,7 +240,8 @@ unsafe fn get_result<T: Element>(
     })
 }
 
-/// Bytes from one of `count` numbers to the next, where an address can hold them all.
+/// Returns the bytes from one of `count` numbers to the next. Fails if the stride is too short, or
+/// the array is too large.
 fn step<T>(count: usize, stride: usize) -> Result<usize, Failure> {
     let size = size_of::<T>();
     if stride > 0 && stride < size {
@@ -259,7 +260,7 @@ unsafe fn with(
     grape: *const Grape,
     work: impl FnOnce(&mut Calculator) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // SAFETY: it is NULL, or from `sprat_grape_init`.
+    // SAFETY: `grape` is NULL, or from `sprat_grape_init`.
     let grape = unsafe { grape.as_ref() }.ok_or(Failure::Null("grape"))?;
     work(&mut *grape.lock()?)
 }
@@ -270,7 +271,7 @@ unsafe fn string<'a>(what: &'static str, string: *const c_char) -> Result<&'a st
     if string.is_null() {
         return Err(Failure::Null(what));
     }
-    // SAFETY: it is a string.
+    // SAFETY: `string` is a string, as the caller promises.
     let string = unsafe { CStr::from_ptr(string) };
     string.to_str().map_err(|error| Failure::NotText { what, at: error.valid_up_to() })
 }

@@ -95,16 +95,23 @@ impl Outcome {
 /// `target`: a file name, or a directory in which the file keeps its name. The file gets its name
 /// when all of it is verified and on disk. After an interruption the same call continues the copy.
 ///
-/// hosts: other servers with the same file, HOST[:PORT] or addresses; streams: number of TCP
-/// streams; verify: verify each megabyte as it arrives; force: replace an existing file; restart:
-/// discard the bytes of an earlier call (which are otherwise read and verified); check: accepted,
-/// but has no effect any more; preserve: copy permissions too; limit: bytes a second, or a text
-/// such as "2Gb/s"; token: identifies the caller to the source; blake3, sha256: the hash that the
-/// file must have, hexadecimal; cacert: file of trusted certificates (PEM); insecure: accept any
-/// certificate; retries: failures in a row before giving up; timeout: seconds without a byte, or a
-/// text such as "5m"; receive_buffer: bytes, 0 for the kernel's choice; progress: called with a
-/// Progress some ten times a second; notice: called with a line of text about an event that the
-/// user may want to know.
+/// - hosts: other servers with the same file, HOST[:PORT] or addresses
+/// - streams: number of TCP streams
+/// - verify: verify each megabyte as it arrives
+/// - force: replace an existing file
+/// - restart: discard the bytes of an earlier call, which are otherwise read and verified
+/// - check: accepted, but has no effect any more
+/// - preserve: copy permissions too
+/// - limit: bytes a second, or a text such as "2Gb/s"
+/// - token: identifies the caller to the source
+/// - blake3, sha256: the hash that the file must have, hexadecimal
+/// - cacert: file of trusted certificates (PEM)
+/// - insecure: accept any certificate
+/// - retries: failures in a row before giving up
+/// - timeout: seconds without a byte, or a text such as "5m"
+/// - receive_buffer: bytes, 0 for the kernel's choice
+/// - progress: called with a Progress some ten times a second
+/// - notice: called with a line of text about an event that the user may want to know
 ///
 /// An exception that a callback raises, or KeyboardInterrupt, stops the copy, and this call raises
 /// it.

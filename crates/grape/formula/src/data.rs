@@ -314,7 +314,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Returns "infinity" or "0" if that is all that the type can represent of a number.
+/// Returns "infinity" or "0" if a finite number that is not 0 becomes this in its type.
 fn lost(value: f64, of: Type) -> Option<&'static str> {
     let narrow = scalar::round(value, of);
     if value.is_finite() && narrow.is_infinite() {

@@ -288,8 +288,8 @@ impl Requests<'_> {
         }
     }
 
-    /// Finds where a chassis reports its power: the first field that has a number above 0, else the
-    /// power supplies, else the first field that is empty at the moment.
+    /// Finds where a chassis reports its power. The order is: the first field that has a number
+    /// above 0, the power supplies, the first field that is empty at the moment.
     fn chassis(&mut self, path: &str) -> Result<Option<Source>, Cause> {
         let Some(chassis) = self.linked(path)? else { return Ok(None) };
         let mut empty = None;

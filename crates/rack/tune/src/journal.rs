@@ -58,7 +58,7 @@ pub struct Entry {
 /// it the changes that restore the earlier settings.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Journal {
-    /// The measurement before anything was changed.
+    /// The measurement before the first change.
     pub before: Option<Measured>,
     /// The measurement after the last candidate.
     pub after: Option<Measured>,

@@ -46,7 +46,7 @@ pub struct Published {
     pub kind: OpKind,
     /// Bytes of the object.
     pub bytes: usize,
-    /// Atom server behind a store-and-forward switch: mean of the averages over 100 ms.
+    /// Atom server with a store-and-forward switch in the path: mean of the averages over 100 ms.
     pub atom_avg: f64,
     /// The smallest of these averages.
     pub atom_min: f64,

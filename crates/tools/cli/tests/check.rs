@@ -276,7 +276,7 @@ fn an_addition_done_twice_or_not_at_all_is_found() {
         let wrong = shared.verify(77, &odd).expect_err("no such sum");
         assert!(wrong.operation == Some(77) && wrong.expected.contains("to 8"), "{wrong}");
     }
-    // No answer had sum 1. An addition whose answer comes four answers late is not in flight.
+    // No answer had sum 1. An addition whose answer is four answers late is not in flight.
     let mut shared = added(8);
     [2, 3, 4]
         .into_iter()

@@ -347,8 +347,8 @@ fn recoveries_and_missing_replicas_are_shown() {
     ] {
         assert!(text.contains(words), "{text}");
     }
-    // A client whose request concerns a tablet under recovery is told so; the error does not say
-    // that a server is silent.
+    // The error of a client whose request concerns a tablet under recovery states this, and does
+    // not blame a silent server.
     let mut hasty = cluster.client_within(Duration::from_secs(1));
     let table = hasty.table("t").expect("the table exists, whichever server has it");
     let lost = (0..OBJECTS).find_map(|number| hasty.get(table, &number.to_le_bytes()).err());
@@ -375,8 +375,8 @@ fn a_segment_without_a_whole_replica_is_named() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
-    // Damages half of the replicas that each server keeps, which are two thirds of all. These are
-    // the first segments, but not the newest, which lists the others.
+    // Each server keeps replicas of two thirds of all data. Half of these replicas are damaged: the
+    // first segments, but not the newest, which lists the others.
     let half = OBJECTS * OBJECT_BYTES as u64 / BLOCK as u64 / 3;
     (1..SERVERS).for_each(|server| assert_eq!(spoil(&cluster.data(server), half), half));
     cluster.servers[0].kill();
@@ -613,7 +613,8 @@ fn a_member_starts_on_a_full_disk() {
             ));
         }
     };
-    // There are enough other servers for a log and its replicas, so it need not accept more.
+    // There are enough other servers for a log and its replicas, so this server need not accept
+    // replicas.
     let mut cluster = Cluster::start(SERVERS, "sync");
     std::os::unix::fs::symlink(small.root(), cluster.data(SERVERS)).expect("a link");
     cluster.add();

@@ -50,7 +50,7 @@ pub struct CurvePoint {
     pub ns: u64,
 }
 
-/// A bar of the histogram, of which there are twenty per decade.
+/// A bar of the histogram. There are twenty bars per decade.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HistogramBar {
     /// The lower edge, in ns.

@@ -3,9 +3,9 @@
 
 use crate::Finding;
 
-/// Words that must not occur in the repository: hosts of registries (they may move, and a mirror
-/// does the same), and paths on one person's machine. Each word is split in two, since this file
-/// would otherwise contain it.
+/// Words that must not occur in the repository: hosts of registries (a host may move, and mirrors
+/// exist), and paths on one person's machine. Each word is split in two, since this file would
+/// otherwise contain it.
 pub const FOREIGN: &[(&str, &str)] = &[
     ("crates", ".io"),
     ("github", ".com"),

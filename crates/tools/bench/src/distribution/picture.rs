@@ -86,8 +86,8 @@ fn beyond(latencies: &Latencies) -> Vec<(f64, f64)> {
     points
 }
 
-/// Returns the line of the machine alone: operations that take the median, delayed by the gaps that
-/// the jitter meter found.
+/// Returns the line of the machine alone: the latencies that operations would have if each took the
+/// median plus the gaps that the jitter meter found.
 fn machine(one: &Distributions, results: usize) -> Option<Line> {
     let latencies = &one.paths.first()?.samples.latencies;
     let (median, mean) = (latencies.quantile(0.5), latencies.summary().mean);

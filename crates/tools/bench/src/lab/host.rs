@@ -51,8 +51,8 @@ pub(crate) struct Host {
 pub(crate) struct HostTask<R>(Receiver<Result<R>>);
 
 impl Host {
-    /// Makes a host with a loopback interface. `number` is its number in its network; its addresses
-    /// are derived from the number.
+    /// Makes a host with a loopback interface. `number` identifies the host in its network, and
+    /// determines the host's addresses.
     ///
     /// # Errors
     /// When the thread cannot be started, or the machine does not allow a network namespace. The

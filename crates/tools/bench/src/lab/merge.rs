@@ -14,7 +14,7 @@ use sprat_measure::report::svg::{self, Axis};
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Number of streams, each a connection of its own.
+/// Number of streams. Each has its own connection.
 const STREAMS: usize = 4;
 
 /// Rate of the bottleneck in Gb/s.

@@ -36,7 +36,7 @@ pub struct Connection {
     connections: usize,
     table: u32,
     cores: Vec<Core>,
-    /// Indices of the cores with something to send.
+    /// Indices of the cores that have frames to send.
     dirty: Vec<usize>,
     is_dirty: Vec<bool>,
     /// Reports which of several cores have received frames; `None` for a single core.

@@ -47,7 +47,7 @@ pub async fn run(db, i) {
 }
 "#;
 
-/// Runs both loads, stops the instance, and reports what they measured.
+/// Runs both loads, stops the instance, and reports what the loads measured.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bed = TestBed::new(settings, "honest", "", None)?;
     let (address, pid) = bed.instance()?;

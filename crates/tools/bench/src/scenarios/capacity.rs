@@ -27,7 +27,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// The resident memory of a system with a number of objects.
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
-    /// The system.
+    /// Name of the system.
     pub system: String,
     /// Number of objects with keys of 30 B and values of 100 B.
     pub objects: u64,
@@ -50,7 +50,7 @@ impl Memory {
 /// The restart of a killed system.
 #[derive(Clone, Debug, Serialize)]
 pub struct Restart {
-    /// The system.
+    /// Name of the system.
     pub system: String,
     /// Number of objects with keys of 30 B and values of 100 B.
     pub objects: u64,

@@ -49,8 +49,8 @@ pub struct Lab {
     pub setup: Setup,
     /// The core to which the load generator is pinned, if any.
     pub client_core: Option<usize>,
-    /// The generator's SCHED_FIFO priority, if any. On a core of its own, no ordinary process then
-    /// delays the generator.
+    /// The SCHED_FIFO priority of the generator, if any. If the generator has its own core, no
+    /// ordinary process then delays it.
     pub client_fifo: Option<u8>,
     /// Number of measurements of each system.
     pub rounds: usize,

@@ -175,7 +175,7 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
             Subject::Own(program, paths(&args.over)?)
         }
     };
-    // The servers' data folders are made beside the results, and stay empty.
+    // The servers' data folders are made in the folder of the results, and stay empty.
     let folder =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)

@@ -93,7 +93,7 @@ fn counts(program: &Program) -> Table {
 }
 
 /// Prints what the kernel compiles to for each vector instruction set of this processor. Unless
-/// `no_measure` is set, also prints its predicted and measured rates.
+/// `no_measure` is set, also prints the kernel's predicted and measured rates.
 fn vectors(program: &Program, no_measure: bool) -> Result<()> {
     let mut head =
         vec!["vectors", "lanes", "unroll", "instructions", "registers", "spills", "code"];

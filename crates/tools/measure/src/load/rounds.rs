@@ -14,7 +14,7 @@ use crate::target::LoadTarget;
 
 /// A target with its load.
 pub struct Entry<'a> {
-    /// The system.
+    /// The target under load.
     pub target: &'a mut dyn LoadTarget,
     /// The load.
     pub plan: LoadPlan,
