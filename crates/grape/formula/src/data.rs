@@ -173,7 +173,7 @@ pub enum DataError {
         kind: &'static str,
         /// The variable.
         name: String,
-        /// Its number of particles.
+        /// The number of particles of this variable.
         len: usize,
         /// The first variable of this kind.
         first: String,
@@ -183,7 +183,7 @@ pub enum DataError {
     /// A constant has no value.
     #[error("constant {name} was not given, and has no default in the kernel")]
     Missing {
-        /// Its name.
+        /// Name of the constant.
         name: String,
     },
     /// A constant would become infinite, or 0, in its type.
@@ -191,11 +191,11 @@ pub enum DataError {
         "constant {name} is {value}, and {narrow} in f32: compute in f64, or give it another value"
     )]
     Beyond {
-        /// Its name.
+        /// Name of the constant.
         name: String,
         /// The given value, as text.
         value: String,
-        /// Its value in `f32`: "infinity" or "0".
+        /// The constant's value in `f32`: "infinity" or "0".
         narrow: &'static str,
     },
     /// There are more particles of one kind than [`MAX_PARTICLES`].

@@ -14,7 +14,7 @@ use crate::span::Span;
 /// A kernel that was read from text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
-    /// Its program.
+    /// The kernel's program.
     pub program: Program,
     /// Names that are declared but not used, perhaps because of a typing error, in the order of the
     /// text.
@@ -26,9 +26,9 @@ pub struct Kernel {
 pub struct UnusedName {
     /// The name.
     pub name: String,
-    /// Its line, from 1.
+    /// Line of the name's declaration, from 1.
     pub line: usize,
-    /// Its column in the line, from 1.
+    /// Column of the name in the line, from 1.
     pub column: usize,
 }
 

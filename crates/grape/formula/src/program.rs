@@ -119,8 +119,8 @@ pub enum Node {
 /// How the contributions of all j are reduced to a result, in an unspecified order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reduction {
-    /// Their sum; 0 without contributions. Sums of `F32` are computed in `F32` for about a thousand
-    /// contributions at a time, which are then added in `F64`.
+    /// The sum of the contributions; 0 without contributions. Sums of `F32` are computed in `F32`
+    /// for about a thousand contributions at a time, which are then added in `F64`.
     Sum,
     /// The minimum; infinity without contributions. NaN is skipped.
     Min,
@@ -157,27 +157,27 @@ impl Reduction {
 /// A variable.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Field {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its type, which is never `Bool`.
+    /// The variable's type, which is never `Bool`.
     pub of: Type,
 }
 
 /// A number that is the same for all pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constant {
-    /// Its name.
+    /// The constant's name.
     pub name: String,
-    /// Its type, which is never `Bool`.
+    /// The constant's type, which is never `Bool`.
     pub of: Type,
-    /// The default.
+    /// The value that is used if a run gives none. `None` if a run must give one.
     pub default: Option<f64>,
 }
 
 /// A result for each i.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ResultField {
-    /// Its name.
+    /// The result's name.
     pub name: String,
     /// How contributions are reduced.
     pub reduction: Reduction,

@@ -48,7 +48,7 @@ pub struct Stopped {
     /// The rank that gave the reason; `None` if all ranks gave one reason, or if an exchange
     /// exceeded [`MAX_WORDS`](crate::MAX_WORDS).
     pub rank: Option<usize>,
-    /// The reason.
+    /// The reason, as text for the user.
     pub text: String,
     /// The exit code for the reason.
     pub code: u8,

@@ -6,9 +6,9 @@ use crate::{Cause, Watts};
 /// One of several power readings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
-    /// Its name.
+    /// The channel's name.
     pub name: String,
-    /// Its power.
+    /// The channel's power.
     pub watts: Watts,
 }
 

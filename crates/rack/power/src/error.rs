@@ -33,7 +33,7 @@ pub enum Cause {
     Failed {
         /// Name of the program.
         program: String,
-        /// Its exit status.
+        /// The program's exit status.
         status: String,
         /// The beginning of its standard error, at most 300 characters, or the error of its start.
         output: String,
@@ -64,7 +64,7 @@ pub enum Cause {
     /// A local file cannot be used.
     #[error("{}: {why}", path.display())]
     File {
-        /// Its path.
+        /// The file's path.
         path: PathBuf,
         /// The reason.
         why: String,

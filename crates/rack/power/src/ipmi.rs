@@ -64,7 +64,7 @@ enum Method {
 /// A board management controller.
 #[derive(Debug)]
 pub(crate) struct Ipmi {
-    /// Its host and port. `None` means this machine's own.
+    /// The controller's host and port. `None` means this machine's own controller.
     host: Option<(String, u16)>,
     login: Option<PathBuf>,
     chosen: Vec<String>,

@@ -27,9 +27,9 @@ const LEAST_TIME: Duration = Duration::from_millis(50);
 pub struct Zone {
     /// The name of the measured part: `package-0`, `dram`.
     pub name: String,
-    /// Its value, uJ.
+    /// The counter's value, uJ.
     pub energy_uj: u64,
-    /// The value at which it wraps around, uJ.
+    /// The value at which the counter wraps around, uJ.
     pub range_uj: u64,
 }
 

@@ -11,13 +11,13 @@ pub const COVERED: f64 = 0.9;
 /// A server or chassis with the meters of its sensors.
 #[derive(Clone, Debug)]
 pub struct MeasuredTarget {
-    /// Its name.
+    /// Name of the server or chassis.
     pub name: String,
-    /// Whether it is a server or a chassis.
+    /// Whether this is a server or a chassis.
     pub of: TargetKind,
-    /// The number of its chassis.
+    /// Number of the server's chassis, or of the chassis itself.
     pub chassis: usize,
-    /// Instances on it.
+    /// Number of instances on the server or chassis.
     pub instances: usize,
     /// Kind, location and meter of each sensor.
     pub meters: Vec<(&'static str, String, Meter)>,
@@ -43,11 +43,11 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TargetReport {
-    /// Its name.
+    /// Name of the server or chassis.
     pub name: String,
-    /// Whether it is a server or a chassis.
+    /// Whether this is a server or a chassis.
     pub of: TargetKind,
-    /// Instances on it.
+    /// Number of instances on the server or chassis.
     pub instances: usize,
     /// The present power, W.
     pub now: Option<Watts>,
@@ -62,7 +62,7 @@ pub struct TargetReport {
     /// Whether the values are a share of the chassis's values: a server without sensors gets an
     /// equal share.
     pub shared: bool,
-    /// Results of its sensors.
+    /// Results of the sensors of the server or chassis.
     pub sensors: Vec<SensorReport>,
 }
 
@@ -70,9 +70,9 @@ pub struct TargetReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SensorReport {
-    /// Its kind.
+    /// Kind of the sensor.
     pub kind: &'static str,
-    /// Its location.
+    /// Location of the sensor.
     pub place: String,
     /// Whether the sensor counts towards the energy of its server or chassis. Other sensors are
     /// reported only for comparison.

@@ -20,9 +20,9 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// A sensor that is read repeatedly. Reading blocks at most for the sensor's timeout.
 #[derive(Debug)]
 pub struct Sensor {
-    /// Its kind.
+    /// Kind of the sensor.
     pub kind: &'static str,
-    /// Its location, for people.
+    /// Location of the sensor, for people.
     pub place: String,
     device: Device,
     patience: Duration,

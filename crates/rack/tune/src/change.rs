@@ -160,7 +160,7 @@ impl Class {
 /// A change worth trying.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Its class.
+    /// Class of the candidate.
     pub class: Class,
     /// The proposed value, in a few words.
     #[serde(rename = "what")]

@@ -32,7 +32,7 @@ pub enum TrialState {
 /// A candidate and its outcome.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its class.
+    /// Class of the candidate.
     pub class: Class,
     /// The proposed value.
     #[serde(rename = "what")]

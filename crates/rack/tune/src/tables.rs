@@ -82,7 +82,7 @@ impl Tables {
     /// Connects to a cluster. Call it from the network of its instances.
     ///
     /// # Errors
-    /// The runtime cannot be built, or no contact can be reached or answers in time.
+    /// The runtime cannot be built, no contact can be reached, or none answers in time.
     pub fn connect(contacts: &[String]) -> Result<Self, String> {
         let runtime = Builder::new_current_thread()
             .enable_all()

@@ -78,7 +78,7 @@ pub(crate) fn objects(size: usize) -> Objects {
 struct Stages {
     out: f64,
     server: f64,
-    /// Stages inside the server, in the order of [`INSIDE`]. Each stage is measured with other
+    /// Stages inside the server, in the order of [`INSIDE`]. Each stage is measured on different
     /// requests, and its time includes one time stamp.
     inside: [f64; INSIDE.len()],
     back: f64,

@@ -45,7 +45,7 @@ pub struct Jitter {
     pub real_time: bool,
     /// Time for which the meter ran.
     pub seconds: f64,
-    /// Its gaps, in ns.
+    /// The gaps in which the thread could not run, in ns.
     #[serde(with = "crate::hist::counted")]
     pub gaps: Latencies,
     /// The number of times that the kernel preempted the meter's thread.

@@ -44,9 +44,9 @@ pub struct Machine {
 /// A process that ran at the same time as the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// Its name.
+    /// Name of the process.
     pub name: String,
-    /// Process id.
+    /// Id of the process.
     pub pid: u32,
     /// The share of a core that the process used; 1 is a whole core.
     pub cores: f64,

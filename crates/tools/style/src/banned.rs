@@ -24,7 +24,7 @@ impl Scope {
 /// A banned call. Test code is exempt from all bans.
 #[derive(Clone, Copy, Debug)]
 pub struct Ban {
-    /// The consecutive tokens.
+    /// The tokens of the call, one after another.
     pub call: &'static [&'static str],
     /// The paths in which the call is banned.
     pub within: Scope,

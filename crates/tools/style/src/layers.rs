@@ -17,11 +17,11 @@ pub const ROWS: &[&[&str]] = &[
 
 /// A folder of crates: those of one product, or crates that products share.
 pub struct Group {
-    /// The folder, below `crates`.
+    /// The folder of the group, below `crates`.
     pub name: &'static str,
-    /// The other groups that its crates may use.
+    /// The other groups that the group's crates may use.
     pub uses: &'static [&'static str],
-    /// Its crates.
+    /// The crates of the group.
     pub crates: &'static [&'static str],
 }
 

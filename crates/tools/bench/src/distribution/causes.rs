@@ -85,7 +85,7 @@ pub struct Evidence {
     pub excess_ns: u64,
     /// The observation at the client.
     pub client: EndObservation,
-    /// The observation at the server, if it is timed.
+    /// The observation at the server, if the server is timed.
     pub server: Option<EndObservation>,
     /// Number of frames that either end retransmitted.
     pub resent: u64,

@@ -36,7 +36,7 @@ pub const MAX_CLIFFS: usize = 12;
 /// A step in the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
-    /// Its position: the median latency of its operations, in ns.
+    /// Position of the step: the median latency of its operations, in ns.
     pub at_ns: u64,
     /// The smallest latency in the step, above the preceding valley, in ns.
     pub from_ns: u64,
@@ -44,7 +44,7 @@ pub struct Cliff {
     pub to_ns: u64,
     /// Number of operations in the step.
     pub count: u64,
-    /// Its share of all operations, 0 to 1.
+    /// The step's share of all operations, 0 to 1.
     pub share: f64,
 }
 

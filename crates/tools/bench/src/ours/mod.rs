@@ -375,7 +375,7 @@ pub fn drop_table(options: &Options) -> Result<()> {
 /// Stops or continues a process.
 fn set_stopped(pid: u32, stopped: bool) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    // Fails if the process has died, which the next operation will show.
+    // Fails if the process has died. The next operation then reports this.
     let _ = kill_process(pid, if stopped { Signal::STOP } else { Signal::CONT });
 }
 

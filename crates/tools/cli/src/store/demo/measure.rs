@@ -1,4 +1,4 @@
-//! Measures the latency table, and renders it narrow enough for a terminal.
+//! Measures the latency table, and renders it in the width of a terminal.
 
 use anyhow::{Context as _, Result, ensure};
 use sprat_bench::basic::{self, Cell, Settings, measure};
