@@ -65,7 +65,7 @@ class Outcome:
     unchanged: Final[bool]
     """Whether nothing was done, since the file existed with the source's length and time."""
     sources: Final[list[tuple[str, int]]]
-    """Bytes received from each host. First, the one whose file was copied."""
+    """Bytes received from each host, beginning with the host whose version was copied."""
     progress: Final[Progress]
     """The progress at the end."""
     seconds: Final[float]
