@@ -1,9 +1,9 @@
 /* Sprat's calculator for C and C++: runs kernels of particle interactions on a program's arrays.
  *
- * A kernel is a text that defines what each of many particles i gets from all particles j; its
- * language is in docs/kernels.md. The calls follow those of GRAPE hosts: load a kernel, send j and
- * i, run, get the results. Data that was sent stays for later runs: a program that moves some
- * bodies sends their positions again, but not their masses.
+ * A kernel is a text that computes, for each of many particles i, results from all particles j;
+ * docs/kernels.md describes its language. The calls follow those of GRAPE hosts: load a kernel,
+ * send j and i, run, get the results. Data that was sent stays for later runs: a program that moves
+ * some bodies sends their positions again, but not their masses.
  *
  *     sprat_grape *grape;
  *     const char *text = "VARI xi; VARJ xj, mj; VARF sum; sum += mj * (xj - xi)";
@@ -18,14 +18,14 @@
  * UNITS are the caller's choice: the kernel's formulas use the numbers as they are. Infinities and
  * NaNs are allowed; docs/kernels.md describes their effect.
  *
- * ARRAYS are `count` numbers, the first at the given address, each `stride` bytes after the one
- * before; a stride of 0 means that there are no gaps. So a member of an array of structures can be
- * sent, and got, in place: &body[0].x, n, sizeof body[0]. The stride must be at least a number's
- * size. A table double x[n][3] with a row for each particle, as NumPy has it, is sent column by
- * column: &x[0][0], then &x[0][1], n, sizeof x[0]; a table double x[3][n] with a row for each
- * variable is sent row by row: x[0], n, 0. Addresses need not be aligned. Empty arrays (a count of
- * 0, with any address or NULL) are allowed: over no j a sum is 0, a minimum is infinity, and so on;
- * for no i there are no results.
+ * ARRAYS are `count` numbers. The first is at the given address, and each is `stride` bytes after
+ * the previous one; a stride of 0 means that there are no gaps. So a member of an array of
+ * structures can be sent, and got, in place: &body[0].x, n, sizeof body[0]. The stride must be at
+ * least a number's size. A table double x[n][3] with a row for each particle, as in NumPy, is sent
+ * column by column: &x[0][0], then &x[0][1], n, sizeof x[0]. A table double x[3][n] with a row for
+ * each variable is sent row by row: x[0], n, 0. Addresses need not be aligned. Empty arrays (a
+ * count of 0, with any address or NULL) are allowed: over no j a sum is 0, a minimum is infinity,
+ * and so on; for no i there are no results.
  *
  * OWNERSHIP: a call copies the data that it sends before it returns, and writes results to the
  * caller's memory; it keeps no pointers. The caller owns a calculator, and must free it.
@@ -37,11 +37,12 @@
  * calculator that was freed. If the system has no memory left for a run's own needs, the program is
  * aborted, like any program that does not check malloc.
  *
- * THREADS: any thread may make calls. Calls with one calculator wait for each other; as data that
- * is sent stays for the next run, each thread should have its own calculator. A calculator must not
- * be used while or after it is freed. A calculator has threads of its own. After a fork() the child
- * can use the parent's calculator, and starts threads for it; if another thread was in a call with
- * the calculator at that moment, calls in the child return SPRAT_GRAPE_FORKED.
+ * THREADS: any thread may make calls. Calls with one calculator wait for each other. Since data
+ * that is sent stays for the next run, each thread should have its own calculator. A calculator
+ * must not be used while or after it is freed. A calculator starts threads for its runs. After a
+ * fork() the child can use the parent's calculator, and starts threads for it. If another thread of
+ * the parent was in a call with the calculator at that moment, calls in the child return
+ * SPRAT_GRAPE_FORKED.
  */
 #ifndef SPRAT_GRAPE_H
 #define SPRAT_GRAPE_H
@@ -81,7 +82,7 @@ enum sprat_grape_code {
     SPRAT_GRAPE_MEMORY = 8,
     /* An error of the library itself; the calculator can only be freed. */
     SPRAT_GRAPE_PANIC = 9,
-    /* A thread of the parent was in a call with the calculator at the fork: make another. */
+    /* At the fork a thread of the parent was in a call with the calculator: make another one. */
     SPRAT_GRAPE_FORKED = 10
 };
 
@@ -99,7 +100,7 @@ enum sprat_grape_engine {
     SPRAT_GRAPE_PORTABLE = 3, /* Loops for any processor. */
     /* A simulated GRAPE-DR of one chip: gives the results of that machine, and is slow. */
     SPRAT_GRAPE_GRAPEDR = 4,
-    /* One pair after the other, in f64: the reference for the other engines, and slow. */
+    /* One pair after another, in f64: the reference for the other engines, and slow. */
     SPRAT_GRAPE_REFERENCE = 5
 };
 
@@ -107,7 +108,7 @@ enum sprat_grape_engine {
  * failure.
  *
  * precision: a sprat_grape_precision; engine: a sprat_grape_engine; threads: at most 16 for each
- * processor that the program may use, or 0 for one per processor (the last two engines have one).
+ * processor that the program may use, or 0 for one per processor (the last two engines use one).
  * Results do not depend on the number of threads. */
 int sprat_grape_init(const char *text, int precision, int engine, unsigned threads,
                      sprat_grape **grape);
@@ -115,7 +116,7 @@ int sprat_grape_init(const char *text, int precision, int engine, unsigned threa
 /* Frees a calculator; does nothing for NULL. */
 void sprat_grape_free(sprat_grape *grape);
 
-/* Sends the numbers of one i variable, which replace those that it had. In a run all i variables
+/* Sends the numbers of one i variable, which replace its earlier ones. In a run all i variables
  * must have the same count, at most 2,147,483,647. A variable takes numbers of either type: f64
  * numbers are rounded for a variable that is f32 by the kernel or by `precision`. */
 int sprat_grape_send_i_f32(sprat_grape *grape, const char *name, const float *numbers,
@@ -123,7 +124,7 @@ int sprat_grape_send_i_f32(sprat_grape *grape, const char *name, const float *nu
 int sprat_grape_send_i_f64(sprat_grape *grape, const char *name, const double *numbers,
                            size_t count, size_t stride);
 
-/* Sends the numbers of one j variable, likewise. The counts of i and j may differ. */
+/* Sends the numbers of one j variable, as for i. The counts of i and j may differ. */
 int sprat_grape_send_j_f32(sprat_grape *grape, const char *name, const float *numbers,
                            size_t count, size_t stride);
 int sprat_grape_send_j_f64(sprat_grape *grape, const char *name, const double *numbers,
@@ -133,8 +134,8 @@ int sprat_grape_send_j_f64(sprat_grape *grape, const char *name, const double *n
 int sprat_grape_set(sprat_grape *grape, const char *name, double value);
 
 /* Runs the kernel on the data that was sent: every i with every j. Returns when all results are
- * ready. A kernel without i variables runs for one i, and one without j variables over one j. After
- * a failure there are no results. */
+ * ready. A kernel without i variables runs for one i; a kernel without j variables runs over one j.
+ * After a failure there are no results. */
 int sprat_grape_run(sprat_grape *grape);
 
 /* Writes one result of the last run to the caller's array of `count` numbers, which must be the
@@ -156,7 +157,7 @@ int sprat_grape_get_result_index(sprat_grape *grape, const char *name, int64_t *
 const char *sprat_grape_error(void);
 
 /* Returns the text of a built-in kernel, such as "gravity"; NULL, and sets the error's description,
- * if there is none of this name. The text is valid as long as the program runs. */
+ * if no kernel has this name. The text is valid as long as the program runs. */
 const char *sprat_grape_ready(const char *name);
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Optional, Union
 
 class Error(Exception):
-    """A copy failed. The destination's name has no file, or the one that it had before."""
+    """A copy failed. The destination does not exist, or is unchanged."""
 
 class UsageError(Error):
     """The arguments are invalid."""
@@ -39,7 +39,7 @@ class Progress:
     """The progress of a copy."""
 
     done: Final[int]
-    """Bytes of the file that are here, and verified as far as possible."""
+    """Bytes of the file that have arrived, and are verified as far as possible."""
     received: Final[int]
     """The part of these bytes that this call received."""
     length: Final[Optional[int]]
@@ -59,13 +59,13 @@ class Outcome:
     length: Final[int]
     """Its length, bytes."""
     blake3: Final[Optional[str]]
-    """Its BLAKE3 hash, hexadecimal; None when it existed already."""
+    """Its BLAKE3 hash, hexadecimal; None if the file existed already."""
     verified: Final[bool]
     """Whether all groups were verified by the source's hashes, or the file by a given one."""
     unchanged: Final[bool]
-    """Whether the file existed already, with the source's length and time, and nothing was done."""
+    """Whether nothing was done, since the file existed with the source's length and time."""
     sources: Final[list[tuple[str, int]]]
-    """Bytes received from each host, first the one whose version of the file was copied."""
+    """Bytes received from each host, beginning with the host whose version was copied."""
     progress: Final[Progress]
     """The progress at the end."""
     seconds: Final[float]

@@ -7,10 +7,10 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Limit on the bytes that are read of a login file. The rest is ignored.
+/// Limit on the bytes of a login file that are read. The rest of the file is ignored.
 const MAX_BYTES: u64 = 512;
 
-/// A user name and a password, which is never printed.
+/// A user name and a password. The password is never printed.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct Login {
     pub(crate) user: String,

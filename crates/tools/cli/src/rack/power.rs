@@ -103,13 +103,14 @@ pub(crate) struct RackPowerArgs {
 /// Interval at which to check for new readings, or for the end of a load.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Servers that get a column of their own in the lines printed meanwhile.
+/// Limit on the servers that have a column of their own in the lines printed while measuring.
 const COLUMNS: usize = 8;
 
 /// How long to wait for the load's result after the measurement has ended.
 const LOAD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of a load's result that are read at most.
+/// Limit on the bytes of a load's result that are read. A longer result is not valid JSON, and is
+/// refused.
 const MAX_LOAD: u64 = 256 << 20;
 
 pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
@@ -132,7 +133,7 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
         None => {
             let mut here =
                 targets::this_machine(args.sysfs.clone(), &args.channels, args.instances);
-            // Few machines have all kinds of sensors: use those that can be read.
+            // Few machines have all kinds of sensors: only those that can be read are used.
             let mut why = Vec::new();
             here.sensors.retain_mut(|sensor| {
                 sensor.read().map_err(|error| why.push(error.to_string())).is_ok()
@@ -181,8 +182,8 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     })
 }
 
-/// Reads the operations and seconds of a load from the output of `sprat rack load --json`. Waits
-/// for it a while, since the load may end a little later than the measurement.
+/// Reads the operations and seconds of a load from the output of `sprat rack load --json`. Waits up
+/// to [`LOAD_PATIENCE`] for complete output, since the load may end later than the measurement.
 fn read_load(path: &Path) -> Result<(u64, f64)> {
     let begun = Instant::now();
     loop {
@@ -207,7 +208,8 @@ fn read_load(path: &Path) -> Result<(u64, f64)> {
     }
 }
 
-/// Samples until the end and prints a line after each reading. Ctrl-C ends it early.
+/// Samples until the end of the measurement, and prints a line after each reading. Ctrl-C ends the
+/// measurement early.
 fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
     let signals = signals()?;
     let mut head = false;

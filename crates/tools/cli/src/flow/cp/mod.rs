@@ -213,7 +213,7 @@ fn sum(text: &str) -> Result<[u8; 32], String> {
     Ok(bytes)
 }
 
-/// Bytes of a token file that are read at most.
+/// Limit on the bytes of a token file that are read. The rest is ignored.
 const MAX_TOKEN: u64 = 4096;
 
 pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
@@ -266,7 +266,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     Ok(if incomplete { INCOMPLETE.into() } else { ExitCode::SUCCESS })
 }
 
-/// Fetches one source; returns whether some of its files had to be left out.
+/// Fetches one source. Returns whether some of its files had to be left out.
 fn one(
     args: &CpArgs,
     source: &str,
@@ -346,7 +346,7 @@ fn token(path: &Path) -> Result<String> {
     Ok(line.to_owned())
 }
 
-/// Lets Ctrl-C and SIGTERM stop the copy, which then records how far it is so that it can be
+/// Lets Ctrl-C and SIGTERM stop the copy. The copy then records its progress, so that it can be
 /// resumed. The second signal ends the process at once.
 fn stop_on_signals(cancel: &Cancel) -> Result<()> {
     let (signals, cancel) = (crate::signals::signals()?, cancel.clone());
