@@ -4,14 +4,14 @@ use crate::error::Error;
 use sprat_wire::op::{Answer, Items, Records};
 use sprat_wire::value::{Number, ValueType};
 
-/// A table's id. A table that is dropped and made again has another one.
+/// A table's id. A table that is dropped and made again gets another id.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Table(pub u32);
 
 /// An object that was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Object {
-    /// The version: grows with every write of the key, also across removals.
+    /// The version, which grows with every write of the key, also across removals.
     pub version: u64,
     /// The value.
     pub value: Vec<u8>,
@@ -38,7 +38,7 @@ impl Object {
 pub struct Row {
     /// The key.
     pub key: Vec<u8>,
-    /// The version.
+    /// The version, as in [`Object::version`].
     pub version: u64,
     /// The value.
     pub value: Vec<u8>,
@@ -59,8 +59,8 @@ impl Row {
 pub struct Page {
     /// Objects, in no meaningful order.
     pub rows: Vec<Row>,
-    /// Position to pass to the next scan; `None` at the end. Stays valid across restarts of the
-    /// server.
+    /// Position to pass to the next scan; `None` at the end of the table. A position stays valid
+    /// when the server restarts.
     pub next: Option<u64>,
 }
 
@@ -98,7 +98,8 @@ impl Page {
     }
 }
 
-/// Reads all records of an answer's body, which are of one kind.
+/// Reads all records of an answer's body, which are of one kind. [`Error::Protocol`] when one
+/// cannot be parsed.
 pub(crate) fn list<'a, T>(
     answer: &Answer<'a>,
     mut next: impl FnMut(&mut Records<'a>) -> Option<T>,

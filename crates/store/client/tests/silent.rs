@@ -19,7 +19,7 @@ const STEP: Duration = Duration::from_micros(100);
 const PATIENCE: Duration = Duration::from_secs(5);
 const TABLES: u32 = 8;
 
-/// Ports of the coordinator, of a server that never answers, and of one that does.
+/// Port numbers of the coordinator, of a server that never answers, and of a server that answers.
 const COORDINATOR: u16 = 1;
 const SILENT: u16 = 2;
 const LIVELY: u16 = 3;
@@ -38,8 +38,8 @@ fn record(table: u32, port: u16) -> TableRecord {
     TableRecord { id: table, name: format!("table {table}"), seed: 1, tablets }
 }
 
-/// The coordinator, which says that one server has all tables, and that server, which has no
-/// objects.
+/// Answers as the coordinator, which assigns all tables to one server, and as that server, which
+/// has no objects.
 struct Answers {
     has_all: Rc<Cell<u16>>,
     body: Vec<u8>,
@@ -81,12 +81,12 @@ struct World {
     /// The coordinator, and the server that answers.
     nodes: Vec<(AnyDriver, Endpoint<()>, Answers)>,
     core: Core,
-    /// The port of the server that has all tables, as the coordinator knows.
+    /// The port of the server that has all tables, by the coordinator's answers.
     has_all: Rc<Cell<u16>>,
 }
 
 impl World {
-    /// A client that knows all tables to be with the silent one.
+    /// Makes a client that expects all tables at the silent server.
     fn new() -> Self {
         let hub = Hub::new(HubOptions::default());
         let port = |port| AnyDriver::from(hub.port(address(port)).expect("free"));
@@ -106,11 +106,13 @@ impl World {
         Self { now: Nanos(0), hub, nodes, core, has_all }
     }
 
-    /// Reads from a table; how long that takes.
+    /// Reads from a table, and returns how long that takes.
     fn read(&mut self, table: u32) -> Duration {
         let begun = self.now;
         let request = Request::Read { table, key: b"key" };
-        self.core.submit(self.now, 1, &request, self.now + PATIENCE).expect("it knows the table");
+        self.core
+            .submit(self.now, 1, &request, self.now + PATIENCE)
+            .expect("the client knows the table");
         self.core.flush();
         let mut ended = None;
         while ended.is_none() {
@@ -131,7 +133,7 @@ impl World {
         for (driver, endpoint, answers) in &mut self.nodes {
             driver
                 .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, answers, tx))
-                .expect("it works");
+                .expect("the driver works");
             endpoint.poll(now, answers, driver.tx());
             endpoint.flush(driver.tx());
         }
@@ -148,12 +150,15 @@ fn a_silent_server_delays_one_table_and_not_all() {
     let mut world = World::new();
     world.has_all.set(LIVELY);
     let first = world.read(0);
-    assert!(first >= Duration::from_millis(400), "{first:?}: it may have been slow, and no more");
+    assert!(
+        first >= Duration::from_millis(400),
+        "{first:?}: too short: the server may only have been slow"
+    );
     for table in 1..TABLES {
         let next = world.read(table);
         assert!(next < Duration::from_millis(10), "{next:?} for table {table}");
     }
-    assert_eq!(world.coordinator_was_asked(), TABLES, "once for each");
+    assert_eq!(world.coordinator_was_asked(), TABLES, "once for each table");
 }
 
 #[test]
@@ -165,7 +170,7 @@ fn an_unreplaced_silent_server_is_retried_with_short_timeouts() {
     world
         .core
         .submit(world.now, 1, &request, world.now + Duration::from_millis(450))
-        .expect("it knows the table");
+        .expect("the client knows the table");
     let mut ended = false;
     while !ended {
         world.step();
@@ -183,9 +188,5 @@ fn a_server_that_answers_again_is_trusted_again() {
     world.read(0);
     let asked = world.coordinator_was_asked();
     world.read(0);
-    assert_eq!(
-        world.coordinator_was_asked(),
-        asked,
-        "nothing is wrong with the one that has it now"
-    );
+    assert_eq!(world.coordinator_was_asked(), asked, "the table's present server answers");
 }
