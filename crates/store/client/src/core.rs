@@ -95,7 +95,6 @@ impl Core {
     /// [`Error::Endpoint`] when a coordinator's transport cannot be opened, its name cannot be
     /// resolved, there are more than [`MAX_COORDINATORS`], the identity is not valid now, or the
     /// system has no random bytes.
-    /// resolved, or there are more than [`MAX_COORDINATORS`].
     pub fn new(
         coordinators: &Locators,
         local: Option<Locator>,

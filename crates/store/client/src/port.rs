@@ -99,7 +99,7 @@ impl Port {
             StampedTx::new(self.driver.tx(), &mut self.request_times.sent, self.request_times.on);
         match self.endpoint.call(now, session.id, &[request], deadline, &mut tx) {
             Ok(call) => session.slots[call.slot()] = index,
-            Err(CallError::Late) => calls.retry(now, index), // at its deadline, retry ends it
+            Err(CallError::Late) => calls.retry(now, index), // retry ends it at its deadline
             Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(index),
             Err(CallError::TooLong(bytes)) => {
                 unreachable!("operations are within limits, this one has {bytes} bytes")

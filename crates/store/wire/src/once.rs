@@ -6,6 +6,7 @@
 //! waits for it. So a master keeps only one [`Completion`] for each slot, that of the highest
 //! sequence number. A completion is an object of the log like any other, with the sequence number
 //! as its version. Each table has a table of completions of its own, which moves with it.
+//!
 //! A client that sends an operation again, because no answer came in time, marks it as resent. If
 //! the master then finds that the operation changes nothing (its condition does not hold), it keeps
 //! that result too. Otherwise the first request, arriving late, might still be executed.
