@@ -25,13 +25,14 @@ pub struct Host {
     pub services: Vec<Service>,
 }
 
-/// Returns the servers of a plan by number. Once there is a ring, servers that have neither an
-/// instance on it nor a service are left out.
+/// Returns the servers of a plan by number. Once a ring exists, servers that have neither an
+/// instance on the ring nor a service are omitted.
 #[must_use]
 pub fn hosts(plan: &Plan) -> Vec<Host> {
     let layout = plan.layout();
     let servers = plan.spec.chassis.servers;
-    // For each server with instances on the ring: their numbers on the server, and their tokens.
+    // For each server with instances on the ring: the instances' numbers on the server, and their
+    // tokens.
     let mut on_ring = BTreeMap::<usize, Vec<(usize, Vec<i64>)>>::new();
     if let Some((ring, cassandra)) = plan.ring.as_ref().zip(plan.spec.cassandra.as_ref()) {
         let mut tokens = vec![Vec::new(); ring.instances.len()];
