@@ -200,7 +200,7 @@ fn join(
     let (host, instance) = instances(hosts)
         .find(|(_, one)| one.name == name)
         .expect("a newcomer's plan has the newcomer");
-    let limit = format!("{},{}", hosts[0].name, host.name); // the first one's clock is the reference
+    let limit = format!("{},{}", hosts[0].name, host.name); // clocks are compared with the first
     let vars = format!("instance={name} host={}", host.name);
     deployment.play("add.yml", &["--limit", &limit, "--extra-vars", &vars], false, watcher)?;
     watcher.event(Event::Doing("fetches its rows from the others")).map_err(Error::Watcher)?;
