@@ -12,8 +12,8 @@ pub enum OmitReason {
     Symlink,
     /// Import: a socket, pipe or device.
     Special,
-    /// Import: the value is over the limit, and [`LargePolicy::Skip`](super::LargePolicy::Skip)
-    /// holds.
+    /// Import: the value is over the limit, and the policy is
+    /// [`LargePolicy::Skip`](super::LargePolicy::Skip).
     Large,
     /// Export to a tree: the key is not a relative path of plain components.
     NotAPath,

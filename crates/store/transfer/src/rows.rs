@@ -51,8 +51,8 @@ impl<R: BufRead> Rows<R> {
     /// Reads the next row into `row`, without its newline; `false` at the end.
     ///
     /// # Errors
-    /// When reading fails, a quote is never closed, or a row is too long and [`LargePolicy::Skip`]
-    /// does not hold.
+    /// When reading fails, a quote is never closed, or a row is too long and the policy is
+    /// [`LargePolicy::Refuse`].
     pub(super) fn next(&mut self, row: &mut Vec<u8>) -> Result<bool, Error> {
         loop {
             let found =
@@ -74,7 +74,7 @@ impl<R: BufRead> Rows<R> {
     /// Records that the last row, or its value, is too large.
     ///
     /// # Errors
-    /// When [`LargePolicy::Skip`] does not hold.
+    /// When the policy is [`LargePolicy::Refuse`].
     pub(super) fn too_large(&mut self, bytes: u64) -> Result<(), Error> {
         match self.large {
             LargePolicy::Refuse => Err(self.row_error(RowError::Large(bytes))),

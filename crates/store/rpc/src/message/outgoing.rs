@@ -12,7 +12,7 @@ struct Outgoing {
     fragment: usize,
     /// Offset of the first byte that was never sent.
     sent: usize,
-    /// Offset up to which the receiver has granted.
+    /// Offset up to which the message may be sent.
     granted: usize,
     /// Ranges to send again, as start and end; the last of them is next.
     resends: Vec<(usize, usize)>,
