@@ -129,8 +129,8 @@ impl Local {
         Ok(())
     }
 
-    /// Adds the missing hosts of a plan to a rack that runs, and gives the addresses of new
-    /// instances to hosts that run.
+    /// Adds the missing hosts of a plan to a rack that runs, and gives hosts that run the addresses
+    /// of their new instances.
     ///
     /// # Errors
     /// The errors of [`Local::up`]. Hosts that were made before the error stay.

@@ -306,8 +306,8 @@ impl Calls {
         self.doubted.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// Ends operations on `table` that must not be sent again and were sent to a server that, by
-    /// `place`, no longer has their tablet: no answer will come.
+    /// Ends operations on `table` for which no answer will come: they must not be sent again, and
+    /// `place` shows that the server to which they were sent no longer has their tablet.
     pub(crate) fn give_up_moved(
         &mut self,
         now: Nanos,

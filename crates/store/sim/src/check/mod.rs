@@ -16,7 +16,7 @@ const CONTEXT: usize = 24;
 /// A violation of the guarantees of the store.
 #[derive(Clone, Debug, Error)]
 pub enum Violation {
-    /// Calls on one object that no order fits.
+    /// No order fits the calls on one object.
     #[error(
         "object {name} (at {place:016x} of its table) is not linearizable: no place for `{call}`, \
          where the best attempt has {state:?}\n{around}"
