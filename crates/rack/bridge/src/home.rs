@@ -88,9 +88,9 @@ impl Home {
         })
     }
 
-    /// Returns the largest number of bytes that key and value may have together in a row. It comes
-    /// from the settings of one instance; it is `usize::MAX` if these cannot be read. Cassandra
-    /// always refuses longer rows, so a bridge must not acknowledge them.
+    /// Returns the largest number of bytes that key and value may have together in a row. The limit
+    /// comes from the settings of one instance; it is `usize::MAX` if the settings cannot be read.
+    /// Cassandra always refuses longer rows, so a bridge must not acknowledge them.
     pub(crate) fn longest(&self) -> usize {
         self.longest
     }

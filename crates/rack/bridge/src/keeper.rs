@@ -154,8 +154,8 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
         let same = Condition::Version(object.version);
         let settled = match after_delivery(&delivery) {
             Some(clean) => match self.near.put(key, &clean.encode(), same).await {
-                // The home has the object. If memory has no room to mark the object clean, the
-                // object can as well be removed.
+                // The home has the object. If memory has no room to mark the object clean, removing
+                // the object is equally correct.
                 Err(StoreError::MemoryFull) => self.near.remove(key, same).await.map(drop),
                 settled => settled.map(drop),
             },

@@ -70,7 +70,7 @@ pub struct Load {
     pub arrivals: Arrivals,
     /// What the operations write and read.
     pub workload: Workload,
-    /// Share of reads, from 0 to 1; the others are writes.
+    /// Share of reads, from 0 to 1; all other operations are writes.
     pub reads: f64,
     /// Bytes of each value.
     pub value_bytes: usize,
@@ -123,7 +123,7 @@ pub enum Workload {
         /// Number of keys.
         keys: u64,
     },
-    /// Sensors whose values are appended; reads fetch the newest ones.
+    /// Sensors whose values are appended; reads fetch the newest values.
     Series {
         /// Number of sensors.
         sensors: u64,

@@ -86,7 +86,7 @@ pub enum LayoutError {
         if *.split { ": `fabric.split = true` splits each into several" } else { "" }
     )]
     Uplinks {
-        /// Name of one such chassis.
+        /// Name of a chassis that has too few uplinks.
         name: String,
         /// Number of uplinks that it needs.
         needed: usize,

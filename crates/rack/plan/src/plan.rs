@@ -101,7 +101,7 @@ pub struct FailureEffect {
     /// The part that fails.
     #[serde(rename = "what")]
     pub part: String,
-    /// Number of chassis cut off from the others.
+    /// Number of chassis cut off from the rest of the network.
     pub cut_off: usize,
     /// The largest distance, in links, between two chassis that can still reach each other.
     pub diameter: usize,

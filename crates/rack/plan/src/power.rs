@@ -134,7 +134,7 @@ pub struct Cost {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CostOption {
-    /// Its name.
+    /// The server type's name.
     pub name: String,
     /// Power that the server draws under load.
     pub power: Watts,

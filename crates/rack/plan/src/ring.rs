@@ -82,8 +82,8 @@ impl Ring {
         Self { instances, tokens, racks }
     }
 
-    /// Returns the share of all rows that belong to a token: those between the previous token and
-    /// this one.
+    /// Returns the share of all rows that belong to `token`: the rows between the previous token
+    /// and `token`.
     #[must_use]
     pub fn share(&self, token: usize) -> f64 {
         let before = self.tokens[(token + self.tokens.len() - 1) % self.tokens.len()].at;

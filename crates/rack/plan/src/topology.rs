@@ -18,7 +18,7 @@ pub enum Topology {
     },
     /// A star: one chassis in the middle, which also has servers, is joined to all others.
     Tree {
-        /// Number of the other chassis.
+        /// Number of chassis around the one in the middle.
         leaves: usize,
     },
     /// A hypercube: each chassis has one neighbour in each dimension.

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 16;
 pub enum ProcessState {
     /// The process runs.
     Running {
-        /// Its process id.
+        /// The id of the process.
         pid: u32,
     },
     /// The instance or service is installed and does not run.

@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct Host {
     /// The server's name.
     pub name: String,
-    /// Its address, and the prefix length of its network.
+    /// The server's address, and the prefix length of its network.
     pub address: (IpAddr, u8),
     /// The address of the switch, which is the route to other chassis.
     pub gateway: IpAddr,

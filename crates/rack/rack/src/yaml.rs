@@ -80,7 +80,7 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         });
         merge(&mut all, small);
     }
-    // An instance that replaces another takes that one's tokens, and streams their rows. An
+    // An instance that replaces another takes the other's tokens, and streams their rows. An
     // instance with tokens of its own has nothing to stream in a new cluster, but streams when it
     // joins a ring.
     if instance.replaces.is_none() && !tokens.is_empty() {

@@ -26,8 +26,8 @@ pub struct JoinedInstance {
     pub share: f64,
 }
 
-/// The result of [`add`]: the instances that joined or would join, and the others that removed the
-/// rows that moved to these.
+/// The result of [`add`]: the instances that joined or would join, and the older instances that
+/// removed the rows that had moved to the new ones.
 #[derive(Debug, Serialize)]
 pub struct Added {
     /// Instances that joined or, with `check`, would join.

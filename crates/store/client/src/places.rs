@@ -62,7 +62,7 @@ impl LocationCache {
         Some(&self.known[self.last].1)
     }
 
-    /// Sets the location of a table. If [`MAX_KNOWN_TABLES`] are known already and this one is new,
+    /// Sets the location of a table. If `table` is new and [`MAX_KNOWN_TABLES`] are known already,
     /// forgets all others first; the client asks for them again when they are used.
     pub(crate) fn learn(&mut self, table: u32, place: TableLocation) {
         assert!(

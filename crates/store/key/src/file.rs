@@ -50,7 +50,7 @@ pub enum FileError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// The file's mode.
         mode: u32,
     },
     /// The file is of another kind, or damaged.

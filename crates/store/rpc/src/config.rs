@@ -44,12 +44,12 @@ pub const MAX_RESEND_RANGES: usize = 16;
 /// fragments that it has.
 pub const MAX_RESEND_TRIES: u32 = 10;
 
-/// Length in bytes of the shortest frame limit that an endpoint may have: every peer accepts such
-/// frames.
+/// Shortest frame limit that an endpoint may have, in bytes. Every peer accepts frames of this
+/// length.
 pub const MIN_MTU: usize = 576;
 
-/// The largest frame in use, in bytes: a packet's header, and as much payload as its 16-bit length
-/// field can count.
+/// The largest frame in use, in bytes: a packet's header, and the largest payload that its 16-bit
+/// length field can count.
 pub const MAX_MTU: usize = packet::HEADER_BYTES + 65_535;
 
 /// The longest frame, in bytes, with which a client probes a path before a session uses the path: a
@@ -60,9 +60,9 @@ pub const PROBE_BYTES: usize = 9000;
 /// offers [`NARROW_MTUS`] as well.
 pub const WIDE_TRIES: u32 = 2;
 
-/// Narrower frames that a client offers when wide ones get no answer, bytes, widest first: UDP over
-/// IPv6 in Ethernet's common 1500-byte packets, and in the 1280 bytes that every IPv6 link carries
-/// (RFC 8200).
+/// Narrower frames that a client offers when wide frames get no answer, in bytes, widest first.
+/// They carry UDP over IPv6 in Ethernet's common packets of 1500 bytes, and in the 1280 bytes that
+/// every IPv6 link carries (RFC 8200).
 pub const NARROW_MTUS: [u32; 2] = [1452, 1232];
 
 /// Bytes of a response that the slot itself can store; a longer response needs a body.

@@ -13,8 +13,8 @@ pub(crate) struct Candidate {
     pub(crate) order: u64,
 }
 
-/// Chooses the messages to grant: those with the fewest bytes to come, so that short messages do
-/// not wait for long ones, and the oldest message, so that long ones do not starve.
+/// Chooses the messages to grant. They are those with the fewest bytes to come, so that short
+/// messages do not wait for long ones, and the oldest, so that long messages do not starve.
 pub(crate) fn choose(
     candidates: impl Iterator<Item = Candidate>,
 ) -> [Option<Candidate>; GRANTED_MESSAGES] {

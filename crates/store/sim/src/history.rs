@@ -33,7 +33,7 @@ pub enum Value {
     Text {
         /// The text's number.
         id: u64,
-        /// Its length in bytes.
+        /// The text's length in bytes.
         len: u32,
     },
 }
@@ -112,9 +112,9 @@ pub enum Response {
     NotDone,
     /// The object was read.
     Found {
-        /// Its version.
+        /// The object's version.
         version: u64,
-        /// Its value.
+        /// The object's value.
         value: Value,
     },
     /// There is no such object.

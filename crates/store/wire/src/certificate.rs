@@ -76,7 +76,7 @@ pub enum Rights {
     Write = 3,
 }
 
-/// Names tables by a pattern, and says what a client may do with them.
+/// Names tables by a pattern, and gives a client rights on them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     /// A pattern for the names of the tables; `*` stands for any run of characters.

@@ -83,7 +83,7 @@ const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 /// A parsed entry, borrowed from the bytes that contain it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Entry<'a> {
-    /// Its kind.
+    /// The kind of the entry.
     pub kind: Kind,
     /// Whether older versions of the key may still lie in other segments.
     ///

@@ -53,8 +53,8 @@ pub const SESSION_TTL: Duration = Duration::from_secs(60);
 
 /// How long a server keeps a completion at least, counted from when it last heard of the client.
 /// The time beyond [`RETRY_WINDOW`] covers clocks that run at different rates, and packets still on
-/// their way: a packet delayed in the network, or in a stopped process, is accepted only within a
-/// session, and servers forget a session on which nothing arrives for [`SESSION_TTL`].
+/// their way. A packet that was delayed, in the network or in a stopped process, is accepted only
+/// within a session, and servers forget a session on which nothing arrives for [`SESSION_TTL`].
 pub const COMPLETION_RETENTION: Duration = Duration::from_secs(120);
 
 const _: () =
@@ -152,8 +152,7 @@ pub struct Completion<'a> {
     pub joined: bool,
     /// The operation's status.
     pub status: Status,
-    /// The version of the object that was written or removed, or whatever else the answer's
-    /// `number` is.
+    /// The version of the object that was written or removed; in other answers, their `number`.
     pub version: u64,
     /// In a completion that may turn out not to count: the position of its object in its table.
     /// Only the server that recovers this position receives the completion; others receive

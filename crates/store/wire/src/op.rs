@@ -184,19 +184,19 @@ pub enum Request<'a> {
     ServerStats,
     /// To a coordinator: make a table unless it exists. Body of the answer: one [`TableRecord`].
     CreateTable {
-        /// Its name.
+        /// Name of the table.
         name: &'a str,
         /// Number of tablets, at most [`MAX_TABLETS`]; zero: the coordinator decides.
         tablets: u32,
     },
     /// To a coordinator: drop a table and all its objects.
     DropTable {
-        /// Its name.
+        /// Name of the table.
         name: &'a str,
     },
     /// To a coordinator: find a table by name. Body of the answer: one [`TableRecord`].
     FindTable {
-        /// Its name.
+        /// Name of the table.
         name: &'a str,
     },
     /// To a coordinator: locate a table's tablets. Body of the answer: one [`TableRecord`].
@@ -223,9 +223,9 @@ pub enum Request<'a> {
         /// Number of replicas of the server's log that other servers keep; the server then keeps
         /// replicas for them too. Zero: its log is on its own disk.
         copies: u8,
-        /// Its locator for clients.
+        /// The server's locator for clients.
         locator: &'a str,
-        /// Its rack ([`is_rack`](crate::is_rack)); empty when none was given.
+        /// The server's rack ([`is_rack`](crate::is_rack)); empty when none was given.
         rack: &'a str,
     },
     /// Server to coordinator: wait for a map newer than version `known`. Answered when there is

@@ -192,11 +192,11 @@ pub enum Malformed {
 /// One packet within a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Its purpose.
+    /// The purpose of the packet.
     pub kind: Kind,
-    /// Its header.
+    /// The header of the packet.
     pub header: &'a Header,
-    /// Its payload.
+    /// The payload of the packet.
     pub payload: &'a [u8],
 }
 

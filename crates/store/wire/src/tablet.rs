@@ -111,7 +111,7 @@ impl fmt::Display for Range {
 pub struct Tablet {
     /// Id of its table.
     pub table: u32,
-    /// Its part of the table's positions.
+    /// The tablet's part of the table's positions.
     pub range: Range,
 }
 

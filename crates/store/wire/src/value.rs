@@ -2,8 +2,8 @@
 //!
 //! Increments make counters: integers (`i64`) or doubles (`f64`), 8 bytes little-endian each. Log
 //! entries and scan records encode the type in the field of the value's length: there a counter has
-//! a length above [`MAX_VALUE`], which no value has. So a type takes no additional byte, and
-//! programs from before there were types refuse such an entry instead of adding to it as another
+//! a length above [`MAX_VALUE`], which no value has. So a type takes no additional byte. Programs
+//! from before there were types refuse such an entry; otherwise they could add to it as another
 //! type.
 
 use crate::MAX_VALUE;

@@ -78,8 +78,9 @@ pub struct Fabric {
     pub switches: usize,
     /// The links between switches.
     pub links: Vec<Link>,
-    /// Whether the fabric looks the same from each switch, with the links of each class, and in
-    /// oriented classes both directions, told apart. If so, one switch stands for all of them.
+    /// Whether the fabric looks the same from each switch. The links of each class, and in oriented
+    /// classes both directions, are distinguished. If it is true, one switch stands for all
+    /// switches.
     pub symmetric: bool,
     /// For each switch, the index in `all` at which its neighbours begin; last, the length of
     /// `all`.

@@ -15,8 +15,8 @@ pub struct Traffic {
     pub unreachable_pairs: u64,
     /// Flows in the fullest cable when each chassis sends to each other one.
     pub all_to_all: f64,
-    /// Flows in the fullest cable when all chassis send to one of them; the worst over all choices
-    /// of that one.
+    /// Flows in the fullest cable when all chassis send to one, for the receiving chassis with
+    /// which this is worst.
     pub incast: f64,
 }
 

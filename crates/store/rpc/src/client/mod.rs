@@ -174,7 +174,8 @@ impl Client {
         Ok(CallId { session: id, sequence, slot: u8::try_from(number).expect("slots are bounded") })
     }
 
-    /// Returns the number of calls that may be begun at once; `None` if the session was closed.
+    /// Returns the number of calls that can be begun on a session now; `None` if the session was
+    /// closed.
     pub(crate) fn ready(&self, id: SessionId) -> Option<u32> {
         let session =
             self.sessions.get(id.index).filter(|session| session.generation == id.generation)?;

@@ -263,7 +263,7 @@ impl Incoming {
         }
     }
 
-    /// Removes a message, and keeps its buffer for later ones.
+    /// Removes a message, and keeps its buffer for later messages.
     pub(crate) fn drop(&mut self, index: u32) {
         let buffer = self.take(index);
         self.give_back(buffer);

@@ -205,9 +205,9 @@ fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     operations.iter().map(seen).collect()
 }
 
-/// Returns two lists in the order of responses. For each call, the first has the calls with a later
-/// response that were invoked before its response; the second has the lowest version in the
-/// responses of calls invoked after its response.
+/// Returns two lists in the order of responses. In the first, each call has the calls with a later
+/// response that were invoked before its response. In the second, each call has the lowest version
+/// in the responses of calls that were invoked after its response.
 fn overlaps(certain: &[Operation]) -> (Vec<Vec<u32>>, Vec<Option<u64>>) {
     let mut by_asked: Vec<u32> = (0..count(certain.len())).collect();
     by_asked.sort_by_key(|&call| certain[index(call)].invoked);

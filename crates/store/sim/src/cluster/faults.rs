@@ -25,7 +25,7 @@ pub enum Fault {
     Cut {
         /// The servers' indexes.
         from: Vec<usize>,
-        /// Whether frames from the others to these servers are lost too.
+        /// Whether frames from all other servers to these are lost too.
         both: bool,
         /// Whether those servers are cut off from the coordinators too.
         coordinator: bool,

@@ -47,7 +47,7 @@ pub(super) struct Server {
     control: SocketAddr,
     hub: Hub,
     coordinators: Locators,
-    /// Its disk.
+    /// The server's disk.
     disk: MemControl,
     options: Options,
     /// The name of the server's rack; empty if servers are in no racks.

@@ -17,8 +17,8 @@ pub struct RecoveryOrder {
     pub min_open: u64,
     /// Number of servers that recover parts of this master, as far as the coordinator knows.
     pub askers: u32,
-    /// Tablets to recover, ascending. The number beside each is the first segment of the master's
-    /// log whose entries count for that tablet.
+    /// Tablets to recover, ascending. The number with each is the first segment of the master's log
+    /// whose entries count for that tablet.
     pub tablets: Vec<(Tablet, u64)>,
 }
 

@@ -10,18 +10,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct TableRecord {
     /// Table id; never used again after the table is dropped.
     pub id: u32,
-    /// Its name.
+    /// The table's name.
     pub name: String,
     /// Seed of its keys' [positions](crate::tablet::position).
     pub seed: u64,
-    /// Its tablets, ascending: the first begins at zero, and each ends where the next begins.
+    /// The table's tablets, ascending: the first begins at zero, and each ends where the next
+    /// begins.
     pub tablets: Vec<TabletRecord>,
 }
 
 /// A tablet in its table's record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TabletRecord {
-    /// Its first position.
+    /// The tablet's first position.
     pub first: u64,
     /// Id of the server that serves it.
     pub server: u32,
@@ -59,13 +60,13 @@ impl TableRecord {
 /// A server in the answer of a coordinator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerRecord {
-    /// Its id.
+    /// The server's id.
     pub id: u32,
     /// Milliseconds since the coordinator last heard of it.
     pub silent_ms: u32,
-    /// Its locator for clients.
+    /// The server's locator for clients.
     pub locator: String,
-    /// Its rack; empty when none was given.
+    /// The server's rack; empty when none was given.
     pub rack: String,
 }
 
@@ -215,11 +216,11 @@ pub struct ScanRecord {
 /// An object in the answer to a scan.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Item<'a> {
-    /// Its version.
+    /// The object's version.
     pub version: u64,
-    /// Its key.
+    /// The object's key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The object's value.
     pub value: &'a [u8],
     /// The value's type.
     pub value_type: ValueType,
