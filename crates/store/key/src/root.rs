@@ -25,7 +25,8 @@ pub struct Terms {
     pub name: String,
     /// The tables that the member may use; empty unless the member is a client.
     pub grants: Vec<Grant>,
-    /// The seconds since 1970 of its validity: the first, and the first after it.
+    /// The period of validity, in seconds since 1970: its first second, and the first second after
+    /// it.
     pub valid: (u64, u64),
 }
 

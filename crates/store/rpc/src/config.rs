@@ -89,7 +89,7 @@ pub const UNUSED_TTL: Duration = Duration::from_secs(3);
 /// never silent for so long, as it retransmits at least every [`MAX_RTO`].
 pub const HOLDING_TTL: Duration = Duration::from_secs(5);
 
-/// Silence after which a server may end an idle session to make room for a new one from its own
+/// Silence after which a server may end an idle session to make room for a new session of the same
 /// address.
 pub const IDLE_BEFORE_EVICTION: Duration = Duration::from_secs(1);
 

@@ -43,7 +43,7 @@ pub struct Summary {
     pub moved: u64,
     /// Number of bits that were flipped in replicas on disk.
     pub flips: u64,
-    /// Number of losses of a whole rack, for good, that had more servers than a log has replicas.
+    /// Number of whole racks that were lost for good and had more servers than a log has replicas.
     pub racks_lost: u64,
     /// Number of segments that the cleaner combined or compacted.
     pub cleaned: u64,

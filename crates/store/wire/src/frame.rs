@@ -124,8 +124,9 @@ pub struct FileHeader {
     /// Number of times that the log was opened for writing, counted from 1. In a file of replicas:
     /// the highest incarnation that a replica may have.
     pub incarnation: u32,
-    /// `None` unless the log was closed in order: the newest head segment, and the number of bytes
-    /// in it. In a file of replicas: the first incarnation since the file was opened, and zero.
+    /// The newest head segment and the number of bytes in it; `None` if the log was not closed in
+    /// order. In a file of replicas, in place of both: the first incarnation since the file was
+    /// opened, and zero.
     pub clean: Option<(u64, u32)>,
     /// Number of whole frames in the file when this header was written. A file with fewer frames
     /// was truncated.
