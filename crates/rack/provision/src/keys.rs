@@ -15,7 +15,7 @@ const DAY: u64 = 24 * 3_600;
 const VALID: u64 = 365 * DAY;
 const RENEW: u64 = 90 * DAY;
 
-/// How many seconds before it is issued an identity becomes valid, in case clocks differ.
+/// An identity is valid from this many seconds before its issue on, in case clocks differ.
 const BEFORE: u64 = 3_600;
 
 /// Creates the missing files in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`. Renews

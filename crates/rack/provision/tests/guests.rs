@@ -65,7 +65,7 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     );
     assert_eq!(rack.ask(1, "blkid --probe --output value --match-tag LABEL /dev/ubdc"), "precious");
 
-    // The description repeats its serial number, but the disk is mounted.
+    // The description repeats the disk's serial number, but the disk is mounted.
     rack.describe(&format!("{STORAGE}erase = [\"c0-n2-d2\"]\n"));
     rack.ask(1, "mount /dev/ubdc /mnt");
     let output = rack.refused(&[]);
