@@ -1,4 +1,4 @@
-# Sprat: every target says aloud what it does. `make` alone lists them.
+# Sprat: every target prints what it does. `make` alone lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,7 +7,8 @@ SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SPRAT := $(TARGET)/release/sprat
-# Seconds of `make sim`, kills of `make kills`, seconds that `make fuzz` spends on each target.
+# Seconds of `make sim`; kills of `make kills`; kills of `make kills-cluster` and `make kills-flow`;
+# seconds that `make fuzz` spends on each fuzz target.
 SIM_SECONDS ?= 600
 KILLS ?= 1000
 KILLS_FLOW ?= 50
