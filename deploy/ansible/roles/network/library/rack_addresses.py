@@ -26,7 +26,7 @@ def read(path):
 
 
 def profile(module, interface):
-    """Returns NetworkManager's profile of an interface; None if it does not manage the interface."""
+    """Returns NetworkManager's profile of an interface; None if it does not manage it."""
     if not module.get_bin_path("nmcli"):
         return None
     code, out, _ = module.run_command(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", interface])

@@ -48,7 +48,7 @@ class Storage:
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
     def disk(self, name):
-        """Finds a disk by its name. Raises Refused if there is none, or if it is not a whole disk."""
+        """Finds a disk by its name. Raises Refused if there is none, or if it is no whole disk."""
         tried = [name] if name.startswith("/dev/") else ["/dev/" + name, "/dev/disk/by-id/" + name]
         path = next((os.path.realpath(one) for one in tried if os.path.exists(one)), None)
         if path is None:
@@ -64,7 +64,7 @@ class Storage:
         return {"name": name, "path": path, "short": short, "identity": identity.strip(), "tree": told}
 
     def in_use(self, disk):
-        """Returns how a disk is in use. A disk in use is never written to, whatever `erase` says."""
+        """Returns how a disk is in use. Such a disk is never written to, whatever `erase` says."""
         with open("/proc/swaps") as swaps:
             swapped = [line.split()[0] for line in swaps.readlines()[1:]]
         found = []
