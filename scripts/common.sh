@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# What every script here uses: speaking aloud, and keeping a list of what was not done and why.
+# Functions that every script here uses: they print progress, and record what was skipped and why.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
-# Reasons for what was skipped, one a line. `make test` reads it out at its end; a Rust test that
-# cannot run on this machine appends its own line to the file that SPRAT_SKIPS names.
+# The file that lists what was skipped and why, one a line. `make test` prints it at its end. A Rust
+# test that cannot run on this machine appends a line to it.
 export SPRAT_SKIPS="${SPRAT_SKIPS:-$PWD/target/skipped.txt}"
 
 say() { printf '==> %s\n' "$*"; }
@@ -22,7 +22,7 @@ skip() {
   printf '%s\n' "$*" >>"$SPRAT_SKIPS"
 }
 
-# Either a reason to stop (asked for by name) or one to go on without (part of a longer run).
+# cannot REASON: ends the script with an error, or, with OPTIONAL=yes, skips the script.
 cannot() {
   if [[ "${OPTIONAL:-no}" == yes ]]; then
     skip "$*"
@@ -37,6 +37,6 @@ cargo_tool() {
     return
   fi
   say "installing $1 (once; minutes of compiling)"
-  # Not optimised: building it so takes longer than all it does.
+  # Not optimised, because an optimised build takes longer than all runs of the tool.
   cargo install --debug --locked --quiet "$1" || cannot "$1 is not installed and could not be: see the lines above"
 }

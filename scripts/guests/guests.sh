@@ -1,22 +1,22 @@
 # shellcheck shell=bash
-# Two guests, a and b, with two networks between them that exist nowhere else: QEMU passes frames from one process to the
-# other through sockets in a folder of our own. Needs scripts/common.sh.
+# Starts two guests, a and b, with two private networks between them: one QEMU process passes frames
+# to the other through Unix sockets in a temporary folder. Needs scripts/common.sh.
 
 RUN=$PWD/target/guests/run
 SOCKETS=
-# No guest lives longer, whatever becomes of this script: seconds.
+# Limit on a guest's life in seconds, even if this script is killed.
 LIFETIME=${LIFETIME:-2400}
-# From start to first job, on a busy machine: seconds.
+# Limit in seconds from a guest's start to the end of its first job, on a busy machine.
 BOOT_PATIENCE=180
 declare -A PROCESS=() JOBS=()
-# What the latest job printed.
+# The file with the output of the latest job.
 OUTPUT=
 
 control_address() { case $1 in a) echo 10.77.0.1 ;; b) echo 10.77.0.2 ;; esac; }
 data_address() { case $1 in a) echo 10.78.0.1 ;; b) echo 10.78.0.2 ;; esac; }
 data_address6() { case $1 in a) echo fd00:78::1 ;; b) echo fd00:78::2 ;; esac; }
 
-# start_guests SPRAT: both, with that binary; up when this returns.
+# start_guests SPRAT: starts both guests with that binary; they are up when this returns.
 start_guests() {
   local guest
   exec {LOCK}>target/guests/lock
@@ -36,12 +36,13 @@ start_guests() {
   say "guests: both up after $SECONDS s"
 }
 
-# start_guest NAME PEER BYTE: BYTE is the last of its cards' hardware addresses.
+# start_guest NAME PEER BYTE: BYTE is the last byte of the hardware addresses of the guest's cards.
 start_guest() {
   local name=$1 peer=$2 byte=$3
   JOBS[$name]=0
   wire() { printf 'dgram,id=%s,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s' "$1" "$SOCKETS/$name-$1" "$SOCKETS/$peer-$1"; }
-  # The clock: an emulated processor's own is none. The IOMMU is what vfio-pci insists on.
+  # The clock is the HPET, because an emulated processor's time stamp counter is unusable. vfio-pci
+  # requires the IOMMU.
   timeout -k 5 "$LIFETIME" qemu-system-x86_64 -name "$name" -nodefaults -no-reboot -display none \
     -accel tcg,thread=multi,tb-size=256 -cpu max -smp 1 -m 1536 -M q35,kernel-irqchip=split,usb=off,smbus=off,sata=off \
     -kernel target/guests/vmlinuz -initrd target/guests/initrd -serial "file:$RUN/$name/console.log" \
@@ -56,8 +57,8 @@ tsc=unstable intel_iommu=on iommu=pt hugepages=160 control=$(control_address "$n
   PROCESS[$name]=$!
 }
 
-# in_guest NAME WHAT LIMIT: runs the commands on standard input there; ends this script, with what they printed, if they
-# fail or take more than LIMIT seconds.
+# in_guest NAME WHAT LIMIT: runs the commands from standard input in the guest. If they fail or take
+# more than LIMIT seconds, ends this script and prints the end of their output.
 in_guest() {
   local name=$1 what=$2 limit=$3 job until=$((SECONDS + $3))
   JOBS[$name]=$((JOBS[$name] + 1))

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Addresses of a server's instances, on the interface that has the server's own: now, and after it starts again.
+"""Adds the addresses of a server's instances to the interface that has the server's own address,
+now and after each restart of the server.
 
-The server's own address, by which one is connected, is never touched. An address goes only if it was put there by an earlier
-run and the plan no longer has it.
+The server's own address, by which Ansible is connected, is never changed. An address is removed
+only if an earlier run added it and the plan no longer has it.
 """
 
 import json
@@ -11,7 +12,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-# Where NetworkManager cares for an interface: addresses that were put into its profile by an earlier run.
+# If NetworkManager manages the interface: the addresses that earlier runs added to its profile.
 PUT = "/var/lib/sprat/addresses"
 MARK = "# sprat: addresses of a rack's instances"
 
@@ -25,7 +26,7 @@ def read(path):
 
 
 def profile(module, interface):
-    """The profile by which NetworkManager cares for an interface; none where it does not."""
+    """Returns NetworkManager's profile of an interface; None if it does not manage it."""
     if not module.get_bin_path("nmcli"):
         return None
     code, out, _ = module.run_command(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", interface])
@@ -33,7 +34,11 @@ def profile(module, interface):
 
 
 def keeper(index, interface):
-    """The file in which addresses are kept, and how it is written; by whoever cares for the interface."""
+    """Returns the file that stores the addresses, and a function that renders one address for it.
+
+    They belong to the service that manages the interface: systemd-networkd or ifupdown. Returns
+    (None, None) if neither does.
+    """
     found = re.search(r"^NETWORK_FILE=(.+)$", read("/run/systemd/netif/links/%s" % index), re.MULTILINE)
     if found:
         folder = "/etc/systemd/network/%s.d" % os.path.basename(found.group(1))
@@ -77,7 +82,7 @@ def main():
     kept = re.findall(r"(?im)^\s*address[\s=]+([0-9a-f.:]+)/", before)
     stale = [one for one in kept if one in has and one not in wanted and one != own]
     missing = [one for one in wanted if one not in has]
-    # Of the profile: those it lacks, and those that an earlier run put there and the plan no longer has.
+    # Addresses to add to the profile, and addresses that an earlier run added and the plan lacks.
     new = [one for one in wanted if one not in kept] if managed else []
     old = [one for one in kept if one not in wanted and one != own] if managed else []
     changed = bool(stale or missing or text != before)

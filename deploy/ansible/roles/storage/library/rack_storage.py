@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Disks of a server: joined as RAID-0 where there are several, with a filesystem, mounted below the rack's folder.
+"""Sets up disks of a server: joins several disks as RAID-0, makes a filesystem, and mounts it.
 
-What is there already is left alone; a run that stopped half way goes on. A disk that holds anything else is refused, unless its
-identity is repeated in `erase`; one that is in use is refused in any case. With `look` nothing is done but that.
+Arrays and filesystems that this module made stay; a run that was interrupted is continued. A disk
+that holds anything else is refused, unless `erase` contains its identity. A disk that is in use is
+always refused. With `look`, the module only checks the disks.
 """
 
 import json
@@ -14,7 +15,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 CHUNK_KB = 64
 BLOCK_KB = 4
-APPEAR = 10  # seconds that a device may take to have its name
+APPEAR = 10  # limit in seconds until a new device has its name
 
 
 class Refused(Exception):
@@ -33,7 +34,7 @@ class Storage:
         self.rules = "/etc/udev/rules.d/90-%s-read-ahead.rules" % self.name
         self.done = []
 
-    # What is there.
+    # The present state.
 
     def run(self, *command, fails=False):
         code, out, err = self.module.run_command(list(command))
@@ -42,12 +43,12 @@ class Storage:
         return out.strip() if not code else ""
 
     def blkid(self, device):
-        """What is on a device, as it is now, not as it was remembered."""
+        """Returns blkid's description of a device, probed now and not from blkid's cache."""
         out = self.run("blkid", "--probe", "--output", "export", device, fails=True)
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
     def disk(self, name):
-        """A disk by its name, checked."""
+        """Finds a disk by its name. Raises Refused if there is none, or if it is no whole disk."""
         tried = [name] if name.startswith("/dev/") else ["/dev/" + name, "/dev/disk/by-id/" + name]
         path = next((os.path.realpath(one) for one in tried if os.path.exists(one)), None)
         if path is None:
@@ -57,12 +58,13 @@ class Storage:
         if told["type"] != "disk":
             raise Refused("%s is a %s: whole disks are joined" % (name, told["type"]))
         short = os.path.basename(path)
-        # Two disks without a serial number may be alike: then name and size are what there is.
+        # A disk without serial number and WWN is identified by name and size, as nothing else is
+        # known.
         identity = told["serial"] or told["wwn"] or "%s-%s" % (short, told["size"])
         return {"name": name, "path": path, "short": short, "identity": identity.strip(), "tree": told}
 
     def in_use(self, disk):
-        """Why nobody may write to a disk: not even who repeats its identity."""
+        """Returns how a disk is in use. Such a disk is never written to, whatever `erase` says."""
         with open("/proc/swaps") as swaps:
             swapped = [line.split()[0] for line in swaps.readlines()[1:]]
         found = []
@@ -78,7 +80,7 @@ class Storage:
         return sorted(set(found))
 
     def holds(self, disk):
-        """What is on a disk. One that cannot be read is not an empty one."""
+        """Returns what is on a disk. Raises Refused if it cannot be read: it may not be empty."""
         out = self.run("wipefs", "--no-act", "--json", disk["path"])
         signatures = json.loads(out)["signatures"] if out else []
         found = []
@@ -89,7 +91,7 @@ class Storage:
         return sorted(set(found))
 
     def members(self, disks):
-        """The array of ours that these disks, all of them and no others, are joined to: its UUID."""
+        """Returns the UUID of our array that consists of exactly these disks, or None."""
         uuids = set()
         for disk in disks:
             told = self.run("mdadm", "--examine", "--export", disk["path"], fails=True)
@@ -101,7 +103,7 @@ class Storage:
         return uuids.pop() if len(uuids) == 1 else None
 
     def running(self, disks):
-        """The array that runs with these disks."""
+        """Returns the device of the running array that consists of these disks, or None."""
         holders = [os.listdir("/sys/class/block/%s/holders" % disk["short"]) for disk in disks]
         names = set(name for one in holders for name in one if name.startswith("md"))
         return "/dev/" + names.pop() if len(names) == 1 and all(len(one) == 1 for one in holders) else None
@@ -111,10 +113,10 @@ class Storage:
             at = [line.split()[0] for line in mounts if line.split()[1] == self.base]
         return os.path.realpath(at[-1]) if at else None
 
-    # What is to be.
+    # Checks and changes.
 
     def look(self):
-        """All that is known, and what is wrong."""
+        """Returns the present state (None if it cannot be determined), and a list of problems."""
         wrong, disks = [], []
         for name in self.params["disks"]:
             try:
@@ -177,14 +179,14 @@ class Storage:
             return []
 
     def step(self, what, *commands):
-        """Something that is changed; in check mode it is only told."""
+        """Records a change and makes it; in check mode only records it."""
         self.done.append(what)
         if not self.module.check_mode:
             for command in commands:
                 command() if callable(command) else self.run(*command)
 
     def others(self, path):
-        """Lines of a file but for ours, which stands behind our mark."""
+        """Returns the lines of a file, except our mark and our line after it."""
         after, ours = [], False
         for line in self.lines(path):
             if not ours and line != self.mark:
@@ -193,7 +195,7 @@ class Storage:
         return after
 
     def line(self, path, text):
-        """One line of ours in a file that is not."""
+        """Sets our line, after our mark, in a file with other lines. Returns whether it changed."""
         lines = self.lines(path)
         if lines.count(self.mark) == 1 and lines[lines.index(self.mark) + 1:][:1] == [text]:
             return False
@@ -293,7 +295,7 @@ class Storage:
 def main():
     module = AnsibleModule(
         argument_spec={
-            # Of the array, and the filesystem's label: by it ours are known.
+            # The name of the array and the label of the filesystem, which identify them as ours.
             "name": {"type": "str", "default": "sprat"},
             "disks": {"type": "list", "elements": "str", "required": True},
             "erase": {"type": "list", "elements": "str", "default": []},
