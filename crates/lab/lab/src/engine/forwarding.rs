@@ -15,7 +15,8 @@ pub enum Forwarding {
 }
 
 impl Forwarding {
-    /// Returns whether this many ports can be joined in this way.
+    /// Returns whether a box can have this many ports: 2 to [`MAX_PORTS`], and an even number for
+    /// pairs.
     #[must_use]
     pub fn joins(self, ports: usize) -> bool {
         (2..=MAX_PORTS).contains(&ports) && (self != Self::Cross || ports.is_multiple_of(2))
@@ -29,7 +30,8 @@ pub(super) struct WorkerPorts {
 }
 
 /// Returns the ports of each worker of a box; `devices` says which ports are devices past the
-/// kernel. The line to a port belongs to the worker that reads the other port of the pair.
+/// kernel. In a box of pairs, the line to a port belongs to the worker that reads the other port of
+/// the pair.
 pub(super) fn worker_ports(forwarding: Forwarding, devices: &[bool]) -> Vec<WorkerPorts> {
     let all: Vec<_> = (0..devices.len()).collect();
     let both = |ports: &[usize]| WorkerPorts {
