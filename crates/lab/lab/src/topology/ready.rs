@@ -17,7 +17,7 @@ pub const READY: &[Ready] = &[
     Ready { name: "chassis", text: include_str!("ready/chassis.toml") },
 ];
 
-/// Returns a topology by its name.
+/// Returns the topology with this name, if there is one.
 #[must_use]
 pub fn ready(name: &str) -> Option<&'static Ready> {
     READY.iter().find(|ready| ready.name == name)
