@@ -9,8 +9,8 @@ use sprat_ranks::Ranks;
 /// Which particles are divided among the ranks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Divide {
-    /// The i: each rank computes the results of its own i. They equal those of a single rank, except
-    /// that a simulated GRAPE-DR adds in another order.
+    /// The i: each rank computes the results of its own i. They equal those of a single rank,
+    /// except that a simulated GRAPE-DR adds in another order.
     #[default]
     I,
     /// The j: each rank computes a part of every result, and the parts are reduced. Sums are added
