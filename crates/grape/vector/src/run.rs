@@ -57,8 +57,7 @@ impl Compiled {
     /// `i` is out of range, or the inputs were checked against another program.
     #[must_use]
     pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
-        self.run_range(inputs, i, &|_| ControlFlow::Continue(()))
-            .expect("the hook never ends the run")
+        self.run_range(inputs, i, &|_| ControlFlow::Continue(())).expect("nobody ends it")
     }
 
     /// Runs the kernel, and calls `hook` after each block. Returns `None` if the hook ends the run.
