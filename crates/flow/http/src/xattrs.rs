@@ -5,11 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::sync::Arc;
 
-/// Limit on the length of a value, in bytes; the kernel has the same. A field with a longer value
-/// is rejected.
+/// Limit on the length of a value, in bytes: the kernel's limit. A field with a longer value is
+/// rejected.
 pub const MAX_VALUE: usize = 64 << 10;
 
-/// Limit on the length of a name, in bytes and including [`PREFIX`]; the kernel has the same. A
+/// Limit on the length of a name, in bytes and including [`PREFIX`]: the kernel's limit. A
 /// field with a longer name is rejected.
 const MAX_NAME: usize = 255;
 

@@ -35,9 +35,9 @@ impl Array {
     /// dimension it is a single column; otherwise it must have two dimensions.
     ///
     /// # Errors
-    /// [`Error::File`] if the file cannot be opened; [`Error::Array`] if it is not a NumPy array,
-    /// is too short, has neither one dimension nor two, has more than [`MAX_NUMBERS`] elements, or
-    /// has elements of another type.
+    /// - [`Error::File`] if the file cannot be opened.
+    /// - [`Error::Array`] if the file is not a NumPy array, is too short, has neither one dimension
+    ///   nor two, has more than [`MAX_NUMBERS`] elements, or has elements of another type.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = |error| Error::File { path: path.to_owned(), error };
         let array = |why: String| Error::Array { path: path.to_owned(), why };

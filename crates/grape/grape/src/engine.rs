@@ -84,7 +84,7 @@ impl Kernel {
     }
 
     /// Runs the kernel for a range of i. The results equal those of [`Kernel::run`] bit for bit,
-    /// except on a GRAPE-DR: if there are fewer i, it divides the j among more blocks, and so adds
+    /// except on a GRAPE-DR. With fewer i, a GRAPE-DR divides the j among more blocks, and so adds
     /// in another order.
     ///
     /// # Panics

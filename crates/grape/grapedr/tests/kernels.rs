@@ -54,9 +54,8 @@ fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
     all.iter().map(|numbers| Column::from(&numbers[..])).collect()
 }
 
-/// Returns the greatest error. The errors of sums are relative to the magnitude of their terms,
-/// those of a vector's parts to the greatest part, and those of other numbers to the numbers
-/// themselves.
+/// Returns the greatest error. Errors of sums are relative to the magnitude of their terms. Errors
+/// of a vector's parts are relative to the greatest part, and other errors to the number itself.
 fn error(program: &Program, run: &RunResult, judgement: &ReferenceOutput) -> f64 {
     let mut most: f64 = 0.0;
     let vector =

@@ -2,7 +2,7 @@
 //! of cells.
 //!
 //! A running box takes cells from a free list and returns them to it. So it allocates nothing, and
-//! packets may leave in any order. Whoever has a cell's `Box` owns the cell, so this needs no
+//! packets may leave in any order. The owner of a cell's `Box` owns the cell, so this needs no
 //! `unsafe` code.
 
 use std::io::{IoSlice, IoSliceMut};

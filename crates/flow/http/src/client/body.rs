@@ -77,9 +77,11 @@ impl<'a> Body<'a> {
     /// the body ends.
     ///
     /// # Errors
-    /// [`Fault::Ended`] if the connection closes before the body ends; [`Fault::TimedOut`] if
-    /// nothing arrives in time; [`Fault::Cancelled`] if the caller cancels; [`Fault::Malformed`]
-    /// for a malformed chunk; otherwise [`Fault::Io`].
+    /// - [`Fault::Ended`] if the connection closes before the body ends.
+    /// - [`Fault::TimedOut`] if nothing arrives in time.
+    /// - [`Fault::Cancelled`] if the caller cancels.
+    /// - [`Fault::Malformed`] for a malformed chunk.
+    /// - [`Fault::Io`] if the kernel or TLS fails to receive.
     pub fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         self.received = 0;
         while self.received < into.len() && !self.ended {

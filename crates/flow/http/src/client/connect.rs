@@ -47,10 +47,11 @@ impl Connector {
     /// this call, and every later wait on the connection.
     ///
     /// # Errors
-    /// [`Fault::NoConnection`] if the host's name cannot be resolved, no address accepts a
-    /// connection within 30 seconds, or the connection fails in the TLS handshake;
-    /// [`Fault::Untrusted`] if the certificate is not trusted; [`Fault::TimedOut`] if the TLS
-    /// handshake takes too long; [`Fault::Cancelled`] if the caller cancels.
+    /// - [`Fault::NoConnection`] if the host's name cannot be resolved, no address accepts a
+    ///   connection within 30 seconds, or the connection fails in the TLS handshake.
+    /// - [`Fault::Untrusted`] if the certificate is not trusted.
+    /// - [`Fault::TimedOut`] if the TLS handshake takes too long.
+    /// - [`Fault::Cancelled`] if the caller cancels.
     pub fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Fault> {
         self.wire(address, cancel).map_err(|fault| match fault {
             Fault::Io(error) => Fault::NoConnection(error),

@@ -129,9 +129,11 @@ impl Wire {
     /// sent a response or closed the connection, and the caller should read the response.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`] if the peer acknowledges nothing in time; [`Fault::Cancelled`] if the
-    /// caller cancels; [`Fault::Ended`] if the connection accepts no more bytes; [`Fault::Io`] if
-    /// the kernel or TLS fails to send. It is not an error if the peer has closed the connection.
+    /// - [`Fault::TimedOut`] if the peer acknowledges nothing in time.
+    /// - [`Fault::Cancelled`] if the caller cancels.
+    /// - [`Fault::Ended`] if the connection accepts no more bytes.
+    /// - [`Fault::Io`] if the kernel or TLS fails to send. It is not an error if the peer has
+    ///   closed the connection.
     pub fn send_parts(&mut self, parts: &[&[u8]], mut done: usize) -> Result<usize, Fault> {
         let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut left = &mut slices[..];
@@ -214,10 +216,10 @@ impl Wire {
     /// Receives the head of a response. Skips interim responses (1xx).
     ///
     /// # Errors
-    /// [`Fault::Malformed`] if the response is not HTTP, its head exceeds [`MAX_HEAD`] bytes, or
-    /// eight interim responses arrive in succession; [`Fault::Ended`] if the connection closes
-    /// before the head ends; [`Fault::TimedOut`], [`Fault::Cancelled`] or [`Fault::Io`] if bytes
-    /// cannot be received.
+    /// - [`Fault::Malformed`] if the response is not HTTP, its head exceeds [`MAX_HEAD`] bytes, or
+    ///   eight interim responses arrive in succession.
+    /// - [`Fault::Ended`] if the connection closes before the head ends.
+    /// - [`Fault::TimedOut`], [`Fault::Cancelled`] or [`Fault::Io`] if bytes cannot be received.
     pub fn head(&mut self) -> Result<Head, Fault> {
         for _ in 0..8 {
             let head = self.one_head()?;

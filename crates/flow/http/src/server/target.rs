@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-/// Limit on the length of a decoded path, in bytes; Linux has the same. A longer path is rejected
-/// like one that does not exist.
+/// Limit on the length of a decoded path, in bytes: that of Linux. A longer path is rejected like
+/// one that does not exist.
 pub const MAX_PATH: usize = 4095;
 
 /// Limit on the query parameters that are searched. Further parameters are ignored.

@@ -116,8 +116,8 @@ pub(super) fn follow(offsets: &Offsets) -> Vec<u8> {
         .end(0)
 }
 
-/// Returns the program for a loss. It does not change the window: whoever sets the rate evaluates
-/// the loss.
+/// Returns the program for a loss. It does not change the window: the program that sets the rate
+/// evaluates the loss.
 pub(super) fn ssthresh() -> Vec<u8> {
     Code::default().end(INFINITE_SSTHRESH)
 }

@@ -7,8 +7,8 @@ use crate::error::Error;
 use sprat_formula::{Column, Inputs, Kernel, Precision, Program, ready};
 use sprat_ranks::Ranks;
 
-/// Gravity between bodies with a softening length `e`: the potential of a pair is `-m / sqrt(r^2 +
-/// e^2)`. `e` may be 0, because a body does not attract itself.
+/// Gravity between bodies with a softening length `e`. The potential of a pair is
+/// `-m / sqrt(r^2 + e^2)`. `e` may be 0, because a body does not attract itself.
 #[derive(Debug)]
 pub struct Gravity<'r> {
     acceleration: CompiledKernel<'r>,

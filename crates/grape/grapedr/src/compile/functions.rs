@@ -172,11 +172,11 @@ impl MicroProgram {
     /// error to 1.5 times its square: to 2^-9, to 2^-17, and then to the precision of short words.
     /// A long step computes the error with long products, and corrects it with short ones.
     ///
-    /// The short steps work on `root`, the inverse root of twice the number, and compute `root (1.5
-    /// - x root^2)`. If they worked on the inverse root of the number itself, they would have to
-    /// halve the number, which makes zero of the least number, or double it, which overflows for
-    /// the greatest. The square of the root of a large number would also be zero, so `x` is
-    /// multiplied by `root` twice.
+    /// The short steps work on `root`, the inverse root of twice the number: they compute
+    /// `root (1.5 - x root^2)`. To work on the inverse root of the number itself, they would have
+    /// to halve the number or double it. Half of the least number would be zero, and the double of
+    /// the greatest would overflow. The square of the root of a large number would also be zero, so
+    /// `x` is multiplied by `root` twice.
     fn root_guess(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
         let (short, long) = match (accuracy, width) {
             (0..=9, _) => (1, 0),

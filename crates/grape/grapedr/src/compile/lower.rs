@@ -173,8 +173,9 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns whether a node is computed together with its operand: a conversion of a sum, which
-    /// rounds the sum to the other width, or a comparison that sets a mask directly.
+    /// Returns whether a node is computed together with its operand. This holds for a conversion of
+    /// a sum, which rounds the sum to the other width, and for a comparison that sets a mask
+    /// directly.
     fn fused(&self, node: Node) -> bool {
         let alone =
             |value: Value| self.uses[value.index()] == 1 && self.operands[value.index()].is_none();

@@ -98,8 +98,8 @@ impl Locations {
         self.local.last().map(|&at| Location::Local(at))
     }
 
-    /// Returns the value that is best moved to local memory: of the values that are not in local
-    /// memory and not in `own`, the one for which the fewest operations wait.
+    /// Returns the value that is best moved to local memory. It is not in local memory and not in
+    /// `own`, and fewer operations wait for it than for any other such value.
     pub(crate) fn evictable(
         &self,
         own: &[usize],

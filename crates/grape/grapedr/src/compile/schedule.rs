@@ -294,10 +294,10 @@ fn uses_in(micro: &MicroOperation, value: usize) -> usize {
     values(micro).filter(|&used| used == value).count()
 }
 
-/// Computes for each operation the operations that must precede it: the last write of everything
-/// that it reads, and the last write and all later reads of what it writes. Such a read may be in
-/// the same instruction. An operation that sets a mask also waits for everything for which the
-/// mask's users wait, so that no mask is occupied for long.
+/// Computes for each operation the operations that must precede it. They are the last write of
+/// everything that the operation reads, and the last write and all later reads of what it writes.
+/// Such a read may be in the same instruction. An operation that sets a mask also waits for
+/// everything for which the mask's users wait, so that no mask is occupied for long.
 fn needs(micros: &MicroProgram) -> Vec<Vec<(usize, bool)>> {
     let mut places: HashMap<Resource, (Option<usize>, Vec<usize>)> = HashMap::new();
     let mut needs: Vec<Vec<(usize, bool)>> = Vec::with_capacity(micros.all.len());

@@ -183,7 +183,7 @@ impl Capture {
     /// Makes the first file and `recorders` recorders, and starts the writer.
     ///
     /// # Errors
-    /// A setting is outside its limits; the file exists already or cannot be made; or no thread can
+    /// A setting is outside its limits, the file exists already or cannot be made, or no thread can
     /// be started.
     pub fn start(
         settings: CaptureSettings,

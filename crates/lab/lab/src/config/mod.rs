@@ -12,11 +12,11 @@
 //!
 //! [[port]]
 //! open = "tap:b0@right"
-//! line = { rate = "2Gb/s", queue = "harmonize" }      # what the line to this port does besides
+//! line = { rate = "2Gb/s", queue = "harmonize" }      # more for the line to this port
 //! ```
 //!
-//! A box with more than two ports is a switch, unless `pairs` says which ports are joined: `pairs =
-//! [["a0", "b0"], ["c0", "d0"]]`.
+//! A box with more than two ports is a switch, unless `pairs` says which ports are joined:
+//! `pairs = [["a0", "b0"], ["c0", "d0"]]`.
 
 mod pairs;
 mod ports;

@@ -115,9 +115,9 @@ impl Client {
     /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// [`ControlError::Refused`] if the box rejects the request; [`ControlError::Answer`] if the
-    /// box's answer cannot be parsed; [`ControlError::Lost`] if the connection fails or the box has
-    /// ended.
+    /// - [`ControlError::Refused`] if the box rejects the request.
+    /// - [`ControlError::Answer`] if the box's answer cannot be parsed.
+    /// - [`ControlError::Lost`] if the connection fails or the box has ended.
     pub fn request<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
         self.stream.get_mut().write_all(&request.line()).map_err(|error| self.lost(error))?;
         let mut line = Vec::new();

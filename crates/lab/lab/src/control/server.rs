@@ -42,7 +42,7 @@ impl Server {
     /// Opens the socket of the box that `handle` refers to, and starts serving it.
     ///
     /// # Errors
-    /// The name is invalid, a running box has it, other users can access the directory, or the
+    /// The name is invalid, or a running box has it. Other users can access the directory. The
     /// system cannot make the directory, the socket, an eventfd or a thread.
     pub fn start(dir: &ControlDir, name: &str, handle: EngineHandle) -> Result<Self, ControlError> {
         let listening = dir.listen(name)?;

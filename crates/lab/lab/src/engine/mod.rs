@@ -113,9 +113,9 @@ impl Engine {
     /// other.
     ///
     /// # Errors
-    /// [`EngineError::Ports`] if the ports cannot be joined in this way; [`EngineError::Memory`] if
-    /// the machine has too little memory; [`EngineError::System`] if a thread or a descriptor
-    /// cannot be made.
+    /// - [`EngineError::Ports`] if the ports cannot be joined in this way.
+    /// - [`EngineError::Memory`] if the machine has too little memory.
+    /// - [`EngineError::System`] if a thread or a descriptor cannot be made.
     pub fn start_with(plan: EnginePlan, inspections: Vec<Inspection>) -> Result<Self, EngineError> {
         // Every worker has the same rules.
         let rules = inspections.first().map(|first| first.rules.clone()).unwrap_or_default();

@@ -5,12 +5,12 @@
 //! so each program ends. A load beyond the end of the packet, or a division by an X of zero, ends
 //! the program with 0, which means no match.
 
-/// Limit on the instructions of a program; the kernel has the same. A longer program is rejected.
+/// Limit on the instructions of a program: the kernel's limit. A longer program is rejected.
 pub const MAX_INSTRUCTIONS: usize = 4_096;
 
-/// Loads from this offset on read what Linux knows of a packet, such as its type and interface
-/// (`SKF_AD_OFF` of `linux/filter.h`), or count from headers that Linux has found (`SKF_NET_OFF`,
-/// `SKF_LL_OFF`).
+/// Loads from this offset on use data that only Linux has. Some read what Linux knows of a packet,
+/// such as its type and interface (`SKF_AD_OFF` of `linux/filter.h`). Others count from headers
+/// that Linux has found (`SKF_NET_OFF`, `SKF_LL_OFF`).
 const KERNEL: u32 = 0u32.wrapping_sub(0x20_0000);
 
 /// Number of words of memory.

@@ -57,8 +57,8 @@ impl RuleWords {
     /// Checks the rule for a box with these ports. `switch` says whether the box is a switch.
     ///
     /// # Errors
-    /// There is no port with the name in `from`, the action is invalid for these ports, or the
-    /// action is a mirror and the box is not a switch.
+    /// No port has the name in `from`, the action is invalid for these ports, or the action is a
+    /// mirror although the box is not a switch.
     pub fn plan(&self, ports: &[&str], switch: bool) -> Result<RulePlan, RuleError> {
         let number = |name: &str| ports.iter().position(|port| *port == name);
         let from = match &self.from {

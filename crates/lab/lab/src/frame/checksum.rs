@@ -41,8 +41,8 @@ impl Sum {
     }
 }
 
-/// Returns the new checksum after a word that it covers has changed from `old` to `new`: `~(~sum +
-/// ~old + new)`, RFC 1624, equation 3.
+/// Returns the new checksum after a word that it covers has changed from `old` to `new`:
+/// `~(~sum + ~old + new)`, RFC 1624, equation 3.
 pub(crate) fn updated(sum: u16, old: u16, new: u16) -> u16 {
     let mut after = Sum::default();
     [!sum, !old, new].iter().for_each(|word| after.add(&word.to_be_bytes()));

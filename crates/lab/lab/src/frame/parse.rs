@@ -95,8 +95,8 @@ struct Found {
     fragment: bool,
 }
 
-/// Returns whether an ethertype says that a VLAN tag follows: those of 802.1Q and 802.1ad, and
-/// 0x9100, which was used before 802.1ad and which libpcap and switches know too.
+/// Returns whether an ethertype says that a VLAN tag follows. These are the ethertypes of 802.1Q
+/// and 802.1ad, and 0x9100, which was used before 802.1ad. libpcap and switches also know 0x9100.
 pub(crate) fn is_tag(kind: u16) -> bool {
     matches!(kind, 0x8100 | 0x88a8 | 0x9100)
 }

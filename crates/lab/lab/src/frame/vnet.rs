@@ -1,9 +1,9 @@
 //! The virtio-net header that ports with offloads put before a frame (virtio 1.2, section 5.1.6;
 //! `linux/virtio_net.h`).
 //!
-//! The header has ten bytes in the machine's byte order: flags, kind of segmentation, length of the
-//! headers, bytes of payload per segment, offset at which a partial checksum begins, and offset of
-//! the checksum field from there.
+//! The header has ten bytes in the machine's byte order: flags (1), kind of segmentation (1),
+//! length of the headers (2), bytes of payload per segment (2), offset at which a partial checksum
+//! begins (2), and offset of the checksum field from there (2).
 
 /// Bytes of the header.
 pub const VNET_BYTES: usize = 10;

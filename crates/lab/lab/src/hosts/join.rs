@@ -14,9 +14,9 @@ use std::os::fd::AsFd as _;
 /// lab.
 ///
 /// # Errors
-/// There is no such lab, or its owner runs; the host is invalid, or its name is taken; the lab is
-/// full; privileges are missing; or the kernel refuses a step. The parts of the host that were
-/// already made are removed.
+/// There is no such lab, its owner runs, or it is full. The host is invalid, or its name is taken.
+/// Privileges are missing, or the kernel refuses a step. The parts of the host that were already
+/// made are removed.
 ///
 /// # Panics
 /// The host has no interface.

@@ -143,7 +143,7 @@ impl Flows {
         Self { slots: vec![Slot::new(Flow::OTHER)], index, hand: 1, forgotten: 0 }
     }
 
-    /// Returns the slot of a flow, a packet of which arrives now.
+    /// Returns the slot of a flow. Call it when a packet of the flow arrives.
     pub(super) fn find(&mut self, flow: Flow, now: Time) -> u16 {
         let slot = self.index.get(&flow).copied().unwrap_or_else(|| self.assign_slot(flow, now));
         self.at_mut(slot).last_arrival = now;

@@ -374,7 +374,7 @@ impl Line {
     }
 }
 
-/// Moves a packet, the last bit of which leaves the transmitter at `end`, to the packets under way.
+/// Moves a packet to the packets under way. Its last bit leaves the transmitter at `end`.
 fn depart(
     packet: Packet,
     end: Time,

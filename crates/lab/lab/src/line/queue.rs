@@ -1,12 +1,13 @@
 //! The packets that wait for the transmitter, and the choice of the segment that is sent next.
 //!
 //! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and serves them by deficit
-//! round robin (Shreedhar and Varghese, 1995): in its turn a flow may send [`QUANTUM`] bytes, and
-//! bytes that it does not use are added to its next turn. So flows get equal shares in bytes,
-//! whatever the sizes of their frames. A flow that was idle saves its share of up to [`SAVING`] as
-//! credit. It then sends up to [`BOOST`] quanta in a turn until the credit is spent. So shares are
-//! equal over a round trip, and a new TCP connection, which sends its window in bursts, reaches its
-//! share in slow start.
+//! round robin (Shreedhar and Varghese, 1995). In its turn a flow may send [`QUANTUM`] bytes. Bytes
+//! that it does not use are added to its next turn. So flows get equal shares in bytes, whatever
+//! the sizes of their frames.
+//!
+//! A flow that was idle saves its share of up to [`SAVING`] as credit. It then sends up to
+//! [`BOOST`] quanta in a turn until the credit is spent. So shares are equal over a round trip. A
+//! new TCP connection, which sends its window in bursts, reaches its share in slow start.
 //!
 //! The segments of a super-packet take turns like single frames. The super-packet itself moves on
 //! whole when its last segment has left: if it were split, the receiver's kernel would merge the
@@ -147,11 +148,11 @@ impl Queue {
         }
     }
 
-    /// Drops segments from the head of the harmonizer's longest queue: as many as make up `bytes`,
-    /// but no more than bring that queue to the length of the second longest, and at least one
-    /// segment. With `None`, drops the first packet, to free its memory. Never drops all of a
-    /// packet whose transmission has begun. If nothing can be dropped from the longest queue, drops
-    /// from the queue of `newest`, the flow whose packet has just arrived.
+    /// Drops segments from the head of the harmonizer's longest queue, until `bytes` are dropped or
+    /// that queue is as short as the second longest. Drops at least one segment. With `None`, drops
+    /// the first packet, to free its memory. Never drops all of a packet whose transmission has
+    /// begun. If nothing can be dropped from the longest queue, drops from the queue of `newest`,
+    /// the flow whose packet has just arrived.
     pub(super) fn shed(
         &mut self,
         bytes: Option<u64>,

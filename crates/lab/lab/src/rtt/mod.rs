@@ -34,8 +34,8 @@ pub const STAMPS: usize = 1 << 15;
 /// a slow host. An older stamp belongs to another packet, and is not counted.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// Layout of a word: a bit that is set if there is a stamp, a bit that is set if its packet had a
-/// payload, a tag that distinguishes stamps with the same index, and the time in units of [`GRAIN`]
+/// The parts of a word. One bit is set if there is a stamp, and another if its packet had a
+/// payload. A tag distinguishes stamps with equal indices. The time is in units of [`GRAIN`]
 /// nanoseconds.
 const PRESENT: u64 = 1 << 63;
 const PAYLOAD: u64 = 1 << 62;

@@ -161,9 +161,10 @@ impl Sample {
     /// ended.
     ///
     /// # Errors
-    /// [`SeriesError::Number`] if a time or figure is negative or not finite;
-    /// [`SeriesError::Times`] if the sample does not end after it begins, or begins before `after`;
-    /// [`SeriesError::Long`] if it has too many lines or flows, or a name is too long.
+    /// - [`SeriesError::Number`] if a time or figure is negative or not finite.
+    /// - [`SeriesError::Times`] if the sample does not end after it begins, or begins before
+    ///   `after`.
+    /// - [`SeriesError::Long`] if the sample has too many lines or flows, or a name is too long.
     pub fn check(&self, after: f64) -> Result<(), SeriesError> {
         for (what, number) in [("from", self.from), ("to", self.to)] {
             plain(what, number)?;
