@@ -9,8 +9,9 @@ pub const MAX_PARTS: usize = 16;
 /// The part of a file that a `Range` field selects.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RequestedRange {
-    /// The whole file. The field is ignored because its unit is unknown, it is malformed, it has
-    /// too many ranges, or its ranges together are longer than the file.
+    /// The whole file, because there is no `Range` field, or because the field is ignored: its unit
+    /// is unknown, it is malformed, it has too many ranges, or its ranges together are longer than
+    /// the file.
     Whole,
     /// These parts, in the order of the request. None of them is empty.
     Parts(Vec<Range<u64>>),

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Limit on the connections of a pacer. It does not sample further connections or control their
-/// rates.
+/// Limit on the connections of a pacer. The pacer neither samples further connections nor controls
+/// their rates.
 pub const MAX_PACED: usize = 4_096;
 
 /// Limits on the interval between two samples of a connection.
@@ -27,7 +27,7 @@ pub const SHORTEST_PACED: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Pace {
     /// The controller chooses the rate on paths whose round trip takes at least [`SHORTEST_PACED`];
-    /// on shorter paths, the kernel.
+    /// on shorter paths, the kernel chooses it.
     #[default]
     Auto,
     /// The kernel chooses the rate.

@@ -95,7 +95,7 @@ pub enum Error {
         /// The number of the body, counted from 0.
         body: usize,
     },
-    /// The step or the accuracy of the scheme is not positive.
+    /// The step or the accuracy of the scheme is not positive and finite.
     #[error("a step, or accuracy, of {0}: it must be above 0")]
     Step(f64),
     /// Steps have become too short to advance the time, or there were too many.

@@ -107,7 +107,7 @@ impl Memory {
     /// Makes memory of exactly this many cells.
     #[must_use]
     pub fn of_cells(cells: usize) -> Self {
-        // To make a cell writes it, and so touches its page.
+        // Making a cell writes it, and so touches its page.
         let free: Vec<_> = std::iter::repeat_with(Cell::new).take(cells).collect();
         Self { free, total: cells, least_free: cells }
     }

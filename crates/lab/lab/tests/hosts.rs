@@ -367,7 +367,7 @@ struct Test {
 }
 
 impl Test {
-    /// Returns `None` if this machine does not allow to make hosts.
+    /// Returns `None` if this machine does not allow hosts to be made.
     fn new(what: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let missing = missing_privileges();

@@ -192,7 +192,7 @@ fn packets_are_filtered_and_captured() {
 }
 
 /// Starts a bundled topology with changes, under a name of the test's own. Returns `None` if this
-/// machine does not allow to make labs.
+/// machine does not allow labs to be made.
 fn up(which: &str, change: impl FnOnce(&str) -> String) -> Option<(RunningLab, tempfile::TempDir)> {
     let missing = missing_privileges();
     let lacks = match (missing.is_empty(), Path::new("/dev/net/tun").exists()) {

@@ -16,9 +16,9 @@ const MAX_WRONG: usize = 1024;
 /// Limit on the pause that `Retry-After` may ask for. A longer pause is reduced to this.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// The head of a response. Malformed `Content-Length`, `Transfer-Encoding`, `Content-Range`,
-/// `Sprat-Xattrs` or `Sprat-Wrong` make the whole head malformed. If another field is malformed, it
-/// counts as absent.
+/// The head of a response. A malformed `Content-Length`, `Transfer-Encoding`, `Content-Range`,
+/// `Sprat-Xattrs` or `Sprat-Wrong` makes the whole head malformed. Any other malformed field counts
+/// as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// The status code.

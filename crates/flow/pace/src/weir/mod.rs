@@ -154,7 +154,8 @@ pub struct Weir {
     rest_until: Duration,
     /// When bytes last arrived, or the earliest time at which they could have arrived.
     last_arrival: Duration,
-    /// Duration of a silence that is still within the history, and the time until which it is.
+    /// Duration of a silence that is still within the history, and the time at which it leaves the
+    /// history.
     silence: Option<(Duration, Duration)>,
     history: History,
 }

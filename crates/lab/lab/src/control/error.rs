@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// An error of the control of a box. Each message says what happened, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The text has not the form of a box's name.
+    /// The text does not have the form of a box's name.
     #[error(
         "{0:?} is not a name of a box: use 1 to 32 of a-z, 0-9 and -, and LAB.BOX for a box of a \
          lab"

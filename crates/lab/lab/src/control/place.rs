@@ -134,8 +134,8 @@ impl ControlDir {
             made => made.map_err(making())?,
         }
         let folder = self.open()?.ok_or_else(|| making()(io::ErrorKind::NotFound.into()))?;
-        // The lock is held from the test whether a process listens until the socket exists. So if
-        // two processes want the same name, only one gets it.
+        // The lock covers both the test whether a process listens and the making of the socket. So
+        // if two processes want the same name, only one gets it.
         flock(&folder, FlockOperation::LockExclusive).map_err(|error| making()(error.into()))?;
         let path = socket_path(&folder, name);
         match UnixStream::connect(&path) {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::Duration;
 
-/// Limit on the commands that wait for a worker's next loop iteration. Sending one more blocks.
+/// Limit on the commands that wait for a worker's next loop iteration. A thread that sends one more
+/// waits.
 const WAITING: usize = 64;
 
 /// Time limit for a reply. A loop iteration takes about a millisecond, but the machine may be busy.
@@ -71,7 +72,7 @@ impl Remote {
 
     fn send(&self, command: Command) -> Option<()> {
         self.commands.send(command).ok()?;
-        // A write fails only if the counter is full, and that wakes the worker as well.
+        // A write fails only if the counter is full. A full counter also wakes the worker.
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
         Some(())
     }

@@ -8,7 +8,7 @@ pub const MAX_PORTS: usize = 16;
 /// How a box forwards packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Forwarding {
-    /// Pairs of ports: ports 0 and 1 are joined, ports 2 and 3, and so on.
+    /// Pairs of ports: ports 0 and 1 are joined, ports 2 and 3 are joined, and so on.
     Cross,
     /// A learning switch that forgets an address after this time.
     Switch(Duration),

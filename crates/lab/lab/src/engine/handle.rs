@@ -34,7 +34,7 @@ struct Shared {
     /// The settings of the line to each port. Locked while commands are sent to workers, so that
     /// changes reach the workers in the order in which they are stored here.
     lines: Mutex<Vec<LineSettings>>,
-    /// The filter's rules, without the counters, which the workers have. Locked like `lines`.
+    /// The filter's rules, without the counters, which the workers have. Locked as `lines` is.
     rules: Mutex<Rules>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct WorkerHandle {
 pub struct Changed {
     /// The ports whose lines were changed, with the new settings.
     pub lines: Vec<(String, LineSettings)>,
-    /// Workers whose packet memory no longer holds all that their lines can.
+    /// Workers whose packet memory is now smaller than what their lines can hold.
     pub shortages: Vec<MemoryShortage>,
 }
 

@@ -1,4 +1,5 @@
-//! libpcap's compiler, loaded when it is first needed. The only file of this crate that calls C.
+//! libpcap's compiler, loaded when it is first needed. The only file of this crate that loads a C
+//! library.
 #![allow(unsafe_code)] // ARCHITECTURE.md says why
 
 use super::{Instruction, Program, Unverified};
