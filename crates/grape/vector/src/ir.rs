@@ -9,7 +9,7 @@ pub(crate) const SPILL: usize = 64;
 /// The type of the numbers in a vector.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Kind {
-    /// 32-bit numbers. On processors without mask registers also masks: a lane is selected if the
+    /// 32-bit numbers. On processors without mask registers, also masks: a lane is selected if the
     /// sign bit of its number is set.
     F32,
     /// 64-bit numbers, or masks as for [`Kind::F32`].

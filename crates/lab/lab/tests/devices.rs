@@ -1,5 +1,5 @@
-//! Ports past the kernel: memory interfaces in every build, and AF_XDP and DPDK's packet sockets
-//! with the feature `dpdk`.
+//! Ports that bypass the kernel: memory interfaces in every build, and AF_XDP and DPDK's packet
+//! sockets with the feature `dpdk`.
 
 use crate::support::{hosts, talk};
 use hosts::{Host, ip};

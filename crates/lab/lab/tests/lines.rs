@@ -493,7 +493,7 @@ fn flows_take_turns_on_a_precise_schedule() {
         ports.push(packet.frame().flow.source_port);
         packet.free(&mut memory);
     }
-    // The first frame had begun before the others arrived. From then on each flow has its turn.
+    // The first frame had begun before the others arrived. After it, the flows take turns.
     assert_eq!(ports[..7], [1, 1, 2, 3, 1, 2, 3]);
     let late = ports.iter().rposition(|&port| port == 3).expect("there");
     assert_eq!(late, 30, "one frame, and ten turns of three flows");

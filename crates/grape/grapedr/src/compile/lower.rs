@@ -161,7 +161,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Returns the values that must be computed before a node. If the node is fused with an
-    /// operand, they include the operands of that operand instead of the operand itself.
+    /// operand, the values include the operands of that operand instead of the operand itself.
     fn needs(&self, node: Node) -> Vec<Value> {
         let inner = |value: Value| self.program.node(value).operands();
         match node {

@@ -69,7 +69,7 @@ impl CaptureSettings {
     /// Checks the limits.
     ///
     /// # Errors
-    /// The first value that is outside its limits.
+    /// A value is outside its limits. The error names the first such value.
     pub fn check(&self) -> Result<(), CaptureError> {
         let most = MAX_CAPTURE_INTERFACES as u64;
         let mut limits = vec![
@@ -97,7 +97,7 @@ pub enum CaptureError {
     Limit {
         /// The name of the setting.
         what: &'static str,
-        /// Its value.
+        /// The value of the setting.
         value: u64,
         /// The smallest value that is allowed.
         least: u64,

@@ -117,7 +117,7 @@ impl PortSpec {
         }
     }
 
-    /// Returns whether the port is a device past the kernel.
+    /// Returns whether the port is a device that bypasses the kernel.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(self, Self::Xdp(_) | Self::Dpdk(_))

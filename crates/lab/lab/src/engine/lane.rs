@@ -43,8 +43,8 @@ const READ_BYTES: u64 = 256 << 10;
 /// Limit on the packets written to a port before the next port is served.
 const WRITE_BURST: usize = 64;
 
-/// How long after its last packet a worker with a device past the kernel polls before it sleeps:
-/// about as long as it takes to wake the worker.
+/// A worker with a device that bypasses the kernel polls for this long after its last packet, then
+/// sleeps. Waking the worker takes about as long.
 const LINGER: Duration = Duration::from_micros(50);
 
 /// Limit on the descriptors that a worker polls: its inbox, its ports, and the descriptors of
@@ -124,7 +124,7 @@ impl Output {
         self.mtu.filter(|&mtu| packet.network_bytes() > mtu)
     }
 
-    /// Sends a packet that has left the line. A device past the kernel gets it as single frames.
+    /// Sends a packet that has left the line. A device that bypasses the kernel gets single frames.
     fn send(&mut self, packet: Packet, memory: &mut Memory) {
         let Self { port, line, .. } = self;
         let mut send = |packet: Packet, memory: &mut Memory| {

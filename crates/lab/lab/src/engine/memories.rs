@@ -17,7 +17,7 @@ const CELL_WASTE_PERCENT: u64 = 150;
 /// Bytes of memory that each worker gets in addition, for bursts.
 const BURST_MEMORY: u64 = 16 << 20;
 
-/// The packet memory of each worker of a box. To touch gigabytes takes seconds: make the memory
+/// The packet memory of each worker of a box. Touching gigabytes takes seconds: make the memory
 /// before the ports are opened, so that no packet waits meanwhile.
 #[derive(Debug)]
 pub struct Memories(Vec<Memory>);

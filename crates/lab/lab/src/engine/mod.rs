@@ -2,9 +2,9 @@
 //! lines.
 //!
 //! Each thread is a *worker* with packet memory of its own. A pair of ports has two workers, one
-//! for each direction. If either port is a device past the kernel, which only one thread may use,
-//! the pair has one worker. A switch has one worker. A worker takes commands (change a line, report
-//! counters) between two iterations of its loop, so packets never wait for a lock.
+//! for each direction. If either port is a device that bypasses the kernel, which only one thread
+//! may use, the pair has one worker. A switch has one worker. A worker takes commands (change a
+//! line, report counters) between two iterations of its loop, so packets never wait for a lock.
 
 mod attention;
 mod control;

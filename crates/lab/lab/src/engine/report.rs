@@ -39,7 +39,8 @@ pub struct LineReport {
     pub counters: Counters,
     /// How late packets left.
     pub lateness: Lateness,
-    /// Frames that left the line and that a device past the kernel accepted but did not send.
+    /// Frames that left the line, and that a device that bypasses the kernel accepted but did not
+    /// send.
     pub lost_by_device: u64,
 }
 

@@ -128,7 +128,8 @@ impl Packet {
                 sum.add(part.get(skip..).unwrap_or_default());
                 skip = skip.saturating_sub(part.len());
             }
-            // In UDP, a checksum of zero would mean that there is none. 0xffff is equivalent to it.
+            // In UDP, a checksum of zero means that there is no checksum. For a real sum of zero,
+            // UDP uses 0xffff.
             let udp = vnet.csum_offset == UDP_CHECKSUM_AT;
             let checksum = if udp && sum.checksum() == 0 { 0xffff } else { sum.checksum() };
             self.ethernet_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());

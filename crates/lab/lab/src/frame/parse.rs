@@ -2,8 +2,8 @@
 //!
 //! A frame of an unknown kind is valid, but has no flow. Two kinds of frames are invalid, because
 //! no port may deliver them: frames shorter than an Ethernet header, and super-packets whose
-//! virtio-net header contradicts the frame. To split such a super-packet would write outside of its
-//! headers.
+//! virtio-net header contradicts the frame. Splitting such a super-packet would write outside of
+//! its headers.
 
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VNET_BYTES, VnetHeader};
 use super::{ETHERNET_BYTES, Flow, Frame, Network, Segments};

@@ -1,5 +1,5 @@
 //! Detects frames whose checksums are partial but not marked as partial. A virtual cable delivers
-//! such frames to programs that read it past the kernel.
+//! such frames to programs that bypass the kernel to read from it.
 
 use super::checksum::Sum;
 use super::vnet::{NEEDS_CSUM, VnetHeader};

@@ -38,8 +38,8 @@ pub(super) fn is_taken(name: &str) -> bool {
     fs::symlink_metadata(path(name)).is_ok()
 }
 
-/// Makes a namespace and gives it a name. Before it gets the name, `record` is called with its
-/// inode. If `record` fails, the namespace gets no name.
+/// Makes a namespace and gives it a name. Before the namespace has a name, `record` is called with
+/// its inode. If `record` fails, the namespace gets no name.
 ///
 /// # Errors
 /// [`HostsError::Taken`] if the name is taken; otherwise the error of the kernel or of `record`.

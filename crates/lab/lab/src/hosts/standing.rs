@@ -230,8 +230,9 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Leftover>, HostsError> {
             break lock;
         }
         let holder = lock_holder(dir, lab);
-        // Never sends the signal to this process itself. If this process holds the lock, either it
-        // releases the lock soon, or that is a mistake, which the time limit reports.
+        // This process never sends the signal to itself. If this process holds the lock, either it
+        // soon releases the lock, or a mistake in the program keeps it, and the time limit ends the
+        // wait.
         if holder.is_some() && holder != owner && holder != Some(std::process::id()) {
             privilege::check()?;
             owner = holder;

@@ -1,5 +1,6 @@
-//! Ports past the kernel: a device that DPDK drives, an interface by AF_XDP, or memory shared with
-//! another process. They carry single frames without virtio-net headers, as a wire does.
+//! Ports that bypass the kernel: a device that DPDK drives, an interface by AF_XDP, or memory
+//! shared with another process. They carry single frames without virtio-net headers, as a wire
+//! does.
 
 use super::packet_socket::used;
 use super::{Kind, Port, PortError, sys};

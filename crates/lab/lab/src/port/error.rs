@@ -38,7 +38,7 @@ pub enum PortError {
         /// What shows that the interface is in use.
         why: String,
     },
-    /// A device past the kernel could not be opened, or failed.
+    /// A device that bypasses the kernel could not be opened, or failed.
     #[error("port {port}: {error}{}", device_advice(error))]
     Device {
         /// The port's name.

@@ -39,8 +39,8 @@ pub enum Sent {
     Refused(Errno),
 }
 
-/// A port of a box: a TAP, an interface that exists already, a device past the kernel, or one end
-/// of a pair for tests.
+/// A port of a box: a TAP, an interface that exists already, a device that bypasses the kernel, or
+/// one end of a pair for tests.
 ///
 /// One thread may read while another writes. Calls never block. A [device](Self::is_device) belongs
 /// to one thread, which must call [`poll`](Self::poll) in every loop iteration. Dropping the port
@@ -63,8 +63,8 @@ enum Kind {
     Packet(OwnedFd, AtomicU64),
     /// One end of a pair of sockets.
     Pair(OwnedFd),
-    /// A device past the kernel. Only one thread uses it: the engine makes sure that no thread ever
-    /// waits for this lock.
+    /// A device that bypasses the kernel. Only one thread uses it: the engine makes sure that no
+    /// thread ever waits for this lock.
     Device(Box<Mutex<Device>>),
 }
 
@@ -187,8 +187,8 @@ impl Port {
         }
     }
 
-    /// Returns whether the port is a device past the kernel. Such a port carries single frames,
-    /// must be [polled](Self::poll), and belongs to one thread.
+    /// Returns whether the port is a device that bypasses the kernel. Such a port carries single
+    /// frames, must be [polled](Self::poll), and belongs to one thread.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(self.kind, Kind::Device(_))

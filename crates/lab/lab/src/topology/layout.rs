@@ -102,7 +102,7 @@ impl Topology {
     /// Lays the topology out: chooses addresses, interfaces and cables.
     ///
     /// # Errors
-    /// The first fault that is found, with its place and how to correct it.
+    /// The topology is invalid. The error says where the first fault is and how to correct it.
     pub fn lay_out(&self) -> Result<LabPlan, TopologyError> {
         self.check_names()?;
         let networks = self.networks()?;

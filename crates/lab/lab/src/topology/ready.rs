@@ -5,7 +5,7 @@
 pub struct Ready {
     /// The topology's name.
     pub name: &'static str,
-    /// Its text, in TOML.
+    /// The topology's text, in TOML.
     pub text: &'static str,
 }
 
