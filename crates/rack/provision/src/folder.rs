@@ -167,8 +167,9 @@ impl Folder {
             .map_err(Error::file(&folder))
     }
 
-    /// Packs the jars into one archive, unless the archive has these jars already. Returns the
-    /// archive's mark: the name of a file in it, which depends on the names and sizes of the jars.
+    /// Packs the jars into one archive, unless there is an archive of these jars already. Returns
+    /// its mark, which depends on the names and sizes of the jars: the archive is `MARK.tar`, and a
+    /// file `MARK` is in it.
     fn pack(&self, jars: &Path) -> Result<String, Error> {
         let (mut names, mut lines) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(jars).map_err(Error::file(jars))? {
@@ -183,15 +184,19 @@ impl Folder {
         lines.sort_unstable();
         let list = lines.concat();
         let mark = format!("jars-{}-{:08x}", names.len(), checksum(list.as_bytes()));
-        let (archive, marked) = (self.file("cassandra.tar"), self.file(&mark));
-        if archive.exists() && marked.exists() {
+        // Each version of the jars has an archive of its own, in its place only when it is
+        // complete: a name that is there must not stand for half an archive or for other jars.
+        let (archive, marked) = (self.file(&format!("{mark}.tar")), self.file(&mark));
+        if archive.exists() {
             return Ok(mark);
         }
         fs::write(&marked, list).map_err(Error::file(&marked))?;
+        let part = self.file(&format!("{mark}.tar.part"));
         let mut tar = Command::new("tar");
-        tar.arg("--create").arg("--file").arg(&archive);
+        tar.arg("--create").arg("--file").arg(&part);
         tar.arg("--directory").arg(jars).args(&names).arg("--directory").arg(&self.path).arg(&mark);
         crate::program::run("tar", &mut tar)?;
+        fs::rename(&part, &archive).map_err(Error::file(&archive))?;
         Ok(mark)
     }
 }
@@ -200,4 +205,39 @@ impl Folder {
 /// protect against an attacker.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_of_the_jars_is_packed_whole() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (jars, folder) = (home.path().join("jars"), Folder::at(home.path()));
+        fs::create_dir(&jars).expect("a folder");
+        let pack = |text: &str| {
+            fs::write(jars.join("a.jar"), text).expect("a jar");
+            folder.pack(&jars).expect("packed")
+        };
+        let content = |mark: &str| {
+            let listed = Command::new("tar")
+                .arg("--extract")
+                .arg("--to-stdout")
+                .arg("--file")
+                .arg(folder.file(&format!("{mark}.tar")))
+                .arg("a.jar")
+                .output();
+            String::from_utf8(listed.expect("tar runs").stdout).expect("a text")
+        };
+        let old = pack("old");
+        let new = pack("newer");
+        assert_eq!(pack("old"), old, "back to the first version");
+        assert_eq!((content(&old), content(&new)), ("old".into(), "newer".into()));
+        // A run that was killed has left half an archive, under the name that is not used.
+        fs::remove_file(folder.file(&format!("{new}.tar"))).expect("it is there");
+        fs::write(folder.file(&format!("{new}.tar.part")), "half").expect("written");
+        assert_eq!(pack("newer"), new);
+        assert_eq!(content(&new), "newer");
+    }
 }

@@ -292,8 +292,8 @@ impl Core {
     /// by `deadline` at the latest. The request leaves with the next `poll` or
     /// [`flush`](Self::flush), together with other submitted requests.
     ///
-    /// The client finds the recipient: the leading coordinator, or the server of the tablet. It sends
-    /// [`Request::TableStats`] to every server of the table and answers with the sums.
+    /// The client finds the recipient: the leading coordinator, or the server of the tablet. It
+    /// sends [`Request::TableStats`] to every server of the table and answers with the sums.
     ///
     /// # Errors
     /// When a limit is exceeded, the table is unknown, or [`Error::TooManyPending`]. Nothing is
@@ -479,7 +479,7 @@ impl Core {
             self.ports[port].flush();
         }
         for (tag, place) in places {
-            self.located(now, tag, place, caller)?;
+            self.located(now, tag, place, caller);
         }
         for (tag, answer) in counted {
             self.count_answered(now, tag, answer, caller);
@@ -525,23 +525,29 @@ impl Core {
         tag: u64,
         place: Result<(Status, Option<TableRecord>), Error>,
         sink: AnswerSink<'_>,
-    ) -> Result<(), Error> {
+    ) {
         let table = u32::try_from(tag & !LOCATE_TAG).expect("a table's id");
         self.locating.remove(&table);
-        let status = place.as_ref().ok().map(|(status, _)| *status);
-        match place {
-            Ok((Status::Ok, Some(record))) => {
-                self.learn(&record)?;
+        let status = match place {
+            Ok((Status::Ok, Some(record))) if self.learn(&record).is_ok() => {
                 if let Some(place) = self.tables.get(table) {
                     self.calls.give_up_moved(now, table, place, sink);
                 }
+                Some(Status::Ok)
             }
-            Ok((Status::NoSuchTable, _)) => self.tables.forget(table),
-            // The operations try the same server again; if that fails, the client asks again.
-            Ok(_) | Err(_) => self.tables.keep(table),
-        }
+            Ok((Status::NoSuchTable, _)) => {
+                self.tables.forget(table);
+                Some(Status::NoSuchTable)
+            }
+            // The operations try the same server again; if that fails, the client asks again. So
+            // it does when the coordinator names a server whose host cannot be resolved for now:
+            // other tables' operations must not fail for that.
+            Ok(_) | Err(_) => {
+                self.tables.keep(table);
+                None
+            }
+        };
         self.count_located(now, table, status, sink);
-        Ok(())
     }
 
     /// Sends an echo request of `bytes` bytes to the driver at the server of a table's first

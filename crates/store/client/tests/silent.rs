@@ -1,7 +1,7 @@
 //! A client whose server is silent: how long it waits before it asks the coordinator for the new
 //! servers of that server's tables.
 
-use crate::world::{LIVELY, TABLES, World};
+use crate::world::{FOREIGN, LIVELY, TABLES, World};
 use sprat_wire::op::Request;
 use std::time::Duration;
 
@@ -48,4 +48,20 @@ fn a_server_that_answers_again_is_trusted_again() {
     let asked = world.coordinator_was_asked();
     world.read(0);
     assert_eq!(world.coordinator_was_asked(), asked, "the table's present server answers");
+}
+
+#[test]
+fn a_locator_that_cannot_be_used_fails_only_its_table() {
+    let mut world = World::new();
+    world.place(&[FOREIGN]);
+    let request = Request::Read { table: 0, key: b"key" };
+    let deadline = world.now + Duration::from_secs(2);
+    world.core.submit(world.now, 1, &request, deadline).expect("the client knows the table");
+    while world.coordinator_was_asked() == 0 {
+        world.step();
+        world.core.poll(world.now, &mut |_, _| ()).expect("the driver works");
+    }
+    world.place(&[LIVELY]);
+    world.read(1);
+    world.read(0);
 }

@@ -30,7 +30,13 @@ fn address(port: u16) -> SocketAddr {
     ([10, 0, 0, 1], port).into()
 }
 
+/// The port of a server whose locator this client cannot use.
+pub(crate) const FOREIGN: u16 = 9;
+
 fn locator(port: u16) -> String {
+    if port == FOREIGN {
+        return "pigeon:host=10.0.0.1".into();
+    }
     format!("fast+udp:host=10.0.0.1,port={port}")
 }
 

@@ -66,8 +66,8 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// The goal.
     pub goal: Goal,
-    /// Whether the goal is met. A missing figure, or NaN, meets no goal. [`Goal::Shown`] is always
-    /// met.
+    /// Whether the goal is met. A figure that is missing or not finite meets no goal, except
+    /// [`Goal::Shown`], which is always met.
     pub met: bool,
     /// The machine's load average over the last minute at the time of the measurement, if noted.
     pub load: Option<f64>,
@@ -88,11 +88,12 @@ impl Row {
     ) -> Self {
         let ratio =
             ours.zip(peer).map(|(ours, peer)| ours / peer).filter(|ratio| ratio.is_finite());
+        let finite = ours.filter(|ours| ours.is_finite());
         let met = match goal {
             Goal::RatioAtMost(bound) => ratio.is_some_and(|ratio| ratio <= bound),
             Goal::RatioAtLeast(bound) => ratio.is_some_and(|ratio| ratio >= bound),
-            Goal::AtMost(bound) => ours.is_some_and(|ours| ours <= bound),
-            Goal::AtLeast(bound) => ours.is_some_and(|ours| ours >= bound),
+            Goal::AtMost(bound) => finite.is_some_and(|ours| ours <= bound),
+            Goal::AtLeast(bound) => finite.is_some_and(|ours| ours >= bound),
             Goal::RatioWithin(share) => ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= share),
             Goal::Shown => true,
         };

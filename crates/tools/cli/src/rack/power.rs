@@ -17,7 +17,6 @@ use sprat_power::report::{Report, TargetReport};
 use sprat_power::sampling::{LEAST_EVERY, MAX_DURATION, Sampling};
 use sprat_power::{Watts, targets};
 use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
@@ -187,10 +186,9 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
 fn read_load(path: &Path) -> Result<(u64, f64)> {
     let begun = Instant::now();
     loop {
-        let mut bytes = Vec::new();
-        let file = File::open(path).and_then(|file| file.take(MAX_LOAD).read_to_end(&mut bytes));
-        file.with_context(|| format!("--load {}", path.display()))?;
-        if let Ok(value) = serde_json::from_slice::<Value>(&bytes) {
+        let text = File::open(path).and_then(|file| sprat_host::read_text(file, MAX_LOAD));
+        let text = text.with_context(|| format!("--load {}", path.display()))?;
+        if let Ok(value) = serde_json::from_str::<Value>(&text) {
             let (done, seconds) =
                 (value["report"]["done"].as_u64(), value["report"]["seconds"].as_f64());
             let found = done.zip(seconds).filter(|(done, seconds)| *done > 0 && *seconds > 0.0);

@@ -13,7 +13,6 @@ use sprat_flow::copy::{Error, Fetch, FetchTree, Gather, Options, Sums};
 use sprat_flow::share::Pace;
 use sprat_http::Cancel;
 use sprat_objects::Location;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -183,7 +182,7 @@ pub(crate) struct CpArgs {
     #[arg(long, conflicts_with = "cacert", help_heading = "Connection")]
     insecure: bool,
 
-    /// Give up after this many failures in a row.
+    /// Retry this many times in a row before giving up.
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Connection")]
     retries: u32,
 
@@ -331,12 +330,8 @@ fn options(args: &CpArgs) -> Result<Options> {
 /// Reads a token: the first line of a file.
 fn token(path: &Path) -> Result<String> {
     let context = || format!("--token-file {}", path.display());
-    let mut text = String::new();
-    std::fs::File::open(path)
-        .with_context(context)?
-        .take(MAX_TOKEN)
-        .read_to_string(&mut text)
-        .with_context(context)?;
+    let file = std::fs::File::open(path).with_context(context)?;
+    let text = sprat_host::read_text(file, MAX_TOKEN).with_context(context)?;
     let line = text.lines().next().unwrap_or("").trim();
     anyhow::ensure!(
         !line.is_empty(),
