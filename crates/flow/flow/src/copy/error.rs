@@ -7,11 +7,12 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a transfer failed. Nothing then has the destination's name, or what had it before. What was
-/// received usually stays beside it, so that the same transfer can resume.
+/// Why a transfer failed. The destination is then unchanged: it does not exist, or is the earlier
+/// file. The bytes received usually stay in a file next to it, so that the same transfer can
+/// resume.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The request makes no sense.
+    /// The options or arguments are invalid.
     #[error("{0}")]
     Usage(String),
     /// The source has no such file.
@@ -33,7 +34,7 @@ pub enum Error {
         /// The server's status.
         status: u16,
     },
-    /// The server rejects what is sent to it.
+    /// The server rejects the upload.
     #[error("{target_name}: the server rejected it ({status}): {why}")]
     Refused {
         /// The destination.
@@ -59,7 +60,7 @@ pub enum Error {
     Untrusted {
         /// The source.
         source_name: String,
-        /// What is wrong with it.
+        /// What is wrong with the certificate.
         why: String,
     },
     /// The server violates HTTP, or contradicts an earlier response.
@@ -78,7 +79,7 @@ pub enum Error {
     Changed {
         /// The source.
         source_name: String,
-        /// How the last change was seen.
+        /// How the last change was noticed.
         why: String,
     },
     /// Bytes arrive corrupt.
@@ -86,7 +87,7 @@ pub enum Error {
     Corrupt {
         /// The source.
         source_name: String,
-        /// Where, and what was tried.
+        /// At which offset, and what was tried.
         why: String,
     },
     /// The destination's file cannot be written.
@@ -95,7 +96,7 @@ pub enum Error {
     /// The destination's name cannot be used.
     #[error(transparent)]
     Destination(#[from] DestinationError),
-    /// A file beside the destination, or one that the user named, cannot be used.
+    /// A file next to the destination, or a file that the user named, cannot be used.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
@@ -109,7 +110,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes the error for a local file that cannot be used.
+    /// Creates the error for a local file that cannot be used.
     pub(crate) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::File { path: path.into(), source }
     }
@@ -167,16 +168,17 @@ impl From<HttpError> for Error {
     }
 }
 
-/// The failure of a request, classified for the decision whether to repeat it.
+/// The failure of a request, classified to decide whether to repeat the request.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// May pass; the server may have stated when to try again.
+    /// The failure may pass. The second field is the pause that the server has requested, if it
+    /// has.
     Transient(String, Option<std::time::Duration>),
     /// No address of the host accepts a connection.
     Unreachable(String),
-    /// The file is in another state now.
+    /// The file at the source has changed.
     Changed(String),
-    /// Repeating the request is of no use.
+    /// A repetition of the request would fail too.
     Fatal(Error),
 }
 
@@ -194,7 +196,7 @@ impl Trouble {
     }
 }
 
-/// Classifies a fault of a connection to `source_name`.
+/// Classifies the fault of a connection to `source_name`.
 pub(crate) fn fault(source_name: &str, fault: Fault) -> Trouble {
     let has_no_connection = matches!(fault, Fault::NoConnection(_));
     match fault.into_error(source_name) {
