@@ -229,7 +229,7 @@ impl Stream<'_> {
             }
         }
         if *next < run.end || is_part && !body.is_over() {
-            return Ok(()); // another stream has the rest; bytes that still arrive here are not needed
+            return Ok(()); // another stream has the other groups of the run
         }
         // A body without a stated length must end here too. More bytes mean that the file has
         // changed.

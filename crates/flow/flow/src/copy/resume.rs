@@ -112,7 +112,7 @@ pub(super) fn resume_or_begin(
              the beginning"
                 .to_owned(),
         ));
-        let _ = std::fs::remove_file(destination.journal()); // it describes bytes that will be overwritten
+        let _ = std::fs::remove_file(destination.journal()); // describes bytes to be overwritten
         None
     } else {
         Some(Journal::begin(destination.journal(), &identity).map_err(at_journal)?)

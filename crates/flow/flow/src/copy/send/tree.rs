@@ -261,7 +261,8 @@ impl Sending<'_> {
             FileResult::Failed(error) => {
                 failed.fetch_add(1, Relaxed);
                 let name = task.entry.path.display().to_string();
-                let _ = events.send(Event::Failed { name, why: error.to_string() }); // the receiver outlives the workers
+                // The receiver outlives the workers.
+                let _ = events.send(Event::Failed { name, why: error.to_string() });
             }
         };
         let xattrs = self.tree.options.xattrs;
