@@ -1,4 +1,4 @@
-//! The disk in memory keeps its promises, and no more.
+//! Tests that the disk in memory guarantees exactly what its documentation says.
 
 use proptest::prelude::*;
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Fault, Latency, MemControl, MemDisk, Op, ReadAt};
@@ -30,14 +30,14 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// After a crash each sector holds bytes of some write, none older than the last one that was
-    /// certain. Writes of a block are one at a time, as the trait demands.
+    /// After a crash each sector holds the bytes of one write. That write is not older than the
+    /// last write that was certain. Writes of a block do not overlap, as the trait demands.
     #[test]
     fn a_crash_loses_nothing_certain(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let control = MemControl::new(seed);
         let mut disk = control.open().unwrap();
-        // By block, the last write that is certain, the last one that is complete, and the last one
-        // started.
+        // For each block: the last write that is certain, the last complete write, and the last
+        // write started.
         let mut certain = [0u8; BLOCKS];
         let mut complete = [0u8; BLOCKS];
         let mut begun = [0u8; BLOCKS];

@@ -1,4 +1,4 @@
-//! The services of the operating system, and their errors.
+//! Tests the services of the operating system, and their errors.
 
 use sprat_host::{lock, memory, random, replace};
 use std::fs;

@@ -1,12 +1,12 @@
-//! Stamps that count events: those of the kernel, which any machine has, and those of the
-//! processor, where it has them.
+//! Tests stamps that count events: of the kernel, which any machine can count, and of the
+//! processor, if it can count them.
 
 use std::time::Duration;
 
 use sprat_net::{EventCounter, PerfEvent, stamp, ticks};
 use sprat_testing::skip;
 
-/// How long a thread does not run.
+/// How long a thread sleeps.
 const NAP: Duration = Duration::from_millis(50);
 
 /// Starts a counter; `None` on a machine that does not allow it.

@@ -1,5 +1,5 @@
-//! Several nodes share one of DPDK's devices and one address, each with a queue and a thread of its
-//! own.
+//! Tests several nodes that share one of DPDK's devices and one address. Each node has a queue and
+//! a thread of its own.
 #![cfg(feature = "dpdk")]
 
 mod common;
@@ -21,11 +21,11 @@ use sprat_net::{
 
 const NODES: usize = 3;
 
-/// The first node's address; the others have the following ports.
+/// The first node's address. The other nodes have the following ports.
 const FIRST: &str = "10.9.0.2:100";
 const CLIENT: &str = "10.9.0.1:7";
 
-/// A frame that is not back after this time was probably lost.
+/// A frame that has not returned after this time was probably lost.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// One test at a time, because a process has only one DPDK.
@@ -34,12 +34,12 @@ static ONE: Mutex<()> = Mutex::new(());
 /// Commands to a node.
 #[derive(Default)]
 struct Orders {
-    /// Stops reading frames.
+    /// Whether the node must stop reading frames.
     stall: AtomicBool,
     end: AtomicBool,
 }
 
-/// Runs a node that echoes all frames and sleeps when there are none: no timer wakes it.
+/// Runs a node that echoes all frames, and sleeps when there are none. No timer wakes it.
 fn serve(
     device: &str,
     number: usize,
@@ -78,7 +78,7 @@ fn serve(
     figures.into_iter().map(|Figure { name, value }| (name.into_owned(), value)).collect()
 }
 
-/// Sends some frames to each node, and waits for all of them to return.
+/// Sends some frames to each node, and waits until all of them have returned.
 fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
     for number in nodes {
         let to =
@@ -109,8 +109,8 @@ fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
     }
 }
 
-/// Exchanges a new frame with a node: replies to earlier frames have arrived by then, or never
-/// will.
+/// Exchanges a new frame with a node. After that, replies to earlier frames have arrived or were
+/// lost.
 fn settle(client: &mut BypassDriver, to: SocketAddr) {
     const LEN: usize = 48;
     let begun = Instant::now();
@@ -147,7 +147,7 @@ fn talk_to_all(client: &mut BypassDriver) {
     assert_eq!(answered, (0..20).collect::<Vec<_>>(), "each ping is answered once");
 }
 
-/// Neither a node that reads nothing nor one that has exited stops the others.
+/// Neither a node that reads nothing nor a node that has exited stops the other nodes.
 fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[Waker]) {
     let last = NODES - 1;
     let to = SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(last).expect("few"));
@@ -174,14 +174,15 @@ fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[W
     talk(client, 0..last);
 }
 
-/// Exchanges a frame with the first node, which has read all earlier frames by then.
+/// Exchanges a frame with the first node. After that, the node has read all earlier frames.
 fn talk_briefly(client: &mut BypassDriver) {
     send(client.tx(), at(FIRST), &frame(1, 100));
     client.tx().flush();
     until("the first node answers", || take(client).iter().any(|(from, _)| *from == at(FIRST)));
 }
 
-/// `one_queue`: all frames arrive in the first node's queue, not in any queue.
+/// Tests the nodes on a device. With `one_queue` all frames arrive in the first node's queue;
+/// otherwise they arrive in any queue.
 fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
     let orders: Vec<Orders> = (0..NODES).map(|_| Orders::default()).collect();
     let figures_of_nodes = thread::scope(|scope| {

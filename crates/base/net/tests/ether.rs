@@ -47,7 +47,7 @@ impl Node {
         self.host.read(0, frame, false, &mut self.counters)
     }
 
-    /// A frame with a datagram to a peer whose hardware address is known.
+    /// Composes a frame with a datagram to a peer whose hardware address is known.
     fn frame(&mut self, peer: SocketAddr, payload: &[u8]) -> Vec<u8> {
         let route = self.host.route(peer, || Nanos(0)).expect("a known peer");
         let mut frame = vec![0; route.len() + payload.len()];
@@ -120,7 +120,8 @@ fn the_port_a_frame_is_for_is_seen_at_a_glance() {
             assert_eq!(port_of(&frame), Some(7001));
             let end = frame.len() - b"datagram".len();
             for len in 0..frame.len() {
-                // Nothing after the ports is read; without them there is no port.
+                // `port_of` reads nothing after the ports. A frame that is cut before them has no
+                // port.
                 assert_eq!(port_of(&frame[..len]), (len + 4 >= end).then_some(7001), "{len} bytes");
             }
             assert_eq!(port_of(a.host.solicitation(b.address().ip(), 0)), None);
@@ -158,8 +159,8 @@ fn a_flipped_bit_is_never_taken_for_the_truth() {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             if let FrameEvent::Datagram { from, payload: range } = b.read(&damaged) {
-                // No checksum covers the sender's hardware address, nor traffic class, hop limit
-                // and flow label in IPv6's header.
+                // No checksum covers the sender's hardware address, or the traffic class, hop limit
+                // and flow label in the IPv6 header.
                 assert_eq!(
                     (from, &damaged[range]),
                     (a.address(), &payload[..]),
@@ -256,7 +257,7 @@ fn a_neighbour_that_moves_is_followed() {
     let mut moved = Node::new(settings("10.0.0.2:8"), 5);
     introduce(&mut moved, &mut a);
     assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
-    // Its datagrams alone suffice, too.
+    // The neighbour's datagrams alone suffice too.
     introduce(&mut b, &mut a);
     let frame = b.frame(a.address(), b"here");
     assert!(matches!(a.read(&frame), FrameEvent::Datagram { .. }));
@@ -321,11 +322,11 @@ fn two_links_share_peers_and_stand_in_for_one_another() {
     assert!(a.route(peers[0], || Nanos(0)).is_ok(), "a link that is down is better than none");
 }
 
-/// Two hosts with two cables between them, each direction of which may lose everything.
+/// Two hosts with two cables between them. Each direction of each cable may lose all frames.
 struct Cables {
     hosts: [EtherHost; 2],
     counters: Counters,
-    /// By sender and link.
+    /// Whether frames are lost, by sender and link.
     broken: [[bool; 2]; 2],
     now: Nanos,
 }
@@ -362,7 +363,7 @@ impl Cables {
         }
     }
 
-    /// Sends a datagram; returns the link it took, and whether it arrived.
+    /// Sends a datagram. Returns the link it took, and whether it arrived.
     fn send(&mut self, from: usize, len: usize) -> (usize, bool) {
         let peer = self.hosts[1 - from].address();
         let route = self.hosts[from].route_of(peer, len, || Nanos(0)).expect("known");
@@ -456,7 +457,8 @@ fn a_narrow_path_is_believed_within_reason() {
     let peer = b.address().ip();
     let full = a.host.mtu(peer);
     assert_eq!(full, 9000 - 28);
-    // A router's ICMP 3/4 about a packet of ours, with its header quoted.
+    // A router's ICMP message "fragmentation needed" (type 3, code 4) about a packet of ours, with
+    // the packet's header quoted.
     let complain = |a: &mut Node, mtu: u16, quoted_source: [u8; 4]| {
         let mut icmp = vec![3, 4, 0, 0, 0, 0];
         icmp.extend_from_slice(&mtu.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Waiting: the decision over virtual time, and the bell over real threads.
+//! Tests how a node waits: the decision in virtual time, and the bell with real threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ impl Node {
         Self { decider, now, wake: micros(50), awake: Duration::ZERO, sleeps: 0, yields: 0 }
     }
 
-    /// Waits for work that arrives at `arrival`, then does it. Returns how late it was.
+    /// Waits for work that arrives at `arrival`, and then does the work. Returns how late it began.
     fn wait(&mut self, arrival: Nanos) -> Duration {
         while self.now < arrival {
             match self.decider.idle(self.now) {
@@ -66,7 +66,7 @@ fn under_load_an_adaptive_node_sleeps_at_most_once() {
 
 #[test]
 fn two_sleepers_wake_up_together() {
-    // The peer also needs a wake-up to answer: the gap is two wake-ups.
+    // The peer also needs a wake-up to answer, so the gap is two wake-ups.
     let mut node = Node::new(Mode::Adaptive);
     node.wait(node.now + micros(1_000_000));
     for _ in 0..3 {
@@ -157,7 +157,7 @@ fn two_peers_on_one_core_sleep_instead_of_spinning_at_each_other() {
         decider.worked(now);
         now
     };
-    // No other thread wanted the core, or only now and then.
+    // Other threads wanted the core rarely or never.
     for taken in [300, 300, 9000, 9000, 300, 9000].map(Duration::from_nanos) {
         let now = yield_for(&mut decider, taken);
         assert!(!decider.sleeps_at_once(now));
@@ -178,7 +178,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// However work arrives, an adaptive node spins only for a bounded time after it.
+    /// However work arrives, an adaptive node spins only for a bounded time after the work.
     #[test]
     fn spinning_is_bounded(gaps in proptest::collection::vec(0..5000u64, 1..100)) {
         let mut node = Node::new(Mode::Adaptive);
@@ -210,14 +210,14 @@ fn no_ring_is_lost() {
             for number in 1..=rounds {
                 posted.store(number, Ordering::SeqCst);
                 waker.ring();
-                // Every other time without waiting for the node to see it.
+                // Every other time, do not wait until the node has seen the ring.
                 while number % 2 == 0 && taken.load(Ordering::SeqCst) < number {
                     std::thread::yield_now();
                 }
             }
         }
     });
-    // Without a deadline a lost ring would hang here, not only be slow.
+    // There is no deadline, so a lost ring makes the test hang and not only slow.
     while taken.load(Ordering::SeqCst) < rounds {
         let seen = posted.load(Ordering::SeqCst);
         if seen > taken.swap(seen, Ordering::SeqCst) {
@@ -267,8 +267,8 @@ fn a_frame_wakes_a_sleeper() {
     });
     while driver.receive(&mut |_, _, frame| assert_eq!(frame, b"wake up")).expect("receives") == 0 {
         let now = clock();
-        // From the first iteration that may sleep, so that the frame arrives before, during or
-        // after the sleep.
+        // The peer sends from the first iteration that may sleep, so that the frame arrives before,
+        // during or after the sleep.
         slept.store(now.0 > 1_000_000, Ordering::SeqCst);
         let patience = Duration::from_millis(if now.0 > 1_000_000 { 60_000 } else { 1 });
         let mut sources = Sources::default();

@@ -1,4 +1,4 @@
-//! Locators: the printed form parses back, and parse errors say how to correct the text.
+//! Tests locators. The printed form parses back, and parse errors say how to correct the text.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

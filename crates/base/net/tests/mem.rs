@@ -1,5 +1,5 @@
-//! The network in memory: nothing moves except by the clock, and the same seed gives the same
-//! history.
+//! Tests the network in memory. Frames move only with the clock, and equal seeds give equal
+//! histories.
 
 use crate::common;
 use std::net::SocketAddr;
@@ -107,7 +107,7 @@ fn any_driver_over_memory_behaves_as_memory() {
     assert_eq!(b.counters().frames_out, 1);
 }
 
-/// All frames that arrive anywhere, and when.
+/// Returns all frames that arrive at any port, and the times at which they arrive.
 fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec<u8>)> {
     let (hub, mut a, mut b) = net();
     let mut state = seed;

@@ -1,4 +1,4 @@
-//! Raw devices: whole frames over a memory interface, in one process.
+//! Tests raw devices, with whole frames over a memory interface in one process.
 
 use crate::common;
 use std::io::IoSlice;
@@ -58,7 +58,7 @@ fn frames_for_anybody_pass_as_they_are() {
     assert!(!other.send(&[IoSlice::new(&frame(0, 60))]), "nobody is there");
 }
 
-/// The next peer does not get frames that the previous one did not read.
+/// The next peer does not get frames that the previous peer did not read.
 #[test]
 fn what_waits_for_a_peer_that_goes_is_dropped_and_counted() {
     let folder = tempfile::tempdir().expect("a folder");

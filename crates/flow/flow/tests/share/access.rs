@@ -1,4 +1,4 @@
-//! Tokens and TLS.
+//! Tests tokens, tickets and TLS.
 
 use super::support::{Shared, content};
 use sprat_flow::share::{TokenError, Tokens, tls};
@@ -104,7 +104,7 @@ fn a_ticket_opens_one_file_and_nothing_else() {
         shared.events.lock().unwrap().iter().all(|event| !event.path.contains("ticket")),
         "nor are tickets logged"
     );
-    // A directory in the file's place is not what it was for.
+    // The ticket was for the file, not for a directory with its name.
     std::fs::remove_file(shared.path().join("sub/a b")).unwrap();
     std::fs::create_dir(shared.path().join("sub/a b")).unwrap();
     for slash in ["", "/"] {
@@ -146,7 +146,7 @@ fn curl_trusts_the_certificate_it_is_given() {
     let range = curl(&["-k", "-r", "1048570-2097160"]).unwrap();
     assert!(range.stdout == file[1_048_570..2_097_161]);
     assert_eq!(made.fingerprint.split(':').count(), 32);
-    // Who does not speak TLS gets no answer, and does no harm.
+    // A client that does not use TLS gets no answer, and does no harm.
     let mut plain = shared.connect();
     plain.send("GET /file HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut rest = Vec::new();
@@ -179,7 +179,8 @@ fn a_handshake_that_does_not_go_on_is_ended() {
         options.tls = Some(made.config.clone());
         options.limits = super::support::impatient();
     });
-    // Nothing, the beginning of a greeting, and one that promises more than comes.
+    // The client sends nothing, the beginning of a greeting, or a greeting that states more bytes
+    // than follow.
     for greeting in [&b""[..], &[22, 3, 1], &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]] {
         let mut client = shared.connect();
         std::io::Write::write_all(&mut client.tcp, greeting).unwrap();
@@ -210,7 +211,7 @@ fn a_name_that_leads_here_from_elsewhere_is_refused() {
         let (status, text) = ask(method, "rebound.evil.example:8040");
         assert!(status == 421 && text.contains("--host-name"), "{method}: {status} {text}");
     }
-    // No page knows a token.
+    // With a token any host name is accepted, because no page knows the token.
     let shared = guarded();
     let mut client = shared.connect();
     client.send(&format!(

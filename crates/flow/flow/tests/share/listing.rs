@@ -1,10 +1,10 @@
-//! Directories, as programs and people see them.
+//! Tests listings of directories, for programs and for people.
 
 use super::support::{Shared, content};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A directory with everything in it that a listing could stumble over.
+/// Creates a directory with every kind of entry that could cause trouble for a listing.
 fn tree() -> Shared {
     let shared = Shared::new();
     let root = shared.path();
@@ -83,7 +83,7 @@ fn a_whole_tree_comes_in_lines() {
     }
     assert_eq!(lines(&shared.get("/sub/?format=jsonl", "")).len(), 4, "deep, up, x and the end");
     assert_eq!(lines(&shared.get("/sub/?format=jsonl&recursive=1", ""))[1]["name"], "deep/y");
-    // Without chunks, for those who do not know them.
+    // HTTP/1.0 clients get the lines without chunks.
     let mut client = shared.connect();
     client.send("GET /?format=jsonl HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Requests that are right, wrong, and meant to be misunderstood.
+//! Tests requests that are valid, invalid, or ambiguous on purpose.
 
 use super::support::Shared;
 use sprat_flow::share::Pace;
@@ -51,8 +51,8 @@ fn methods_have_their_answers() {
     }
 }
 
-/// Whatever could be read in two ways is refused, and the connection ended: what follows is no
-/// request.
+/// A request that could be read in two ways is refused, and the connection is closed. The bytes
+/// after it are not read as a request.
 #[test]
 fn ambiguous_requests_are_refused() {
     let shared = Shared::new();
