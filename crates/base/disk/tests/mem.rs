@@ -76,15 +76,15 @@ proptest! {
             }
         }
         control.crash();
-        prop_assert!(disk.poll().is_none(), "the disk is dead");
+        prop_assert!(disk.poll().is_none(), "a crashed disk completes nothing");
         let mut contents = control.contents();
         contents.resize(BLOCKS * BLOCK_BYTES, 0);
         for (block, bytes) in contents.chunks(BLOCK_BYTES).enumerate() {
             for sector in bytes.chunks(512) {
-                prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "sectors are whole");
+                prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "one write filled the sector");
                 prop_assert!((certain[block]..=begun[block]).contains(&sector[0]));
                 let writer = sector[0] == 0 || operations[usize::from(sector[0]) - 1].0 == block;
-                prop_assert!(writer, "what is there was written there");
+                prop_assert!(writer, "the sector was written to this block");
             }
         }
     }
@@ -166,7 +166,10 @@ fn reads_are_operations_too() {
             Op::Read { buffer: AlignedBuf::zeroed(4 * BLOCK_BYTES), len, wanted, offset },
         );
         let completion = disk.poll().unwrap();
-        (completion.result.map_err(|error| error.kind()), completion.buffer.expect("it comes back"))
+        (
+            completion.result.map_err(|error| error.kind()),
+            completion.buffer.expect("the buffer comes back"),
+        )
     };
     let (result, buffer) = read(4 * BLOCK_BYTES, 2 * BLOCK_BYTES, 0);
     assert!(result.is_ok() && buffer[BLOCK_BYTES - 1] == 0 && buffer[BLOCK_BYTES] == 9);

@@ -16,7 +16,7 @@ fn a_file_is_replaced_whole_and_its_folder_made() {
     assert_eq!(
         fs::read_dir(folder.path().join("a")).expect("a folder").count(),
         1,
-        "nothing is left beside it"
+        "no temporary file is left"
     );
 }
 

@@ -84,7 +84,7 @@ fn pings_are_answered_by_the_driver_alone() {
             seen += take(&mut server).len() + take(&mut client).len();
             client.take_pong() == Some(number)
         });
-        assert_eq!(seen, 0, "nothing reaches the node");
+        assert_eq!(seen, 0, "pings do not reach the node");
     }
 }
 
@@ -132,7 +132,7 @@ fn a_peer_that_goes_and_comes_back_is_met_again_and_nothing_leaks() {
         }
         assert!(
             client.counters().dropped_full >= 1000 * life,
-            "frames for nobody are dropped and counted"
+            "frames without a connected peer are dropped and counted"
         );
         assert!(client.frames_in_use() < 2048, "{} frames in use", client.frames_in_use());
     }

@@ -55,9 +55,9 @@ fn serve(
     let start = Instant::now();
     let now = || Nanos(0) + start.elapsed();
     let mut idle = Idle::new(Policy::of(Mode::Sleep), now()).expect("a bell");
-    open.send(idle.waker()).expect("somebody waits");
+    open.send(idle.waker()).expect("the test waits for the waker");
     while !orders.end.load(Ordering::SeqCst) {
-        assert!(start.elapsed() < PATIENCE * 3, "nobody ended it");
+        assert!(start.elapsed() < PATIENCE * 3, "the test did not stop this node in time");
         if orders.stall.load(Ordering::SeqCst) {
             idle.rest(now(), || (now() + PATIENCE, Sources::default())).expect("polls");
             continue;
@@ -94,7 +94,10 @@ fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
                 back.extend(take(client));
                 back.len() >= frames.len()
             });
-            assert!(back.iter().all(|(from, _)| *from == to), "node {number} answers itself");
+            assert!(
+                back.iter().all(|(from, _)| *from == to),
+                "node {number} answers from its own address"
+            );
             let same = frames.iter().all(|frame| back.iter().any(|(_, back)| back == frame));
             let lens = |frames: &mut dyn Iterator<Item = &Vec<u8>>| {
                 frames.map(Vec::len).collect::<Vec<_>>()
@@ -210,8 +213,10 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
             orders.end.store(true, Ordering::SeqCst);
             waker.ring();
         }
-        let figures_of_nodes: Vec<_> =
-            threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
+        let figures_of_nodes: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("the node does not panic"))
+            .collect();
         if let Err(panic) = ran {
             std::panic::resume_unwind(panic);
         }
@@ -224,17 +229,17 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
     );
     assert!(
         !one_queue || figures_of_nodes[NODES - 1]["network_handed_over_lost_total"] > 0,
-        "what nobody took is counted: {figures_of_nodes:?}"
+        "frames that the stalled node did not take count as lost: {figures_of_nodes:?}"
     );
     assert!(
         one_queue || sum("frames_in_use") == 0,
-        "all frames are back, wherever they have been: {figures_of_nodes:?}"
+        "all frames are back in the pool: {figures_of_nodes:?}"
     );
     let steers = figures_of_nodes[0]
         .iter()
         .find(|(name, _)| name.starts_with("device_steers{"))
-        .expect("it is told");
-    assert_eq!(*steers.1, 0, "nor says so");
+        .expect("the figure exists");
+    assert_eq!(*steers.1, 0, "the device reports that it does not steer");
 }
 
 #[test]

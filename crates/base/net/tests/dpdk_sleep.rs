@@ -114,13 +114,13 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
     let (rested, last) = (&AtomicBool::new(false), &AtomicU64::new(u64::MAX));
     let check = |node: &mut Node| {
         let iterations = node.iterations_alone();
-        assert!(iterations <= ITERATIONS, "{iterations} turns with nothing to do");
+        assert!(iterations <= ITERATIONS, "{iterations} iterations with nothing to do");
     };
     // A driver lives on the thread that opened it.
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut server = Node::open(SERVER, servers);
-            open.send(()).expect("somebody waits");
+            open.send(()).expect("the other thread waits");
             let mut seen = 0;
             server.work(|driver, sleeps| {
                 rested.store(sleeps >= SLEEPS, Ordering::Release);
@@ -133,10 +133,10 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
                 }
             });
             check(&mut server);
-            ended.recv_timeout(PATIENCE).expect("the other end is content");
+            ended.recv_timeout(PATIENCE).expect("the client ends in time");
         });
         scope.spawn(move || {
-            opened.recv_timeout(PATIENCE).expect("the other end is open");
+            opened.recv_timeout(PATIENCE).expect("the server opens in time");
             let mut client = Node::open(CLIENT, clients);
             let (mut sent, mut back) = (0, 0);
             client.work(|driver, sleeps| {
@@ -159,7 +159,7 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
                 }
             });
             check(&mut client);
-            end.send(()).expect("somebody waits");
+            end.send(()).expect("the other thread waits");
         });
     });
 }
@@ -219,7 +219,7 @@ fn a_frame_that_comes_just_before_the_sleep_ends_it() {
         from.driver.tx().flush();
         loop {
             to.rest_on_the_bell();
-            assert!(start.elapsed() < PATIENCE, "frame {number} lies there, and nobody looks");
+            assert!(start.elapsed() < PATIENCE, "frame {number} did not wake the node");
             match take(&mut to.driver).as_slice() {
                 [] => {}
                 [(_, got)] => return assert!(*got == frame(number, 100)),

@@ -139,13 +139,17 @@ fn what_is_for_others_is_passed_over() {
     let frame = a.frame(b.address(), b"for b");
     let mut other = Node::new(settings("10.0.0.3:8"), 3);
     assert_eq!(other.read(&frame), FrameEvent::Nothing);
-    assert_eq!(other.counters.foreign, 1, "another station");
+    assert_eq!(other.counters.foreign, 1, "the frame is for another hardware address");
     let mut port = Node::new(settings("10.0.0.2:9"), 2);
     assert_eq!(port.read(&frame), FrameEvent::Nothing, "another port");
     let mut tagged = Node::new(HostSettings { vlan: Some(5), ..settings("10.0.0.2:8") }, 2);
     assert_eq!(tagged.read(&frame), FrameEvent::Nothing, "another network");
     let solicitation = a.host.solicitation("10.0.0.9".parse().expect("an address"), 0).to_vec();
-    assert_eq!(b.read(&solicitation), FrameEvent::Nothing, "somebody else is asked for");
+    assert_eq!(
+        b.read(&solicitation),
+        FrameEvent::Nothing,
+        "the solicitation is for another address"
+    );
     assert!(matches!(b.read(&frame), FrameEvent::Datagram { .. }));
 }
 
@@ -203,7 +207,7 @@ fn a_silent_neighbour_is_asked_for_again_and_then_no_more() {
     assert_eq!(
         a.host.route(peer, || Nanos(0)).map(drop),
         Err(Unroutable::Resolving(false)),
-        "once is enough"
+        "the resolution has already begun"
     );
     let mut solicited = Vec::new();
     for millis in 0..5000 {
@@ -228,7 +232,10 @@ fn what_is_far_goes_to_the_gateway() {
     let frame = a.frame(far, b"far away");
     assert_eq!(frame[..6], mac(9).0, "to the router's hardware address");
     let mut there = Node::new(settings("192.0.2.7:8"), 9);
-    assert!(matches!(there.read(&frame), FrameEvent::Datagram { .. }), "for the one far away");
+    assert!(
+        matches!(there.read(&frame), FrameEvent::Datagram { .. }),
+        "the frame is for the far peer"
+    );
     // Datagrams through the gateway teach nothing about neighbours.
     let mut there = Node::new(settings("192.0.2.7:8"), 9);
     introduce(&mut there, &mut Node::new(settings("10.0.0.1:7"), 1));
@@ -238,7 +245,7 @@ fn what_is_far_goes_to_the_gateway() {
     let near: SocketAddr = "10.0.0.77:8".parse().expect("an address");
     assert!(
         matches!(a.host.route(near, || Nanos(0)), Err(Unroutable::Resolving(true))),
-        "a neighbour of its own"
+        "an address of our subnet is resolved, not sent to the router"
     );
 }
 
@@ -277,10 +284,10 @@ fn a_host_that_takes_over_an_address_announces_it() {
             assert_eq!(
                 (kind, flags),
                 (136, 0x20),
-                "an advertisement that nobody asked for, and that counts"
+                "an unsolicited advertisement that overrides old entries"
             );
         }
-        assert_eq!(a.read(&announcement), FrameEvent::Nothing, "no answer is wanted");
+        assert_eq!(a.read(&announcement), FrameEvent::Nothing, "an announcement is not answered");
         assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
         let mut stranger = Node::new(settings(first), 6);
         assert_eq!(stranger.read(&announcement), FrameEvent::Nothing);
@@ -427,9 +434,9 @@ fn a_link_that_swallows_frames_in_silence_is_left_within_100_ms_and_taken_up_aga
                     assert!(call(&mut cables));
                     cables.tick();
                 });
-                assert_eq!(cables.send(0, 100).0, own, "it is back");
+                assert_eq!(cables.send(0, 100).0, own, "its own link is used again");
                 let links: Vec<_> = (0..2).map(|_| cables.send(1, 1400).0).collect();
-                assert_ne!(links[0], links[1], "and so at the other end");
+                assert_ne!(links[0], links[1], "the other end uses both links again");
             }
         }
     }
@@ -499,9 +506,9 @@ fn a_narrow_path_is_believed_within_reason() {
         assert_eq!(a.read(&frame), FrameEvent::Nothing);
     };
     complain(&mut a, 100, [10, 0, 0, 1]);
-    assert_eq!(a.host.mtu(peer), full, "no path is so narrow");
+    assert_eq!(a.host.mtu(peer), full, "an MTU of 100 is not believed");
     complain(&mut a, 1400, [10, 9, 9, 9]);
-    assert_eq!(a.host.mtu(peer), full, "not about a packet of ours");
+    assert_eq!(a.host.mtu(peer), full, "the error is not about a packet of ours");
     complain(&mut a, 1400, [10, 0, 0, 1]);
     assert_eq!(a.host.mtu(peer), 1400 - 28);
     assert_eq!(a.counters.corrupt + a.counters.malformed, 0);

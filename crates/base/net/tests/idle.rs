@@ -61,7 +61,7 @@ fn under_load_an_adaptive_node_sleeps_at_most_once() {
     for _ in 0..1000 {
         assert!(node.wait(node.now + micros(8)) <= ROUND);
     }
-    assert_eq!(node.sleeps, 1, "one wake-up to switch");
+    assert_eq!(node.sleeps, 1, "it has not slept since the first wake-up");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn two_sleepers_wake_up_together() {
     for _ in 0..100 {
         node.wait(node.now + micros(110));
     }
-    assert_eq!(node.sleeps, sleeps, "awake from now on");
+    assert_eq!(node.sleeps, sleeps, "it stays awake from now on");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn an_idle_node_costs_next_to_nothing() {
     for mode in [Mode::Adaptive, Mode::Sleep] {
         let mut node = Node::new(mode);
         let start = node.now;
-        // A thousand timers a second, and an arrival each tenth.
+        // A thousand timers per second, and an arrival every tenth of a second.
         for _ in 0..100 {
             for _ in 0..100 {
                 if node.decider.idle(node.now) != IdleStep::Sleep {
@@ -136,7 +136,11 @@ fn a_node_whose_core_is_taken_sleeps_instead() {
     decider.idle(now);
     decider.worked(now);
     assert_eq!(decider.idle(now + micros(1)), IdleStep::Sleep);
-    assert_eq!(decider.idle(now + micros(90_000)), IdleStep::Sleep, "longer, the more it cost");
+    assert_eq!(
+        decider.idle(now + micros(90_000)),
+        IdleStep::Sleep,
+        "the more time the yield cost, the longer it sleeps"
+    );
     // After a while it tries again.
     now = now + micros(3015 * 32) + policy.robbed_for;
     decider.worked(now);
@@ -164,7 +168,7 @@ fn two_peers_on_one_core_sleep_instead_of_spinning_at_each_other() {
     }
     yield_for(&mut decider, micros(9));
     let now = yield_for(&mut decider, micros(9));
-    assert!(decider.sleeps_at_once(now), "three in a row");
+    assert!(decider.sleeps_at_once(now), "three yields in a row lost the core");
     assert_eq!(decider.idle(now), IdleStep::Sleep);
     let later = now + policy.robbed_for;
     decider.worked(later);

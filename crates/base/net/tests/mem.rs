@@ -38,7 +38,11 @@ fn frames_arrive_when_their_time_has_come() {
     assert_eq!(hub.deliver_until(Nanos(199)), 0);
     assert!(take(&mut b).is_empty());
     assert_eq!(hub.deliver_until(Nanos(300)), 2);
-    assert_eq!(take(&mut b), [(at(A), vec![2; 20]), (at(A), vec![3; 30])], "the shorter overtook");
+    assert_eq!(
+        take(&mut b),
+        [(at(A), vec![2; 20]), (at(A), vec![3; 30])],
+        "the shorter frame overtook the longer"
+    );
     assert_eq!((hub.now(), hub.next_delivery()), (Nanos(300), None));
 }
 
@@ -164,6 +168,6 @@ proptest! {
         prop_assert!(first.is_sorted_by_key(|(when, ..)| *when));
         let sent: Vec<_> =
             (0..).zip(&posts).map(|(number, &(_, _, len))| frame(number, len)).collect();
-        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "nothing is made up");
+        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "each frame was sent");
     }
 }

@@ -124,7 +124,7 @@ fn lengths_that_no_frame_has_close_the_connection() {
                 got.extend(take(&mut server));
                 server.counters().malformed == count
             });
-            assert_eq!(got.len(), 1, "what came before counts");
+            assert_eq!(got.len(), 1, "the frames before the bad one are valid");
             assert_eq!(got[0].1, b"good");
             assert_eq!(server.connections(), 0);
             assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "closed");

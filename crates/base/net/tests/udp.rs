@@ -37,7 +37,7 @@ fn equal_frames_leave_and_arrive_as_runs() {
         exchange(&mut client, &mut server, to, &[1472; 32]);
         exchange(&mut client, &mut server, to, &[100; 32]);
         let counters = *client.counters();
-        assert_eq!((counters.sends, counters.segmented), (2, 2), "one call a burst");
+        assert_eq!((counters.sends, counters.segmented), (2, 2), "one send call for each burst");
         assert_eq!((counters.frames_out, counters.frames_in), (64, 64));
         // The last frame of a run may be shorter than the others, but not longer.
         exchange(&mut client, &mut server, to, &[100, 100, 100, 50]);
@@ -120,7 +120,7 @@ fn many_peers_get_one_frame_each_in_one_call() {
     assert_eq!((counters.frames_out, counters.dropped_unreachable, counters.dropped()), (20, 2, 2));
     assert_eq!(
         counters.sends, 5,
-        "a call up to each refusal, one that is refused, one for the rest"
+        "two calls up to a refusal, two refused ones, one for the last frames"
     );
 }
 

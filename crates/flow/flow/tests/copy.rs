@@ -67,7 +67,7 @@ fn stated_attributes_are_kept() {
     assert_eq!(
         plain.permissions().mode() & 0o7111,
         0,
-        "no right to run comes from outside unasked"
+        "without `preserve` no execute permission is copied"
     );
     let target = directory.path().join("two");
     let preserving = sprat_flow::copy::Options { preserve: true, ..options() };
@@ -75,7 +75,7 @@ fn stated_attributes_are_kept() {
     assert_eq!(
         fs::metadata(&target).unwrap().permissions().mode() & 0o7777,
         0o751,
-        "but never set-user-id"
+        "set-user-id is never copied"
     );
 }
 
@@ -237,7 +237,7 @@ fn a_source_that_changes_is_fetched_again_and_never_mixed() {
             outcome.unwrap();
             assert!(
                 events.iter().any(|event| matches!(event, Event::StartsOver { .. })),
-                "it is said: {events:?}"
+                "the restart is reported: {events:?}"
             );
             assert!(fs::read(&target).unwrap() == server.state.lock().unwrap().content);
         }
@@ -264,7 +264,7 @@ fn parts_of_another_state_are_not_used() {
     outcome.unwrap();
     assert!(
         events.iter().any(|event| matches!(event, Event::StartsOver { .. })),
-        "it is said: {events:?}"
+        "the restart is reported: {events:?}"
     );
     assert!(fs::read(&target).unwrap() == other);
 }

@@ -106,7 +106,7 @@ fn hosts_that_have_the_same_file_share_the_work() {
     assert!(outcome.verified && without(&events).is_empty(), "{events:?}");
     let of = [&hosts[0].name(), &hosts[1].name(), &hosts[2].name(), &plain.address.to_string()];
     for host in of {
-        assert!(bytes_from(&outcome, host) > 0, "{host} had its part: {:?}", outcome.sources);
+        assert!(bytes_from(&outcome, host) > 0, "{host} sent a part: {:?}", outcome.sources);
     }
     assert_eq!(
         outcome.sources.iter().map(|served| served.bytes).sum::<u64>(),
@@ -196,7 +196,7 @@ fn one_that_has_another_file_does_not_take_over() {
     assert_eq!(
         names(directory.path()),
         ["file.sprat-journal", "file.sprat-part"],
-        "what is here waits for the first"
+        "the partial file waits for the first host"
     );
     // A fetch from only the second host then gets its file, complete.
     let (outcome, events) = copy(&sources[1..], &target, options(), &mut |_| {});
@@ -240,7 +240,7 @@ fn a_stream_that_stalls_is_helped_by_the_others() {
         assert_eq!(outcome.unwrap().progress.retries, 0, "{events:?}");
         assert!(fs::read(&target).unwrap() == content(30 * MIB + 3));
         let heads = server.requests().iter().filter(|request| request.method == "HEAD").count();
-        assert_eq!(heads, 1, "it checks whether the file is unchanged");
+        assert_eq!(heads, 1, "one HEAD checks whether the file is unchanged");
     }
 }
 
@@ -271,7 +271,10 @@ fn a_file_that_changes_while_a_stream_stalls_is_fetched_again() {
     outcome.unwrap();
     let has = fs::read(&target).unwrap();
     let anew = events.iter().any(|event| matches!(event, Event::StartsOver { .. }));
-    assert!(has == if anew { new } else { content(30 * MIB) }, "one state or the other");
+    assert!(
+        has == if anew { new } else { content(30 * MIB) },
+        "the old content or the new, no mixture"
+    );
 }
 
 #[test]
@@ -333,7 +336,7 @@ fn unchanged_groups_of_a_changed_file_are_not_fetched_again() {
     assert!(fs::read(&target).unwrap() == new, "{events:?}");
     assert!(
         host.sent() - before < 10 * MIB as u64,
-        "{} B for what is missing and one group",
+        "{} B for the missing groups and one more",
         host.sent() - before
     );
     assert!(
@@ -398,7 +401,7 @@ fn invalid_or_repeated_hosts_are_refused() {
         .map(|number| copy.add_host(&format!("host{number}.example")))
         .filter(Result::is_err)
         .count();
-    assert!(more > 0, "there is a limit");
+    assert!(more > 0, "the number of hosts is limited");
     let mut local = Fetch::new("/etc/hostname", target, options()).unwrap();
     assert!(matches!(local.add_host("one.example"), Err(Error::Usage(_))));
 }

@@ -169,7 +169,7 @@ fn untrusted_servers_are_refused() {
         events
             .iter()
             .any(|event| matches!(event, Event::Note(text) if text.contains("--insecure"))),
-        "it is said"
+        "a note names --insecure"
     );
 }
 

@@ -53,7 +53,7 @@ fn step(
             }
             run.start += 1;
             if plan.done(stream, group, now) {
-                assert!(!run.is_empty(), "no lane is sent on beyond its run");
+                assert!(!run.is_empty(), "the stream has groups left");
                 runs[stream] = Some(run);
             }
         }
@@ -97,7 +97,7 @@ proptest! {
         }
         // Then only one stream works, and the others stay silent. It must get all remaining groups.
         for round in 0.. {
-            prop_assert!(round < 100_000, "it comes to an end");
+            prop_assert!(round < 100_000, "the transfer ends");
             now += SECOND / 10;
             if runs[0].is_none() {
                 match begin(&mut plan, 0, &mut runs, now) {
@@ -109,10 +109,10 @@ proptest! {
                 here.insert(group);
             }
         }
-        prop_assert_eq!(here.len() as u64, count, "nothing is left out");
+        prop_assert_eq!(here.len() as u64, count, "each group was fetched");
         prop_assert!(here.iter().all(|group| *group < count));
         let twice = fetched - (count - there.len() as u64);
-        prop_assert!(twice <= 600 + count, "what is fetched twice is bounded");
+        prop_assert!(twice <= 600 + count, "few groups are fetched twice");
     }
 
     /// If a stream is slower than another, it gets proportionally fewer groups, and both end at
@@ -144,10 +144,10 @@ proptest! {
         // short to share.
         let alone = paces[0] * u32::try_from(count).unwrap();
         let limit = alone + 3 * SECOND + paces[1];
-        prop_assert!(now < limit, "{now:?} where one alone takes {alone:?}");
+        prop_assert!(now < limit, "{now:?}, but the faster stream alone takes {alone:?}");
         prop_assert!(received[1] <= received[0], "{received:?}");
         let all = received[0] + received[1];
-        prop_assert!(all <= count + 4, "{received:?} of {count}: little is fetched twice");
+        prop_assert!(all <= count + 4, "{received:?} of {count}: few groups came twice");
     }
 }
 
@@ -188,7 +188,7 @@ fn equal_streams_begin_with_equal_parts_of_a_small_file() {
 fn the_tail_of_a_silent_stream_is_taken_over_and_its_last_group_twice() {
     let mut plan = Plan::new(8, &BTreeMap::new(), 3);
     assert_eq!(plan.take(0, Duration::ZERO), Assignment::Run(0..8));
-    assert_eq!(plan.take(1, SECOND / 100), Assignment::Wait, "it has just begun");
+    assert_eq!(plan.take(1, SECOND / 100), Assignment::Wait, "stream 0 has just begun");
     // The group in progress stays with stream 0. It is unknown which stream is faster, so stream 1
     // gets half of the others.
     assert_eq!(plan.take(1, 2 * SECOND), Assignment::Run(4..8));
@@ -198,7 +198,11 @@ fn the_tail_of_a_silent_stream_is_taken_over_and_its_last_group_twice() {
         now += SECOND / 10;
         assert_eq!(plan.done(1, group, now), group < 7);
     }
-    assert_eq!(plan.take(1, now), Assignment::Run(1..4), "all that can be: it is much faster");
+    assert_eq!(
+        plan.take(1, now),
+        Assignment::Run(1..4),
+        "all but the group in progress: stream 1 is much faster"
+    );
     for group in 1..4 {
         plan.done(1, group, now);
     }
@@ -206,7 +210,7 @@ fn the_tail_of_a_silent_stream_is_taken_over_and_its_last_group_twice() {
     assert_eq!(
         plan.take(2, now + SECOND / 2),
         Assignment::Wait,
-        "two are enough, while one has just begun"
+        "two streams fetch it, and one has just begun"
     );
     // The connection of stream 1 breaks, and stream 0 still has the group. Then stream 0 gives up,
     // and stream 2 has it.
@@ -230,7 +234,7 @@ fn a_third_stream_fetches_the_group_of_two_silent_ones() {
         assert_eq!(
             plan.take(stream + 1, now + SECOND / 2),
             Assignment::Wait,
-            "the newest has just begun"
+            "the newest stream has just begun"
         );
     }
     // A stream that gives up leaves the group to the others, until only one is left.
@@ -239,7 +243,7 @@ fn a_third_stream_fetches_the_group_of_two_silent_ones() {
     assert_eq!(
         (plan.left(), plan.take(2, 5 * SECOND)),
         (0, Assignment::Run(0..1)),
-        "the one that is left is silent"
+        "the only stream left is silent"
     );
     assert!(!plan.done(1, 0, 6 * SECOND));
     for stream in 0..4 {
@@ -305,7 +309,7 @@ fn a_stream_that_starts_slowly_keeps_its_run_for_a_while() {
     assert_eq!(
         plan.take(1, 2 * SECOND),
         Assignment::Wait,
-        "and takes none by those that came then"
+        "groups arrived just now, so none is taken over"
     );
-    assert!(matches!(plan.take(1, 4 * SECOND), Assignment::Run(_)), "it is silent");
+    assert!(matches!(plan.take(1, 4 * SECOND), Assignment::Run(_)), "stream 0 is silent");
 }

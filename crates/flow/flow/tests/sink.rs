@@ -39,7 +39,7 @@ fn written(
         let range = range(length, *index);
         let bytes =
             &content[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
-        let mut buffer = sink.buffer().unwrap().expect("nobody else has one");
+        let mut buffer = sink.buffer().unwrap().expect("a buffer is free");
         buffer.fill(0xaa);
         buffer[..bytes.len()].copy_from_slice(bytes);
         sink.write(*index, buffer, bytes.len()).unwrap();
@@ -53,7 +53,7 @@ fn written(
         Attributes { mode: Some(0o4755), modified: Some(when), ..Attributes::default() };
     prop_assert!(sink.finish(length, &attributes).unwrap().is_none());
     durable.extend(sink.take_durable());
-    prop_assert_eq!(&durable, &begun, "after the end all of it is durable");
+    prop_assert_eq!(&durable, &begun, "all groups are durable at the end");
     let mut buffer = sink.buffer().unwrap().unwrap();
     for index in order.iter().take(3).filter(|index| **index + 1 < count(length)) {
         sink.read(*index, &mut buffer, 1 << 20).unwrap();

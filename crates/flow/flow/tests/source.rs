@@ -125,11 +125,11 @@ fn what_the_page_cache_has_is_not_read() {
         std::fs::write(&path, content(3 << 20)).unwrap();
         let file = File::open(&path).unwrap();
         let mut source = Source::new(file.try_clone().unwrap(), &path, 0..3 << 20);
-        assert!((0..3).all(|_| cached(&mut source)), "it was just written");
+        assert!((0..3).all(|_| cached(&mut source)), "the file was just written");
         assert_eq!(source.next_piece().unwrap(), None);
         forget(&file);
         let mut source = Source::new(file, &path, 0..3 << 20);
         let in_memory = rustix::fs::statfs(&place).unwrap().f_type == TMPFS;
-        assert_eq!(cached(&mut source), in_memory, "what is in memory cannot be forgotten");
+        assert_eq!(cached(&mut source), in_memory, "tmpfs keeps its files in the page cache");
     }
 }

@@ -158,7 +158,7 @@ fn a_file_that_is_there_stays() {
     let (outcome, _) = send(&path, &url, options());
     assert!(matches!(outcome, Err(Error::Destination(DestinationError::Exists(_)))), "{outcome:?}");
     assert_eq!(fs::read(receiver.path("a file")).unwrap(), b"mine");
-    assert_eq!(receiver.received(), 0, "and nothing was sent");
+    assert_eq!(receiver.received(), 0, "nothing was sent");
     send(&path, &url, Options { force: true, ..options() }).0.unwrap();
     assert_eq!(fs::read(receiver.path("a file")).unwrap(), content(MIB));
     assert!(send(&path, &url, options()).0.unwrap().unchanged, "same length and time");

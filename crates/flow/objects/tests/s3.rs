@@ -86,7 +86,7 @@ impl Server {
         // A folder in the directory of buckets is a bucket.
         let is_up = || TcpStream::connect(("127.0.0.1", ports[6])).is_ok();
         while !is_up() || !server.ask("POST", "/buckets/bucket/", "").starts_with("HTTP/1.1 20") {
-            assert!(begun.elapsed() < START, "it does not start");
+            assert!(begun.elapsed() < START, "the server does not start");
             std::thread::sleep(Duration::from_millis(100));
         }
         Some(server)
@@ -202,7 +202,7 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
         assert_eq!(
             opened.unwrap(),
             (format!("s3://bucket/{key}"), streams),
-            "shown without what signs it, in parts"
+            "the shown address has no signature, and parts are fetched in parallel"
         );
         assert_eq!(outcome.target.file_name().unwrap(), key.rsplit('/').next().unwrap());
         assert!(fs::read(&outcome.target).unwrap() == content, "{bytes} B");
@@ -266,7 +266,7 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
             &mut |event| match event {
                 Event::Progress(progress) if progress.done > 0 && done == 0 => {
                     done = progress.done;
-                    assert!(!server.uploads().is_empty(), "what is looked for can be seen");
+                    assert!(!server.uploads().is_empty(), "the upload is listed while it runs");
                     if change {
                         fs::File::options()
                             .append(true)
@@ -282,12 +282,12 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
                 _ => {}
             },
         );
-        assert!(done > 0, "some of it was there");
+        assert!(done > 0, "a part was sent before");
         match change {
             true => assert!(matches!(sent, Err(Error::Changed { .. })), "{sent:?}"),
             false => assert!(matches!(sent, Err(Error::Cancelled)), "{sent:?}"),
         }
-        assert_eq!(notes, [""; 0], "the parts are gone");
+        assert_eq!(notes, [""; 0], "no note says that parts remain");
         assert_eq!((server.object("never"), server.uploads()), (None, String::new()));
     }
 }

@@ -62,7 +62,7 @@ fn curl() {
     assert_eq!(
         code(&["-sSf", "-o", "/dev/null", &shared.url("/large")]),
         Some(18),
-        "a part of the file"
+        "curl says that the file is partial"
     );
     changing.join().unwrap();
 }

@@ -25,7 +25,7 @@ fn a_file_is_sent_as_it_is() {
         assert_eq!(
             without_date(&head.fields),
             without_date(&answer.fields),
-            "a HEAD says what a GET does"
+            "HEAD and GET have equal fields"
         );
     }
     let events = shared.events.lock().unwrap();
@@ -107,7 +107,7 @@ fn several_ranges_come_in_parts() {
     assert_eq!(
         shared.get("/file", &format!("Range: bytes={}\r\n", bounds(17))).status,
         200,
-        "too many: the whole"
+        "too many ranges: the whole file"
     );
 }
 
@@ -154,7 +154,7 @@ fn conditions_distinguish_versions() {
     assert_eq!(
         (answer.status, answer.text()),
         (200, "other version"),
-        "another version: the whole"
+        "another version: the whole file"
     );
     assert_eq!(shared.get("/file", &format!("If-Match: {tag}\r\n")).status, 412);
     assert_eq!(shared.get("/file", &format!("If-None-Match: {tag}\r\n")).status, 200);

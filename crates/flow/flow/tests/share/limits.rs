@@ -32,7 +32,7 @@ fn a_slow_head_is_not_waited_for() {
 fn an_idle_connection_is_ended_in_silence() {
     let shared = Shared::with(|options| options.limits = impatient());
     shared.write("a", b"x");
-    assert!(shared.connect().is_closed(), "nothing ever came");
+    assert!(shared.connect().is_closed(), "the share closes without an answer");
     let mut client = shared.connect();
     client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(client.answer(false).unwrap().text(), "x");
@@ -124,7 +124,7 @@ fn stopping_lets_what_is_sent_go_on() {
     assert!(idle.is_closed());
     let answer = busy.answer(false).unwrap();
     assert!(!answer.cut && answer.body == file);
-    assert!(busy.is_closed(), "and no other request is waited for");
+    assert!(busy.is_closed(), "the share does not wait for another request");
     stopped.join().unwrap();
     assert!(std::net::TcpStream::connect(address).is_err());
 }

@@ -158,7 +158,7 @@ fn putting_requires_the_right() {
     let open = writable();
     assert_eq!(open.ask("OPTIONS", "/x", "").field("Allow"), Some("GET, HEAD, OPTIONS, PUT"));
     let page = put(&open, "/x", "Origin: http://127.0.0.1\r\n", b"x");
-    assert_eq!(page.status, 403, "a page that came by another name");
+    assert_eq!(page.status, 403, "a page of another origin may not write");
     let here = tempfile::tempdir().unwrap();
     std::fs::write(here.path().join("tokens"), "abcdefghijklmnop\n").unwrap();
     let tokens = Tokens::read(&here.path().join("tokens")).unwrap();
@@ -251,7 +251,7 @@ fn parts_become_a_file_when_all_are_there() {
     wrong[5] ^= 1;
     let answer = put(&shared, "/a", &part(&file, 2..4, "tag"), &wrong);
     assert_eq!((answer.status, answer.field("Sprat-Wrong")), (202, Some("2")));
-    assert_eq!(shared.get("/a", "").status, 404, "no name yet");
+    assert_eq!(shared.get("/a", "").status, 404, "the file has no name yet");
     let end = |tag: &str, hash: blake3::Hash| {
         let fields = format!(
             "Content-Type: application/vnd.sprat.upload\r\nSprat-Upload: {tag}\r\nSprat-Length: \
@@ -280,7 +280,7 @@ fn parts_become_a_file_when_all_are_there() {
     assert_eq!(
         (told.identity.part.as_str(), told.identity.boot.as_str()),
         ("", ""),
-        "nothing of the machine"
+        "the answer says nothing about the machine"
     );
     let answer = put(&shared, "/a", &part(&file, 0..3, "tag"), &verified(&file, 0..3));
     assert_eq!((answer.status, answer.field("Sprat-Wrong")), (202, None));
@@ -368,7 +368,7 @@ fn what_is_overwritten_is_forgotten() {
             }
             !shared.path().join(".a.sprat-journal").exists()
         });
-        assert_eq!(ask(), 0, "while it comes");
+        assert_eq!(ask(), 0, "no group counts while the other upload arrives");
         drop(client);
         until(|| names(&shared).is_empty());
         assert_eq!(ask(), 0);
@@ -432,7 +432,7 @@ fn a_full_disk_is_reported_and_earlier_parts_stay() {
         assert_eq!(put(shared, "/plain", "", &file).status, 507);
         let answer = put(shared, "/a", &part(&file, 0..2, "tag"), &verified(&file, 0..2));
         assert_eq!(answer.status, 507, "{}", answer.text());
-        assert_eq!(listed(), 0, "nothing is left that takes what room there is");
+        assert_eq!(listed(), 0, "no file is left that takes space");
         // The parts of the file that arrived before stay, and the answer names them.
         let file = content(2 * MIB);
         let answer = put(shared, "/b", &part(&file, 0..1, "tag"), &verified(&file, 0..1));

@@ -175,11 +175,11 @@ fn both_families_are_served() {
         std::io::Read::read_to_string(&mut tcp, &mut answer).unwrap();
         assert!(answer.ends_with("\r\n\r\nx"), "{host} {port}");
         let peer = shared.events.lock().unwrap().last().unwrap().peer;
-        assert_eq!(peer.is_ipv4(), host == "127.0.0.1", "an IPv4 address is told as one");
+        assert_eq!(peer.is_ipv4(), host == "127.0.0.1", "an IPv4 peer is reported as IPv4");
     }
     assert!(
         std::net::TcpStream::connect(("127.0.0.1", six.port())).is_err(),
-        "only what was asked for"
+        "IPv4 is not served there"
     );
 }
 

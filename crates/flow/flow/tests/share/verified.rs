@@ -86,7 +86,7 @@ fn values_alone_are_those_of_the_verified_form() {
         assert_eq!(
             answer.field("ETag"),
             shared.get("/file", "").field("ETag"),
-            "it says which version they are of"
+            "the ETag says which version the values are of"
         );
         if bytes > 3 << 20 {
             let answer = shared.get("/file", &format!("{accept}Range: bytes=1048576-3145727\r\n"));
@@ -135,7 +135,7 @@ fn values_are_computed_once_for_a_file_at_rest() {
     assert_eq!(
         (summed(""), summed("")),
         (all, all),
-        "just written: a change could hide in the same tick of a clock"
+        "just written: another change in the same clock tick could go unnoticed"
     );
     wait(5_000);
     assert_eq!((summed(""), summed("")), (all, 0));
