@@ -81,7 +81,7 @@ proptest! {
         contents.resize(BLOCKS * BLOCK_BYTES, 0);
         for (block, bytes) in contents.chunks(BLOCK_BYTES).enumerate() {
             for sector in bytes.chunks(512) {
-                prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "one write filled the sector");
+                prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "one write filled it");
                 prop_assert!((certain[block]..=begun[block]).contains(&sector[0]));
                 let writer = sector[0] == 0 || operations[usize::from(sector[0]) - 1].0 == block;
                 prop_assert!(writer, "the sector was written to this block");
