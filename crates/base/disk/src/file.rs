@@ -32,12 +32,12 @@ pub enum OpenError {
         .0.display()
     )]
     Locked(PathBuf),
-    /// The operating system refused.
+    /// The file cannot be opened or locked, or its directory cannot be synced.
     #[error("cannot open {}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// The system's error.
+        /// The operating system's error.
         source: io::Error,
     },
 }

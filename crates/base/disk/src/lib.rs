@@ -63,9 +63,9 @@ pub enum Op {
     /// Reserves disk space without changing the file's size, so that a lack of space shows early.
     /// If the filesystem does not support reservations, succeeds without effect.
     Reserve {
-        /// First byte of the range.
+        /// The start of the range in the file, in bytes.
         offset: u64,
-        /// Bytes of the range.
+        /// The length of the range, in bytes.
         len: u64,
     },
     /// Frees all disk space beyond `offset`, reserved or written. A file that is longer is

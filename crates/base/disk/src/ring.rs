@@ -21,14 +21,14 @@ struct Slot {
     op: Op,
     /// Bytes written or read so far. The kernel may transfer fewer bytes than requested.
     done: usize,
-    /// Completions still expected.
+    /// The number of completions still expected.
     due: u8,
     /// Whether a sync must still follow the write.
     unsynced: bool,
     /// Whether the kernel may have received a write and its sync in two submissions. It then does
     /// not keep their order.
     separated: bool,
-    /// The first error.
+    /// The first error of the operation or its sync.
     error: Option<io::Error>,
 }
 

@@ -30,7 +30,7 @@ pub enum UnitError {
     /// The text is not a number with a unit of the quantity.
     #[error("{text:?} is not a {quantity}; write {examples}")]
     Unknown {
-        /// The text.
+        /// The text that was given.
         text: String,
         /// The expected quantity.
         quantity: &'static str,
@@ -40,7 +40,7 @@ pub enum UnitError {
     /// Common tools read the text in two different ways.
     #[error("{text:?} can be read two ways: write {one} or {other}")]
     Ambiguous {
-        /// The text.
+        /// The text that was given.
         text: String,
         /// One reading, written unambiguously.
         one: String,
@@ -50,9 +50,9 @@ pub enum UnitError {
     /// The quantity is too large.
     #[error("{text:?} is too large: the limit is {most}")]
     TooMuch {
-        /// The text.
+        /// The text that was given.
         text: String,
-        /// The limit.
+        /// The limit, with its unit.
         most: &'static str,
     },
 }

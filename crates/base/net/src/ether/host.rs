@@ -64,7 +64,7 @@ pub struct LinkSettings {
 pub enum FrameEvent {
     /// A datagram for the host's port.
     Datagram {
-        /// The sender.
+        /// The sender's address.
         from: SocketAddr,
         /// The range of the data in the frame.
         payload: Range<usize>,

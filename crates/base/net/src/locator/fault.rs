@@ -21,7 +21,7 @@ pub enum LocatorFault {
     /// The text is too long.
     #[error("{0} bytes are too long for a locator; the limit is {MAX_TEXT}")]
     TooLong(usize),
-    /// There is no colon.
+    /// The text has no colon, so that it names neither a port nor a transport.
     #[error(
         "neither an address with its port nor a transport; write for example `127.0.0.1:11100` or \
          `tcp:host=127.0.0.1,port=11100`"
@@ -44,9 +44,9 @@ pub enum LocatorFault {
     /// The transport does not have this key.
     #[error("{transport} has no key `{found}`{}; it takes {keys}", meant(.suggestion))]
     Key {
-        /// The transport.
+        /// The transport of the locator.
         transport: &'static str,
-        /// The key.
+        /// The unknown key.
         found: String,
         /// A similar word that may have been meant.
         suggestion: Option<&'static str>,
@@ -58,7 +58,7 @@ pub enum LocatorFault {
         "`{key}` is only for fast+dpdk: leave it out, or write `fast+dpdk:` for `{transport}:`"
     )]
     OnlyDpdk {
-        /// The transport.
+        /// The transport of the locator.
         transport: &'static str,
         /// The key.
         key: &'static str,
@@ -69,9 +69,9 @@ pub enum LocatorFault {
     /// A required key is missing.
     #[error("`{key}` is missing; add `{key}={example}`")]
     Missing {
-        /// The key.
+        /// The missing key.
         key: &'static str,
-        /// A possible value.
+        /// A value that the key could have, for the message.
         example: &'static str,
     },
     /// There are more devices than a host can have.
@@ -82,7 +82,7 @@ pub enum LocatorFault {
     Value {
         /// The key.
         key: &'static str,
-        /// The value.
+        /// The value that the text gives.
         found: String,
         /// The expected value, with an example.
         wanted: &'static str,

@@ -27,7 +27,7 @@ pub enum Request {
     Start {
         /// The id of the download from now on.
         id: Id,
-        /// The address.
+        /// The address of the file.
         source: SourceAddress,
         /// The name that the file had in an earlier attempt, to resume it. With `None` the host
         /// chooses a free name.
@@ -38,7 +38,7 @@ pub enum Request {
     Probe {
         /// The id that the answer will have.
         id: Id,
-        /// The address.
+        /// The address of the file.
         source: SourceAddress,
     },
     /// Cancel a download.
@@ -87,17 +87,17 @@ pub enum Report {
         protocol: u32,
         /// The version of the program.
         version: &'static str,
-        /// Where files are stored.
+        /// The folder in which downloads are stored.
         folder: UserText,
     },
     /// A download waits for others to end.
     Waiting {
-        /// The download.
+        /// The id of the download.
         id: Id,
     },
     /// The source has responded.
     Opened {
-        /// The download.
+        /// The id of the download.
         id: Id,
         /// The name that the file will have.
         name: FileName,
@@ -110,9 +110,9 @@ pub enum Report {
     },
     /// Progress of a download.
     Progress {
-        /// The download.
+        /// The id of the download.
         id: Id,
-        /// Bytes received so far.
+        /// Bytes of the file that are complete, with those of an earlier attempt.
         done: u64,
         /// Length of the file in bytes, if known.
         bytes: Option<u64>,
@@ -123,14 +123,14 @@ pub enum Report {
     },
     /// A message for the user.
     Note {
-        /// The download that the message is about.
+        /// The id of the download that the message is about.
         id: Id,
         /// The text.
         text: UserText,
     },
     /// The download is complete and has its name.
     Done {
-        /// The download.
+        /// The id of the download.
         id: Id,
         /// The file's name.
         name: FileName,
@@ -145,14 +145,14 @@ pub enum Report {
     },
     /// The download was cancelled.
     Stopped {
-        /// The download.
+        /// The id of the download.
         id: Id,
         /// Whether the bytes that were received are removed.
         discarded: bool,
     },
     /// The download failed.
     Failed {
-        /// The download.
+        /// The id of the download.
         id: Id,
         /// The reason, for programs.
         code: FailureCode,
@@ -163,7 +163,7 @@ pub enum Report {
     Refused {
         /// The id in the request, if the request was understood.
         id: Option<Id>,
-        /// The reason.
+        /// Why the request was refused.
         why: UserText,
     },
     /// The answer to a probe.
@@ -206,7 +206,7 @@ pub enum FailureCode {
     Protocol,
     /// The file keeps changing.
     Changed,
-    /// Bytes arrive corrupt.
+    /// Received bytes do not match the file's hash.
     Corrupt,
     /// A file of that name exists, or another download is writing it.
     Exists,

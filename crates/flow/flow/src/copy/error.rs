@@ -21,44 +21,44 @@ pub enum Error {
          that exist"
     )]
     NotFound {
-        /// The source.
+        /// The source's address.
         source_name: String,
-        /// The server's status.
+        /// The HTTP status of the response.
         status: u16,
     },
-    /// The source denies access.
+    /// The server denies access to the source, or to the destination of an upload.
     #[error("{source_name}: access denied ({status}); give a token with --token-file")]
     Denied {
-        /// The source.
+        /// The server's address.
         source_name: String,
-        /// The server's status.
+        /// The HTTP status of the response.
         status: u16,
     },
     /// The server rejects the upload.
     #[error("{target_name}: the server rejected it ({status}): {why}")]
     Refused {
-        /// The destination.
+        /// The destination's address.
         target_name: String,
-        /// The server's status.
+        /// The HTTP status of the response.
         status: u16,
-        /// The server's text.
+        /// The reason, as the server states it.
         why: String,
     },
-    /// The source cannot be reached, or its connections keep breaking.
+    /// The server cannot be reached, or its connections keep breaking.
     #[error(
         "{source_name}: {why}; run the same command again to continue; --retries keeps trying \
          longer"
     )]
     Unreachable {
-        /// The source.
+        /// The server's address.
         source_name: String,
-        /// The last failure.
+        /// Why the last attempt failed.
         why: String,
     },
     /// The server's certificate is not trusted.
     #[error("{source_name}: {why}; name the certificate to trust with --cacert FILE")]
     Untrusted {
-        /// The source.
+        /// The server's address.
         source_name: String,
         /// What is wrong with the certificate.
         why: String,
@@ -66,7 +66,7 @@ pub enum Error {
     /// The server violates HTTP, or contradicts an earlier response.
     #[error("{source_name}: {why}; nothing was stored under the file's name")]
     Protocol {
-        /// The source.
+        /// The server's address.
         source_name: String,
         /// What the server did.
         why: String,
@@ -77,17 +77,18 @@ pub enum Error {
          nothing writes to it"
     )]
     Changed {
-        /// The source.
+        /// The source's address, or its local path.
         source_name: String,
         /// How the last change was noticed.
         why: String,
     },
-    /// Bytes arrive corrupt.
+    /// Bytes arrived corrupt even after retries, or a file does not match a given sum or the bytes
+    /// received before.
     #[error("{source_name}: {why}")]
     Corrupt {
-        /// The source.
+        /// The source, or the local file that does not match.
         source_name: String,
-        /// At which offset, and what was tried.
+        /// What does not match, for example at which offset, and what was tried.
         why: String,
     },
     /// The destination's file cannot be written.
@@ -99,7 +100,7 @@ pub enum Error {
     /// A file next to the destination, or a file that the user named, cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,

@@ -13,9 +13,9 @@ pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 pub enum Event {
     /// The source has responded.
     Opened {
-        /// The source.
+        /// The source's address without credentials, or its local path.
         source: String,
-        /// The destination.
+        /// The destination's local path, or for an upload its address.
         target: PathBuf,
         /// Length of the file in bytes, if known.
         length: Option<u64>,
@@ -23,7 +23,7 @@ pub enum Event {
         verified: bool,
         /// Bytes of an earlier attempt that are used.
         resumed: u64,
-        /// Number of TCP streams.
+        /// Number of TCP streams; 1 for a local copy.
         streams: usize,
         /// How the file is written, in words.
         written: String,
@@ -41,33 +41,33 @@ pub enum Event {
     },
     /// A connection failed, and the transfer tries again.
     Retry {
-        /// The failure.
+        /// Why the connection failed.
         why: String,
         /// The pause before the next attempt.
         pause: Duration,
     },
     /// The bytes received cannot be used, and the file is transferred from its beginning.
     StartsOver {
-        /// The reason.
+        /// Why the bytes cannot be used.
         why: String,
     },
     /// Bytes of an earlier attempt are being read and verified.
     Checking {
-        /// The number of bytes.
+        /// How many bytes are verified.
         bytes: u64,
     },
     /// A file of a folder could not be copied. The transfer continues with the other files.
     Failed {
         /// The file's path within the folder.
         name: String,
-        /// The reason.
+        /// Why the file could not be copied.
         why: String,
     },
     /// One of several hosts cannot be used. The transfer continues with the other hosts.
     HostDropped {
         /// The file's address at the host.
         source: String,
-        /// The reason.
+        /// Why the host cannot be used.
         why: String,
     },
     /// A message for the user.

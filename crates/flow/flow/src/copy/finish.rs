@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A transfer whose streams have ended.
 pub(super) struct EndedTransfer<'a> {
     pub(super) fetch: &'a Fetch,
-    /// The source, for messages.
+    /// The source's address or path, for messages.
     pub(super) source_name: String,
     /// Whether each group was verified on arrival.
     pub(super) verified: bool,

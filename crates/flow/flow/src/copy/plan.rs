@@ -76,7 +76,7 @@ struct StreamState {
     begun: bool,
     /// The groups from the one in progress to the end of the run; empty if the stream is idle.
     run: Range<u64>,
-    /// When the run began.
+    /// When the run began, on the clock of the caller.
     from: Duration,
     /// When the group in progress began.
     since: Duration,

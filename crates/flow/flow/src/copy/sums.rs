@@ -12,9 +12,9 @@ use std::path::Path;
 /// The sums that a file must have. `None` if the user gave no such sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// BLAKE3.
+    /// The BLAKE3 hash of the whole file.
     pub blake3: Option<Value>,
-    /// SHA-256.
+    /// The SHA-256 hash of the whole file.
     pub sha256: Option<[u8; 32]>,
 }
 
@@ -28,9 +28,9 @@ pub struct FileHasher {
 /// The sums of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FileSums {
-    /// BLAKE3.
+    /// The BLAKE3 hash of the whole file.
     pub blake3: Value,
-    /// SHA-256, if it was computed.
+    /// The SHA-256 hash, if it was computed.
     pub sha256: Option<[u8; 32]>,
 }
 

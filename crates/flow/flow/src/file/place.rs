@@ -44,15 +44,15 @@ pub enum DestinationError {
         path.display()
     )]
     Other {
-        /// The destination.
+        /// The destination's path.
         path: PathBuf,
         /// What is at the path, as a noun with its article, such as `a folder`.
         kind: &'static str,
     },
-    /// The operating system refused.
+    /// An operation on the file or directory failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file or directory.
+        /// The path of the file or directory.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,

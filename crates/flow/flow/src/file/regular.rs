@@ -19,7 +19,7 @@ pub enum RegularError {
         /// What is at the path, as a noun with its article, such as `a folder`.
         kind: &'static str,
     },
-    /// The operating system refused.
+    /// The file cannot be opened or examined.
     #[error("{}: {source}", path.display())]
     Io {
         /// The path.

@@ -58,7 +58,7 @@ pub enum SinkError {
     #[error("{}: no space for {bytes} B; make room, or choose another place: \
         {source}", path.display())]
     NoSpace {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// The length that the file would have, in bytes.
         bytes: u64,
@@ -68,7 +68,7 @@ pub enum SinkError {
     /// Another operation on the file failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,

@@ -47,17 +47,17 @@ pub enum SourceError {
         path.display()
     )]
     Short {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// Offset of a missing byte, usually the last byte of a block.
         at: u64,
     },
-    /// The operating system's error.
+    /// A block of the file cannot be read.
     #[error("cannot read {} at byte {at}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// Offset of the block.
+        /// Offset of the block that cannot be read, in bytes.
         at: u64,
         /// The operating system's error.
         source: io::Error,

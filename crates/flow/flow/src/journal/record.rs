@@ -52,7 +52,7 @@ pub struct Identity {
 /// The content of a journal.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parsed {
-    /// The file.
+    /// Which file the groups belong to.
     pub identity: Identity,
     /// The durable groups and their values.
     pub groups: BTreeMap<u64, Value>,

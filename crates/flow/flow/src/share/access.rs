@@ -42,7 +42,7 @@ pub enum TokenError {
     /// The file cannot be read.
     #[error("cannot read the tokens in {}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file of tokens.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -51,7 +51,7 @@ pub enum TokenError {
     #[error("{}, line {line}: want a token of {MIN_TOKEN} to {MAX_TOKEN} letters, digits and \
          marks, with ` read` or ` write` after it if wanted", path.display())]
     Line {
-        /// The file.
+        /// The path of the file of tokens.
         path: PathBuf,
         /// The number of the line, counted from 1.
         line: usize,
@@ -59,7 +59,7 @@ pub enum TokenError {
     /// The file has no tokens, or too many.
     #[error("{} has {count} tokens; want 1 to {MAX_TOKENS}, one per line", path.display())]
     Count {
-        /// The file.
+        /// The path of the file of tokens.
         path: PathBuf,
         /// The number of tokens in the file.
         count: usize,

@@ -127,13 +127,13 @@ impl fmt::Debug for Options {
 /// A response that was sent.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The client.
+    /// The client's address.
     pub peer: SocketAddr,
     /// The method; `-` for an invalid request.
     pub method: &'static str,
     /// The percent-encoded path; `-` for an invalid request.
     pub path: String,
-    /// The status.
+    /// The HTTP status of the response.
     pub status: u16,
     /// Bytes of the body passed to the kernel; for an upload, bytes of the file that were received.
     pub bytes: u64,
@@ -165,7 +165,7 @@ pub enum ShareError {
     /// The server cannot listen on an address.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// The address.
+        /// The address at which to listen.
         address: SocketAddr,
         /// The operating system's error.
         source: io::Error,

@@ -55,14 +55,14 @@ pub enum PutKind {
     /// Stores a part of an upload, in verified form. The part begins at a group or within a group,
     /// and ends at the end of a group or of the file.
     Part {
-        /// The upload.
+        /// The upload that the part belongs to.
         upload: Upload,
         /// The range of the file's bytes in the part.
         range: Range<u64>,
     },
     /// Finishes an upload.
     Finish {
-        /// The upload.
+        /// The upload to finish.
         upload: Upload,
         /// The hash that the file must have, as `b3sum` prints it.
         blake3: Value,

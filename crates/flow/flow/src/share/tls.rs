@@ -13,9 +13,9 @@ pub enum TlsError {
     /// A file cannot be read, or is not PEM.
     #[error("cannot read {}: {source}", path.display())]
     File {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// The reason.
+        /// Why the file cannot be read.
         source: rustls::pki_types::pem::Error,
     },
     /// The file contains no certificate.

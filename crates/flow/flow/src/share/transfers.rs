@@ -48,7 +48,7 @@ struct Transfer {
 pub struct Point {
     /// Seconds since the transfer began.
     pub seconds: f64,
-    /// Bytes transferred.
+    /// Bytes transferred so far.
     pub bytes: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Point {
 pub struct Snapshot {
     /// The number of the transfer, counted since the server started.
     pub id: u64,
-    /// The client.
+    /// The client's address.
     pub peer: String,
     /// The percent-encoded path.
     pub path: String,

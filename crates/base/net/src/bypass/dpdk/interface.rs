@@ -26,9 +26,9 @@ const UP_AND_RUNNING: u32 = 0x1 | 0x40;
 /// The state of an interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum InterfaceState {
-    /// It carries frames.
+    /// The interface is up and has a carrier.
     Up,
-    /// It is down, or has no carrier.
+    /// The interface is down, or has no carrier.
     Down,
     /// No interface has its name.
     Gone,

@@ -29,7 +29,7 @@ const HEADER: usize = 16;
 const IFINFO: usize = 16;
 const ATTRIBUTE: usize = 4;
 
-/// A message.
+/// A message from the kernel.
 pub(super) enum Message<'a> {
     /// The state of an interface, or its removal.
     Link { kind: u16, index: u32, flags: u32, rest: &'a [u8] },

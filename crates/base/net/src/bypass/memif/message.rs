@@ -65,7 +65,7 @@ pub enum Message {
     Disconnect(String),
 }
 
-/// A server's limits.
+/// The protocol versions, regions and rings that a server supports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
     /// Oldest and newest version that the server supports.
@@ -78,7 +78,7 @@ pub struct Hello {
     pub max_log2_slots: u8,
 }
 
-/// A client's request.
+/// A client's request to connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Init {
     /// The version of the protocol that the client uses.
@@ -109,7 +109,7 @@ pub struct AddRing {
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum BadMessage {
-    /// The type is unknown.
+    /// The message has an unknown type.
     #[error("a message of the unknown type {0}")]
     Type(u16),
     /// A ring has unknown flags.

@@ -48,7 +48,7 @@ pub struct ManifestFolder {
     pub path: String,
     /// The directory's modification time: seconds since 1970, a dot, and nine digits.
     pub mtime: String,
-    /// Permission bits.
+    /// The permission bits of the directory.
     pub mode: u32,
 }
 
@@ -59,7 +59,7 @@ pub struct ManifestFile {
     pub layout: FileLayout,
     /// The file's modification time, in the format of [`ManifestFolder::mtime`].
     pub mtime: String,
-    /// Permission bits.
+    /// The permission bits of the file.
     pub mode: u32,
     /// The file's pieces, in order.
     pub pieces: Vec<StoredPiece>,
@@ -78,7 +78,7 @@ pub struct FileLayout {
     pub piece: u64,
 }
 
-/// A stored piece.
+/// Where a piece is stored, and its hash.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct StoredPiece {
     /// Index of the piece's host in [`Manifest::hosts`].
