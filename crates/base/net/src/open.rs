@@ -99,8 +99,7 @@ fn open(transport: &Transport, own: SocketAddr, role: DriverRole<'_>) -> io::Res
         }
         (Transport::FastUdp | Transport::FastDpdk(_), DriverRole::Connect(_)) => {
             let mut udp = Udp::bind(own)?;
-            // Without this, a peer whose port no process listens on cannot be told from a silent
-            // peer.
+            // Without this, a peer whose port no process listens on would look like a silent peer.
             let _ = udp.enable_refusals();
             AnyDriver::from(udp)
         }

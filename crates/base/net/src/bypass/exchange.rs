@@ -125,8 +125,8 @@ impl DeviceShare {
         self.inbox.try_recv().ok()
     }
 
-    /// The first call announces that the node is about to sleep, and forbids a sleep yet. The
-    /// second adds the descriptor to sleep on. Poll the inbox between the two, because frames
+    /// The first call announces that the node is about to sleep, but does not allow a sleep yet.
+    /// The second adds the descriptor to sleep on. Poll the inbox between the two, because frames
     /// handed over before the first call ring no bell.
     pub(super) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         let mailbox = &self.shared.mailboxes[self.number];

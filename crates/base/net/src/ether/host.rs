@@ -323,8 +323,8 @@ impl EtherHost {
         }
     }
 
-    /// Returns the route to a peer over the peer's own link: always the same one of the links that
-    /// are up and reach the peer.
+    /// Returns the route to a peer over the peer's own link. The host picks it, by a hash of the
+    /// address, from the links that are up and reach the peer.
     ///
     /// # Errors
     /// [`Unroutable::Family`] when the peer is of the other address family, and
@@ -455,7 +455,7 @@ impl EtherHost {
     }
 
     /// Composes an echo request to a peer, with `len` bytes after the headers. The first four of
-    /// them are `number`. Returns the frame, and the link to send it over.
+    /// these bytes are `number`. Returns the frame, and the link to send it over.
     ///
     /// # Panics
     /// If `len` is not between 4 and [`mtu`](Self::mtu).

@@ -242,8 +242,8 @@ impl Plan {
         self.has_cut
     }
 
-    /// Takes the beginning of the first run that no stream fetches, at most as much as this stream
-    /// should get.
+    /// Takes the beginning of the first run that no stream fetches, up to the number of groups that
+    /// this stream should get.
     fn first_missing(&mut self, stream: usize) -> Option<Range<u64>> {
         let (left, streams) = (self.left(), self.streams.len() as u64);
         let new = self.streams.iter().filter(|stream| !stream.begun).count() as u64;

@@ -215,8 +215,8 @@ impl Shared {
         self.emit(Event::Progress(self.counters.progress(Some(self.length))));
     }
 
-    /// Ends all streams, because this stream has failed for good. The first failure becomes that of
-    /// the transfer.
+    /// Ends all streams, because one stream has failed finally. The transfer fails with the first
+    /// such failure.
     pub(crate) fn fail(&self, trouble: Trouble) {
         let mut failure = lock(&self.failure);
         if failure.is_none()

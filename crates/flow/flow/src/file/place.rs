@@ -62,7 +62,7 @@ pub enum DestinationError {
 /// Attributes that a received file gets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes {
-    /// Permission bits; `None` for those of a new file of this process.
+    /// Permission bits; `None` for 666 without the bits of the process's umask.
     pub mode: Option<u32>,
     /// Modification time; `None` leaves the time unchanged.
     pub modified: Option<SystemTime>,
@@ -269,7 +269,8 @@ impl Attributes {
     /// Sets the attributes on an open file. If `mode` is `None`, the file gets the permissions of
     /// any new file of this process.
     /// # Errors
-    /// The filesystem rejects an attribute. The other attributes are set.
+    /// The filesystem rejects an attribute. If this is an extended attribute, permissions and time
+    /// are set nevertheless.
     pub fn apply_to(&self, file: impl AsFd) -> io::Result<()> {
         let mode = match self.mode {
             Some(mode) => mode & MODE_BITS,

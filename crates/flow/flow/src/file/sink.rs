@@ -236,8 +236,7 @@ impl Sink {
     /// This write or an earlier write or sync failed.
     ///
     /// # Panics
-    /// If the group is incomplete and not the last, or longer than a group. Only if the length is
-    /// known.
+    /// If the file's length is known, and `len` is not the length of this group.
     pub fn write(
         &mut self,
         group: u64,

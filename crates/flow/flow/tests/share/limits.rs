@@ -12,7 +12,7 @@ fn a_slow_head_is_not_waited_for() {
     client.send("GET / HT");
     assert_eq!(client.answer(false).unwrap().status, 408);
     assert!(client.is_closed());
-    // To send a byte now and then does not extend the time.
+    // A byte sent now and then does not extend the time limit.
     let mut client = shared.connect();
     let end = loop {
         if std::io::Write::write_all(&mut client.tcp, b"G").is_err()

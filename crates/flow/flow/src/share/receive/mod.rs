@@ -168,8 +168,8 @@ impl Shared {
             Some(Proof::Head(_, Right::Read) | Proof::Address(_, Right::Read)) => {
                 return refused(403, "this token allows only reading");
             }
-            // `Origin` means that a page in a browser sent the request. Whatever host name it used,
-            // the page may be anybody's.
+            // `Origin` means that a page in a browser sent the request. The page may belong to
+            // another site, even if it used an accepted host name.
             Some(Proof::None) if request.field("origin").is_some() => {
                 return refused(
                     403,

@@ -27,8 +27,8 @@ enum Scope {
 
 static STARTED: Mutex<Option<Scope>> = Mutex::new(None);
 
-/// Starts DPDK unless it has been started. `devices` are the names of the devices about to be
-/// opened. It is empty if the first device found is to be opened.
+/// Starts DPDK if it is not running yet. `devices` are the names of the devices to be opened; empty
+/// to open the first device found.
 ///
 /// # Errors
 /// Errors of DPDK. Also if DPDK needs to probe buses but was started without, because it cannot add
