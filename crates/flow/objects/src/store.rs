@@ -127,7 +127,7 @@ impl Bucket {
 
     /// Opens a bucket with the given endpoint and keys. Ignores the environment.
     /// # Errors
-    /// Those of [`Bucket::open`].
+    /// The errors of [`Bucket::open`].
     pub fn with_keys(
         endpoint: &str,
         (key_id, secret): (&str, &str),

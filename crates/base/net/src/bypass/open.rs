@@ -37,8 +37,8 @@ impl BypassDriver {
     /// the last to exit closes it.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open). Also if `bypass` names several devices, the device has too
-    /// few queues or cannot be shared, or `address` has a port too low for the node's number.
+    /// The errors of [`open`](Self::open). Also if `bypass` names several devices, the device has
+    /// too few queues or cannot be shared, or `address` has a port too low for the node's number.
     pub fn open_share(
         bypass: &Bypass,
         address: SocketAddr,

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why a transfer failed. The destination is then unchanged: it does not exist, or is the earlier
-/// file. The bytes received usually stay in a file next to it, so that the same transfer can
-/// resume.
+/// file. If only the last sync of its directory fails, it is the new file. The bytes received
+/// usually stay in a file next to the destination, so that the same transfer can resume.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The options or arguments are invalid.

@@ -67,7 +67,7 @@ impl Fetch {
     /// Creates a fetch of the file at a parsed address, with the credentials of the address.
     ///
     /// # Errors
-    /// Those of [`Fetch::new`].
+    /// The errors of [`Fetch::new`].
     pub fn from_address(address: Address, target: &Path, options: Options) -> Result<Self, Error> {
         let name = address.name().map(PathBuf::from);
         Self::from(Origin::Server(address), name, target, options)

@@ -172,7 +172,7 @@ impl Source {
     /// Returns the next block as [`Source::next_block`] does, or only its offsets if it is in the
     /// page cache.
     /// # Errors
-    /// Those of [`next_block`](Self::next_block).
+    /// The errors of [`next_block`](Self::next_block).
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, SourceError> {
         if self.left.is_empty() {
             return Ok(None);

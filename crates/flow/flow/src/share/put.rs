@@ -170,7 +170,7 @@ pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refu
 
 /// Parses a query for the state of an upload. `None` if the request is not such a query.
 /// # Errors
-/// Those of [`parse`].
+/// The errors of [`parse`].
 pub fn parse_query(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
     let Some(target) = request.target.as_ref().filter(|_| request.accepts(UPLOADED)) else {
         return Ok(None);

@@ -178,7 +178,7 @@ impl Channel {
     /// Sends bytes that are immediately followed by others, so that the kernel may wait to fill a
     /// segment.
     /// # Errors
-    /// Those of [`send`](Self::send).
+    /// The errors of [`send`](Self::send).
     pub(super) fn send_with_more(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let Self::Plain(socket) = self else { return self.send(&[bytes]) };
         while !bytes.is_empty() {
@@ -194,7 +194,7 @@ impl Channel {
     /// Returns how many bytes were sent. There are fewer than requested if the file ends before the
     /// range.
     /// # Errors
-    /// Those of [`send`](Self::send).
+    /// The errors of [`send`](Self::send).
     ///
     /// # Panics
     /// If the stream [`encrypts`](Self::encrypts).

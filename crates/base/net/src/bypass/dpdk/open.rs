@@ -192,8 +192,7 @@ impl Dpdk {
     /// Opens a queue of the device that several nodes share. The first node also opens the device.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), a device that cannot be shared, and a device that does not
-    /// start.
+    /// The errors of [`open`](Self::open). Also if the device cannot be shared or does not start.
     pub(in crate::bypass) fn open_share(
         name: Option<&str>,
         mac: Option<Mac>,
