@@ -1,5 +1,6 @@
-//! Compiles the C shim of the DPDK driver, if the feature is on, into a shared library. The binary
-//! embeds it and loads it when a locator needs DPDK, so that users of other drivers need no DPDK.
+//! Compiles the C shim of the DPDK driver into a shared library, if the feature is on. The binary
+//! embeds the library and loads it when a locator needs DPDK, so that users of other drivers need
+//! no DPDK.
 
 fn main() {
     println!("cargo:rerun-if-changed=shim");
@@ -19,8 +20,8 @@ fn dpdk() {
     });
     let mut build = cc::Build::new();
     build.opt_level(3).pic(true).warnings(true).extra_warnings(true);
-    // DPDK's headers use vector instructions up to SSE4.2, and need its configuration included
-    // first.
+    // DPDK's headers use vector instructions up to SSE4.2, and DPDK's configuration must be
+    // included before them.
     build.flag("-march=corei7").flag("-include").flag("rte_config.h");
     for path in &dpdk.include_paths {
         build.flag("-isystem").flag(path.to_str().expect("paths of packages are plain"));
@@ -32,7 +33,7 @@ fn dpdk() {
         .arg(format!("{out}/sprat_dpdk.so"))
         .args(["shim/dpdk.c", "shim/xdp.c"]);
     command.args(dpdk.link_paths.iter().map(|path| format!("-L{}", path.display())));
-    // Link only what the shim calls; DPDK itself loads device drivers when it starts.
+    // Link only the libraries that the shim calls. DPDK itself loads device drivers when it starts.
     command.args(
         ["ethdev", "mbuf", "mempool", "ring", "eal", "kvargs"]
             .map(|library| format!("-lrte_{library}")),

@@ -27,20 +27,20 @@ impl Chance {
         Self(seed)
     }
 
-    /// Returns one of many sequences of a seed, for a program that needs several: they are
-    /// unrelated.
+    /// Returns sequence number `stream` of a seed. A program that needs several unrelated sequences
+    /// takes one for each number.
     #[must_use]
     pub fn stream(seed: u64, stream: u64) -> Self {
         Self(Self(seed).draw() ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
-    /// Draws the next number: any `u64`, each as likely.
+    /// Draws the next number: any `u64`, each equally likely.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// Draws the upper half of the next number: any `u32`, each as likely.
+    /// Draws the upper half of the next number: any `u32`, each equally likely.
     pub fn draw_u32(&mut self) -> u32 {
         u32::try_from(self.draw() >> 32).expect("the upper half of 64 bits")
     }
@@ -51,14 +51,14 @@ impl Chance {
     /// If `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "one of none");
-        // The high half of a product: as even as a remainder, without a division.
+        // The high half of the product is as evenly distributed as a remainder, without a division.
         let product = u128::from(self.draw()) * u128::from(bound);
         u64::try_from(product >> 64).expect("the high half of 128 bits")
     }
 
-    /// Draws a number from 0 to `bound` - 1, as the remainder of [`draw`](Self::draw), which
-    /// differs from the result of [`below`](Self::below). The store's simulator and tests have
-    /// recorded seeds with it.
+    /// Draws a number from 0 to `bound` - 1: the remainder of [`draw`](Self::draw) divided by
+    /// `bound`. [`below`](Self::below) draws other numbers. The store's simulator and tests have
+    /// recorded seeds that depend on this function.
     ///
     /// # Panics
     /// If `bound` is 0.
@@ -97,9 +97,9 @@ pub fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Draws the next number of Marsaglia's xorshift (2003). `state` is that number, and must not be 0.
-/// Recorded seeds of replication and of the kernels' tests use it; a [`Chance`] takes any seed and
-/// is the better generator.
+/// Replaces `state` by the next number of Marsaglia's xorshift (2003), and returns that number.
+/// `state` must not be 0. Recorded seeds of replication and of the kernels' tests use it; a
+/// [`Chance`] takes any seed and is the better generator.
 pub fn xorshift(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

@@ -1,6 +1,6 @@
 //! Measures a durable commit of 200 B on the filesystem of the given directory (default: the
-//! current one): a block written by a `FileDisk`, alone and beside threads that only compute,
-//! against appending to a file and calling fdatasync.
+//! current one). It compares a block written by a `FileDisk`, alone and while other threads only
+//! compute, with an append to a file followed by fdatasync.
 #![allow(clippy::print_stdout, reason = "an example prints and measures")]
 
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, Op};
@@ -35,7 +35,7 @@ fn main() {
     report("append and fdatasync", appends.collect());
 }
 
-/// Runs `measure` while one thread per core only computes.
+/// Runs `measure` while one thread on each core only computes.
 fn beside_computing<T>(measure: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

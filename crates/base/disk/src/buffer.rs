@@ -3,8 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-/// Alignment, in memory and on disk, of all reads and writes, in bytes: a multiple of every
-/// device's logical block size in use.
+/// Alignment of all reads and writes in memory and on disk, in bytes. It is a multiple of the
+/// logical block size of every device in use.
 pub const BLOCK_BYTES: usize = 4096;
 
 #[derive(Clone, FromBytes, Immutable, IntoBytes)]
@@ -20,11 +20,11 @@ impl AlignedBuf {
     /// Allocates a zeroed buffer of at least `bytes`, rounded up to whole blocks.
     ///
     /// # Panics
-    /// If there is not enough memory, as with any allocation.
+    /// If there is not enough memory.
     #[must_use]
     pub fn zeroed(bytes: usize) -> Self {
         let count = bytes.div_ceil(BLOCK_BYTES);
-        // The kernel's fresh memory is zero, so the pages stay untouched until they are used.
+        // Fresh memory from the kernel is zero, so that no page is touched before its first use.
         Self { blocks: Block::new_vec_zeroed(count).expect("memory for a buffer") }
     }
 

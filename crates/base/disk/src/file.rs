@@ -16,8 +16,8 @@ use thiserror::Error;
 /// How a disk transfers the file's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
-    /// Between our memory and the device (`O_DIRECT`), if the filesystem supports it: the fastest
-    /// way to a durable write.
+    /// Between our memory and the device (`O_DIRECT`), if the filesystem supports it. This is the
+    /// fastest way to a durable write.
     Direct,
     /// Through the kernel's page cache: a write completes when the kernel has the bytes.
     Cached,
@@ -32,25 +32,26 @@ pub enum OpenError {
         .0.display()
     )]
     Locked(PathBuf),
-    /// The operating system refused.
+    /// The file cannot be opened or locked, or its directory cannot be synced.
     #[error("cannot open {}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// The system's error.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// How often [`open_locked`] tries again after it has locked a file that was removed or renamed in
-/// the meantime.
+/// How often [`open_locked`] tries to open and lock a file. An attempt fails if the file was
+/// removed or renamed before it was locked.
 const MAX_ATTEMPTS: usize = 16;
 
 /// Opens the file at `path` for reading and writing, creates it if there is none, and locks it
 /// until it is closed. `more` are additional flags.
 ///
 /// # Errors
-/// `WOULDBLOCK`: another process has locked it. Any error of opening it.
+/// `WOULDBLOCK` if another process has locked the file, or if the file was removed or renamed at
+/// each of several attempts. Any error of opening or locking the file.
 pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | more;
     for _ in 0..MAX_ATTEMPTS {
@@ -63,12 +64,13 @@ pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     Err(Errno::WOULDBLOCK)
 }
 
-/// Returns whether the open file is the one with that name in `folder`. A file that was opened and
-/// then locked may not be: the previous holder of the lock may have removed or renamed it in
-/// between, and data written to a file without a name is lost.
+/// Returns whether the open file is the one called `name` in `folder`. Call this after a file was
+/// opened and then locked: the previous holder of the lock may have removed or renamed the file in
+/// between. Data written to a file without a name is lost.
 ///
 /// # Errors
-/// The system cannot stat the file or the name.
+/// The system cannot stat the file or the name. A missing name is no error; then the result is
+/// false.
 pub fn is_named(
     file: impl AsFd,
     folder: impl AsFd,
@@ -82,7 +84,8 @@ pub fn is_named(
     }
 }
 
-/// A [`Disk`] in a file, which this process has locked as long as it is open.
+/// A [`Disk`] in a file. [`open`](Self::open) locks the file for this process until the disk is
+/// dropped.
 ///
 /// [`open`](Self::open) picks the fastest way to durable writes that the system offers, and
 /// [`describe`](Self::describe) says which that is.
@@ -113,13 +116,13 @@ impl Engine {
 }
 
 impl FileDisk {
-    /// Opens `path` and locks it. Creates it empty if there is none, and makes its name durable in
-    /// its directory. If a feature of [`Access::Direct`] is missing, does without; see
-    /// [`describe`](Self::describe).
+    /// Opens the file at `path` and locks it. If there is none, creates an empty file. Makes the
+    /// file's name durable in its directory. If a feature of [`Access::Direct`] is missing, the
+    /// disk works without it; see [`describe`](Self::describe).
     ///
     /// # Errors
-    /// [`OpenError::Locked`] when another process has locked the file, and [`OpenError::Io`] when
-    /// it cannot be opened, or its directory cannot be synced.
+    /// [`OpenError::Locked`] if another process has locked the file. [`OpenError::Io`] if the file
+    /// cannot be opened, or its directory cannot be synced.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         let failed = |errno: Errno| OpenError::Io { path: path.to_owned(), source: errno.into() };
         let file = open_locked(path, OFlags::empty()).map_err(|errno| match errno {
@@ -148,10 +151,10 @@ impl FileDisk {
         Ok(Self { path: path.to_owned(), file: Arc::new(file), engine, access, description })
     }
 
-    /// Wraps a file that is open for reading, without a lock: others may change it in the meantime.
-    /// `path` is for messages. If a feature of [`Access::Direct`] is missing, does without; see
-    /// [`describe`](Self::describe). A file description that others share becomes direct for them
-    /// too.
+    /// Wraps a file that is open for reading, without a lock, so that other processes may change
+    /// the file. `path` is for messages. If a feature of [`Access::Direct`] is missing, the disk
+    /// works without it; see [`describe`](Self::describe). Direct I/O then also applies to everyone
+    /// who shares the open file description.
     #[must_use]
     pub fn for_reading(file: File, path: &Path, access: Access) -> Self {
         let refusal = match access {
@@ -166,23 +169,24 @@ impl FileDisk {
         Self { path: path.to_owned(), file: Arc::new(file), engine, access, description }
     }
 
-    /// How the file's bytes are transferred: as requested, or as available.
+    /// Returns how the file's bytes are transferred. This is [`Access::Cached`] if direct access
+    /// was requested but is not available.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// How bytes reach the device, for the log: the engine, and which features were missing and
-    /// why.
+    /// Describes for the log how bytes reach the device: the engine, the missing features, and why
+    /// they are missing.
     #[must_use]
     pub fn describe(&self) -> &str {
         &self.description
     }
 
-    /// Uses blocking calls from now on, as where io_uring is forbidden. For tests.
+    /// Uses blocking calls from now on, as if io_uring were forbidden. For tests.
     ///
     /// # Panics
-    /// If operations are in flight.
+    /// If an outcome waits to be polled. No operation may be in flight.
     pub fn without_ring(&mut self) {
         assert!(self.poll().is_none(), "nothing under way");
         self.engine = Engine::Blocking(VecDeque::new());
@@ -230,10 +234,12 @@ fn go_direct(file: impl AsFd) -> Result<(), String> {
 }
 
 /// Returns whether the file's device can make a single write durable: it supports forced unit
-/// access, or has no volatile cache. For any other device the kernel follows a write with
-/// `RWF_DSYNC` by a flush, from a work queue bound to the core that the device interrupts: while a
-/// thread computes there, a commit of 45 us takes 4 ms, until the scheduler's next tick. A separate
-/// sync can be sent from any free core, in 55 us.
+/// access, or has no volatile cache.
+///
+/// On any other device the kernel flushes the cache after each write with `RWF_DSYNC`. The flush
+/// starts from a work queue bound to the core that the device interrupts. While a thread computes
+/// on that core, a commit takes 4 ms instead of 45 us, because the flush waits for the scheduler's
+/// next tick. A separate sync can start on any free core, and takes 55 us.
 fn has_fua(file: &File) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else { return false };
     let device = format!(
@@ -241,7 +247,7 @@ fn has_fua(file: &File) -> bool {
         rustix::fs::major(stat.st_dev),
         rustix::fs::minor(stat.st_dev)
     );
-    // The queue of a partition is that of its disk.
+    // A partition has no queue of its own; its disk has one.
     let says = |name: &str, word: &str| {
         ["queue", "../queue"]
             .iter()
@@ -251,7 +257,7 @@ fn has_fua(file: &File) -> bool {
     says("fua", "1") || says("write_cache", "write through")
 }
 
-/// Performs `op` before it returns.
+/// Performs `op` with blocking calls.
 fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     match op {
         Op::Write { buffer, len, offset, durable } => {
@@ -271,8 +277,8 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
         Op::Read { buffer, len, wanted, offset } => {
             let mut done = 0;
             while done < *wanted {
-                // Direct I/O transfers whole blocks: a read that ended within a block is repeated
-                // from its start.
+                // Direct I/O transfers whole blocks. If a read ended within a block, the next read
+                // starts again at that block.
                 let from = done / BLOCK_BYTES * BLOCK_BYTES;
                 match rustix::io::pread(file, &mut buffer[from..*len], *offset + from as u64) {
                     Ok(count) if from + count <= done => {
@@ -294,15 +300,15 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
     }
 }
 
-/// Truncates the file to `offset`. A file that is no longer than that loses its reserved blocks
-/// beyond the end, too: on ext4 and XFS a truncation to the present size frees them.
+/// Truncates the file to `offset`. A shorter file keeps its size, but loses the blocks reserved
+/// beyond its end: on ext4 and XFS a truncation to the present size frees them.
 pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.set_len(size.min(offset))
 }
 
-/// Returns the outcome of a reservation. Where the call is not supported, the zeroes that are
-/// written next reserve the space.
+/// Returns the outcome of a reservation. An unsupported call counts as a success, because the
+/// zeroes that are written next reserve the space.
 fn reserved(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),

@@ -1,12 +1,12 @@
-//! Durable writes, and reads ahead: aligned buffers, io_uring, and the trait that the simulator
-//! implements too.
+//! Durable writes, and reads ahead: aligned buffers, io_uring, and a trait for real and simulated
+//! disks.
 //!
-//! A [`Disk`] is one file, owned by one thread. It takes a bounded number of operations, blocks
-//! only in [`Disk::wait`], and returns outcomes through [`Disk::poll`].
+//! A [`Disk`] is one file, owned by one thread. It accepts a bounded number of operations, and
+//! returns their outcomes through [`Disk::poll`]. With io_uring it blocks only in [`Disk::wait`].
 //! - [`FileDisk`]: a real file, with io_uring, `O_DIRECT` and `RWF_DSYNC` where the filesystem
 //!   supports them.
-//! - [`MemDisk`]: a file in memory that keeps, loses, tears and fails writes as its seed and its
-//!   test decide, in the caller's virtual time.
+//! - [`MemDisk`]: a file in memory, in the caller's virtual time. Its seed and the test decide
+//!   which writes it keeps, loses, tears or fails.
 //!
 //! Buffers are owned: an [`AlignedBuf`] goes in with the operation and comes back with the
 //! [`Completion`]. The caller must not have operations on overlapping ranges in flight at the same
@@ -31,8 +31,8 @@ pub const MAX_IN_FLIGHT: usize = 64;
 /// An operation on a disk. Offsets and lengths are multiples of [`BLOCK_BYTES`].
 #[derive(Debug)]
 pub enum Op {
-    /// Writes the first `len` bytes of `buffer` at `offset`, growing the file if they end beyond
-    /// it.
+    /// Writes the first `len` bytes of `buffer` at `offset`. Extends the file if they end beyond
+    /// its end.
     Write {
         /// The bytes. The completion returns the buffer.
         buffer: AlignedBuf,
@@ -40,13 +40,13 @@ pub enum Op {
         len: usize,
         /// The offset in the file, in bytes.
         offset: u64,
-        /// Whether completion means that the bytes survive a power failure (`O_DSYNC`), or only
-        /// that the kernel has them and they survive this process.
+        /// If true, the bytes survive a power failure once the operation completes (`O_DSYNC`). If
+        /// false, the kernel has them: they survive this process, but perhaps not a power failure.
         durable: bool,
     },
     /// Reads from `offset` into the first `len` bytes of `buffer`. The first `wanted` bytes must
-    /// exist; if the file ends before them the outcome is `UnexpectedEof`. The file may end after
-    /// them, within a block, and the rest of the buffer is then undefined.
+    /// exist: if the file ends earlier, the outcome is `UnexpectedEof`. The file may end between
+    /// `wanted` and `len`; the buffer's bytes after the file's end are then undefined.
     Read {
         /// The destination. The completion returns the buffer.
         buffer: AlignedBuf,
@@ -57,20 +57,21 @@ pub enum Op {
         /// The offset in the file, in bytes.
         offset: u64,
     },
-    /// Makes all writes that completed before its submission durable, with the file's size
-    /// (`fdatasync`).
+    /// Makes the file's size durable, and all writes that completed before this operation was
+    /// submitted (`fdatasync`).
     Sync,
-    /// Reserves disk space without changing the file's size, so that a lack of it shows early.
-    /// Succeeds without effect where reservations are not supported.
+    /// Reserves disk space without changing the file's size, so that a lack of space shows early.
+    /// If the filesystem does not support reservations, succeeds without effect.
     Reserve {
-        /// First byte of the range.
+        /// The start of the range in the file, in bytes.
         offset: u64,
-        /// Bytes of the range.
+        /// The length of the range, in bytes.
         len: u64,
     },
-    /// Frees all disk space beyond `offset`, reserved or written: the file ends there at most.
+    /// Frees all disk space beyond `offset`, reserved or written. A file that is longer is
+    /// truncated to `offset`.
     Release {
-        /// The new end of the file, in bytes.
+        /// The largest size that the file keeps, in bytes.
         offset: u64,
     },
 }
@@ -89,9 +90,9 @@ pub struct Completion {
 
 /// One file of blocks, owned by one thread.
 ///
-/// A node submits operations with tickets of its choice, and its loop calls [`poll`](Self::poll)
-/// for the outcomes, which arrive in any order; when idle it sleeps on [`poll_fd`](Self::poll_fd).
-/// The disk owns buffers until it returns them.
+/// A node submits operations with tickets of its choice. The node's loop calls [`poll`](Self::poll)
+/// for the outcomes, which arrive in any order, and sleeps on [`poll_fd`](Self::poll_fd) when it is
+/// idle. The disk owns each buffer until it returns the buffer in a [`Completion`].
 pub trait Disk {
     /// A handle that reads the file, also from other threads.
     type Reader: ReadAt;
@@ -108,11 +109,11 @@ pub trait Disk {
     /// Starts `op`. Outcomes may arrive in any order.
     ///
     /// # Panics
-    /// If [`MAX_IN_FLIGHT`] operations are in flight, or `op` is not aligned: the caller counts and
-    /// aligns.
+    /// If [`MAX_IN_FLIGHT`] operations are in flight, or `op` is not aligned.
     fn submit(&mut self, ticket: u64, op: Op);
 
-    /// Returns the next outcome, if there is one; otherwise it makes no system call.
+    /// Returns the next outcome that has arrived, if there is one. Does not block, and normally
+    /// makes no system call.
     fn poll(&mut self) -> Option<Completion>;
 
     /// Blocks until [`poll`](Self::poll) has an outcome; returns at once if nothing is in flight.
@@ -122,11 +123,11 @@ pub trait Disk {
     /// If waiting fails; the operations remain in flight.
     fn wait(&mut self) -> io::Result<()>;
 
-    /// A descriptor that polls readable when an outcome may have arrived. `None` if there is none:
-    /// then outcomes arrive within `submit`, or when virtual time passes.
+    /// Returns a descriptor that polls readable when an outcome may have arrived. `None` if the
+    /// disk has no descriptor: then outcomes arrive within `submit`, or when virtual time passes.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Returns a handle for reading, which sees the writes of completed operations.
+    /// Returns a handle that reads the file, with the writes of all completed operations.
     fn reader(&self) -> Self::Reader;
 }
 

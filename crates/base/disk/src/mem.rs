@@ -1,4 +1,4 @@
-//! A disk in memory that fails as real ones do.
+//! A disk in memory that fails as real disks do.
 
 use crate::pages::Pages;
 use crate::{AlignedBuf, BLOCK_BYTES, Completion, Disk, MAX_IN_FLIGHT, Op, ReadAt, check_aligned};
@@ -33,14 +33,14 @@ pub struct Latency {
     pub jitter: u64,
 }
 
-/// A write that the kernel has and the medium may not have yet.
+/// A write that the kernel has, but perhaps not yet the medium.
 struct Write {
     offset: u64,
     bytes: Vec<u8>,
     /// The order in which operations were started.
     sequence: u64,
-    /// Whether the caller has its completion. Before that a crash may keep any part of it;
-    /// afterwards only if the write is not durable.
+    /// Whether the caller has the write's completion. Until then a crash may lose any part of the
+    /// write. After that a crash may lose parts only if the write is not durable.
     completed: bool,
     durable: bool,
 }
@@ -51,7 +51,7 @@ struct Pending {
     sequence: u64,
     due: u64,
     fault: Option<Fault>,
-    /// For a sync, the writes it makes durable: those complete when it started.
+    /// For a sync: the writes that it makes durable, which had completed when the sync started.
     covers: Vec<u64>,
 }
 
@@ -63,29 +63,30 @@ struct State {
     medium: Pages,
     /// What readers see: the medium with every completed write.
     view: Pages,
-    /// Writes that are started and not certain, in the order in which they reach the medium.
+    /// Writes that have started and are not yet certain on the medium, in the order in which they
+    /// will reach it.
     writes: Vec<Write>,
     pending: Vec<Pending>,
     begun: u64,
     faults: Vec<(u64, Fault)>,
     capacity: u64,
-    /// Counts crashes: disks opened before the last one are dead.
+    /// Counts crashes and kills. A disk opened before the last of these is dead.
     life: u64,
     opened: bool,
 }
 
-/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable; of the rest,
-/// the seed decides sector by sector.
+/// A disk in memory. A power failure ([`MemControl::crash`]) keeps all durable bytes. The seed
+/// decides which sectors it keeps of writes that were not durable.
 ///
-/// Open it by [`MemControl::open`]. Time is virtual: operations complete when
-/// [`MemControl::set_now`] or a [`wait`](Disk::wait) has advanced it far enough.
+/// [`MemControl::open`] opens it. Time is virtual: operations complete when [`MemControl::set_now`]
+/// or a [`wait`](Disk::wait) has advanced it far enough.
 pub struct MemDisk {
     state: Arc<Mutex<State>>,
     life: u64,
 }
 
-/// Controls the medium of a [`MemDisk`]: its clock, latency, faults and crashes. Outlives the disks
-/// opened on it; clones control the same medium.
+/// Controls the medium of a [`MemDisk`]: its clock, latency, faults and crashes. It outlives the
+/// disks opened on the medium. All clones control the same medium.
 #[derive(Clone)]
 pub struct MemControl {
     state: Arc<Mutex<State>>,
@@ -99,7 +100,8 @@ pub struct MemReader {
 }
 
 impl State {
-    /// Moves the leading writes that are certain now to the medium.
+    /// Moves writes to the medium, in their order, up to the first that is not complete and
+    /// durable.
     fn settle(&mut self) {
         let certain =
             self.writes.iter().take_while(|write| write.completed && write.durable).count();
@@ -181,7 +183,8 @@ impl State {
 }
 
 impl MemControl {
-    /// Creates an empty file without limits, latency or faults; `seed` decides what crashes leave.
+    /// Creates an empty file without limits, latency or faults. `seed` decides what a crash leaves
+    /// of writes that are not durable.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let state = State {
@@ -201,7 +204,7 @@ impl MemControl {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Opens the file; `None` if it is open already, as with the lock of a real one.
+    /// Opens the file. `None` if it is open already, as if it were locked.
     #[must_use]
     pub fn open(&self) -> Option<MemDisk> {
         let mut state = lock(&self.state);
@@ -212,7 +215,7 @@ impl MemControl {
         Some(MemDisk { state: self.state.clone(), life: state.life })
     }
 
-    /// Simulates a power failure: writes that were not certain are kept, lost or torn, and open
+    /// Simulates a power failure. Writes that were not durable are kept, lost or torn, and open
     /// disks are dead.
     pub fn crash(&self) {
         let mut state = lock(&self.state);
@@ -242,7 +245,7 @@ impl MemControl {
         state.opened = false;
     }
 
-    /// Simulates the end of the process, not of the kernel: operations in flight are still
+    /// Simulates the end of the process while the kernel continues. Operations in flight are still
     /// performed, and open disks are dead.
     pub fn kill(&self) {
         let mut state = lock(&self.state);
@@ -253,14 +256,15 @@ impl MemControl {
         state.opened = false;
     }
 
-    /// Advances the virtual clock to `now`, in nanoseconds: operations due by then complete.
+    /// Advances the virtual clock to `now`, in nanoseconds. Operations due at `now` or earlier
+    /// complete.
     pub fn set_now(&self, now: u64) {
         let mut state = lock(&self.state);
         state.now = state.now.max(now);
     }
 
-    /// Returns the virtual clock, in nanoseconds: ahead of the time set if a disk had to wait for
-    /// an outcome.
+    /// Returns the virtual clock, in nanoseconds. It is ahead of the time set by
+    /// [`set_now`](Self::set_now) if a disk had to [`wait`](Disk::wait) for an outcome.
     #[must_use]
     pub fn now(&self) -> u64 {
         lock(&self.state).now
@@ -288,7 +292,7 @@ impl MemControl {
         lock(&self.state).capacity = bytes;
     }
 
-    /// Operations started since the file was created.
+    /// Returns the number of operations started since the file was created.
     #[must_use]
     pub fn operations(&self) -> u64 {
         lock(&self.state).begun

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Submission entries: a write and its sync for each operation in flight.
+/// Number of submission entries: each operation in flight needs up to two, for a write and its
+/// sync.
 const ENTRIES: u32 = 128;
 const _: () = assert!(ENTRIES as usize == 2 * MAX_IN_FLIGHT);
 
@@ -18,16 +19,16 @@ const SYNC: u64 = 1 << 32;
 struct Slot {
     ticket: u64,
     op: Op,
-    /// Bytes written or read so far: the kernel may transfer a part.
+    /// Bytes written or read so far. The kernel may transfer fewer bytes than requested.
     done: usize,
-    /// Completions still expected.
+    /// The number of completions still expected.
     due: u8,
     /// Whether a sync must still follow the write.
     unsynced: bool,
-    /// Whether the kernel may have taken a write and its sync separately, and then does not keep
-    /// their order.
+    /// Whether the kernel may have received a write and its sync in two submissions. It then does
+    /// not keep their order.
     separated: bool,
-    /// The first error.
+    /// The first error of the operation or its sync.
     error: Option<io::Error>,
 }
 
@@ -71,8 +72,9 @@ impl Slot {
         }
     }
 
-    /// Returns where in the buffer the rest begins. A read that ended within a block, as at a
-    /// file's end, continues with that block, because direct I/O transfers whole blocks.
+    /// Returns the offset in the buffer at which the operation continues. A read that ended within
+    /// a block, as at a file's end, starts again at that block, because direct I/O transfers whole
+    /// blocks.
     fn from(&self) -> usize {
         match &self.op {
             Op::Read { .. } => self.done / BLOCK_BYTES * BLOCK_BYTES,
@@ -90,8 +92,8 @@ impl Slot {
     }
 }
 
-/// An io_uring and all operations in flight on it. The ring owns their buffers until the kernel has
-/// completed them, whatever the caller drops in the meantime.
+/// An io_uring and all operations in flight on it. The ring owns the operations' buffers until the
+/// kernel has completed the operations, whatever the caller drops in the meantime.
 pub(crate) struct Ring {
     uring: IoUring,
     file: File,
@@ -105,7 +107,8 @@ impl Ring {
     /// Creates a ring for `file`.
     ///
     /// # Errors
-    /// If the kernel provides none: too old, or forbidden, as in many containers.
+    /// If the kernel provides no io_uring: the kernel is too old, or io_uring is forbidden, as in
+    /// many containers.
     pub(crate) fn new(file: File, separate_sync: bool) -> io::Result<Self> {
         let uring = IoUring::new(ENTRIES)?;
         Ok(Self {
@@ -128,7 +131,7 @@ impl Ring {
         self.push(index);
     }
 
-    /// Submits the slot's operation, or the rest of it, to the kernel.
+    /// Submits the slot's operation to the kernel, or the part of it that is not done yet.
     fn push(&mut self, index: usize) {
         let slot = self.slots[index].as_mut().expect("an operation in the slot");
         let fd = types::Fd(self.file.as_raw_fd());
@@ -190,7 +193,7 @@ impl Ring {
         slot.separated = !self.uring.submission().is_empty();
     }
 
-    /// Returns the next finished operation: its ticket, itself and its outcome.
+    /// Returns the next finished operation with its ticket and its outcome.
     pub(crate) fn poll(&mut self) -> Option<(u64, Op, io::Result<()>)> {
         loop {
             let Some(completion) = self.uring.completion().next() else {
@@ -214,7 +217,7 @@ impl Ring {
         }
     }
 
-    /// Submits entries that an earlier call could not.
+    /// Submits entries that an earlier submission left in the queue.
     fn resubmit(&mut self) {
         if !self.uring.submission().is_empty() {
             let _ = self.uring.submit();
@@ -245,7 +248,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.in_flight > 0 {
             if self.wait().is_err() {
-                // The kernel may still access the buffers: they must outlive the ring.
+                // The kernel may still access the buffers, so they must outlive the ring.
                 std::mem::forget(std::mem::replace(
                     &mut self.slots,
                     [const { None }; MAX_IN_FLIGHT],

@@ -1,4 +1,4 @@
-//! A file as a disk: with and without direct I/O, with and without io_uring.
+//! Tests a file as a disk, with and without direct I/O, and with and without io_uring.
 
 use sprat_disk::{
     Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, MAX_IN_FLIGHT, Op, OpenError, ReadAt,
@@ -10,7 +10,8 @@ fn buffer(blocks: usize, byte: u8) -> AlignedBuf {
     buffer
 }
 
-/// Several threads repeatedly lock and remove the same file: none ever holds one without a name.
+/// Several threads repeatedly lock and remove the same file. No thread ever holds a file without a
+/// name.
 #[test]
 fn a_file_that_is_locked_has_its_name() {
     let directory = tempfile::tempdir().unwrap();
@@ -30,7 +31,7 @@ fn a_file_that_is_locked_has_its_name() {
     assert!(opened.into_inner() > 0, "none could open the file");
 }
 
-/// The disks to try: direct and cached, on disk and (where there is one) on tmpfs.
+/// Returns the disks to test: direct and cached, on a disk and, if there is one, on a tmpfs.
 fn disks() -> Vec<(FileDisk, tempfile::TempDir)> {
     let mut disks = Vec::new();
     let shared_memory = std::path::Path::new("/dev/shm");
@@ -68,7 +69,7 @@ fn written_bytes_are_read_back() {
     for (mut disk, _directory) in disks() {
         disk.submit(1, Op::Reserve { offset: 0, len: 64 * BLOCK_BYTES as u64 });
         drain(&mut disk, 1);
-        assert_eq!(disk.size().unwrap(), 0, "space set aside is not size");
+        assert_eq!(disk.size().unwrap(), 0, "reserved space does not count as size");
         for block in 0..MAX_IN_FLIGHT {
             let offset = (block * BLOCK_BYTES) as u64;
             let buffer = buffer(2, u8::try_from(block).unwrap());
@@ -93,7 +94,7 @@ fn written_bytes_are_read_back() {
                     }
                     assert!(
                         reader.read_at(&mut into, BLOCK_BYTES, len as u64).is_err(),
-                        "behind the end"
+                        "a read behind the end is refused"
                     );
                 });
             }
@@ -135,7 +136,7 @@ fn a_file_that_cannot_be_opened_is_named() {
     assert!(error.to_string().contains("/proc/no/such"), "{error}");
 }
 
-/// The results of reads on every kind of disk, with a file that ends within a block.
+/// Checks the results of reads on every kind of disk, with a file that ends within a block.
 #[test]
 fn reads_end_where_the_file_does() {
     let content: Vec<u8> = (0..=250).cycle().take(3 * BLOCK_BYTES + 904).collect();

@@ -1,4 +1,4 @@
-//! The disk in memory keeps its promises, and no more.
+//! Tests that the disk in memory guarantees exactly what its documentation says.
 
 use proptest::prelude::*;
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Fault, Latency, MemControl, MemDisk, Op, ReadAt};
@@ -30,14 +30,14 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// After a crash each sector holds bytes of some write, none older than the last one that was
-    /// certain. Writes of a block are one at a time, as the trait demands.
+    /// After a crash each sector holds the bytes of one write. That write is not older than the
+    /// last write that was certain. Writes of a block do not overlap, as the trait demands.
     #[test]
     fn a_crash_loses_nothing_certain(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let control = MemControl::new(seed);
         let mut disk = control.open().unwrap();
-        // By block, the last write that is certain, the last one that is complete, and the last one
-        // started.
+        // For each block: the last write that is certain, the last complete write, and the last
+        // write started.
         let mut certain = [0u8; BLOCKS];
         let mut complete = [0u8; BLOCKS];
         let mut begun = [0u8; BLOCKS];
@@ -76,15 +76,15 @@ proptest! {
             }
         }
         control.crash();
-        prop_assert!(disk.poll().is_none(), "the disk is dead");
+        prop_assert!(disk.poll().is_none(), "a crashed disk completes nothing");
         let mut contents = control.contents();
         contents.resize(BLOCKS * BLOCK_BYTES, 0);
         for (block, bytes) in contents.chunks(BLOCK_BYTES).enumerate() {
             for sector in bytes.chunks(512) {
-                prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "sectors are whole");
+                prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "one write filled it");
                 prop_assert!((certain[block]..=begun[block]).contains(&sector[0]));
                 let writer = sector[0] == 0 || operations[usize::from(sector[0]) - 1].0 == block;
-                prop_assert!(writer, "what is there was written there");
+                prop_assert!(writer, "the sector was written to this block");
             }
         }
     }
@@ -166,7 +166,10 @@ fn reads_are_operations_too() {
             Op::Read { buffer: AlignedBuf::zeroed(4 * BLOCK_BYTES), len, wanted, offset },
         );
         let completion = disk.poll().unwrap();
-        (completion.result.map_err(|error| error.kind()), completion.buffer.expect("it comes back"))
+        (
+            completion.result.map_err(|error| error.kind()),
+            completion.buffer.expect("the buffer comes back"),
+        )
     };
     let (result, buffer) = read(4 * BLOCK_BYTES, 2 * BLOCK_BYTES, 0);
     assert!(result.is_ok() && buffer[BLOCK_BYTES - 1] == 0 && buffer[BLOCK_BYTES] == 9);

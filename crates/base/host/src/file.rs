@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 /// old file or the new one, also after a power failure. Creates the folder if there is none.
 ///
 /// The bytes are first written to `path` with `.new` appended, so there may be only one writer at a
-/// time: hold a lock where there can be several. A file that a crash has left under that name is
-/// overwritten.
+/// time. If there can be several writers, they must take a lock. A file that a crash has left at
+/// the name with `.new` is overwritten.
 ///
 /// # Errors
-/// Errors of the filesystem, with the path. The old file then remains, unless only the sync of the
-/// folder failed.
+/// Errors of the filesystem, with the path. After an error the old file remains, unless only the
+/// sync of the folder failed.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -15,8 +15,9 @@ pub use wait::{retry, wait_until};
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Returns the value of a line of `/proc/meminfo`, such as `MemAvailable`: in bytes if the kernel
-/// states it in kB, otherwise the bare number. `None` if there is no such line.
+/// Returns the value of a line of `/proc/meminfo`, such as `MemAvailable`. The value is in bytes if
+/// the kernel states it in kB, and otherwise the bare number. `None` if there is no such line, or
+/// its value does not fit.
 #[must_use]
 pub fn memory(name: &str) -> Option<u64> {
     memory_in(&fs::read_to_string("/proc/meminfo").ok()?, name)
@@ -32,9 +33,9 @@ fn memory_in(text: &str, name: &str) -> Option<u64> {
     }
 }
 
-/// Locks the mutex even if a thread has panicked while it held it. Only for data that is consistent
-/// after every statement under the lock. The panic is reported where it happened; a second one here
-/// would hide it.
+/// Locks the mutex even if a thread has panicked while it held the lock. Only for data that is
+/// consistent after every statement under the lock. The first panic was reported where it happened;
+/// a second panic here would hide it.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

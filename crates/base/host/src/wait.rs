@@ -7,13 +7,13 @@
 use std::time::{Duration, Instant};
 
 /// Calls `is_so` every `pause` until it returns true, for at most `patience`, but at least once.
-/// Returns whether it did.
+/// Returns whether `is_so` has returned true.
 pub fn wait_until(patience: Duration, pause: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     retry(patience, pause, |()| true, || if is_so() { Ok(()) } else { Err(()) }).is_ok()
 }
 
-/// Calls `attempt` every `pause`, for at most `patience`, until it succeeds or `passes` returns
-/// false for its error, because a further attempt cannot do better.
+/// Calls `attempt` every `pause`, for at most `patience`, until it succeeds. Gives up early if
+/// `passes` returns false for an error: such an error does not pass with time.
 ///
 /// # Errors
 /// The error of the last attempt.

@@ -1,4 +1,4 @@
-//! The services of the operating system, and their errors.
+//! Tests the services of the operating system, and their errors.
 
 use sprat_host::{lock, memory, random, read_text, replace};
 use std::fs;
@@ -16,7 +16,7 @@ fn a_file_is_replaced_whole_and_its_folder_made() {
     assert_eq!(
         fs::read_dir(folder.path().join("a")).expect("a folder").count(),
         1,
-        "nothing is left beside it"
+        "no temporary file is left"
     );
 }
 

@@ -1,10 +1,10 @@
-//! Round trips of 100 bytes over loopback with bare sockets of the standard library and with our
-//! drivers, spinning and waiting, all in one run, in turn.
+//! Measures round trips of 100 bytes over loopback. It compares plain sockets of the standard
+//! library with our drivers, both spinning and waiting, in turn in one run.
 //!
 //!     cargo run --release -p sprat-net --example echo [hog]
 //!
-//! Two threads, each on a core of its own; with `hog` a third one that computes, and the system
-//! places all of them.
+//! There are two threads, each on a core of its own. With `hog` there is a third thread, which
+//! computes, and the system chooses the cores of all threads.
 
 #![expect(clippy::print_stdout, reason = "a program")]
 
@@ -20,13 +20,13 @@ const FRAME: usize = 100;
 const TURN: Duration = Duration::from_millis(100);
 const TURNS: usize = 6;
 
-/// An end of an echo.
+/// One end of an echo.
 trait End {
     /// Sends a frame.
     fn send(&mut self);
-    /// Receives frames once, and as a server echoes them; returns how many arrived.
+    /// Receives frames once, and echoes them if this end is the server. Returns how many arrived.
     fn poll(&mut self) -> usize;
-    /// The descriptors to sleep on.
+    /// Returns the descriptors to sleep on.
     fn sources(&self) -> Sources<'_> {
         Sources::default()
     }
@@ -116,7 +116,7 @@ impl<D: Driver> End for Ours<D> {
     }
 }
 
-/// A driver, and how it waits: not at all, or as a node does.
+/// A driver, and how it waits: it spins, or waits as a node does.
 #[derive(Clone, Copy)]
 struct Variant {
     name: &'static str,
@@ -226,7 +226,7 @@ fn pin(core: usize) {
 
 fn main() -> io::Result<()> {
     let hog = std::env::args().any(|argument| argument == "hog");
-    // The index of the variant that is running.
+    // The index of the variant that is being measured.
     let turn = AtomicUsize::new(usize::MAX);
     let stop = VARIANTS.len();
     let (mut clients, mut servers) = (Vec::new(), Vec::new());

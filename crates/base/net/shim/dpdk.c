@@ -20,10 +20,10 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
-/* Most frames in one call of DPDK; more take several calls. */
+/* The largest number of frames in one call of DPDK. More frames take several calls. */
 #define BURST 64
 
-/* Frames that each thread keeps out of the pool's common ring. */
+/* Number of frames that each thread keeps in its own cache. */
 #define POOL_CACHE 256
 
 /* ------------------------------------------------------------------ the environment */
@@ -38,7 +38,7 @@ static struct {
 static ssize_t journal_write(void *cookie, const char *text, size_t len)
 {
 	(void)cookie;
-	/* A critical message precedes the end of the process, and of the journal with it. */
+	/* After a critical message DPDK ends the process, so print the message at once. */
 	if (rte_log_cur_msg_loglevel() <= (int)RTE_LOG_CRIT)
 		fprintf(stderr, "sprat: DPDK: %.*s", (int)len, text);
 	size_t keep = len < sizeof(journal.text) ? len : sizeof(journal.text);
@@ -215,7 +215,7 @@ int sprat_dpdk_hear_group(uint16_t port, const uint8_t *group)
 	if (rte_eth_dev_set_mc_addr_list(port, &mac, 1) == 0)
 		return 0;
 	int result = rte_eth_allmulticast_enable(port);
-	/* A device that supports neither receives everything. */
+	/* A device that supports neither call receives all frames. */
 	return result == -ENOTSUP ? 0 : result;
 }
 
@@ -237,7 +237,7 @@ static void close_here(void *argument)
 	sem_post(&closing->done);
 }
 
-/* Closes a port on DPDK's interrupt thread, where no handler of interrupts runs beside it. */
+/* Closes a port on DPDK's interrupt thread, where no interrupt handler runs at the same time. */
 static int close_between_interrupts(uint16_t port)
 {
 	struct closing closing = {.port = port};
@@ -258,7 +258,7 @@ void sprat_dpdk_close(uint16_t port)
 	 * next interrupt ended the process by a segmentation fault (2 of 150 commands on a busy
 	 * machine). */
 	int is_virtio_user = info.driver_name && strcmp(info.driver_name, "net_virtio_user") == 0;
-	/* A kernel's interface would stay promiscuous. */
+	/* An interface of the kernel would otherwise stay promiscuous. */
 	if (rte_eth_promiscuous_get(port) == 1)
 		rte_eth_promiscuous_disable(port);
 	rte_eth_dev_stop(port);
@@ -335,12 +335,12 @@ uint16_t sprat_dpdk_receive(uint16_t port, uint16_t queue, struct sprat_frame *f
 	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, count < BURST ? count : BURST), kept = 0;
 	for (uint16_t i = 0; i < got; i++) {
 		struct rte_mbuf *mbuf = mbufs[i];
-		/* Buffers hold the longest frame, so a frame in several segments is too long. */
+		/* A buffer has room for the longest frame, so a frame in several segments is too long. */
 		if (unlikely(mbuf->nb_segs != 1)) {
 			rte_pktmbuf_free(mbuf);
 			continue;
 		}
-		/* The card's owner may strip a virtual function's tags; the host reads them. */
+		/* The card's owner may strip a virtual function's VLAN tags. The host needs them. */
 		if (unlikely(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) && rte_vlan_insert(&mbuf)) {
 			rte_pktmbuf_free(mbuf);
 			continue;
@@ -427,7 +427,7 @@ uint16_t sprat_dpdk_transmit_with(uint16_t port, uint16_t queue, struct rte_memp
 		first->nb_segs = 1;
 		rte_pktmbuf_free(tail);
 	}
-	/* A device that still refers to the data would read memory that is no longer valid. */
+	/* If the device still refers to the data, it would read memory that is no longer valid. */
 	if (rte_mbuf_ext_refcnt_read(&shared))
 		rte_panic("port %u keeps frames it was said to copy\n", port);
 	return took;

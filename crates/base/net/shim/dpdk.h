@@ -1,9 +1,9 @@
 /*
- * The functions of DPDK that Sprat uses. DPDK's hot calls are inline functions over structures with
- * a private layout, so this shim calls them, a burst at a time.
+ * The functions of DPDK that Sprat uses. DPDK's frequent calls are inline functions on structures
+ * with a private layout, so this shim calls them, for a burst of frames at a time.
  *
- * Functions that can fail return 0 or a negative errno. None keeps a pointer it is given unless its
- * comment says so.
+ * Functions that can fail return 0 or a negative errno. A function keeps a pointer that it was
+ * given only if its comment says so.
  */
 #ifndef SPRAT_DPDK_H
 #define SPRAT_DPDK_H
@@ -17,7 +17,7 @@ struct rte_mempool;
 struct sprat_frame {
 	struct rte_mbuf *mbuf;
 	uint8_t *data;
-	/* Received: bytes of the frame. Allocated: bytes there is room for. To send: bytes to send. */
+	/* Received: length of the frame. Allocated: room in the buffer. To send: bytes to send. */
 	uint32_t len;
 	/*
 	 * Received: SPRAT_CHECKED.
@@ -34,30 +34,30 @@ struct sprat_frame {
 struct sprat_device {
 	char driver[32];
 	uint8_t mac[6];
-	/* Largest IP packet; 0 if the device does not report it. */
+	/* Largest IP packet in bytes; 0 if the device does not report it. */
 	uint16_t max_mtu;
 	/* Bits of SPRAT_CAN_*. */
 	uint32_t can;
-	/* NUMA node it is attached to; -1 if it does not report one. */
+	/* NUMA node to which the device is attached; -1 if it does not report one. */
 	int32_t numa;
-	/* Most queues, each way. */
+	/* Largest number of queues in each direction. */
 	uint16_t max_queues;
 };
 
 #define SPRAT_CAN_CHECK_RECEIVED 1u
 #define SPRAT_CAN_CHECK_SENT 2u
-/* If used, it receives only frames of chosen VLANs. */
+/* If used, the device receives only frames of chosen VLANs. */
 #define SPRAT_CAN_FILTER_VLAN 4u
-/* If used, it interrupts when frames arrive. Not described; sprat_dpdk_bell shows if it can. */
+/* If used, frames cause interrupts. Never in `can`: sprat_dpdk_bell shows whether it works. */
 #define SPRAT_CAN_RING 8u
 
 /* The settings of a device. */
 struct sprat_setup {
-	/* The pool of each queue's frames: as many as there are queues. */
+	/* For each queue the pool of its frames. */
 	struct rte_mempool *const *pools;
 	/* Hardware address to use; NULL keeps the device's own. */
 	const uint8_t *mac;
-	/* Largest IP packet; 0 keeps the device's setting. */
+	/* Largest IP packet in bytes; 0 keeps the device's setting. */
 	uint16_t mtu;
 	uint16_t descriptors;
 	uint16_t queues;
@@ -77,7 +77,7 @@ struct sprat_counters {
 int sprat_dpdk_init(int argc, char **argv);
 /* Returns the last lines that DPDK has logged, ended by a 0, and clears them. */
 void sprat_dpdk_take_log(char *text, uint32_t size);
-/* Gives the calling thread caches of its own; undo it on the same thread. */
+/* Gives the calling thread caches of its own. Call sprat_dpdk_thread_leave on the same thread. */
 int sprat_dpdk_thread_enter(void);
 void sprat_dpdk_thread_leave(void);
 
@@ -85,7 +85,7 @@ void sprat_dpdk_thread_leave(void);
 int sprat_dpdk_pool(const char *name, uint32_t frames, uint32_t room, int32_t numa, struct rte_mempool **pool);
 /* Call only when all frames have returned. */
 void sprat_dpdk_pool_free(struct rte_mempool *pool);
-/* Frames that are not in the pool. */
+/* Returns the number of frames that are not in the pool. */
 uint32_t sprat_dpdk_pool_used(struct rte_mempool *pool);
 
 /* Makes DPDK probe a device, such as "0000:01:00.1" or "net_memif0,role=server". */
@@ -95,45 +95,45 @@ int sprat_dpdk_next(uint16_t from, uint16_t *port);
 int sprat_dpdk_describe(uint16_t port, struct sprat_device *device);
 int sprat_dpdk_setup(uint16_t port, const struct sprat_setup *setup);
 int sprat_dpdk_start(uint16_t port);
-/* Make a started device receive frames to a group, by its hardware address; frames of a VLAN. */
+/* Make a started device receive frames to a group's hardware address, or of a VLAN. */
 int sprat_dpdk_hear_group(uint16_t port, const uint8_t *group);
 int sprat_dpdk_hear_vlan(uint16_t port, uint16_t vlan);
 /*
  * Makes a started device receive frames to all addresses, until it is closed. A device without this
- * feature does so anyway.
+ * feature receives them anyway.
  */
 int sprat_dpdk_hear_all(uint16_t port);
-/* Stops, closes and removes it. */
+/* Stops, closes and removes a device. */
 void sprat_dpdk_close(uint16_t port);
-/* 1 up, 0 down. */
+/* Returns 1 if the link is up, and 0 if it is down. */
 int sprat_dpdk_link(uint16_t port);
 int sprat_dpdk_counters(uint16_t port, struct sprat_counters *counters);
 /*
- * Returns the descriptor that polls readable when a frame arrives after the bell was armed; negative
- * if there is none. It belongs to the device, until that is stopped.
+ * Returns the descriptor that polls readable when a frame arrives after the bell was armed;
+ * negative if there is none. It belongs to the device, and is valid until the device is stopped.
  */
 int sprat_dpdk_bell(uint16_t port, uint16_t queue);
-/* 1 arms the bell for the next frame, and fails if the device cannot; 0 disarms it. */
+/* With armed 1, arms the bell for the next frame, if the device can. With 0, disarms the bell. */
 int sprat_dpdk_arm(uint16_t port, uint16_t queue, int armed);
 /* Makes the device steer datagrams for a UDP port to a queue. */
 int sprat_dpdk_steer(uint16_t port, uint16_t queue, uint16_t udp_port, int ipv6);
 
 /* Fills frames with up to count that have arrived; the caller owns them. */
 uint16_t sprat_dpdk_receive(uint16_t port, uint16_t queue, struct sprat_frame *frames, uint16_t count);
-/* Takes count frames from the pool, or none. */
+/* Takes count frames from the pool, at most 64, or none. Returns how many. */
 uint16_t sprat_dpdk_alloc(struct rte_mempool *pool, struct sprat_frame *frames, uint16_t count);
-/* Sends frames; returns how many of the first the device took. The caller keeps the others. */
+/* Sends frames. Returns how many the device took, from the first on. The caller keeps the others. */
 uint16_t sprat_dpdk_transmit(uint16_t port, uint16_t queue, const struct sprat_frame *frames, uint16_t count);
 /*
- * Sends one frame that begins with head and ends with len bytes at data, which the caller keeps:
- * only for devices that copy a frame before the call returns. Returns 1, and the device owns head;
- * or 0, and nothing has happened.
+ * Sends one frame that begins with head and ends with len bytes at data, which the caller keeps.
+ * Only for devices that copy a frame before the call returns. Returns 1 if the frame was sent; the
+ * device then owns head. Otherwise returns 0, and the caller keeps head.
  */
 uint16_t sprat_dpdk_transmit_with(uint16_t port, uint16_t queue, struct rte_mempool *pool, const struct sprat_frame *head,
 				  void *data, uint16_t len);
 void sprat_dpdk_free(const struct sprat_frame *frames, uint16_t count);
 
-/* 1 if the kernel's BPF program with that id has that name, otherwise 0. */
+/* Returns 1 if the kernel's BPF program with the id `number` is called `name`, otherwise 0. */
 int sprat_program_is(uint32_t number, const char *name);
 
 #endif

@@ -14,12 +14,13 @@ use crate::{Counters, Driver, Figure, Locator, Mac, Mem, MemTx, Sources, Transmi
 /// One of the drivers, chosen when the program starts.
 ///
 /// [`open`](Self::open) opens the driver that a locator names; `from` wraps one that is open
-/// already. Tell peers the locator that [`advertised`](Self::advertised) returns, which has the
-/// actual address and port. From then on use it as a [`Driver`]: methods that only some drivers
-/// support ([`ping`](Self::ping), [`take_refusal`](Self::take_refusal),
-/// [`close_idle`](Self::close_idle)) do nothing on the others.
+/// already. Give peers the locator that [`advertised`](Self::advertised) returns, which has the
+/// actual address and port. From then on use `AnyDriver` as a [`Driver`]. Only some drivers support
+/// [`ping`](Self::ping), [`take_refusal`](Self::take_refusal) and [`close_idle`](Self::close_idle);
+/// on other drivers these methods do nothing.
 ///
-/// [`Mem`] is not `Send`, and so neither is this: open it on the thread that will own it.
+/// [`Mem`] is not `Send`, so `AnyDriver` is not `Send` either: open it on the thread that will own
+/// it.
 pub struct AnyDriver {
     tx: AnyTx,
     rx: AnyRx,
@@ -38,7 +39,7 @@ pub enum AnyTx {
     Bypass(BypassTx),
 }
 
-/// The receiving half, always of the driver whose sending half is beside it.
+/// The receiving half. It always belongs to the same driver as the sending half in [`AnyDriver`].
 enum AnyRx {
     Udp(UdpRx),
     Tcp(TcpRx),
@@ -77,8 +78,8 @@ impl From<BypassDriver> for AnyDriver {
 }
 
 impl AnyDriver {
-    /// Returns the locator by which peers reach this driver, which was opened at `locator`: with
-    /// the actual address, port and hardware address.
+    /// Returns the locator by which peers reach this driver: `locator`, at which the driver was
+    /// opened, with the actual address, port and hardware address.
     #[must_use]
     pub fn advertised(&self, locator: &Locator) -> Locator {
         let mut advertised = locator.at(self.local);
@@ -108,7 +109,7 @@ impl AnyDriver {
     }
 
     /// Sends an ICMP echo request, which the peer's driver or kernel answers. Returns whether the
-    /// request has left; always false with drivers that do not bypass the kernel. See
+    /// request was sent. Drivers that do not bypass the kernel always return false. See
     /// [`BypassDriver::ping`].
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         match &mut self.tx {
@@ -125,8 +126,9 @@ impl AnyDriver {
         }
     }
 
-    /// Returns a peer whose host has reported since the last call that no process listens there.
-    /// Only kernel TCP and kernel UDP opened to [connect](crate::DriverRole::Connect) report this.
+    /// Returns the address of a peer if its host has reported since the last call that no process
+    /// listens there. Only kernel TCP and kernel UDP opened to
+    /// [connect](crate::DriverRole::Connect) report this.
     pub fn take_refusal(&mut self) -> Option<SocketAddr> {
         match &mut self.tx {
             AnyTx::Tcp(tx) => tx.take_refusal(),

@@ -1,14 +1,14 @@
 //! The counters of a driver.
 
-/// What one driver has carried and lost since it was opened. Plain numbers, owned by the driver's
-/// thread; copy them to show them elsewhere.
+/// The numbers of frames that one driver has carried and lost since it was opened, and related
+/// counts. The driver's thread owns them; copy them to show them on another thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// Frames handed to the node.
+    /// Frames passed to the node.
     pub frames_in: u64,
     /// Bytes of those frames, without the headers below them.
     pub bytes_in: u64,
-    /// Frames handed to the kernel, or kept for a connection that has yet to take them.
+    /// Frames passed to the kernel or device, or kept until a connection accepts them.
     pub frames_out: u64,
     /// Bytes of those frames.
     pub bytes_out: u64,
@@ -18,31 +18,31 @@ pub struct Counters {
     /// Frames not sent because they are longer than the driver or path carries (`EMSGSIZE`), or
     /// empty.
     pub dropped_size: u64,
-    /// Frames not sent because there is no way to the peer: no route, wrong address family, waiting
-    /// to reconnect.
+    /// Frames not sent because the peer cannot be reached: there is no route, its address is of the
+    /// wrong family, its hardware address is unknown, or the driver waits to reconnect.
     pub dropped_unreachable: u64,
     /// Frames lost because the peer refused them, or because its connection broke before they were
     /// sent.
     pub dropped_refused: u64,
     /// Frames not sent for another reason.
     pub dropped_other: u64,
-    /// Datagrams that arrived truncated or empty, and length prefixes in a stream that no frame can
-    /// have.
+    /// Datagrams that arrived truncated or empty, and invalid length prefixes in a stream.
     pub malformed: u64,
     /// Frames addressed to another host, or of a kind this host does not understand. Only drivers
     /// that see whole frames count them.
     pub foreign: u64,
     /// Frames with a wrong checksum. Only drivers that see whole frames count them.
     pub corrupt: u64,
-    /// Times, sampled once a millisecond, that a device's pool had no free frame: frames that
-    /// arrive then wait in the device, or are lost. Only drivers with frame pools count them.
+    /// How often a sample, taken once a millisecond, found no free frame in a device's pool. Frames
+    /// that arrive at such a time wait in the device, or are lost. Only drivers with frame pools
+    /// count this.
     pub no_buffer: u64,
-    /// Errors concerning single peers that the kernel reported on receive.
+    /// Errors that concern one peer, which the kernel reported on receive.
     pub receive_errors: u64,
-    /// System calls to send; with the hub in memory, one a frame.
+    /// System calls to send. A device or the hub in memory counts each transmit as one call.
     pub sends: u64,
-    /// Successful calls that sent several frames at once, which the kernel or the device separated
-    /// (UDP segmentation offload).
+    /// Successful calls that sent several frames as one buffer, which the kernel or the device
+    /// split (UDP segmentation offload).
     pub segmented: u64,
     /// Connections opened to peers.
     pub connected: u64,

@@ -6,26 +6,25 @@ use std::os::fd::BorrowedFd;
 
 use crate::{Figure, Sources};
 
-/// The largest frame of any driver, in bytes: 65,535 of payload after a packet header of 24. A
-/// driver's own limit may be lower; see [`Transmit::mtu`].
+/// The largest frame of any driver, in bytes: 65,535 bytes of payload after a packet header of 24
+/// bytes. A driver's own limit may be lower; see [`Transmit::mtu`].
 pub const MAX_FRAME: usize = 65_535 + 24;
 
-/// The sending half of a driver. The driver passes it to the code that handles a received frame, so
-/// that a reply can be sent while the request still lies in the receive buffer.
+/// The sending half of a driver. The driver passes this half to the code that handles a received
+/// frame, which can then reply while the request still lies in the receive buffer.
 pub trait Transmit {
-    /// Returns the largest frame that can be sent to `peer`, in bytes: what the path carries, as
-    /// far as the driver knows.
+    /// Returns the largest frame that can be sent to `peer`, in bytes. This is what the path
+    /// carries, as far as the driver knows.
     fn mtu(&mut self, peer: SocketAddr) -> usize;
 
     /// Returns whether every frame arrives once and in order as long as the peer stays reachable.
     fn reliable(&self) -> bool;
 
-    /// Sends one frame, gathered from `parts`, to `peer`. The caller may reuse the parts on return:
-    /// the driver copies small frames and sends them together at the next [`flush`](Self::flush);
-    /// it hands large ones to the kernel or device from where they lie.
+    /// Sends one frame, gathered from `parts`, to `peer`. The caller may reuse the parts on return.
+    /// The driver copies small frames and sends them together at the next [`flush`](Self::flush).
+    /// It passes large frames to the kernel or device from where they lie.
     ///
-    /// Best effort: if there is no room the driver drops the frame and counts it, as a network
-    /// would.
+    /// Delivery is best effort: if there is no room, the driver drops the frame and counts it.
     fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]);
 
     /// Sends the frames that [`send`](Self::send) has gathered.
@@ -34,9 +33,9 @@ pub trait Transmit {
 
 /// One network port, owned by one node and used on its thread.
 ///
-/// A node's loop calls [`receive`](Self::receive), whose `sink` handles each frame and may send
-/// replies; calls `flush` on [`tx`](Self::tx) at the end of each iteration; and, when there is no
-/// work, sleeps on [`sources`](Self::sources).
+/// In each iteration a node's loop calls [`receive`](Self::receive), whose `sink` handles each
+/// frame and may send replies. At the end of the iteration the loop calls `flush` on
+/// [`tx`](Self::tx). When there is no work, it sleeps on [`sources`](Self::sources).
 pub trait Driver {
     /// The sending half.
     type Tx: Transmit;
@@ -47,21 +46,21 @@ pub trait Driver {
     /// Returns the sending half.
     fn tx(&mut self) -> &mut Self::Tx;
 
-    /// Hands frames that have arrived, up to the driver's batch limit, to `sink` together with the
-    /// sending half, and returns how many. Never blocks. Errors that concern single peers are
-    /// counted, not returned.
+    /// Passes the frames that have arrived, up to the driver's batch limit, to `sink` together with
+    /// the sending half. Returns how many frames it has passed. Never blocks. An error that
+    /// concerns only one peer is counted, not returned.
     ///
     /// # Errors
-    /// Only those after which the driver can no longer receive.
+    /// Only errors after which the driver can no longer receive.
     fn receive(&mut self, sink: Sink<'_, Self::Tx>) -> io::Result<usize>;
 
-    /// A descriptor that polls readable when a frame may have arrived. `None` if the driver has
-    /// none, like the network in memory, where only time passes.
+    /// Returns a descriptor that polls readable when a frame may have arrived. `None` if the driver
+    /// has no such descriptor, for example in the network in memory.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Adds the descriptors to sleep on until a frame may have arrived. They are valid only until
-    /// the driver is used again, and can be cheaper than [`poll_fd`](Self::poll_fd), which is valid
-    /// as long as the driver.
+    /// Adds to `sources` the descriptors to sleep on until a frame may have arrived. They are valid
+    /// only until the driver is used again. They can be cheaper than [`poll_fd`](Self::poll_fd),
+    /// whose descriptor is valid as long as the driver.
     fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         sources.extend(self.poll_fd());
     }

@@ -15,22 +15,22 @@ pub struct Figure {
     pub value: u64,
 }
 
-/// The longest name of a figure, in bytes: on the network its length takes one byte. A longer name
-/// panics.
+/// The longest name of a figure, in bytes, because on the network its length takes one byte. A
+/// longer name panics.
 pub const MAX_NAME: usize = 255;
 
 /// The longest value of a label, in characters; longer values are cut.
 const MAX_LABEL: usize = 64;
 
 impl Figure {
-    /// A figure without labels.
+    /// Creates a figure without labels.
     #[must_use]
     pub fn new(name: &'static str, value: u64) -> Self {
         Self { name: name.into(), value }
     }
 
-    /// A figure with one to three labels, each a name and a value. Characters of values that have a
-    /// meaning in metrics are replaced by `_`.
+    /// Creates a figure with one to three labels, each a name and a value. Characters of label
+    /// values that have a meaning in metrics are replaced by `_`.
     #[must_use]
     pub fn labelled(name: &'static str, labels: &[(&'static str, &str)], value: u64) -> Self {
         let plain =

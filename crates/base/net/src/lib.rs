@@ -1,12 +1,13 @@
-//! Network drivers, which send and receive frames over kernel UDP, kernel TCP, shared memory, DPDK
-//! or a network in memory; and service locators, which name endpoints.
+//! Network drivers and service locators. Drivers send and receive frames over kernel UDP, kernel
+//! TCP, shared memory, DPDK or a network in memory. Locators name endpoints.
 //!
-//! A [`Driver`] moves opaque frames between socket addresses. One thread owns it; it never blocks,
-//! and allocates nothing once warm. The network may lose, repeat and reorder frames unless
-//! [`Transmit::reliable`] returns true; the `rpc` crate builds calls on top.
+//! A [`Driver`] moves opaque frames between socket addresses. One thread owns the driver. It never
+//! blocks, and allocates nothing once its buffers have grown. The network may lose, repeat and
+//! reorder frames, unless [`Transmit::reliable`] returns true. The `rpc` crate builds remote calls
+//! on drivers.
 //!
 //! - [`Locator`] names an endpoint and its transport; [`AnyDriver::open`] opens it.
-//! - [`Udp`] and [`Tcp`] are the kernel's transports, [`Mem`] is a network in memory with its own
+//! - [`Udp`] and [`Tcp`] use the kernel's transports; [`Mem`] is a network in memory with its own
 //!   time.
 //! - [`Idle`] decides, between two iterations of a node's loop, whether to spin, yield or sleep.
 //!
@@ -14,8 +15,8 @@
 //!   processes share or, with the feature `dpdk`, over devices that DPDK drives.
 //!
 //! Only shared memory, DPDK and one instruction ([`ticks`]) need `unsafe`. System calls go through
-//! `rustix`, `socket2` and, for what those two lack, `nix` (`UDP_GRO` and its control message) and
-//! `perf-event2` (event counters).
+//! `rustix` and `socket2`. Two further crates supply what `rustix` and `socket2` lack: `nix`
+//! (`UDP_GRO` and its control message) and `perf-event2` (event counters).
 
 mod any;
 pub mod bypass;
@@ -53,7 +54,7 @@ pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};
 pub use time::Nanos;
 pub use udp::{SMALL_FRAME, Udp, UdpTx};
 
-/// These are opened on one thread and moved to the thread that owns them.
+/// These types are opened on one thread and moved to the thread that owns them.
 const _: () = {
     const fn sendable<T: Send>() {}
     sendable::<Udp>();

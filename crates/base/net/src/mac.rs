@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-/// A hardware address.
+/// A hardware address of Ethernet.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Mac(pub [u8; 6]);
 

@@ -12,14 +12,14 @@ use std::time::Duration;
 use crate::driver::Sink;
 use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
 
-/// Limit on the frames that wait at a port, on those that a sender has staged, and on those in
-/// transit in a hub, for each of its ports; further frames are dropped.
+/// Limit on three numbers of frames: those that wait at a port, those that a sender has staged,
+/// and, multiplied by the number of ports, those in transit in a hub. Further frames are dropped.
 pub const QUEUE_LIMIT: usize = 16_384;
 
-/// The largest number of frames that one [`Driver::receive`] hands out.
+/// The largest number of frames that one call of [`Driver::receive`] passes on.
 const RECEIVE_BATCH: usize = 64;
 
-/// Buffers kept for reuse.
+/// The largest number of buffers kept for reuse.
 const SPARE_BUFFERS: usize = 1024;
 
 /// Properties of a hub's network.
@@ -33,7 +33,7 @@ pub struct HubOptions {
 }
 
 impl Default for HubOptions {
-    /// Ethernet carrying UDP.
+    /// Returns the properties of UDP over Ethernet.
     fn default() -> Self {
         Self { mtu: 1472, reliable: false }
     }
@@ -42,17 +42,17 @@ impl Default for HubOptions {
 /// A frame that is about to be sent, as the hub's policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight<'a> {
-    /// When it is sent.
+    /// The time at which the frame is sent.
     pub now: Nanos,
     /// The sender's address.
     pub from: SocketAddr,
     /// The receiver's address.
     pub to: SocketAddr,
-    /// Its bytes.
+    /// The frame's bytes.
     pub frame: &'a [u8],
 }
 
-/// What the network does with a frame. Frames with different delays may overtake one another.
+/// What the network does with a frame. A frame with a shorter delay may overtake an earlier frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Delivery {
     /// The frame is lost.
@@ -65,13 +65,13 @@ pub enum Delivery {
 
 type Policy = Box<dyn FnMut(Flight<'_>) -> Delivery>;
 
-/// A network in memory. Nodes plug in by [`port`](Self::port); clones are handles of the same
-/// network.
+/// A network in memory. Each node gets a driver from [`port`](Self::port). Clones are handles of
+/// the same network.
 ///
-/// The caller owns time: frames arrive only when it calls [`deliver_until`](Self::deliver_until),
-/// and the same calls give the same deliveries in the same order. A [policy](Self::set_policy)
-/// delays, drops or repeats frames; without one each arrives once, without delay. All of it lives
-/// on one thread.
+/// The caller owns time: frames arrive only when the caller calls
+/// [`deliver_until`](Self::deliver_until). Equal calls give equal deliveries in the same order. A
+/// [policy](Self::set_policy) delays, drops or repeats frames; without a policy each frame arrives
+/// once, without delay. A hub and all its ports live on one thread.
 #[derive(Clone)]
 pub struct Hub {
     inner: Rc<RefCell<Inner>>,
@@ -80,13 +80,13 @@ pub struct Hub {
 struct Inner {
     options: HubOptions,
     now: Nanos,
-    /// Frames sent so far; it orders frames that are due at the same time.
+    /// The number of frames put in transit so far. It orders frames that are due at the same time.
     sequence: u64,
     policy: Policy,
     under_way: BinaryHeap<Reverse<InTransit>>,
     ports: BTreeMap<SocketAddr, Port>,
     spare: Vec<Vec<u8>>,
-    /// Frames that found no port at their address, or a full one.
+    /// The number of frames that found no port at their address, or a full port.
     lost: u64,
 }
 
@@ -105,10 +105,10 @@ struct InTransit {
 }
 
 impl Hub {
-    /// An empty network at time zero.
+    /// Creates an empty network at time zero.
     ///
     /// # Panics
-    /// When the MTU is zero or above [`MAX_FRAME`].
+    /// If the MTU is zero or above [`MAX_FRAME`].
     #[must_use]
     pub fn new(options: HubOptions) -> Self {
         assert!((1..=MAX_FRAME).contains(&options.mtu));
@@ -125,17 +125,17 @@ impl Hub {
         Self { inner: Rc::new(RefCell::new(inner)) }
     }
 
-    /// Sets the policy that decides what happens to each frame from now on. It must not call the
-    /// hub.
+    /// Sets the policy that decides what happens to each frame from now on. The policy must not
+    /// call the hub.
     pub fn set_policy(&self, policy: impl FnMut(Flight<'_>) -> Delivery + 'static) {
         self.inner.borrow_mut().policy = Box::new(policy);
     }
 
-    /// Plugs in a port at `address`. Dropping the port unplugs it; frames still under way then go
-    /// to the port that has the address when they arrive, as after a restart.
+    /// Creates a port at `address`. Dropping the driver removes the port. Frames in transit then go
+    /// to the port that has the address when they arrive, for example that of a restarted node.
     ///
     /// # Errors
-    /// `AddrInUse` when the address is taken.
+    /// `AddrInUse` if the address is taken.
     pub fn port(&self, address: SocketAddr) -> io::Result<Mem> {
         let mut inner = self.inner.borrow_mut();
         if inner.ports.contains_key(&address) {
@@ -153,15 +153,15 @@ impl Hub {
         self.inner.borrow().now
     }
 
-    /// Returns the time at which the next frame under way is due, if there is one.
+    /// Returns the time at which the next frame in transit is due, if there is one.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Nanos> {
         self.inner.borrow().under_way.peek().map(|Reverse(delivery)| delivery.due)
     }
 
-    /// Advances time to `now`, moves the frames due by then into their ports, earliest first, and
-    /// returns how many it delivered. Time never goes back: an earlier `now` delivers what is due
-    /// by it and leaves the hub's time unchanged.
+    /// Advances time to `now`, and moves the frames that are due into their ports, earliest first.
+    /// Returns how many it delivered. Time never goes back: a `now` before the hub's time delivers
+    /// the frames due until then, and leaves the hub's time unchanged.
     pub fn deliver_until(&self, now: Nanos) -> usize {
         let mut inner = self.inner.borrow_mut();
         inner.now = inner.now.max(now);
@@ -184,14 +184,15 @@ impl Hub {
         delivered
     }
 
-    /// Frames waiting at the port of `address` to be received.
+    /// Returns the number of frames that wait to be received at the port of `address`; 0 if there
+    /// is no such port.
     #[must_use]
     pub fn waiting(&self, address: SocketAddr) -> usize {
         self.inner.borrow().ports.get(&address).map_or(0, |port| port.waiting.len())
     }
 
-    /// Returns the number of frames that were lost on arrival: no port had the address, or its
-    /// queue was full.
+    /// Returns the number of frames that were lost on arrival, because no port had the address or
+    /// the port's queue was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.inner.borrow().lost
@@ -199,7 +200,8 @@ impl Hub {
 }
 
 impl Inner {
-    /// Sends a frame, or drops it if the policy says so. Returns whether there was room for it.
+    /// Sends a frame, or drops it if the policy says so. Returns false if there was no room for the
+    /// frame.
     fn launch(&mut self, from: SocketAddr, to: SocketAddr, frame: Vec<u8>) -> bool {
         if self.under_way.len() >= QUEUE_LIMIT * self.ports.len().max(1) {
             self.recycle(frame);
@@ -238,8 +240,8 @@ pub struct Mem {
     tx: MemTx,
 }
 
-/// The sending half of [`Mem`]. Every frame, of any size, leaves only at the flush, so that tests
-/// notice a missing one.
+/// The sending half of [`Mem`]. Every frame, whatever its size, is sent only at the flush, so that
+/// tests notice a missing flush.
 pub struct MemTx {
     hub: Hub,
     address: SocketAddr,
@@ -279,7 +281,8 @@ impl Driver for Mem {
     }
 }
 
-/// Implements [`Driver::receive`] for any `holder` of the sending half; `of` returns that half.
+/// Implements [`Driver::receive`] for any `holder` of the sending half. `of` returns the holder's
+/// sending half.
 pub(crate) fn receive<T>(
     holder: &mut T,
     of: impl Fn(&mut T) -> &mut MemTx,

@@ -13,9 +13,10 @@ use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 pub enum DriverRole<'a> {
     /// To listen at the locator.
     Listen,
-    /// To connect to services such as the one at the locator. The system chooses the own address
-    /// and port, unless the locator given here, of the same transport, states them. With
-    /// `fast+dpdk` that locator also names the device; without it the first device is used.
+    /// To connect to the service at the locator, and to others with the same transport. The locator
+    /// given here, if it has the same transport, states the address and port from which the driver
+    /// sends, and with `fast+dpdk` also the device. Without it the system chooses them; TCP ignores
+    /// it.
     Connect(Option<&'a Locator>),
 }
 
@@ -36,17 +37,17 @@ impl AnyDriver {
     /// Opens the driver that `locator` names. Looks up a host's name, which can take seconds.
     ///
     /// # Errors
-    /// [`OpenError`]: the name is unknown; the address is in use, forbidden or not this machine's;
-    /// or this build lacks the transport.
+    /// [`OpenError`] if the name is unknown, the address is in use, forbidden or not this
+    /// machine's, a device cannot be opened, or this build lacks the transport.
     pub fn open(locator: &Locator, role: DriverRole<'_>) -> Result<Self, OpenError> {
         Self::open_with(locator, role, None)
     }
 
-    /// Opens the driver to listen at `locator` as one of several nodes that share a device; see
-    /// [`BypassDriver::open_share`].
+    /// Opens the driver that listens at `locator`, for one of several nodes that share a device.
+    /// See [`BypassDriver::open_share`].
     ///
     /// # Errors
-    /// [`OpenError`] for the causes of [`open`](Self::open), and when the device has too few queues
+    /// [`OpenError`] for the causes of [`open`](Self::open), and if the device has too few queues
     /// or cannot be shared.
     pub fn open_share(locator: &Locator, share: DeviceShare) -> Result<Self, OpenError> {
         Self::open_with(locator, DriverRole::Listen, Some(share))
@@ -98,7 +99,7 @@ fn open(transport: &Transport, own: SocketAddr, role: DriverRole<'_>) -> io::Res
         }
         (Transport::FastUdp | Transport::FastDpdk(_), DriverRole::Connect(_)) => {
             let mut udp = Udp::bind(own)?;
-            // Without this, a peer whose port no process listens on looks like one that is silent.
+            // Without this, a peer whose port no process listens on would look like a silent peer.
             let _ = udp.enable_refusals();
             AnyDriver::from(udp)
         }
@@ -112,7 +113,7 @@ fn bypass_kernel(
     share: Option<DeviceShare>,
 ) -> io::Result<AnyDriver> {
     match given {
-        // The locator is the peer's and says nothing of our own devices.
+        // The locator is the peer's, and does not name our own devices.
         false => {
             Ok(BypassDriver::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?
                 .into())
@@ -129,7 +130,7 @@ fn bypass_kernel(
     }
 }
 
-/// Returns the unspecified address and port 0, of the family of `address`.
+/// Returns the unspecified address of the family of `address`, with port 0.
 fn unspecified(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -1,13 +1,13 @@
-//! Peers whose hosts report that no process listens there.
+//! Addresses of peers whose hosts report that no process listens there.
 
 use std::net::SocketAddr;
 
-/// The largest number of peers kept between two calls of [`Refusals::take`]; further ones are
+/// The largest number of peers that wait to be taken by [`Refusals::take`]. Further peers are
 /// dropped.
 const MAX_REFUSALS: usize = 64;
 
-/// Peers whose hosts have refused a connection or a datagram and that were not taken yet, each
-/// once.
+/// Peers whose hosts have refused a connection or a datagram, until they are taken. Each peer is
+/// listed once.
 #[derive(Default)]
 pub(crate) struct Refusals {
     peers: Vec<SocketAddr>,

@@ -1,5 +1,5 @@
-//! Time stamps cheap enough to stay in release builds, taken where a request passes from one stage
-//! to the next.
+//! Time stamps, taken where a request passes from one stage to the next. They are cheap enough to
+//! stay in release builds.
 
 #![allow(unsafe_code, reason = "the processor's time stamp counter has no safe interface")]
 
@@ -18,11 +18,12 @@ use crate::Transmit;
 /// How many of the latest samples are kept.
 const KEPT_SAMPLES: usize = 4096;
 
-/// How long a scale is measured; the error is then below one in 10,000.
+/// How long the measurement of a scale takes. The scale's error is then below one in 10,000.
 const MEASURED: Duration = Duration::from_millis(20);
 
-/// Reads the processor's time stamp counter, which today's machines keep synchronous across cores;
-/// on processors without one, nanoseconds. Takes 7 to 20 ns. [`Scale`] converts ticks to time.
+/// Reads the processor's time stamp counter, which today's machines keep synchronous across cores.
+/// On processors other than x86-64 it returns nanoseconds. Takes 7 to 20 ns. [`Scale`] converts
+/// ticks to time.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {
@@ -46,7 +47,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Measures a tick against the system's clock, which takes 20 ms: not for a node's loop.
+    /// Measures a tick against the system's clock. This takes 20 ms, so do not call it in a node's
+    /// loop.
     #[must_use]
     pub fn measure() -> Self {
         let (start, first) = (Instant::now(), ticks());
@@ -65,7 +67,8 @@ impl Scale {
     }
 }
 
-/// The latest durations of one stage, in ticks; or numbers of events, where [`stamp`]s count those.
+/// The latest 4,096 durations of one stage, in ticks. Where [`stamp`]s count events, the samples
+/// are numbers of events.
 #[derive(Clone, Debug)]
 pub struct RecentSamples {
     kept: Vec<u32>,
@@ -80,7 +83,7 @@ impl Default for RecentSamples {
 }
 
 impl RecentSamples {
-    /// Adds a sample.
+    /// Adds a sample. A sample above `u32::MAX` is stored as `u32::MAX`.
     #[inline]
     pub fn push(&mut self, ticks: u64) {
         let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
@@ -93,19 +96,19 @@ impl RecentSamples {
         self.count += 1;
     }
 
-    /// Drops the samples; [`count`](Self::count) goes on.
+    /// Drops the samples. [`count`](Self::count) is not reset.
     pub fn clear(&mut self) {
         self.kept.clear();
         self.next = 0;
     }
 
-    /// Returns how many samples have been added.
+    /// Returns how many samples have ever been added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the mean of the samples kept; 0 when there are none. For times the median is more
+    /// Returns the mean of the samples kept; 0 if there are none. For times the median is more
     /// robust.
     #[must_use]
     pub fn mean(&self) -> f64 {
@@ -113,7 +116,7 @@ impl RecentSamples {
         sum as f64 / self.kept.len().max(1) as f64
     }
 
-    /// Returns the median of the samples kept; 0 when there are none.
+    /// Returns the median of the samples kept; 0 if there are none.
     #[must_use]
     pub fn median(&self) -> u64 {
         let mut sorted = self.kept.clone();
@@ -122,18 +125,18 @@ impl RecentSamples {
     }
 }
 
-/// A driver's sending half that takes a [`stamp`] when it first sends: the time until then was
-/// spent by its user, the time after by the driver.
+/// Wraps a driver's sending half, and takes a [`stamp`] at the first send. The stamp separates the
+/// time of the half's user from the driver's time.
 pub struct StampedTx<'a, T: ?Sized> {
     tx: &'a mut T,
-    /// When it first sent; 0 if it has not.
+    /// The stamp of the first send; 0 if nothing was sent yet.
     first: &'a mut u64,
     on: bool,
 }
 
 impl<'a, T: Transmit + ?Sized> StampedTx<'a, T> {
-    /// Wraps `tx`. If `on`, the first send writes its stamp to `first`, unless that holds one
-    /// already.
+    /// Wraps `tx`. If `on`, the first send writes its stamp to `first`, unless `first` already
+    /// holds a stamp.
     #[inline]
     pub fn new(tx: &'a mut T, first: &'a mut u64, on: bool) -> Self {
         Self { tx, first, on }

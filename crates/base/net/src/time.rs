@@ -4,7 +4,8 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A point in time: nanoseconds since a moment that the owner of the clock chooses, such as the
-/// process's start, or zero in the simulator. Monotonic; comparable only within one node.
+/// start of the process or of the simulation. The clock is monotonic. Times of different nodes
+/// cannot be compared.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Nanos(pub u64);
 

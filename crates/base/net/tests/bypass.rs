@@ -1,4 +1,5 @@
-//! The driver that bypasses the kernel, over memory interfaces: two drivers in one process.
+//! Tests the driver that bypasses the kernel, over memory interfaces, with two drivers in one
+//! process.
 
 use crate::common;
 use std::io::IoSlice;
@@ -10,7 +11,7 @@ use common::{at, echo, exchange, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_net::{Bypass, Driver, Idle, Locator, Mode, Nanos, Policy, Sources, Transmit, Transport};
 
-/// The locator of one end of a memory interface.
+/// Returns the locator of one end of a memory interface.
 fn end(folder: &Path, host: &str, role: &str, number: usize) -> Locator {
     let socket = folder.join(format!("memif{number}.sock"));
     let device =
@@ -25,7 +26,7 @@ fn open(locator: &Locator) -> BypassDriver {
         .unwrap_or_else(|error| panic!("{locator}: {error}"))
 }
 
-/// Two connected hosts, and the address of the second.
+/// Returns two connected hosts, and the address of the second.
 fn pair(folder: &Path, hosts: [&str; 2]) -> (BypassDriver, BypassDriver, SocketAddr) {
     let server = open(&end(folder, hosts[1], "server", 0));
     let client = open(&end(folder, hosts[0], "client", 0));
@@ -83,7 +84,7 @@ fn pings_are_answered_by_the_driver_alone() {
             seen += take(&mut server).len() + take(&mut client).len();
             client.take_pong() == Some(number)
         });
-        assert_eq!(seen, 0, "nothing reaches the node");
+        assert_eq!(seen, 0, "pings do not reach the node");
     }
 }
 
@@ -115,7 +116,7 @@ fn a_peer_that_goes_and_comes_back_is_met_again_and_nothing_leaks() {
         let to = server.local_addr();
         meet(&mut client, &mut server, to.ip());
         exchange(&mut client, &mut server, to, &[100; 50]);
-        // The server goes in the middle of a burst.
+        // The server exits in the middle of a burst.
         for number in 0..2000 {
             send(client.tx(), to, &frame(number, 1000));
         }
@@ -131,7 +132,7 @@ fn a_peer_that_goes_and_comes_back_is_met_again_and_nothing_leaks() {
         }
         assert!(
             client.counters().dropped_full >= 1000 * life,
-            "frames for nobody are dropped and counted"
+            "frames without a connected peer are dropped and counted"
         );
         assert!(client.frames_in_use() < 2048, "{} frames in use", client.frames_in_use());
     }
@@ -220,7 +221,7 @@ fn two_links_carry_more_than_either_and_stand_in_for_one_another() {
     exchange(&mut client, &mut server, to, &[1000; 100]);
 }
 
-/// Runs one end on a thread of its own, which sleeps whenever there is nothing to do: only the peer
+/// Runs one end on the current thread, which sleeps whenever there is nothing to do. Only the peer
 /// wakes it.
 fn sleeper(locator: &Locator, mut work: impl FnMut(&mut BypassDriver) -> bool) {
     let start = Instant::now();

@@ -1,12 +1,12 @@
-//! Stamps that count events: those of the kernel, which any machine has, and those of the
-//! processor, where it has them.
+//! Tests stamps that count events: of the kernel, which any machine can count, and of the
+//! processor, if it can count them.
 
 use std::time::Duration;
 
 use sprat_net::{EventCounter, PerfEvent, stamp, ticks};
 use sprat_testing::skip;
 
-/// How long a thread does not run.
+/// How long a thread sleeps.
 const NAP: Duration = Duration::from_millis(50);
 
 /// Starts a counter; `None` on a machine that does not allow it.
@@ -41,7 +41,7 @@ fn another_thread_counts_for_itself() {
     let Some(_count) = start(PerfEvent::TaskClock) else { return };
     std::thread::spawn(|| {
         let (before, ours, after) = (ticks(), stamp(), ticks());
-        assert!((before..=after).contains(&ours), "it has not been asked to count");
+        assert!((before..=after).contains(&ours), "this thread has not started a counter");
     })
     .join()
     .expect("no panic");
@@ -64,7 +64,7 @@ fn the_processor_counts_or_it_is_said_why_not() {
         match EventCounter::start(event) {
             Ok(count) => assert!(
                 event != PerfEvent::Instructions || count.cost() > 0,
-                "a stamp is some instructions"
+                "a stamp costs instructions"
             ),
             Err(error) => {
                 let message = error.to_string();

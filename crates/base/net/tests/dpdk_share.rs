@@ -1,5 +1,5 @@
-//! Several nodes share one of DPDK's devices and one address, each with a queue and a thread of its
-//! own.
+//! Tests several nodes that share one of DPDK's devices and one address. Each node has a queue and
+//! a thread of its own.
 #![cfg(feature = "dpdk")]
 
 mod common;
@@ -21,11 +21,11 @@ use sprat_net::{
 
 const NODES: usize = 3;
 
-/// The first node's address; the others have the following ports.
+/// The first node's address. The other nodes have the following ports.
 const FIRST: &str = "10.9.0.2:100";
 const CLIENT: &str = "10.9.0.1:7";
 
-/// A frame that is not back after this time was probably lost.
+/// A frame that has not returned after this time was probably lost.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// One test at a time, because a process has only one DPDK.
@@ -34,12 +34,12 @@ static ONE: Mutex<()> = Mutex::new(());
 /// Commands to a node.
 #[derive(Default)]
 struct Orders {
-    /// Stops reading frames.
+    /// Whether the node must stop reading frames.
     stall: AtomicBool,
     end: AtomicBool,
 }
 
-/// Runs a node that echoes all frames and sleeps when there are none: no timer wakes it.
+/// Runs a node that echoes all frames, and sleeps when there are none. No timer wakes it.
 fn serve(
     device: &str,
     number: usize,
@@ -55,9 +55,9 @@ fn serve(
     let start = Instant::now();
     let now = || Nanos(0) + start.elapsed();
     let mut idle = Idle::new(Policy::of(Mode::Sleep), now()).expect("a bell");
-    open.send(idle.waker()).expect("somebody waits");
+    open.send(idle.waker()).expect("the test waits for the waker");
     while !orders.end.load(Ordering::SeqCst) {
-        assert!(start.elapsed() < PATIENCE * 3, "nobody ended it");
+        assert!(start.elapsed() < PATIENCE * 3, "the test did not stop this node in time");
         if orders.stall.load(Ordering::SeqCst) {
             idle.rest(now(), || (now() + PATIENCE, Sources::default())).expect("polls");
             continue;
@@ -78,7 +78,7 @@ fn serve(
     figures.into_iter().map(|Figure { name, value }| (name.into_owned(), value)).collect()
 }
 
-/// Sends some frames to each node, and waits for all of them to return.
+/// Sends some frames to each node, and waits until all of them have returned.
 fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
     for number in nodes {
         let to =
@@ -94,7 +94,10 @@ fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
                 back.extend(take(client));
                 back.len() >= frames.len()
             });
-            assert!(back.iter().all(|(from, _)| *from == to), "node {number} answers itself");
+            assert!(
+                back.iter().all(|(from, _)| *from == to),
+                "node {number} answers from its own address"
+            );
             let same = frames.iter().all(|frame| back.iter().any(|(_, back)| back == frame));
             let lens = |frames: &mut dyn Iterator<Item = &Vec<u8>>| {
                 frames.map(Vec::len).collect::<Vec<_>>()
@@ -109,8 +112,8 @@ fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
     }
 }
 
-/// Exchanges a new frame with a node: replies to earlier frames have arrived by then, or never
-/// will.
+/// Exchanges a new frame with a node. After that, replies to earlier frames have arrived or were
+/// lost.
 fn settle(client: &mut BypassDriver, to: SocketAddr) {
     const LEN: usize = 48;
     let begun = Instant::now();
@@ -147,7 +150,7 @@ fn talk_to_all(client: &mut BypassDriver) {
     assert_eq!(answered, (0..20).collect::<Vec<_>>(), "each ping is answered once");
 }
 
-/// Neither a node that reads nothing nor one that has exited stops the others.
+/// Neither a node that reads nothing nor a node that has exited stops the other nodes.
 fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[Waker]) {
     let last = NODES - 1;
     let to = SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(last).expect("few"));
@@ -174,14 +177,15 @@ fn do_without_the_last(client: &mut BypassDriver, orders: &[Orders], wakers: &[W
     talk(client, 0..last);
 }
 
-/// Exchanges a frame with the first node, which has read all earlier frames by then.
+/// Exchanges a frame with the first node. After that, the node has read all earlier frames.
 fn talk_briefly(client: &mut BypassDriver) {
     send(client.tx(), at(FIRST), &frame(1, 100));
     client.tx().flush();
     until("the first node answers", || take(client).iter().any(|(from, _)| *from == at(FIRST)));
 }
 
-/// `one_queue`: all frames arrive in the first node's queue, not in any queue.
+/// Tests the nodes on a device. With `one_queue` all frames arrive in the first node's queue;
+/// otherwise they arrive in any queue.
 fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
     let orders: Vec<Orders> = (0..NODES).map(|_| Orders::default()).collect();
     let figures_of_nodes = thread::scope(|scope| {
@@ -209,8 +213,10 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
             orders.end.store(true, Ordering::SeqCst);
             waker.ring();
         }
-        let figures_of_nodes: Vec<_> =
-            threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
+        let figures_of_nodes: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("the node does not panic"))
+            .collect();
         if let Err(panic) = ran {
             std::panic::resume_unwind(panic);
         }
@@ -223,17 +229,17 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
     );
     assert!(
         !one_queue || figures_of_nodes[NODES - 1]["network_handed_over_lost_total"] > 0,
-        "what nobody took is counted: {figures_of_nodes:?}"
+        "frames that the stalled node did not take count as lost: {figures_of_nodes:?}"
     );
     assert!(
         one_queue || sum("frames_in_use") == 0,
-        "all frames are back, wherever they have been: {figures_of_nodes:?}"
+        "all frames are back in the pool: {figures_of_nodes:?}"
     );
     let steers = figures_of_nodes[0]
         .iter()
         .find(|(name, _)| name.starts_with("device_steers{"))
-        .expect("it is told");
-    assert_eq!(*steers.1, 0, "nor says so");
+        .expect("the figure exists");
+    assert_eq!(*steers.1, 0, "the device reports that it does not steer");
 }
 
 #[test]

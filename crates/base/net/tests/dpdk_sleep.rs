@@ -1,5 +1,5 @@
-//! Nodes that sleep until one of DPDK's devices wakes them: two drivers in one process, joined by a
-//! para-virtual device or a virtual Ethernet cable.
+//! Tests nodes that sleep until one of DPDK's devices wakes them. There are two drivers in one
+//! process, connected by a para-virtual device or a virtual Ethernet cable.
 #![cfg(feature = "dpdk")]
 
 mod common;
@@ -15,12 +15,13 @@ use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_net::{Bypass, Driver, Idle, Mode, Nanos, Policy, Sources, Transmit};
 
-/// How often each node sleeps, at least. Frames go back and forth for as long as that takes: one
-/// that arrives during a node's last poll wakes no node, and how many do is up to the machine.
+/// How often each node must sleep. Frames go back and forth until both nodes have slept so often. A
+/// frame that arrives during a node's last poll wakes no node, and the number of such frames
+/// depends on the machine.
 const SLEEPS: u32 = 1500;
 
-/// How long a node is left enter_namespace, and how many iterations it may run in that time: one
-/// that took the naps of nodes with devices that cannot wake them would run a thousand.
+/// How long a node is left alone, and how many iterations it may run in that time. A node whose
+/// device cannot wake it would run a thousand.
 const ALONE: Duration = Duration::from_secs(1);
 const ITERATIONS: u32 = 100;
 
@@ -30,7 +31,7 @@ const CLIENT: &str = "10.9.0.1:7";
 /// One test at a time, because a process has only one DPDK.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A driver on a device, with the state of its waiting.
+/// A driver on a device, with the state of its wait.
 struct Node {
     driver: BypassDriver,
     idle: Idle,
@@ -51,7 +52,7 @@ impl Node {
         Nanos(0) + self.start.elapsed()
     }
 
-    /// Rests like a node that has nothing to do.
+    /// Waits like a node that has nothing to do.
     fn rest(&mut self, longest: Duration) {
         let now = self.now();
         let Self { driver, idle, .. } = self;
@@ -63,8 +64,8 @@ impl Node {
         idle.rest(now, until).expect("polls");
     }
 
-    /// Rests so that once the device has a bell nothing else ends the sleep: a frame that does not
-    /// ring is never seen.
+    /// Waits so that, if the device has a bell, only the bell ends the sleep. A frame that rings no
+    /// bell is then never seen.
     fn rest_on_the_bell(&mut self) {
         let now = self.now();
         let Self { driver, idle, sleeps, .. } = self;
@@ -81,8 +82,8 @@ impl Node {
         idle.rest(now, until).expect("polls");
     }
 
-    /// Calls `work` with the number of sleeps so far until it returns false, and sleeps whenever
-    /// there is nothing to do.
+    /// Calls `work` with the number of sleeps so far, until it returns false. Sleeps whenever there
+    /// is nothing to do.
     fn work(&mut self, mut work: impl FnMut(&mut BypassDriver, u32) -> bool) {
         let start = Instant::now();
         while work(&mut self.driver, self.sleeps.get()) {
@@ -91,7 +92,7 @@ impl Node {
         }
     }
 
-    /// Counts the iterations when nothing happens.
+    /// Counts the iterations that the node runs when nothing happens.
     fn iterations_alone(&mut self) -> u32 {
         let (start, mut iterations) = (Instant::now(), 0);
         while start.elapsed() < ALONE {
@@ -109,17 +110,17 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
     let to = at(SERVER);
     let (open, opened) = channel();
     let (end, ended) = channel();
-    // Whether the server has slept enough, and which frame is the last.
+    // Whether the server has slept often enough, and the number of the last frame.
     let (rested, last) = (&AtomicBool::new(false), &AtomicU64::new(u64::MAX));
     let check = |node: &mut Node| {
         let iterations = node.iterations_alone();
-        assert!(iterations <= ITERATIONS, "{iterations} turns with nothing to do");
+        assert!(iterations <= ITERATIONS, "{iterations} iterations with nothing to do");
     };
     // A driver lives on the thread that opened it.
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut server = Node::open(SERVER, servers);
-            open.send(()).expect("somebody waits");
+            open.send(()).expect("the other thread waits");
             let mut seen = 0;
             server.work(|driver, sleeps| {
                 rested.store(sleeps >= SLEEPS, Ordering::Release);
@@ -132,10 +133,10 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
                 }
             });
             check(&mut server);
-            ended.recv_timeout(PATIENCE).expect("the other end is content");
+            ended.recv_timeout(PATIENCE).expect("the client ends in time");
         });
         scope.spawn(move || {
-            opened.recv_timeout(PATIENCE).expect("the other end is open");
+            opened.recv_timeout(PATIENCE).expect("the server opens in time");
             let mut client = Node::open(CLIENT, clients);
             let (mut sent, mut back) = (0, 0);
             client.work(|driver, sleeps| {
@@ -158,7 +159,7 @@ fn sleepers_are_woken(servers: &str, clients: &str) {
                 }
             });
             check(&mut client);
-            end.send(()).expect("somebody waits");
+            end.send(()).expect("the other thread waits");
         });
     });
 }
@@ -194,7 +195,7 @@ fn over_xdp_sockets() {
     over_a_cable("af_xdp");
 }
 
-/// A frame that arrives after the last poll and before the node sleeps rings no bell, since the
+/// A frame that arrives after the last poll and before the node sleeps rings no bell, because the
 /// bell is not armed yet.
 #[test]
 fn a_frame_that_comes_just_before_the_sleep_ends_it() {
@@ -218,7 +219,7 @@ fn a_frame_that_comes_just_before_the_sleep_ends_it() {
         from.driver.tx().flush();
         loop {
             to.rest_on_the_bell();
-            assert!(start.elapsed() < PATIENCE, "frame {number} lies there, and nobody looks");
+            assert!(start.elapsed() < PATIENCE, "frame {number} did not wake the node");
             match take(&mut to.driver).as_slice() {
                 [] => {}
                 [(_, got)] => return assert!(*got == frame(number, 100)),

@@ -47,7 +47,7 @@ impl Node {
         self.host.read(0, frame, false, &mut self.counters)
     }
 
-    /// A frame with a datagram to a peer whose hardware address is known.
+    /// Composes a frame with a datagram to a peer whose hardware address is known.
     fn frame(&mut self, peer: SocketAddr, payload: &[u8]) -> Vec<u8> {
         let route = self.host.route(peer, || Nanos(0)).expect("a known peer");
         let mut frame = vec![0; route.len() + payload.len()];
@@ -120,7 +120,8 @@ fn the_port_a_frame_is_for_is_seen_at_a_glance() {
             assert_eq!(port_of(&frame), Some(7001));
             let end = frame.len() - b"datagram".len();
             for len in 0..frame.len() {
-                // Nothing after the ports is read; without them there is no port.
+                // `port_of` reads nothing after the ports. A frame that is cut before them has no
+                // port.
                 assert_eq!(port_of(&frame[..len]), (len + 4 >= end).then_some(7001), "{len} bytes");
             }
             assert_eq!(port_of(a.host.solicitation(b.address().ip(), 0)), None);
@@ -138,13 +139,17 @@ fn what_is_for_others_is_passed_over() {
     let frame = a.frame(b.address(), b"for b");
     let mut other = Node::new(settings("10.0.0.3:8"), 3);
     assert_eq!(other.read(&frame), FrameEvent::Nothing);
-    assert_eq!(other.counters.foreign, 1, "another station");
+    assert_eq!(other.counters.foreign, 1, "the frame is for another hardware address");
     let mut port = Node::new(settings("10.0.0.2:9"), 2);
     assert_eq!(port.read(&frame), FrameEvent::Nothing, "another port");
     let mut tagged = Node::new(HostSettings { vlan: Some(5), ..settings("10.0.0.2:8") }, 2);
     assert_eq!(tagged.read(&frame), FrameEvent::Nothing, "another network");
     let solicitation = a.host.solicitation("10.0.0.9".parse().expect("an address"), 0).to_vec();
-    assert_eq!(b.read(&solicitation), FrameEvent::Nothing, "somebody else is asked for");
+    assert_eq!(
+        b.read(&solicitation),
+        FrameEvent::Nothing,
+        "the solicitation is for another address"
+    );
     assert!(matches!(b.read(&frame), FrameEvent::Datagram { .. }));
 }
 
@@ -158,8 +163,8 @@ fn a_flipped_bit_is_never_taken_for_the_truth() {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             if let FrameEvent::Datagram { from, payload: range } = b.read(&damaged) {
-                // No checksum covers the sender's hardware address, nor traffic class, hop limit
-                // and flow label in IPv6's header.
+                // No checksum covers the sender's hardware address, or the traffic class, hop limit
+                // and flow label in the IPv6 header.
                 assert_eq!(
                     (from, &damaged[range]),
                     (a.address(), &payload[..]),
@@ -202,7 +207,7 @@ fn a_silent_neighbour_is_asked_for_again_and_then_no_more() {
     assert_eq!(
         a.host.route(peer, || Nanos(0)).map(drop),
         Err(Unroutable::Resolving(false)),
-        "once is enough"
+        "the resolution has already begun"
     );
     let mut solicited = Vec::new();
     for millis in 0..5000 {
@@ -227,7 +232,10 @@ fn what_is_far_goes_to_the_gateway() {
     let frame = a.frame(far, b"far away");
     assert_eq!(frame[..6], mac(9).0, "to the router's hardware address");
     let mut there = Node::new(settings("192.0.2.7:8"), 9);
-    assert!(matches!(there.read(&frame), FrameEvent::Datagram { .. }), "for the one far away");
+    assert!(
+        matches!(there.read(&frame), FrameEvent::Datagram { .. }),
+        "the frame is for the far peer"
+    );
     // Datagrams through the gateway teach nothing about neighbours.
     let mut there = Node::new(settings("192.0.2.7:8"), 9);
     introduce(&mut there, &mut Node::new(settings("10.0.0.1:7"), 1));
@@ -237,7 +245,7 @@ fn what_is_far_goes_to_the_gateway() {
     let near: SocketAddr = "10.0.0.77:8".parse().expect("an address");
     assert!(
         matches!(a.host.route(near, || Nanos(0)), Err(Unroutable::Resolving(true))),
-        "a neighbour of its own"
+        "an address of our subnet is resolved, not sent to the router"
     );
 }
 
@@ -256,7 +264,7 @@ fn a_neighbour_that_moves_is_followed() {
     let mut moved = Node::new(settings("10.0.0.2:8"), 5);
     introduce(&mut moved, &mut a);
     assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
-    // Its datagrams alone suffice, too.
+    // The neighbour's datagrams alone suffice too.
     introduce(&mut b, &mut a);
     let frame = b.frame(a.address(), b"here");
     assert!(matches!(a.read(&frame), FrameEvent::Datagram { .. }));
@@ -276,10 +284,10 @@ fn a_host_that_takes_over_an_address_announces_it() {
             assert_eq!(
                 (kind, flags),
                 (136, 0x20),
-                "an advertisement that nobody asked for, and that counts"
+                "an unsolicited advertisement that overrides old entries"
             );
         }
-        assert_eq!(a.read(&announcement), FrameEvent::Nothing, "no answer is wanted");
+        assert_eq!(a.read(&announcement), FrameEvent::Nothing, "an announcement is not answered");
         assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
         let mut stranger = Node::new(settings(first), 6);
         assert_eq!(stranger.read(&announcement), FrameEvent::Nothing);
@@ -321,11 +329,11 @@ fn two_links_share_peers_and_stand_in_for_one_another() {
     assert!(a.route(peers[0], || Nanos(0)).is_ok(), "a link that is down is better than none");
 }
 
-/// Two hosts with two cables between them, each direction of which may lose everything.
+/// Two hosts with two cables between them. Each direction of each cable may lose all frames.
 struct Cables {
     hosts: [EtherHost; 2],
     counters: Counters,
-    /// By sender and link.
+    /// Whether frames are lost, by sender and link.
     broken: [[bool; 2]; 2],
     now: Nanos,
 }
@@ -362,7 +370,7 @@ impl Cables {
         }
     }
 
-    /// Sends a datagram; returns the link it took, and whether it arrived.
+    /// Sends a datagram. Returns the link it took, and whether it arrived.
     fn send(&mut self, from: usize, len: usize) -> (usize, bool) {
         let peer = self.hosts[1 - from].address();
         let route = self.hosts[from].route_of(peer, len, || Nanos(0)).expect("known");
@@ -426,9 +434,9 @@ fn a_link_that_swallows_frames_in_silence_is_left_within_100_ms_and_taken_up_aga
                     assert!(call(&mut cables));
                     cables.tick();
                 });
-                assert_eq!(cables.send(0, 100).0, own, "it is back");
+                assert_eq!(cables.send(0, 100).0, own, "its own link is used again");
                 let links: Vec<_> = (0..2).map(|_| cables.send(1, 1400).0).collect();
-                assert_ne!(links[0], links[1], "and so at the other end");
+                assert_ne!(links[0], links[1], "the other end uses both links again");
             }
         }
     }
@@ -456,7 +464,8 @@ fn a_narrow_path_is_believed_within_reason() {
     let peer = b.address().ip();
     let full = a.host.mtu(peer);
     assert_eq!(full, 9000 - 28);
-    // A router's ICMP 3/4 about a packet of ours, with its header quoted.
+    // A router's ICMP message "fragmentation needed" (type 3, code 4) about a packet of ours, with
+    // the packet's header quoted.
     let complain = |a: &mut Node, mtu: u16, quoted_source: [u8; 4]| {
         let mut icmp = vec![3, 4, 0, 0, 0, 0];
         icmp.extend_from_slice(&mtu.to_be_bytes());
@@ -497,9 +506,9 @@ fn a_narrow_path_is_believed_within_reason() {
         assert_eq!(a.read(&frame), FrameEvent::Nothing);
     };
     complain(&mut a, 100, [10, 0, 0, 1]);
-    assert_eq!(a.host.mtu(peer), full, "no path is so narrow");
+    assert_eq!(a.host.mtu(peer), full, "an MTU of 100 is not believed");
     complain(&mut a, 1400, [10, 9, 9, 9]);
-    assert_eq!(a.host.mtu(peer), full, "not about a packet of ours");
+    assert_eq!(a.host.mtu(peer), full, "the error is not about a packet of ours");
     complain(&mut a, 1400, [10, 0, 0, 1]);
     assert_eq!(a.host.mtu(peer), 1400 - 28);
     assert_eq!(a.counters.corrupt + a.counters.malformed, 0);

@@ -1,4 +1,4 @@
-//! Waiting: the decision over virtual time, and the bell over real threads.
+//! Tests how a node waits: the decision in virtual time, and the bell with real threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ impl Node {
         Self { decider, now, wake: micros(50), awake: Duration::ZERO, sleeps: 0, yields: 0 }
     }
 
-    /// Waits for work that arrives at `arrival`, then does it. Returns how late it was.
+    /// Waits for work that arrives at `arrival`, and then does the work. Returns how late it began.
     fn wait(&mut self, arrival: Nanos) -> Duration {
         while self.now < arrival {
             match self.decider.idle(self.now) {
@@ -61,12 +61,12 @@ fn under_load_an_adaptive_node_sleeps_at_most_once() {
     for _ in 0..1000 {
         assert!(node.wait(node.now + micros(8)) <= ROUND);
     }
-    assert_eq!(node.sleeps, 1, "one wake-up to switch");
+    assert_eq!(node.sleeps, 1, "it has not slept since the first wake-up");
 }
 
 #[test]
 fn two_sleepers_wake_up_together() {
-    // The peer also needs a wake-up to answer: the gap is two wake-ups.
+    // The peer also needs a wake-up to answer, so the gap is two wake-ups.
     let mut node = Node::new(Mode::Adaptive);
     node.wait(node.now + micros(1_000_000));
     for _ in 0..3 {
@@ -76,7 +76,7 @@ fn two_sleepers_wake_up_together() {
     for _ in 0..100 {
         node.wait(node.now + micros(110));
     }
-    assert_eq!(node.sleeps, sleeps, "awake from now on");
+    assert_eq!(node.sleeps, sleeps, "it stays awake from now on");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn an_idle_node_costs_next_to_nothing() {
     for mode in [Mode::Adaptive, Mode::Sleep] {
         let mut node = Node::new(mode);
         let start = node.now;
-        // A thousand timers a second, and an arrival each tenth.
+        // A thousand timers per second, and an arrival every tenth of a second.
         for _ in 0..100 {
             for _ in 0..100 {
                 if node.decider.idle(node.now) != IdleStep::Sleep {
@@ -136,7 +136,11 @@ fn a_node_whose_core_is_taken_sleeps_instead() {
     decider.idle(now);
     decider.worked(now);
     assert_eq!(decider.idle(now + micros(1)), IdleStep::Sleep);
-    assert_eq!(decider.idle(now + micros(90_000)), IdleStep::Sleep, "longer, the more it cost");
+    assert_eq!(
+        decider.idle(now + micros(90_000)),
+        IdleStep::Sleep,
+        "the more time the yield cost, the longer it sleeps"
+    );
     // After a while it tries again.
     now = now + micros(3015 * 32) + policy.robbed_for;
     decider.worked(now);
@@ -157,14 +161,14 @@ fn two_peers_on_one_core_sleep_instead_of_spinning_at_each_other() {
         decider.worked(now);
         now
     };
-    // No other thread wanted the core, or only now and then.
+    // Other threads wanted the core rarely or never.
     for taken in [300, 300, 9000, 9000, 300, 9000].map(Duration::from_nanos) {
         let now = yield_for(&mut decider, taken);
         assert!(!decider.sleeps_at_once(now));
     }
     yield_for(&mut decider, micros(9));
     let now = yield_for(&mut decider, micros(9));
-    assert!(decider.sleeps_at_once(now), "three in a row");
+    assert!(decider.sleeps_at_once(now), "three yields in a row lost the core");
     assert_eq!(decider.idle(now), IdleStep::Sleep);
     let later = now + policy.robbed_for;
     decider.worked(later);
@@ -178,7 +182,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// However work arrives, an adaptive node spins only for a bounded time after it.
+    /// However work arrives, an adaptive node spins only for a bounded time after the work.
     #[test]
     fn spinning_is_bounded(gaps in proptest::collection::vec(0..5000u64, 1..100)) {
         let mut node = Node::new(Mode::Adaptive);
@@ -210,14 +214,14 @@ fn no_ring_is_lost() {
             for number in 1..=rounds {
                 posted.store(number, Ordering::SeqCst);
                 waker.ring();
-                // Every other time without waiting for the node to see it.
+                // Every other time, do not wait until the node has seen the ring.
                 while number % 2 == 0 && taken.load(Ordering::SeqCst) < number {
                     std::thread::yield_now();
                 }
             }
         }
     });
-    // Without a deadline a lost ring would hang here, not only be slow.
+    // There is no deadline, so a lost ring makes the test hang and not only slow.
     while taken.load(Ordering::SeqCst) < rounds {
         let seen = posted.load(Ordering::SeqCst);
         if seen > taken.swap(seen, Ordering::SeqCst) {
@@ -267,8 +271,8 @@ fn a_frame_wakes_a_sleeper() {
     });
     while driver.receive(&mut |_, _, frame| assert_eq!(frame, b"wake up")).expect("receives") == 0 {
         let now = clock();
-        // From the first iteration that may sleep, so that the frame arrives before, during or
-        // after the sleep.
+        // The peer sends from the first iteration that may sleep, so that the frame arrives before,
+        // during or after the sleep.
         slept.store(now.0 > 1_000_000, Ordering::SeqCst);
         let patience = Duration::from_millis(if now.0 > 1_000_000 { 60_000 } else { 1 });
         let mut sources = Sources::default();

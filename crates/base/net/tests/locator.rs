@@ -1,4 +1,4 @@
-//! Locators: the printed form parses back, and parse errors say how to correct the text.
+//! Tests locators. The printed form parses back, and parse errors say how to correct the text.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -114,7 +114,7 @@ fn an_address_with_a_port_is_enough() {
         ["tcp:host=a,port=1", "tcp:host=b,port=2", "tcp:host=c,port=3", "tcp:host=::1,port=4"]
     );
     let device: Locators =
-        "fast+dpdk:host=a,port=1,dev=net_x,peer:5,b:2".parse().expect("one, with a device");
+        "fast+dpdk:host=a,port=1,dev=net_x,peer:5,b:2".parse().expect("one locator, with a device");
     assert_eq!(device.len(), 1);
 }
 
@@ -130,7 +130,7 @@ fn devices_have_arguments_of_their_own() {
     assert_eq!(
         told.to_string(),
         "fast+dpdk:host=10.0.0.2,port=8",
-        "others need not know of our devices"
+        "a locator for other nodes leaves out our devices"
     );
 }
 

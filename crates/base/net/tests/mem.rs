@@ -1,5 +1,5 @@
-//! The network in memory: nothing moves except by the clock, and the same seed gives the same
-//! history.
+//! Tests the network in memory. Frames move only with the clock, and equal seeds give equal
+//! histories.
 
 use crate::common;
 use std::net::SocketAddr;
@@ -38,7 +38,11 @@ fn frames_arrive_when_their_time_has_come() {
     assert_eq!(hub.deliver_until(Nanos(199)), 0);
     assert!(take(&mut b).is_empty());
     assert_eq!(hub.deliver_until(Nanos(300)), 2);
-    assert_eq!(take(&mut b), [(at(A), vec![2; 20]), (at(A), vec![3; 30])], "the shorter overtook");
+    assert_eq!(
+        take(&mut b),
+        [(at(A), vec![2; 20]), (at(A), vec![3; 30])],
+        "the shorter frame overtook the longer"
+    );
     assert_eq!((hub.now(), hub.next_delivery()), (Nanos(300), None));
 }
 
@@ -107,7 +111,7 @@ fn any_driver_over_memory_behaves_as_memory() {
     assert_eq!(b.counters().frames_out, 1);
 }
 
-/// All frames that arrive anywhere, and when.
+/// Returns all frames that arrive at any port, and the times at which they arrive.
 fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec<u8>)> {
     let (hub, mut a, mut b) = net();
     let mut state = seed;
@@ -164,6 +168,6 @@ proptest! {
         prop_assert!(first.is_sorted_by_key(|(when, ..)| *when));
         let sent: Vec<_> =
             (0..).zip(&posts).map(|(number, &(_, _, len))| frame(number, len)).collect();
-        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "nothing is made up");
+        prop_assert!(first.iter().all(|(_, _, frame)| sent.contains(frame)), "each frame was sent");
     }
 }

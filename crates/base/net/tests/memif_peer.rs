@@ -1,5 +1,5 @@
-//! Memory interfaces against DPDK's own driver for them: its test program (`dpdk-testpmd`, which
-//! answers ARP and pings) as the other end, in either role.
+//! Tests memory interfaces against DPDK's own driver for them. The other end, in either role, is
+//! DPDK's test program `dpdk-testpmd`, which answers ARP and pings.
 
 use crate::common;
 use std::io::{Read as _, Write as _};
@@ -17,7 +17,7 @@ use sprat_testing::skip;
 /// Far longer than DPDK needs to start.
 const START: Duration = Duration::from_secs(60);
 
-/// DPDK spins on cores, of which there are few: one test at a time.
+/// One test runs at a time, because DPDK spins on cores, and there are few.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// DPDK's process at the other end.
@@ -34,7 +34,7 @@ impl Peer {
             .arg(format!("--vdev={device}"))
             .args(["--", "--forward-mode=icmpecho", "--auto-start", "--port-topology=loop"])
             .args(["--total-num-mbufs=2048", "--mbuf-size=9600", "--disable-link-check"])
-            .stdin(Stdio::piped()) // it ends when this is closed
+            .stdin(Stdio::piped()) // the program ends when this is closed
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
@@ -47,7 +47,7 @@ impl Peer {
         }
     }
 
-    /// Ends it, and returns all of its output.
+    /// Ends the program, and returns all of its output.
     fn end(mut self) -> String {
         let _ = self.0.stdin.take().expect("piped").write_all(b"\n");
         let mut said = String::new();
@@ -106,8 +106,8 @@ fn talk(ours: &mut BypassDriver) {
     }
     let counters = ours.counters();
     assert_eq!((counters.dropped(), counters.malformed), (before, 0), "{counters:?}");
-    // DPDK's program adjusts a request's checksum instead of computing a new one, and is off by one
-    // when a carry is lost.
+    // DPDK's program adjusts a request's checksum instead of computing a new one. The result is off
+    // by one when a carry is lost.
     assert!(counters.corrupt <= 2, "{counters:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Once warm, drivers allocate nothing.
+//! Tests that drivers allocate nothing once their buffers have grown.
 
 #![expect(unsafe_code, reason = "an allocator can be counted only by being one")]
 
@@ -17,8 +17,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: it forwards everything to the system's allocator; the counter beside it allocates
-// nothing.
+// SAFETY: all calls are forwarded to the system's allocator, and the counter allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
@@ -35,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of this thread while `work` runs.
+/// Returns the number of allocations of this thread while `work` runs.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
@@ -66,7 +65,7 @@ fn rounds(client: &mut AnyDriver, server: &mut AnyDriver, count: usize) {
 
 #[test]
 fn warm_drivers_allocate_nothing() {
-    assert!(allocations(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the count counts");
+    assert!(allocations(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the allocator counts");
     for address in LOOPBACKS {
         let address = at(address);
         let udp =

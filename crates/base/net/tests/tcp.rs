@@ -1,4 +1,4 @@
-//! The TCP driver over loopback.
+//! Tests the TCP driver over loopback.
 
 use crate::common;
 use std::io::{IoSlice, Read, Write};
@@ -14,7 +14,7 @@ fn pair(address: &str) -> (Tcp, Tcp, SocketAddr) {
     (Tcp::connect_only().expect("opens"), server, to)
 }
 
-/// A frame with its length prefix, as in the stream.
+/// Returns a frame with its length prefix, as it is in the stream.
 fn framed(frame: &[u8]) -> Vec<u8> {
     [&u32::try_from(frame.len()).expect("short").to_le_bytes(), frame].concat()
 }
@@ -42,7 +42,7 @@ fn small_frames_leave_together() {
     let before = client.counters().sends;
     exchange(&mut client, &mut server, to, &[64; 32]);
     assert_eq!(client.counters().sends, before + 1);
-    // Also together with the long one that follows them.
+    // Small frames are also sent together with the long frame that follows them.
     exchange(&mut client, &mut server, to, &[64, 64, 64, 15_000]);
     assert_eq!(client.counters().sends, before + 2);
 }
@@ -124,7 +124,7 @@ fn lengths_that_no_frame_has_close_the_connection() {
                 got.extend(take(&mut server));
                 server.counters().malformed == count
             });
-            assert_eq!(got.len(), 1, "what came before counts");
+            assert_eq!(got.len(), 1, "the frames before the bad one are valid");
             assert_eq!(got[0].1, b"good");
             assert_eq!(server.connections(), 0);
             assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)), "closed");
@@ -301,7 +301,7 @@ fn frames_of_many_parts_arrive_whole() {
 }
 
 proptest! {
-    // A failing case waits for a timeout, so shrink little.
+    // A failing case waits for a timeout, so proptest may shrink only a little.
     #![proptest_config(ProptestConfig {
         cases: 48,
         max_shrink_iters: 8,

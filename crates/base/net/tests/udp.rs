@@ -1,4 +1,4 @@
-//! The UDP driver over loopback.
+//! Tests the UDP driver over loopback.
 
 use crate::common;
 use std::io::IoSlice;
@@ -37,9 +37,9 @@ fn equal_frames_leave_and_arrive_as_runs() {
         exchange(&mut client, &mut server, to, &[1472; 32]);
         exchange(&mut client, &mut server, to, &[100; 32]);
         let counters = *client.counters();
-        assert_eq!((counters.sends, counters.segmented), (2, 2), "one call a burst");
+        assert_eq!((counters.sends, counters.segmented), (2, 2), "one send call for each burst");
         assert_eq!((counters.frames_out, counters.frames_in), (64, 64));
-        // The last frame of a run may be shorter, never longer.
+        // The last frame of a run may be shorter than the others, but not longer.
         exchange(&mut client, &mut server, to, &[100, 100, 100, 50]);
         assert_eq!(client.counters().sends, 3);
         exchange(&mut client, &mut server, to, &[100, 100, 100, 150]);
@@ -98,8 +98,8 @@ fn many_peers_get_one_frame_each_in_one_call() {
     let mut client = Udp::bind(at(LOOPBACKS[0])).expect("binds");
     let mut servers: Vec<_> =
         (0..20).map(|_| Udp::bind(at(LOOPBACKS[0])).expect("binds")).collect();
-    // The kernel refuses broadcasts of a socket that has not enabled them: the call ends there, and
-    // the driver must continue after it.
+    // The kernel refuses broadcasts from a socket that has not enabled them. The call ends at such
+    // a frame, and the driver must continue after it.
     let refused = [(7, at("255.255.255.255:9")), (13, at("255.255.255.255:10"))];
     for (number, server) in (0..).zip(&servers) {
         for (_, broadcast) in refused.iter().filter(|(before, _)| *before == number) {
@@ -120,7 +120,7 @@ fn many_peers_get_one_frame_each_in_one_call() {
     assert_eq!((counters.frames_out, counters.dropped_unreachable, counters.dropped()), (20, 2, 2));
     assert_eq!(
         counters.sends, 5,
-        "a call up to each refusal, one that is refused, one for the rest"
+        "two calls up to a refusal, two refused ones, one for the last frames"
     );
 }
 
@@ -194,7 +194,7 @@ fn the_descriptor_polls_readable_when_a_frame_is_there() {
 }
 
 proptest! {
-    // A failing case waits for a timeout, so shrink little.
+    // A failing case waits for a timeout, so proptest may shrink only a little.
     #![proptest_config(ProptestConfig {
         cases: 48,
         max_shrink_iters: 8,

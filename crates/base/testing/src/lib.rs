@@ -4,12 +4,13 @@
 use std::fs::File;
 use std::io::Write as _;
 
-/// Reports that a test cannot run on this machine, and `why`: on standard error, and as a line of
-/// the file that the environment variable `SPRAT_SKIPS` names, which `make test` prints at its end.
-/// The caller returns.
+/// Reports that a test cannot run on this machine, and `why`. The report goes to standard error,
+/// and as a line to the file that the environment variable `SPRAT_SKIPS` names. `make test` prints
+/// that file at its end. The caller must then return.
 ///
 /// # Panics
-/// If that file cannot be written: an unreported skip is a test that silently does nothing.
+/// If that file cannot be written, because a test whose skip is not reported would silently do
+/// nothing.
 pub fn skip(why: &str) {
     eprintln!("skipped: {why}");
     let Some(path) = std::env::var_os("SPRAT_SKIPS") else { return };

@@ -9,7 +9,7 @@ pub fn time(ns: f64) -> String {
     scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
 }
 
-/// Formats bytes per second in binary multiples, which \[MMS\] calls MB/s: `6.91 MiB/s`.
+/// Formats bytes per second in binary multiples: `6.91 MiB/s`, which the paper \[MMS\] calls MB/s.
 #[must_use]
 pub fn bandwidth(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s"])
@@ -33,7 +33,7 @@ pub fn decimal_bytes(count: f64) -> String {
     scaled(count, 1000.0, &["B", "KB", "MB", "GB"])
 }
 
-/// Formats bytes in binary multiples: `1.5 GiB`.
+/// Formats bytes in binary multiples: `1.50 GiB`.
 #[must_use]
 pub fn bytes(count: f64) -> String {
     scaled(count, 1024.0, &["B", "KiB", "MiB", "GiB"])
@@ -49,7 +49,8 @@ pub fn file_size(bytes: u64) -> String {
     }
 }
 
-/// Formats the size of an object in decimal multiples, as \[MMS\] does: `100 B`, `10 KB`, `1 MB`.
+/// Formats the size of an object in decimal multiples, as the paper \[MMS\] does: `100 B`, `10 KB`,
+/// `1 MB`.
 #[must_use]
 pub fn object_size(bytes: usize) -> String {
     match bytes {
@@ -81,7 +82,8 @@ pub fn short(figure: &str) -> String {
     format!("{number}{unit}")
 }
 
-/// Formats three significant digits: `0.152`, `13.8`, `421`; very small values as `5.0e-6`.
+/// Formats a number with three significant digits: `0.152`, `13.8`, `421`. Values below 0.001 look
+/// like `5.0e-6`, values of 1000 and more like `1234`.
 #[must_use]
 pub fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -100,7 +102,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
     let mut names = units.iter();
     let mut name = names.next().unwrap_or(&"");
-    // 999.5 would print as 1000 of the smaller unit.
+    // Without the limit of 999.5, a value just below 1000 would print as 1000 of the smaller unit.
     while value.abs() >= step.min(999.5) {
         let Some(next) = names.next() else { break };
         value /= step;

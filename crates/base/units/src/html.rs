@@ -1,7 +1,7 @@
 //! Escapes text for HTML and SVG.
 
-/// Returns `text` escaped as content of an element or as a quoted attribute: a browser shows it as
-/// it is, and treats none of it as markup.
+/// Returns `text` escaped for the content of an element or for a quoted attribute. A browser shows
+/// the text unchanged, and treats none of it as markup.
 ///
 /// ```
 /// use sprat_units::html::escape;

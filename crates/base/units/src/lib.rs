@@ -1,5 +1,5 @@
-//! Parses sizes, rates, shares and durations as people type them: one grammar for every command,
-//! file and interface.
+//! Parses sizes, rates, shares and durations as people type them. Every command, file and interface
+//! uses this one grammar.
 //!
 //! | what | examples | a number alone |
 //! | --- | --- | --- |
@@ -11,10 +11,10 @@
 //!
 //! `MB` is 10^6 bytes and `MiB` 2^20 everywhere. Tools differ in the meaning of a lone letter, and
 //! Sprat follows the majority: `16G` of memory is 16 GiB, as in dd, curl, rclone and the JVM; `1G`
-//! as a rate is 10^9 bits a second, as in tc and iperf3. A text that common tools read in two ways
-//! is refused, and the error names both readings.
+//! as a rate is 10^9 bits a second, as in tc and iperf3. A text that common tools read in two
+//! different ways is refused, and the error names both readings.
 //!
-//! [`figure`] formats numbers for people. [`html`] escapes text for the pages that show them.
+//! [`figure`] formats numbers for people. [`html`] escapes text for web pages.
 
 pub mod figure;
 pub mod html;
@@ -24,35 +24,35 @@ pub use time::{duration, seconds};
 
 use thiserror::Error;
 
-/// Why a text is not the expected quantity, with examples of what is.
+/// Why a text is not the expected quantity, with examples of texts that are.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum UnitError {
     /// The text is not a number with a unit of the quantity.
     #[error("{text:?} is not a {quantity}; write {examples}")]
     Unknown {
-        /// The text.
+        /// The text that was given.
         text: String,
         /// The expected quantity.
         quantity: &'static str,
         /// Texts that are valid.
         examples: &'static str,
     },
-    /// Common tools read the text in two ways.
+    /// Common tools read the text in two different ways.
     #[error("{text:?} can be read two ways: write {one} or {other}")]
     Ambiguous {
-        /// The text.
+        /// The text that was given.
         text: String,
         /// One reading, written unambiguously.
         one: String,
-        /// The other reading.
+        /// The other reading, written unambiguously.
         other: String,
     },
     /// The quantity is too large.
     #[error("{text:?} is too large: the limit is {most}")]
     TooMuch {
-        /// The text.
+        /// The text that was given.
         text: String,
-        /// The limit.
+        /// The limit, with its unit.
         most: &'static str,
     },
 }
@@ -97,9 +97,9 @@ const SHARE: Kind = Kind {
 /// The largest rate accepted, in bits per second.
 const MAX_RATE: u64 = 1_000_000_000_000_000_000;
 
-/// Parses a size in bytes: a number alone or with `B`; with `K`, `M`, `G`, `T` or `P`, also as
-/// `KiB` or `Ki` (powers of 1024); or with `kB`, `MB`, `GB`, `TB` or `PB` (powers of 1000). Case
-/// does not matter.
+/// Parses a size in bytes. A number alone, or with `B`, is in bytes. `K`, `M`, `G`, `T` and `P` are
+/// powers of 1024, also if written like `Ki` or `KiB`. `kB`, `MB`, `GB`, `TB` and `PB` are powers
+/// of 1000. Case does not matter.
 ///
 /// # Errors
 /// The text is not a size, or exceeds a `u64`.
@@ -124,13 +124,14 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
     number.times(scale).ok_or_else(|| SIZE.too_much(text))
 }
 
-/// Parses a rate in bits per second: a number with `k`, `M`, `G` or `T` (powers of 1000; of 1024
-/// with an `i` after the letter), alone or before `bit`, `b/s`, `bit/s`, `bps`, or, for bytes,
-/// `B/s`. A number alone is in bits per second.
+/// Parses a rate in bits per second. A number alone is in bits per second. `k`, `M`, `G`, `T` and
+/// `P` are powers of 1000, and with an `i` after the letter powers of 1024. A unit may follow:
+/// `bit`, `b/s`, `bit/s` or `bps` for bits, `B/s` for bytes.
 ///
 /// # Errors
-/// The text is not a rate, or exceeds 10^18. `2GB` is an amount rather than a rate, and `100mbps`
-/// means bytes to tc and bits to others: the error names both readings.
+/// The text is not a rate, or exceeds 10^18 bits per second. `2GB` and `100mbps` are refused as
+/// ambiguous, and the error names both readings: `2GB` is an amount rather than a rate, and
+/// `100mbps` means bytes to tc and bits to other tools.
 ///
 /// ```
 /// use sprat_units::rate;
@@ -173,8 +174,9 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
 /// Parses a share of a whole, from 0 to 1, written as a percentage.
 ///
 /// # Errors
-/// The text is not a share, or exceeds 100 %. A number without `%` is refused, except 0: `0.1` is a
-/// tenth to some people and a thousandth to others, and a measurement would not show the mistake.
+/// The text is not a share, or exceeds 100 %. A number without `%` is refused, except 0, because
+/// `0.1` is a tenth to some people and a thousandth to others, and a measurement would not reveal
+/// the mistake.
 ///
 /// ```
 /// use sprat_units::share;
@@ -189,10 +191,11 @@ pub fn share(text: &str) -> Result<f64, UnitError> {
     percentage(text, 1.0)
 }
 
-/// Parses a share like [`share`], but up to 1000 %, for ratios, which can exceed 100 %.
+/// Parses a ratio of up to 1000 %, written as a percentage. Otherwise it is parsed like a
+/// [`share`].
 ///
 /// # Errors
-/// The text is not a share, or exceeds 1000 %. A number without `%` is refused, except 0.
+/// The text is not a ratio, or exceeds 1000 %. A number without `%` is refused, except 0.
 ///
 /// ```
 /// assert_eq!(sprat_units::ratio("150%"), Ok(1.5));
@@ -236,7 +239,7 @@ pub fn percent(share: f64) -> String {
     let (mantissa, exponent) = text.split_once('e').expect("it was asked for");
     let exponent: i32 = exponent.parse().expect("a small number");
     let digits = mantissa.replace('.', "");
-    // The number of digits before the point, of the percentage.
+    // The number of digits before the percentage's decimal point.
     match usize::try_from(1 + exponent + 2) {
         _ if share == 0.0 => "0%".to_owned(),
         Ok(before) if before >= digits.len() => format!("{digits:0<before$}%"),
@@ -245,7 +248,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A number as typed; exact if it is an integer.
+/// A number as typed. An integer is exact.
 #[derive(Clone, Copy)]
 enum Number {
     Whole(u64),
@@ -264,7 +267,7 @@ impl Number {
         }
     }
 
-    /// Multiplies by `scale` and rounds to an integer; `None` beyond a `u64`.
+    /// Multiplies by `scale` and rounds to an integer. `None` if the result does not fit a `u64`.
     fn times(self, scale: u64) -> Option<u64> {
         match self {
             Self::Whole(number) => number.checked_mul(scale),
@@ -285,7 +288,7 @@ impl Number {
     }
 }
 
-/// Splits a number without sign or exponent from the text after it.
+/// Splits a text into a number, without sign or exponent, and the text after the number.
 fn split(text: &str) -> Option<(Number, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -297,7 +300,8 @@ fn split(text: &str) -> Option<(Number, &str)> {
     Some((number, unit.trim_start()))
 }
 
-/// Returns the power for a unit's letter, and the rest of the unit.
+/// Returns the power that the unit's first letter stands for (`k` is 1), and the remaining unit.
+/// Without such a letter the power is 0.
 fn prefix(unit: &str) -> (u32, &str) {
     let power = match unit.bytes().next() {
         Some(b'k' | b'K') => 1,

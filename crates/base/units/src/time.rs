@@ -6,11 +6,12 @@ use std::time::Duration;
 const TIME: Kind =
     Kind { quantity: "time", examples: "250ms, 90s, 10m or 1h, say", most: "584 years" };
 
-/// Parses a time: consecutive numbers with `ns`, `us`, `ms`, `s`, `m` (minutes), `h` or `d`.
+/// Parses a time: one or several numbers, each with a unit `ns`, `us`, `ms`, `s`, `m` (minutes),
+/// `h` or `d`.
 ///
 /// # Errors
-/// The text is not a time, or exceeds 584 years. A number alone is refused, except 0: it means
-/// milliseconds to some programs, seconds to others and microseconds to tc.
+/// The text is not a time, or exceeds 584 years. A number alone is refused, except 0, because it
+/// means milliseconds to some programs, seconds to others and microseconds to tc.
 ///
 /// ```
 /// use {sprat_units::duration, std::time::Duration};
@@ -25,8 +26,8 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
     read(text, None)
 }
 
-/// Parses a time like [`duration`], where a number alone means seconds: for options that have
-/// always been in seconds, as their help says.
+/// Parses a time like [`duration`], but a number alone is in seconds. For options that have always
+/// been in seconds, as their help says.
 ///
 /// # Errors
 /// The text is not a time, or exceeds 584 years.
@@ -40,7 +41,8 @@ pub fn seconds(text: &str) -> Result<Duration, UnitError> {
     read(text, Some(1_000_000_000))
 }
 
-/// Parses a time. `alone` is the number of nanoseconds that a number without a unit counts in.
+/// Parses a time. `alone` is the unit of a number without a unit, in nanoseconds; `None` refuses
+/// such a number.
 fn read(text: &str, alone: Option<u64>) -> Result<Duration, UnitError> {
     let mut rest = text.trim();
     let mut nanos = 0_u64;

@@ -1,4 +1,4 @@
-//! Texts that people type, and their meaning in the tools they come from.
+//! Tests texts that people type. Each must have the meaning that it has in the tool it comes from.
 
 use proptest::prelude::*;
 use sprat_units::figure;

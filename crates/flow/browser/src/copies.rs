@@ -21,7 +21,7 @@ pub(super) struct DownloadReporter<'a> {
 }
 
 impl<'a> DownloadReporter<'a> {
-    /// Makes the reporter of a download that will have this name.
+    /// Creates the reporter of a download whose file will be called `name`.
     pub(super) fn new(id: &'a Id, name: &'a FileName, reports: &'a SyncSender<Report>) -> Self {
         Self {
             id,
@@ -33,8 +33,8 @@ impl<'a> DownloadReporter<'a> {
         }
     }
 
-    /// Runs the download, and returns its final report, which the caller sends; `None` if it was
-    /// cancelled.
+    /// Runs the download, and returns its final report for the caller to send. `None` if the
+    /// download was cancelled.
     pub(super) fn run(mut self, copy: &Fetch) -> Option<Report> {
         match copy.run(&mut |event| self.event(event)) {
             Ok(outcome) => Some(self.done(&outcome)),
@@ -51,7 +51,8 @@ impl<'a> DownloadReporter<'a> {
             Event::Opened { length, verified, resumed, .. } => {
                 (self.recent, self.verified) = (RecentRate::default(), *verified);
                 let (id, name) = (self.id.clone(), self.name.clone());
-                // If the browser has gone, the report is lost, and the host is about to end.
+                // If the browser has closed its end, the report is lost, and the host is about to
+                // end.
                 let report = Report::Opened {
                     id,
                     name,
@@ -68,7 +69,8 @@ impl<'a> DownloadReporter<'a> {
                     self.last_report = Some(Instant::now());
                     let rtt_us = u64::try_from(progress.rtt.as_micros()).unwrap_or(u64::MAX);
                     let (id, done, bytes) = (self.id.clone(), progress.done, progress.length);
-                    // If the queue is full, the next report will do.
+                    // If the queue is full, this report is dropped, and a later one shows the
+                    // progress.
                     let _ = self.reports.try_send(Report::Progress {
                         id,
                         done,
@@ -108,7 +110,7 @@ impl<'a> DownloadReporter<'a> {
     }
 }
 
-/// Says why a download failed, without advice about a command line that was never used.
+/// Returns why a download failed, without the advice about command lines that `Display` gives.
 pub(super) fn classify(error: Error) -> (FailureCode, String) {
     match error {
         Error::Usage(why) => (FailureCode::Usage, why),

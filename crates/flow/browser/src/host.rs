@@ -1,9 +1,8 @@
-//! The host: receives requests, runs a bounded number of downloads, and reports.
+//! The host, which receives requests, runs a bounded number of downloads, and sends reports.
 //!
 //! One thread makes all decisions. It gets events from one queue: requests from the thread that
 //! reads them, results from the threads of downloads, and the signal to stop. Another thread writes
-//! reports. When the browser closes its end, downloads are cancelled as by Ctrl-C, each with its
-//! journal.
+//! reports. When the browser closes its end, downloads are cancelled, and each keeps its journal.
 
 use super::copies::{DownloadReporter, classify};
 use super::protocol::{FailureCode, FileName, Id, PROTOCOL, Report, Request, SourceAddress, frame};
@@ -20,17 +19,17 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Limit on the downloads that run at a time; others wait.
+/// Limit on the downloads that run at a time. Further downloads wait.
 pub const MAX_RUNNING: usize = 4;
 
-/// Limit on the downloads that wait for another to end. One more is rejected.
+/// Limit on the downloads that wait for another to end. A further download is rejected.
 pub const MAX_WAITING: usize = 256;
 
-/// Limit on the servers that are probed for the verified form at a time. A request to probe one
-/// more is answered at once with "not verified".
+/// Limit on the probes for the verified form that run at a time. A further probe is answered at
+/// once with "not verified".
 const MAX_PROBES: usize = 16;
 
-/// Capacity of the queue of reports: several for each possible download.
+/// Capacity of the queue of reports, with room for several from each possible download.
 const MAX_REPORTS: usize = 1024;
 const _: () = assert!(MAX_REPORTS > 3 * (MAX_RUNNING + MAX_WAITING));
 
@@ -41,7 +40,7 @@ const MAX_INBOX: usize = 64;
 /// download fails.
 const MAX_NUMBER: u32 = 1000;
 
-/// How much of a journal is read to find its source, which is in the first record.
+/// How many bytes of a journal are read to find its source, which is in the first record.
 const JOURNAL_BYTES: u64 = 128 << 10;
 
 /// Time limit for writing the last reports.
@@ -61,7 +60,8 @@ enum HostEvent {
     /// A download has ended with this report; `None` if it was cancelled.
     Ended(Id, Option<Report>),
     Probed(Report),
-    /// The browser has closed its end, or sends malformed frames.
+    /// The browser has closed its end, or has sent a malformed frame, or reading has failed. In the
+    /// last two cases with the reason.
     Closed(Option<String>),
     Stop,
 }
@@ -80,10 +80,11 @@ struct Waiting {
     name: Option<FileName>,
 }
 
-/// Serves one browser until it closes `input`, or a message arrives on `stop`. Files go into
+/// Serves one browser until it closes `input`, or a message arrives on `stop`. Files are stored in
 /// `folder`, which is created if missing.
 /// # Errors
-/// The folder cannot be created, a thread cannot be started, or the browser sent a malformed frame.
+/// The folder cannot be created, a thread cannot be started, or reading from the browser fails or
+/// returns a malformed frame.
 pub fn serve(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
@@ -113,7 +114,7 @@ pub fn serve(
         probes: 0,
     };
     let ended = host.run(&events);
-    // Ends at once with an error when the writer has ended and dropped its sender.
+    // The wait ends at once, with an error, when the writer has ended and dropped its sender.
     let _ = farewell.recv_timeout(FAREWELL);
     ended
 }
@@ -236,8 +237,8 @@ impl Host {
         Ok(())
     }
 
-    /// Returns the name of a download: the one it had before, or the first that is free or belongs
-    /// to an interrupted download from the same source.
+    /// Returns the name of a download's file: the name that it had before, or otherwise the first
+    /// name that is free or belongs to an interrupted download from the same source.
     fn name(
         &self,
         source: &SourceAddress,
@@ -293,7 +294,7 @@ impl Host {
         }
     }
 
-    /// Removes what is left of an incomplete file.
+    /// Removes the part and the journal of an incomplete file.
     fn discard(&self, id: Id, name: &FileName) {
         if self.running.values().any(|running| running.name == *name) {
             return self.refuse(Some(id), format!("another download is writing {}", name.as_str()));
@@ -338,14 +339,15 @@ impl Host {
         self.report(Report::Refused { id, why: why.into() });
     }
 
-    /// Sends a report. If the browser has gone it is lost; the reading thread reports that.
+    /// Sends a report. If the browser has closed its end, the report is lost, and the reading
+    /// thread notices the end.
     fn report(&self, report: Report) {
         let _ = self.reports.send(report);
     }
 }
 
-/// Returns whether a new download of `source` may have this name: there is no file of this name,
-/// and no part except one of an interrupted download from the same source.
+/// Returns whether a new download of `source` may have this name. There must be no file of this
+/// name, and no part or journal except those of an interrupted download from the same source.
 fn is_free(folder: &Path, name: &FileName, source: &str) -> bool {
     let Ok(destination) = Destination::new(&folder.join(name.as_str())) else { return false };
     let there = |path: &Path| path.symlink_metadata().is_ok();
@@ -361,7 +363,7 @@ fn is_free(folder: &Path, name: &FileName, source: &str) -> bool {
     read.is_ok() && journal::parse(&bytes).is_some_and(|parsed| parsed.identity.source == source)
 }
 
-/// Reads requests until there are no more.
+/// Reads requests until the browser closes its end or reading fails.
 fn read(mut input: impl Read, inbox: &SyncSender<HostEvent>) {
     loop {
         let event = match frame::read(&mut input) {
@@ -379,7 +381,7 @@ fn read(mut input: impl Read, inbox: &SyncSender<HostEvent>) {
     }
 }
 
-/// Writes reports until there are no more, or the browser has closed its end.
+/// Writes reports until the host drops its senders, or the browser has closed its end.
 fn write(mut output: impl Write, reports: &Receiver<Report>, _written: &SyncSender<()>) {
     for report in reports {
         if frame::write(&mut output, &report.bytes()).is_err() {

@@ -1,7 +1,7 @@
-//! The least program that copies, and what that costs: `fetch SRC DST [STREAMS]`; `fetch --share
-//! DIR ADDRESS` serves.
+//! The smallest program that copies a file and measures the cost: `fetch SRC DST [STREAMS]`. With
+//! `fetch --share DIR ADDRESS` it serves a directory.
 //!
-//! The last line of a copy is its rate, and the processor's time for each gigabyte (user and
+//! The last line of a copy shows its rate, and the processor time for each gigabyte (user and
 //! system), as `getrusage` counts it.
 #![allow(clippy::print_stdout, reason = "an example talks to its user")]
 

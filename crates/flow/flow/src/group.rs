@@ -1,17 +1,17 @@
-//! Groups: the units in which a file is verified and fetched again.
+//! Groups, the units in which a file is verified and fetched again.
 //!
 //! A file's BLAKE3 hash is the root of a tree over chunks of 1 KiB. A group is a complete subtree
-//! of 1,024 chunks, and its *value* is the node at the top of that subtree. A value can be computed
-//! from a group's bytes and their position in the file alone, in any order; all values together
-//! yield the file's hash, as `b3sum` prints it.
+//! of 1,024 chunks, and its *value* is the node at the top of that subtree. A value depends only on
+//! the group's bytes, their position, and the length of the file, so the values can be computed in
+//! any order. All values together yield the file's hash, as `b3sum` prints it.
 
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use std::ops::Range;
 
-/// Bytes of a group; the last group of a file may be shorter.
+/// Length of a group, in bytes. The last group of a file may be shorter.
 pub const GROUP_BYTES: u64 = 1 << 20;
 
-/// Bytes of a value.
+/// Length of a value, in bytes.
 pub const VALUE_BYTES: u64 = 32;
 
 /// Content type of a body in verified form: each group's bytes, then its value.
@@ -31,7 +31,7 @@ pub fn count(bytes: u64) -> u64 {
 
 /// Returns the byte range of group `index` in a file of `bytes` bytes.
 /// # Panics
-/// When the file has no such group.
+/// If the file has no such group.
 #[must_use]
 pub fn range(bytes: u64, index: u64) -> Range<u64> {
     assert!(index < count(bytes), "group {index} of a file of {bytes} B");
@@ -41,7 +41,7 @@ pub fn range(bytes: u64, index: u64) -> Range<u64> {
 
 /// Computes the value of group `index`, whose bytes are `content`, in a file of `bytes` bytes.
 /// # Panics
-/// When the group has another length.
+/// If the file has no such group, or the group has another length.
 #[must_use]
 pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
     let mut summing = GroupHasher::begin(bytes, index);
@@ -49,12 +49,12 @@ pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
     summing.value()
 }
 
-/// Computes the value of a group incrementally, so that received pieces are hashed while they are
+/// Computes the value of a group incrementally. Received pieces can thus be hashed while they are
 /// in the processor's cache.
 #[derive(Debug)]
 pub struct GroupHasher {
     hasher: blake3::Hasher,
-    /// Bytes still to be added.
+    /// Number of bytes still to be added.
     left: u64,
     /// Whether the group is the whole file.
     only: bool,
@@ -64,7 +64,7 @@ impl GroupHasher {
     /// Begins group `index` in a file of `bytes` bytes.
     ///
     /// # Panics
-    /// When the file has no such group.
+    /// If the file has no such group.
     #[must_use]
     pub fn begin(bytes: u64, index: u64) -> Self {
         let range = range(bytes, index);
@@ -81,9 +81,9 @@ impl GroupHasher {
         self.left = self.left.wrapping_sub(content.len() as u64);
     }
 
-    /// Returns the value.
+    /// Returns the group's value.
     /// # Panics
-    /// When not exactly the group's bytes were added.
+    /// If not exactly the group's bytes were added.
     #[must_use]
     pub fn value(&self) -> Value {
         assert_eq!(self.left, 0, "a group is summed whole");
@@ -91,8 +91,8 @@ impl GroupHasher {
     }
 }
 
-/// Returns the hash of the file whose groups have these values, in order; with no values, that of
-/// an empty file.
+/// Returns the hash of the file whose groups have these values, in order. Without values, returns
+/// the hash of an empty file.
 #[must_use]
 pub fn root(values: &[Value]) -> Value {
     match values {
@@ -120,11 +120,11 @@ fn left(count: usize) -> usize {
     1 << (count - 1).ilog2()
 }
 
-/// Returns the length in verified form of the part `range` of a file, which begins at a group and
-/// ends at the end of a group or of the file.
+/// Returns the length in bytes of a part of a file in verified form. `range` must begin at a group,
+/// and end at the end of a group or of the file.
 ///
 /// # Panics
-/// When `range` does not begin where a group does.
+/// If `range` does not begin at a group.
 #[must_use]
 pub fn verified_length(range: &Range<u64>) -> u64 {
     assert!(
@@ -135,17 +135,18 @@ pub fn verified_length(range: &Range<u64>) -> u64 {
     length + count(length) * VALUE_BYTES
 }
 
-/// Returns the length of the file whose verified form has `bytes` bytes; `None` if there is none.
+/// Returns the length of the file whose verified form has `bytes` bytes. `None` if there is no such
+/// file.
 #[must_use]
 pub fn length_of_verified(bytes: u64) -> Option<u64> {
     let length = bytes - (bytes.div_ceil(GROUP_BYTES + VALUE_BYTES) * VALUE_BYTES).min(bytes);
     (verified_length(&(0..length)) == bytes).then_some(length)
 }
 
-/// Returns the length of the values of the part `range` of a file, which begins at a group.
+/// Returns the length in bytes of the values of a part of a file. `range` must begin at a group.
 ///
 /// # Panics
-/// As [`verified_length`].
+/// If `range` does not begin at a group.
 #[must_use]
 pub fn values_length(range: &Range<u64>) -> u64 {
     verified_length(range) - (range.end - range.start)

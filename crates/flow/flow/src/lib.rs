@@ -1,12 +1,13 @@
-//! The file mover: copies files over long, fast networks at the rate of the slowest part, and
+//! The file mover. It copies files over long, fast networks at the rate of the slowest part, and
 //! verifies them on the way.
 //!
-//! Both ends speak HTTP/1.1, so that either may be any other program. Between two `sprat` programs
-//! a body is in *verified form*: each [`group`] of the file's bytes is followed by its value in the
-//! file's BLAKE3 tree.
+//! Both ends use HTTP/1.1, so that either end may be another program. Between two `sprat` programs
+//! a body is in *verified form*: each [`group`] of the file's bytes is followed by the group's
+//! value in the file's BLAKE3 tree.
 //!
 //! [`copy`] fetches and sends files; [`share`] is the server. A received [`mod@file`] gets its name
-//! only when it is complete, and a [`journal`] beside it lets an interrupted transfer resume.
+//! only when it is complete, and a [`journal`] in the same directory lets an interrupted transfer
+//! resume.
 
 pub mod copy;
 pub mod file;

@@ -1,5 +1,5 @@
-//! What has been received of a file: its part, the part's journal, and the values of its groups.
-//! Both a fetch and the server's side of an upload have one.
+//! The received part of a file, with its journal and the values of its groups. A fetch has a
+//! [`Partial`], and so has the server's side of an upload.
 
 use crate::file::{Sink, SinkError};
 use crate::group::{self, Value};
@@ -8,29 +8,29 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What has been received of a file.
+/// The received part of a file.
 pub(crate) struct Partial {
     pub(crate) sink: Sink,
-    /// `None` when the transfer cannot be resumed.
+    /// `None` if the transfer cannot be resumed.
     pub(crate) journal: Option<Journal>,
     pub(crate) values: BTreeMap<u64, Value>,
-    /// Why the journal could not be written, until that is reported.
+    /// Why the journal could not be written; `None` if there was no failure or it was reported.
     pub(crate) journal_failed: Option<String>,
 }
 
 impl Partial {
-    /// Makes one without any group.
+    /// Creates a `Partial` without groups.
     pub(crate) fn new(sink: Sink, journal: Option<Journal>) -> Self {
         Self { sink, journal, values: BTreeMap::new(), journal_failed: None }
     }
 
-    /// Returns how many bytes of a file of `length` bytes are here.
+    /// Returns how many bytes were received of a file of `length` bytes.
     pub(crate) fn bytes(&self, length: u64) -> u64 {
         self.values.keys().map(|group| bytes_of(length, *group)).sum()
     }
 
     /// Journals the groups that have become durable. If the journal cannot be written, the transfer
-    /// goes on, but can be resumed only from here.
+    /// continues, but an interrupted transfer would lose the groups that arrive from now on.
     pub(crate) fn journal_durable(&mut self) {
         let durable = self.sink.take_durable();
         let Some(journal) = self.journal.as_mut().filter(|_| !durable.is_empty()) else { return };
@@ -47,8 +47,8 @@ impl Partial {
         }
     }
 
-    /// Reads the groups that `is_selected` accepts, forgets corrupt ones, and returns how many
-    /// there were; `None` if stopped.
+    /// Reads the groups that `is_selected` accepts, and forgets those that are corrupt. Returns the
+    /// number of corrupt groups; `None` if `is_stopped` has returned true.
     pub(crate) fn check(
         &mut self,
         length: u64,
@@ -65,7 +65,7 @@ impl Partial {
                 return Ok(None);
             }
             let len = usize::try_from(bytes_of(length, *index)).expect("a group is in memory");
-            // A group that cannot be read counts as corrupt: writing it again may repair the disk
+            // A group that cannot be read counts as corrupt. To write it again may repair the disk
             // block.
             let right = self.sink.read(*index, &mut buffer, len).is_ok()
                 && group::value(length, *index, &buffer[..len]) == *value;
@@ -81,14 +81,14 @@ impl Partial {
     }
 }
 
-/// Returns the length of a group.
+/// Returns the length of a group, in bytes.
 pub(crate) fn bytes_of(length: u64, group: u64) -> u64 {
     let range = group::range(length, group);
     range.end - range.start
 }
 
-/// Identifies a part by its inode and creation time, so that another file of that name is not
-/// mistaken for it.
+/// Returns a text that identifies a part by its inode and creation time, so that another file of
+/// the same name is not mistaken for it.
 pub(crate) fn part_id(path: &Path) -> String {
     match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO | StatxFlags::BTIME) {
         Ok(stat) => {

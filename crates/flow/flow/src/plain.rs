@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// Returns whether a character may affect a terminal instead of being displayed: control characters
-/// (including C1, which UTF-8 encodes above ASCII), and those that change the direction of writing,
-/// have no width, or end a line.
+/// Returns whether a character may affect a terminal instead of being displayed. Such characters
+/// are control characters (including C1, which UTF-8 encodes above ASCII), and characters that
+/// change the direction of writing, have no width, or end a line.
 #[must_use]
 pub fn is_unprintable(char: char) -> bool {
     let is_invisible = matches!(
@@ -17,8 +17,9 @@ pub fn is_unprintable(char: char) -> bool {
     char.is_control() || is_invisible
 }
 
-/// Replaces every such character by its escape, such as `\u{1b}` or `\n`, so that a server's
-/// message or file name cannot move the cursor, change the title, or imitate a line of ours.
+/// Replaces every [unprintable](is_unprintable) character by its escape, such as `\u{1b}` or `\n`.
+/// A message or file name from a server can then not move the cursor, change the terminal's title,
+/// or imitate a line of our output.
 #[must_use]
 pub fn escape_controls(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {

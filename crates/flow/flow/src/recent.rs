@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Period over which the rate is taken.
 const RATE_TIME: Duration = Duration::from_secs(2);
 
-/// Limit on the samples that are kept. When it is exceeded, the oldest is removed.
+/// Limit on the samples that are kept. If there are more, the oldest sample is removed.
 const MAX_MOMENTS: usize = 64;
 
 /// The rate over the last two seconds, computed from samples of a byte counter.
@@ -16,14 +16,14 @@ pub struct RecentRate {
 }
 
 impl Default for RecentRate {
-    /// Begins with zero bytes, now.
+    /// Begins now, with zero bytes.
     fn default() -> Self {
         Self { moments: VecDeque::from([(Instant::now(), 0)]) }
     }
 }
 
 impl RecentRate {
-    /// Adds a sample, `bytes` so far, and returns the rate in bytes per second.
+    /// Adds a sample: `bytes` is the number of bytes so far. Returns the rate in bytes per second.
     pub fn per_second(&mut self, bytes: u64) -> u64 {
         let now = Instant::now();
         self.moments.push_back((now, bytes));

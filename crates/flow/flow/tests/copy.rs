@@ -1,4 +1,4 @@
-//! Copies: from servers of ours and of others, whole, in parts, after interruptions.
+//! Tests copies from our own and other servers: whole, in parts, and after interruptions.
 
 use crate::support;
 use sprat_flow::copy::{Error, Event, Sums};
@@ -30,7 +30,7 @@ fn a_file_arrives_as_it_is_in_either_form() {
                     fs::read(&outcome.target).unwrap() == content,
                     "{bytes} B, {streams} streams"
                 );
-                assert_eq!(names(directory.path()), ["file.bin"], "nothing is left beside it");
+                assert_eq!(names(directory.path()), ["file.bin"], "no other file is left");
             }
         }
     }
@@ -67,7 +67,7 @@ fn stated_attributes_are_kept() {
     assert_eq!(
         plain.permissions().mode() & 0o7111,
         0,
-        "no right to run comes from outside unasked"
+        "without `preserve` no execute permission is copied"
     );
     let target = directory.path().join("two");
     let preserving = sprat_flow::copy::Options { preserve: true, ..options() };
@@ -75,7 +75,7 @@ fn stated_attributes_are_kept() {
     assert_eq!(
         fs::metadata(&target).unwrap().permissions().mode() & 0o7777,
         0o751,
-        "but never set-user-id"
+        "set-user-id is never copied"
     );
 }
 
@@ -92,7 +92,7 @@ fn a_file_that_is_there_stays() {
     assert!(!copy(&server.url(), &target, force()).0.unwrap().unchanged);
     assert_eq!(fs::read(&target).unwrap(), content(MIB));
     assert_eq!(names(directory.path()), ["file.bin"]);
-    // As long and as old as the source: nothing to do.
+    // The destination has the length and time of the source, so there is nothing to do.
     server.state.lock().unwrap().fields =
         vec![("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT".to_owned())];
     assert!(!copy(&server.url(), &target, force()).0.unwrap().unchanged);
@@ -121,7 +121,7 @@ fn an_interruption_costs_only_groups_that_were_not_durable() {
                     Event::Opened { resumed, .. } => Some(*resumed),
                     _ => None,
                 });
-                assert_eq!(resumed, Some(4 * MIB as u64), "the groups that were whole");
+                assert_eq!(resumed, Some(4 * MIB as u64), "the complete groups");
                 assert!(
                     server.sent() - before < 6 * MIB as u64,
                     "{} B were sent again",
@@ -162,7 +162,8 @@ fn a_path_that_breaks_before_every_megabyte_brings_the_file_all_the_same() {
             let directory = tempfile::tempdir().unwrap();
             let target = directory.path().join("file");
             server.fault(vec![Fault::Cut { after: 700_000, reset: false }; 100]);
-            // Fewer failures than there are breaks, all without a whole megabyte between them.
+            // The limit allows fewer failures than there are breaks, and no complete megabyte
+            // arrives between two breaks.
             let few = sprat_flow::copy::Options { streams, retries: 2, ..options() };
             let (outcome, events) = copy(&server.url(), &target, few);
             let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
@@ -223,7 +224,7 @@ fn a_source_that_changes_is_fetched_again_and_never_mixed() {
     let faults = [
         Fault::Change(content(4 * MIB + 1), "\"two\""),
         Fault::Change(other.clone(), "\"two\""),
-        // From a server without conditional requests: its tag differs.
+        // A server without conditional requests, whose tag differs.
         Fault::Mix(other, "\"two\""),
     ];
     for verified in [true, false] {
@@ -236,7 +237,7 @@ fn a_source_that_changes_is_fetched_again_and_never_mixed() {
             outcome.unwrap();
             assert!(
                 events.iter().any(|event| matches!(event, Event::StartsOver { .. })),
-                "it is said: {events:?}"
+                "the restart is reported: {events:?}"
             );
             assert!(fs::read(&target).unwrap() == server.state.lock().unwrap().content);
         }
@@ -263,7 +264,7 @@ fn parts_of_another_state_are_not_used() {
     outcome.unwrap();
     assert!(
         events.iter().any(|event| matches!(event, Event::StartsOver { .. })),
-        "it is said: {events:?}"
+        "the restart is reported: {events:?}"
     );
     assert!(fs::read(&target).unwrap() == other);
 }
@@ -333,7 +334,7 @@ fn stopping_keeps_what_is_there() {
     assert_eq!(fs::read(&target).unwrap(), content(6 * MIB));
 }
 
-/// Writes over some bytes of a file in place, and leaves its time as it was.
+/// Overwrites some bytes of a file in place, and leaves the file's time unchanged.
 fn damage(path: &std::path::Path, at: u64) {
     use std::os::unix::fs::FileExt as _;
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -449,7 +450,7 @@ fn pipes_and_devices_are_neither_opened_nor_replaced() {
             "{error}"
         );
     }
-    // Nor are they waited for under the names that a file has on its way.
+    // The copy does not wait for them either if they have the names of the part and the journal.
     for name in ["file.sprat-part", "file.sprat-journal"] {
         mkfifo(&directory.path().join(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let _ = copy(&server.url(), &file, options());
@@ -457,7 +458,7 @@ fn pipes_and_devices_are_neither_opened_nor_replaced() {
     }
 }
 
-/// `--force` replaces the destination, but never what has the name of its part.
+/// `--force` replaces the destination, but never a folder that has the name of its part.
 #[test]
 fn a_part_that_is_no_file_is_reported_without_force() {
     let server = Server::start(content(MIB), true);

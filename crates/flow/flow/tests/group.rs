@@ -1,4 +1,4 @@
-//! Groups and the hash of the whole.
+//! Tests groups, their values, and the hash of the whole file.
 
 use proptest::prelude::*;
 use sprat_flow::group::{GROUP_BYTES, count, range, root, value, verified_length};
@@ -7,7 +7,8 @@ fn content(bytes: usize) -> Vec<u8> {
     (0..=250).cycle().take(bytes).collect()
 }
 
-/// The values of all groups, from the last to the first: their order of making is of no account.
+/// Returns the values of all groups. Computes them from the last to the first, because their order
+/// must not matter.
 fn values(content: &[u8]) -> Vec<[u8; 32]> {
     let bytes = content.len() as u64;
     let part = |index| {

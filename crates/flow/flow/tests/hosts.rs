@@ -1,5 +1,5 @@
-//! Several hosts of one file: equal ones, one that is killed, one that is slow, one that has
-//! another file, and none that is right.
+//! Tests several hosts of one file: equal hosts, a host that is killed, a slow host, a host that
+//! has another file, and invalid hosts.
 
 use crate::support;
 use sprat_flow::copy::{Error, Event, Fetch, Options, Outcome, Progress, Sums};
@@ -12,12 +12,12 @@ use support::{Fault, Server, content, names, options};
 
 const MIB: usize = 1 << 20;
 
-/// One of our servers, with its own copy of the file.
+/// One of our servers, with a copy of the file.
 struct Host {
-    /// Before its directory: it ends with the file still there.
+    /// Declared before the directory, so that the server ends before its file is removed.
     share: Share,
     directory: tempfile::TempDir,
-    /// Paths and bytes of answers, as far as they were sent.
+    /// Status and bytes sent of each answer.
     answers: Arc<Mutex<Vec<(u16, u64)>>>,
 }
 
@@ -53,7 +53,7 @@ impl Host {
     }
 }
 
-/// Copies from the first with the others' help; `at` is called with how far it is.
+/// Copies from the first host with the help of the others. Calls `at` with the progress.
 fn copy(
     sources: &[String],
     target: &Path,
@@ -88,7 +88,7 @@ fn bytes_from(outcome: &Outcome, host: &str) -> u64 {
 fn hosts_that_have_the_same_file_share_the_work() {
     let content = content(40 * MIB + 17);
     let hosts = [Host::new(&content), Host::new(&content), Host::new(&content)];
-    // By host, by address, and one that is no server of ours.
+    // Hosts given by name and by address, and a host that is not our server.
     let plain = Server::start(content.clone(), false);
     let sources = [
         hosts[0].url(),
@@ -106,7 +106,7 @@ fn hosts_that_have_the_same_file_share_the_work() {
     assert!(outcome.verified && without(&events).is_empty(), "{events:?}");
     let of = [&hosts[0].name(), &hosts[1].name(), &hosts[2].name(), &plain.address.to_string()];
     for host in of {
-        assert!(bytes_from(&outcome, host) > 0, "{host} had its part: {:?}", outcome.sources);
+        assert!(bytes_from(&outcome, host) > 0, "{host} sent a part: {:?}", outcome.sources);
     }
     assert_eq!(
         outcome.sources.iter().map(|served| served.bytes).sum::<u64>(),
@@ -134,8 +134,8 @@ fn one_that_is_killed_is_done_without() {
         assert!(fs::read(&target).unwrap() == content);
         assert!(outcome.verified && hosts[killed].is_none());
         if killed == 0 {
-            // Another host defines the file from then on: it was asked whether it has the same
-            // groups as those here.
+            // Another host defines the file from then on. The fetch asked it whether it has the
+            // groups received so far.
             assert!(
                 without(&events).contains(&&sources[0].replace("sprat", "http")[..]),
                 "{events:?}"
@@ -166,7 +166,7 @@ fn one_that_has_another_file_is_found_out() {
         let limited = Options { limit: Some(60_000_000), ..options() };
         let (outcome, events) = copy(&sources, &target, limited, &mut |_| {});
         let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
-        assert!(fs::read(&target).unwrap() == content, "not a byte of the other's");
+        assert!(fs::read(&target).unwrap() == content, "no byte of the other file");
         assert_eq!(bytes_from(&outcome, &second.address.to_string()), 0);
         assert_eq!(without(&events), [second.url()], "{events:?}");
     }
@@ -174,7 +174,8 @@ fn one_that_has_another_file_is_found_out() {
 
 #[test]
 fn one_that_has_another_file_does_not_take_over() {
-    // Long enough for runs to be left when the first goes, whatever kernels hold by then.
+    // The file is so long that runs are left when the first host ends, whatever the kernels have
+    // buffered.
     let content = content(64 * MIB + 5);
     let mut other = content.clone();
     other[0] ^= 1;
@@ -184,7 +185,7 @@ fn one_that_has_another_file_does_not_take_over() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
     let limited = Options { limit: Some(60_000_000), retries: 2, ..options() };
-    // By then the one group in which they differ has come from the first.
+    // By then the only group in which the files differ has arrived from the first host.
     let (outcome, events) = copy(&sources, &target, limited, &mut |progress| {
         if progress.done >= 20 * MIB as u64 {
             drop(first.take());
@@ -195,7 +196,7 @@ fn one_that_has_another_file_does_not_take_over() {
     assert_eq!(
         names(directory.path()),
         ["file.sprat-journal", "file.sprat-part"],
-        "what is here waits for the first"
+        "the partial file waits for the first host"
     );
     // A fetch from only the second host then gets its file, complete.
     let (outcome, events) = copy(&sources[1..], &target, options(), &mut |_| {});
@@ -221,7 +222,7 @@ fn a_silent_host_does_not_delay_others() {
             bytes_from(&outcome, &hosts[slow].name()),
             bytes_from(&outcome, &hosts[1 - slow].name()),
         );
-        // The buffers of the kernel take more than its pace lets on.
+        // The kernel's buffers hold more bytes than the slow host sends in this time.
         assert!(from_slow < from_fast, "{:?}", outcome.sources);
     }
 }
@@ -239,7 +240,7 @@ fn a_stream_that_stalls_is_helped_by_the_others() {
         assert_eq!(outcome.unwrap().progress.retries, 0, "{events:?}");
         assert!(fs::read(&target).unwrap() == content(30 * MIB + 3));
         let heads = server.requests().iter().filter(|request| request.method == "HEAD").count();
-        assert_eq!(heads, 1, "it sees whether the file is the same still");
+        assert_eq!(heads, 1, "one HEAD checks whether the file is unchanged");
     }
 }
 
@@ -260,7 +261,8 @@ fn a_file_that_changes_while_a_stream_stalls_is_fetched_again() {
     let state = server.state.clone();
     let (outcome, events) = copy(&[server.url()], &target, patient, &mut |progress| {
         let mut state = state.lock().unwrap();
-        // After the last request for a part: only who asks once more can know.
+        // The change comes after the last request for a part, so only a further request can notice
+        // it.
         if progress.done == 30 * MIB as u64 && state.tag == "\"one\"" {
             state.tag = "\"two\"".to_owned();
             state.content.clone_from(&new);
@@ -269,7 +271,10 @@ fn a_file_that_changes_while_a_stream_stalls_is_fetched_again() {
     outcome.unwrap();
     let has = fs::read(&target).unwrap();
     let anew = events.iter().any(|event| matches!(event, Event::StartsOver { .. }));
-    assert!(has == if anew { new } else { content(30 * MIB) }, "one state or the other");
+    assert!(
+        has == if anew { new } else { content(30 * MIB) },
+        "the old content or the new, no mixture"
+    );
 }
 
 #[test]
@@ -331,7 +336,7 @@ fn unchanged_groups_of_a_changed_file_are_not_fetched_again() {
     assert!(fs::read(&target).unwrap() == new, "{events:?}");
     assert!(
         host.sent() - before < 10 * MIB as u64,
-        "{} B for what is missing and one group",
+        "{} B for the missing groups and one more",
         host.sent() - before
     );
     assert!(
@@ -396,7 +401,7 @@ fn invalid_or_repeated_hosts_are_refused() {
         .map(|number| copy.add_host(&format!("host{number}.example")))
         .filter(Result::is_err)
         .count();
-    assert!(more > 0, "there is a limit");
+    assert!(more > 0, "the number of hosts is limited");
     let mut local = Fetch::new("/etc/hostname", target, options()).unwrap();
     assert!(matches!(local.add_host("one.example"), Err(Error::Usage(_))));
 }

@@ -1,4 +1,4 @@
-//! Interruptions from outside: kills at any time, full disks, unwritable destinations.
+//! Tests interruptions from outside: kills at any time, full disks, and unwritable destinations.
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
 use crate::support;
@@ -13,10 +13,11 @@ use support::{Fault, Server, content, copy, names, options, skip};
 
 const MIB: usize = 1 << 20;
 
-/// Set in the process that is to be killed: the source and the destination.
+/// Environment variable with the source and the destination, set in the process that will be
+/// killed.
 const CHILD: &str = "SPRAT_TEST_COPY";
 
-/// How many processes are killed, if not as few as a test has time for.
+/// Environment variable with the number of processes to kill. The default is small, to save time.
 const KILLS: &str = "SPRAT_KILLS";
 
 #[test]
@@ -56,7 +57,7 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
             child.env(CHILD, format!("{} {} {streams}", server.url(), target.display()));
             let mut child =
                 child.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();
-            // Some megabytes later, at whatever it is doing then.
+            // Kill the process some megabytes later, whatever it is doing then.
             let chance = sprat_host::random();
             let enough = durable() + usize::try_from(chance % 7).unwrap();
             while durable() < enough && child.try_wait().unwrap().is_none() {
@@ -88,12 +89,12 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
             break;
         }
     }
-    assert!(resumed > 0, "kills found nothing to go on from");
+    assert!(resumed > 0, "no run has resumed");
     eprintln!("{killed} kills, {whole} files, {resumed} groups found durable after them");
 }
 
-/// A small filesystem in memory that only the caller's thread, and those it starts, can see; or why
-/// there is none.
+/// Mounts a small filesystem in memory, which only the caller's thread and the threads it starts
+/// can see. Returns the reason if this is not possible.
 fn small_filesystem(directory: &Path, settings: &str) -> Result<PathBuf, String> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("a mount namespace: {error}"))?;
     let root = directory.join("small");
@@ -113,7 +114,7 @@ fn mount(arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Runs a test where a filesystem with these settings is.
+/// Runs a test in a small filesystem with these settings.
 fn within(settings: &'static str, test: impl FnOnce(&Path) + Send) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -137,7 +138,7 @@ fn a_full_disk_is_reported_before_anything_is_kept() {
             matches!(error, Error::Sink(_)) && error.to_string().contains("make room"),
             "{error}"
         );
-        assert_eq!(names(root), [""; 0], "nothing is left that takes what room there is");
+        assert_eq!(names(root), [""; 0], "no file is left that takes space");
     });
 }
 

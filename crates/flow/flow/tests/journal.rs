@@ -1,4 +1,4 @@
-//! The journal: its content is true, however much of it is left.
+//! Tests the journal. Its content is true, however much of it remains after an interruption.
 
 use crate::support;
 use proptest::prelude::*;
@@ -19,8 +19,8 @@ fn identity(length: u64) -> Identity {
     }
 }
 
-/// A journal as version 1 has it. It is never changed: what wrote it may be read by what comes
-/// later.
+/// A journal of version 1. This file never changes, because later versions of the program must read
+/// it.
 const VERSION_1: &[u8] = include_bytes!("fixtures/journal-1");
 
 #[test]
@@ -38,7 +38,7 @@ fn the_format_is_what_it_was() {
         (&parsed.identity, &parsed.groups, parsed.whole),
         (&identity(7 * GROUP_BYTES), &values, VERSION_1.len())
     );
-    // Groups that the file does not have are not believed.
+    // Groups that the file does not have are ignored.
     values.insert(7, [4; 32]);
     groups(&mut bytes, &values);
     assert_eq!(parse(&bytes).unwrap().groups.len(), 3);
@@ -84,8 +84,8 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// For any prefix of the journal, and any bytes in groups that it does not list, the file
-    /// becomes exact, and listed groups are not fetched again.
+    /// With any prefix of the journal, and any bytes in the groups that the prefix does not list,
+    /// the file becomes exact. Listed groups are not fetched again.
     #[test]
     fn any_prefix_makes_the_exact_file(
         cut in any::<prop::sample::Index>(),
@@ -117,7 +117,7 @@ proptest! {
             }
             let ranges = left.keys().map(|index| range(length, *index));
             promised = ranges.map(|range| range.end - range.start).sum();
-            // In place: the file is the same one.
+            // Write in place, so that the part stays the same file.
             let file = fs::File::options().write(true).open(&part).unwrap();
             std::os::unix::fs::FileExt::write_all_at(&file, &written, 0).unwrap();
         }

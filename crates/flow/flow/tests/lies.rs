@@ -1,4 +1,4 @@
-//! Servers that violate the protocol: the file is exact or absent, whatever they send.
+//! Tests servers that violate the protocol. Whatever they send, the file is exact or absent.
 
 use crate::support;
 use proptest::prelude::*;
@@ -14,8 +14,9 @@ fn says(fields: &[(&'static str, &str)]) -> Fault {
     Fault::Says(fields.iter().map(|(name, text)| (*name, (*text).to_owned())).collect())
 }
 
-/// Copies past the faults, each given for the first answer or for that to a request for a part: for
-/// the rest of a group, and for groups, whose outcome is returned.
+/// Copies a file while the server makes a fault, in the first answer or in the answer to a request
+/// for a part. Two copies test a part that is the end of a group, and a part that is several
+/// groups. Returns the outcome of the second.
 fn exact_or_absent(verified: bool, fault: &Fault, resumed: bool) -> Result<(), Error> {
     if !resumed {
         return exact_or_absent_after(verified, fault, None);
@@ -126,7 +127,8 @@ fn bodies_that_end_elsewhere_than_stated_are_refused() {
     let total = 3 * MIB + 11;
     for verified in [true, false] {
         for longer in [1, 32, MIB] {
-            // It stalls, is requested again, and then states another length: fetched again.
+            // The server stalls, and states another length when it is asked again. The file is then
+            // fetched again.
             let _ = exact_or_absent(
                 verified,
                 &says(&[("Content-Length", &(total + longer).to_string())]),
@@ -134,7 +136,7 @@ fn bodies_that_end_elsewhere_than_stated_are_refused() {
             );
         }
     }
-    // Shorter, in verified form: the values reveal it.
+    // The body in verified form is shorter, which the values reveal.
     for shorter in [1, 31, 33, MIB] {
         let told = total + 4 * 32 - shorter;
         let _ = exact_or_absent(true, &says(&[("Content-Length", &told.to_string())]), false);
@@ -160,7 +162,7 @@ fn chunks_that_make_no_sense_are_refused() {
             &body[..8.min(body.len())]
         );
     }
-    // Cut short: requested again.
+    // The body is cut short, and requested again.
     exact_or_absent(false, &Fault::Raw([head, b"5\r\nab"].concat()), false).unwrap();
 }
 
@@ -208,7 +210,7 @@ fn missing_and_denied_files_are_reported() {
 }
 
 proptest! {
-    /// Any head that is accepted matches the request, and so does the body's length.
+    /// Any head that is accepted matches the request, and the length of the body matches it too.
     #[test]
     fn accepted_responses_match_the_request(
         status in prop_oneof![Just(200u16), Just(206)],

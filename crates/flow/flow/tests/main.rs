@@ -1,5 +1,5 @@
-//! All integration tests of the crate, as one program: each program is linked with all that the
-//! crate stands on. `cargo test -p sprat-flow --test flow NAME::` runs those of one file.
+//! All integration tests of the crate as one program, because each program links all of the crate's
+//! dependencies. `cargo test -p sprat-flow --test flow NAME::` runs the tests of one file.
 
 mod copy;
 mod group;

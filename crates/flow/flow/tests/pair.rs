@@ -1,5 +1,5 @@
-//! Our server and our client together: files and folders, encrypted, by token, over both protocols,
-//! in many streams.
+//! Tests our server and our client together: files and folders, with TLS, with tokens, over both IP
+//! versions, and in many streams.
 #![allow(clippy::disallowed_methods, reason = "a test waits for a server")]
 
 use crate::support;
@@ -65,7 +65,7 @@ impl Pair {
     }
 }
 
-/// All files below a directory, with what is in them.
+/// Returns all files below a directory, with their contents.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut left = vec![directory.to_owned()];
@@ -117,7 +117,8 @@ fn the_newer_protocol_and_names_that_have_both_work() {
     pair.write("file", &content(MIB + 1));
     copy(&pair.url("sprat", "file"), &pair.target.path().join("six"), options()).0.unwrap();
     let port = pair.share.addresses()[0].port();
-    // Only one of the addresses of localhost has a server: the other is tried and left.
+    // Only one of the addresses of localhost has a server. The client tries the other, and then
+    // uses this one.
     if ("localhost", port).to_socket_addrs().unwrap().any(|address| address.is_ipv6()) {
         copy(
             &format!("sprat://localhost:{port}/file"),
@@ -168,7 +169,7 @@ fn untrusted_servers_are_refused() {
         events
             .iter()
             .any(|event| matches!(event, Event::Note(text) if text.contains("--insecure"))),
-        "it is said"
+        "a note names --insecure"
     );
 }
 
@@ -195,7 +196,7 @@ fn folders_arrive_with_all_that_is_in_them() {
     assert!(came == sent, "{:?}", came.keys());
     assert_eq!(outcome.files, came.len() as u64);
     assert!(pair.target.path().join("top/nothing").is_dir());
-    // Again: nothing to do but what changed.
+    // The second copy has nothing to do except for the file that changed.
     pair.write("top/many/7.txt", b"new");
     let (outcome, events) = pair.tree("top/", pair.target.path(), true, options());
     let outcome = outcome.unwrap();
@@ -244,7 +245,7 @@ fn entries_left_out_of_a_folder_are_named() {
     );
     let came = files(&pair.target.path().join("top"));
     assert_eq!(came.keys().collect::<Vec<_>>(), ["file", "leads to a file", "sub/file"]);
-    // Of what a pattern does not stand for nothing is said.
+    // Entries that do not match the pattern are not reported.
     let (outcome, _) = pair.tree("top/fi*", pair.target.path(), false, options());
     assert!(outcome.unwrap().is_whole());
     let (outcome, _) = pair.tree("top/p*", pair.target.path(), false, options());
@@ -258,7 +259,7 @@ fn a_folder_of_many_files_is_listed_whole() {
     fs::create_dir(pair.source.path().join("top")).unwrap();
     pair.write("one", b"");
     for number in 0..many {
-        // A name costs less than a file.
+        // A hard link costs less than a file.
         fs::hard_link(
             pair.source.path().join("one"),
             pair.source.path().join(format!("top/{number}")),

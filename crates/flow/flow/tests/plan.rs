@@ -1,5 +1,5 @@
-//! The plan of a fetch: whatever the streams do, every group is fetched, and no slow stream delays
-//! the others.
+//! Tests the plan of a fetch. Whatever the streams do, every group is fetched, and no slow stream
+//! delays the others.
 
 use proptest::prelude::*;
 use sprat_flow::copy::plan::{Assignment, GROUP_ATTEMPTS, Plan};
@@ -31,7 +31,7 @@ fn begin(plan: &mut Plan, stream: usize, runs: &mut [CurrentRun], now: Duration)
     assignment
 }
 
-/// One step of a lane; gives a group that came.
+/// Makes one step of a stream. Returns the group that arrived, if one did.
 fn step(
     plan: &mut Plan,
     stream: usize,
@@ -53,7 +53,7 @@ fn step(
             }
             run.start += 1;
             if plan.done(stream, group, now) {
-                assert!(!run.is_empty(), "no lane is sent on beyond its run");
+                assert!(!run.is_empty(), "the stream has groups left");
                 runs[stream] = Some(run);
             }
         }
@@ -71,8 +71,8 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Streams that break, stall and receive corrupt groups, in any order, leave nothing out;
-    /// `Done` is returned when everything is there, and not before.
+    /// Streams that break, stall and receive corrupt groups, in any order, leave no group out. The
+    /// plan returns `Done` only when all groups have arrived.
     #[test]
     fn every_group_is_fetched_despite_failures(
         count in 0u64..400,
@@ -95,9 +95,9 @@ proptest! {
                 here.insert(group);
             }
         }
-        // Then one stream alone works, and the others stay silent: it must get everything.
+        // Then only one stream works, and the others stay silent. It must get all remaining groups.
         for round in 0.. {
-            prop_assert!(round < 100_000, "it comes to an end");
+            prop_assert!(round < 100_000, "the transfer ends");
             now += SECOND / 10;
             if runs[0].is_none() {
                 match begin(&mut plan, 0, &mut runs, now) {
@@ -109,14 +109,14 @@ proptest! {
                 here.insert(group);
             }
         }
-        prop_assert_eq!(here.len() as u64, count, "nothing is left out");
+        prop_assert_eq!(here.len() as u64, count, "each group was fetched");
         prop_assert!(here.iter().all(|group| *group < count));
         let twice = fetched - (count - there.len() as u64);
-        prop_assert!(twice <= 600 + count, "what is fetched twice is bounded");
+        prop_assert!(twice <= 600 + count, "few groups are fetched twice");
     }
 
-    /// A stream that is so many times slower than another gets so much less, and both end at about
-    /// the same time.
+    /// If a stream is slower than another, it gets proportionally fewer groups, and both end at
+    /// about the same time.
     #[test]
     fn the_slower_one_gets_less(count in 200u64..3000, times in 2u32..60) {
         let mut plan = Plan::new(count, &BTreeMap::new(), 2);
@@ -140,14 +140,14 @@ proptest! {
                 due[stream] = if runs[stream].is_some() { now + paces[stream] } else { now };
             }
         }
-        // Together they take less than the faster one alone, apart from a tail that is not worth
-        // sharing.
+        // Together they take less time than the faster stream alone, apart from a tail that is too
+        // short to share.
         let alone = paces[0] * u32::try_from(count).unwrap();
         let limit = alone + 3 * SECOND + paces[1];
-        prop_assert!(now < limit, "{now:?} where one alone takes {alone:?}");
+        prop_assert!(now < limit, "{now:?}, but the faster stream alone takes {alone:?}");
         prop_assert!(received[1] <= received[0], "{received:?}");
         let all = received[0] + received[1];
-        prop_assert!(all <= count + 4, "{received:?} of {count}: little is fetched twice");
+        prop_assert!(all <= count + 4, "{received:?} of {count}: few groups came twice");
     }
 }
 
@@ -174,7 +174,7 @@ fn equal_streams_begin_with_equal_parts_of_a_small_file() {
     // A run that is given back is available to all, in pieces.
     plan.give_back(2);
     assert_eq!(plan.take(2, Duration::ZERO), Assignment::Run(32..40));
-    // Of a shorter file each gets less; of a longer one, what it would get otherwise.
+    // Of a shorter file each stream gets fewer groups. Of a longer file each gets the usual run.
     let mut small = Plan::new(10, &BTreeMap::new(), 4).for_alike();
     assert_eq!(small.take(0, Duration::ZERO), Assignment::Run(0..3));
     assert_eq!(small.take(1, Duration::ZERO), Assignment::Run(3..6));
@@ -188,8 +188,9 @@ fn equal_streams_begin_with_equal_parts_of_a_small_file() {
 fn the_tail_of_a_silent_stream_is_taken_over_and_its_last_group_twice() {
     let mut plan = Plan::new(8, &BTreeMap::new(), 3);
     assert_eq!(plan.take(0, Duration::ZERO), Assignment::Run(0..8));
-    assert_eq!(plan.take(1, SECOND / 100), Assignment::Wait, "it has just begun");
-    // The group in progress is left to it. Which of the two is faster is unknown: half.
+    assert_eq!(plan.take(1, SECOND / 100), Assignment::Wait, "stream 0 has just begun");
+    // The group in progress stays with stream 0. It is unknown which stream is faster, so stream 1
+    // gets half of the others.
     assert_eq!(plan.take(1, 2 * SECOND), Assignment::Run(4..8));
     assert!(plan.has_cut());
     let mut now = 2 * SECOND;
@@ -197,7 +198,11 @@ fn the_tail_of_a_silent_stream_is_taken_over_and_its_last_group_twice() {
         now += SECOND / 10;
         assert_eq!(plan.done(1, group, now), group < 7);
     }
-    assert_eq!(plan.take(1, now), Assignment::Run(1..4), "all that can be: it is much faster");
+    assert_eq!(
+        plan.take(1, now),
+        Assignment::Run(1..4),
+        "all but the group in progress: stream 1 is much faster"
+    );
     for group in 1..4 {
         plan.done(1, group, now);
     }
@@ -205,9 +210,10 @@ fn the_tail_of_a_silent_stream_is_taken_over_and_its_last_group_twice() {
     assert_eq!(
         plan.take(2, now + SECOND / 2),
         Assignment::Wait,
-        "two are enough, while one has just begun"
+        "two streams fetch it, and one has just begun"
     );
-    // The second's connection breaks: the first still has the group. Then the other way round.
+    // The connection of stream 1 breaks, and stream 0 still has the group. Then stream 0 gives up,
+    // and stream 2 has it.
     plan.give_back(1);
     assert_eq!(plan.left(), 0);
     assert_eq!(plan.take(2, now + 9 * SECOND), Assignment::Run(0..1));
@@ -228,16 +234,16 @@ fn a_third_stream_fetches_the_group_of_two_silent_ones() {
         assert_eq!(
             plan.take(stream + 1, now + SECOND / 2),
             Assignment::Wait,
-            "the newest has just begun"
+            "the newest stream has just begun"
         );
     }
-    // A stream that gives up leaves the group to the others, down to the last of them.
+    // A stream that gives up leaves the group to the others, until only one is left.
     plan.give_back(0);
     plan.give_back(2);
     assert_eq!(
         (plan.left(), plan.take(2, 5 * SECOND)),
         (0, Assignment::Run(0..1)),
-        "the one that is left is silent"
+        "the only stream left is silent"
     );
     assert!(!plan.done(1, 0, 6 * SECOND));
     for stream in 0..4 {
@@ -274,7 +280,8 @@ fn groups_that_arrive_wrong_are_counted() {
 fn a_beginning_requested_beforehand_belongs_to_the_first_stream() {
     let mut plan = Plan::new(50, &BTreeMap::new(), 4).for_alike().with_beginning(8);
     let at = Duration::ZERO;
-    // Also if another stream asks first: the beginning is on its way to stream 0.
+    // This holds also if another stream asks first, because the beginning is on its way to stream
+    // 0.
     assert_eq!(plan.take(1, at), Assignment::Run(8..22));
     assert_eq!(plan.take(0, at), Assignment::Run(0..8));
     assert_eq!(
@@ -296,13 +303,13 @@ fn a_stream_that_starts_slowly_keeps_its_run_for_a_while() {
     );
     assert!(plan.done(0, 0, SECOND));
     (16..32).for_each(|group| assert_eq!(plan.done(1, group, SECOND * 3 / 2), group < 31));
-    // By its first group it would take 15 seconds more.
+    // Judged by its first group, the run would take 15 seconds more.
     assert_eq!(plan.take(1, SECOND * 3 / 2), Assignment::Wait);
     (1..12).for_each(|group| assert!(plan.done(0, group, SECOND * 19 / 10)));
     assert_eq!(
         plan.take(1, 2 * SECOND),
         Assignment::Wait,
-        "and takes none by those that came then"
+        "groups arrived just now, so none is taken over"
     );
-    assert!(matches!(plan.take(1, 4 * SECOND), Assignment::Run(_)), "it is silent");
+    assert!(matches!(plan.take(1, 4 * SECOND), Assignment::Run(_)), "stream 0 is silent");
 }

@@ -1,5 +1,5 @@
-//! Where groups are written: any order, past the page cache or through it; and how a file gets its
-//! name.
+//! Tests how groups are written, in any order, past the page cache or through it, and how a file
+//! gets its name.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -19,7 +19,7 @@ fn content(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Writes groups in this order, with a sync after some of them; the file must be exact, and the
+/// Writes groups in this order, with a sync after some of them. The file must be exact, and the
 /// groups reported as durable must be those that were written.
 fn written(
     access: Access,
@@ -39,7 +39,7 @@ fn written(
         let range = range(length, *index);
         let bytes =
             &content[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
-        let mut buffer = sink.buffer().unwrap().expect("nobody else has one");
+        let mut buffer = sink.buffer().unwrap().expect("a buffer is free");
         buffer.fill(0xaa);
         buffer[..bytes.len()].copy_from_slice(bytes);
         sink.write(*index, buffer, bytes.len()).unwrap();
@@ -53,7 +53,7 @@ fn written(
         Attributes { mode: Some(0o4755), modified: Some(when), ..Attributes::default() };
     prop_assert!(sink.finish(length, &attributes).unwrap().is_none());
     durable.extend(sink.take_durable());
-    prop_assert_eq!(&durable, &begun, "after the end all of it is durable");
+    prop_assert_eq!(&durable, &begun, "all groups are durable at the end");
     let mut buffer = sink.buffer().unwrap().unwrap();
     for index in order.iter().take(3).filter(|index| **index + 1 < count(length)) {
         sink.read(*index, &mut buffer, 1 << 20).unwrap();
@@ -128,7 +128,7 @@ fn a_name_is_given_once_and_never_replaced() {
         place.discard().unwrap();
     }
     let other = OsStr::from_bytes(&[&[b'x'; 254][..], b"z"].concat()).to_owned();
-    assert_ne!(place(long).part(), place(&other).part(), "names that are cut are still told apart");
+    assert_ne!(place(long).part(), place(&other).part(), "names that are cut still differ");
     for name in ["/", "..", "x/..", "folder/"] {
         assert!(
             matches!(Destination::new(Path::new(name)), Err(DestinationError::NoName(_))),

@@ -1,4 +1,4 @@
-//! A source gives a file's bytes, wherever they are.
+//! Tests that a source returns a file's bytes, whether they are in the page cache or not.
 
 use proptest::prelude::*;
 use rustix::fs::Advice;
@@ -6,13 +6,13 @@ use sprat_flow::file::{Piece, Source, SourceError, source::SMALL};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Places with filesystems that read in different ways.
+/// Returns directories on filesystems that read in different ways.
 fn places() -> Vec<PathBuf> {
     let places = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
     places.into_iter().filter(|place| place.is_dir()).collect()
 }
 
-/// What `statfs` calls a filesystem in memory.
+/// The type that `statfs` returns for a filesystem in memory.
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 fn content(bytes: usize) -> Vec<u8> {
@@ -21,13 +21,14 @@ fn content(bytes: usize) -> Vec<u8> {
     content
 }
 
-/// Has the page cache forget the file, where it can.
+/// Makes the page cache forget the file, if the filesystem can.
 fn forget(file: &File) {
     file.sync_all().unwrap();
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
 }
 
-/// The bytes of a range, of which those in the page cache are read from there.
+/// Returns the bytes of a range, with [`Source::next_piece`]. Reads cached pieces from the page
+/// cache.
 fn read_pieces(path: &Path, range: std::ops::Range<u64>) -> Vec<u8> {
     let file = File::open(path).unwrap();
     let mut source = Source::new(file.try_clone().unwrap(), path, range);
@@ -77,7 +78,7 @@ proptest! {
             match cached {
                 0 => forget(&file),
                 1 => {
-                    // A hole in what is known.
+                    // A hole in the cached range.
                     forget(&file);
                     let mut half = vec![0; size / 2];
             std::os::unix::fs::FileExt::read_at(&file, &mut half, size as u64 / 4).unwrap();
@@ -124,11 +125,11 @@ fn what_the_page_cache_has_is_not_read() {
         std::fs::write(&path, content(3 << 20)).unwrap();
         let file = File::open(&path).unwrap();
         let mut source = Source::new(file.try_clone().unwrap(), &path, 0..3 << 20);
-        assert!((0..3).all(|_| cached(&mut source)), "it was just written");
+        assert!((0..3).all(|_| cached(&mut source)), "the file was just written");
         assert_eq!(source.next_piece().unwrap(), None);
         forget(&file);
         let mut source = Source::new(file, &path, 0..3 << 20);
         let in_memory = rustix::fs::statfs(&place).unwrap().f_type == TMPFS;
-        assert_eq!(cached(&mut source), in_memory, "what is in memory cannot be forgotten");
+        assert_eq!(cached(&mut source), in_memory, "tmpfs keeps its files in the page cache");
     }
 }

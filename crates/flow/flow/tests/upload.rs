@@ -1,5 +1,5 @@
-//! Files that are sent to a server: whole, in parts, after interruptions of either end, over files
-//! that are there, and to servers that refuse.
+//! Tests files that are sent to a server: whole, in parts, after interruptions of either end, over
+//! existing files, and to servers that refuse.
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
 use crate::support;
@@ -17,7 +17,7 @@ use support::{content, names, options};
 
 const MIB: usize = 1 << 20;
 
-/// A server that takes files, and what it answered.
+/// A server that accepts files, and the answers that it has sent.
 struct Receiver {
     directory: tempfile::TempDir,
     share: Share,
@@ -55,7 +55,7 @@ impl Receiver {
         names(self.directory.path())
     }
 
-    /// The names, when no connection holds on to anything any more.
+    /// Returns the names in the directory when no connection uses any file any more.
     fn names_at_rest(&self) -> Vec<String> {
         let mut before = self.names();
         loop {
@@ -68,7 +68,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes of files that were received, by all answers.
+    /// Returns the number of bytes of files that were received, according to all answers.
     fn received(&self) -> u64 {
         self.events
             .lock()
@@ -80,7 +80,7 @@ impl Receiver {
     }
 }
 
-/// A file of so many bytes, in a directory of its own.
+/// Creates a file of `bytes` bytes in a directory of its own.
 fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a file");
@@ -123,7 +123,7 @@ fn a_file_arrives_as_it_is() {
             assert!(fs::read(&there).unwrap() == content(bytes), "{bytes} B, {streams} streams");
             let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
             assert_eq!(time(&there), time(&path));
-            assert_eq!(names(&receiver.path("sub")), ["a file"], "nothing is left beside it");
+            assert_eq!(names(&receiver.path("sub")), ["a file"], "no other file is left");
             fs::remove_file(there).unwrap();
         }
     }
@@ -158,10 +158,10 @@ fn a_file_that_is_there_stays() {
     let (outcome, _) = send(&path, &url, options());
     assert!(matches!(outcome, Err(Error::Destination(DestinationError::Exists(_)))), "{outcome:?}");
     assert_eq!(fs::read(receiver.path("a file")).unwrap(), b"mine");
-    assert_eq!(receiver.received(), 0, "and nothing was sent");
+    assert_eq!(receiver.received(), 0, "nothing was sent");
     send(&path, &url, Options { force: true, ..options() }).0.unwrap();
     assert_eq!(fs::read(receiver.path("a file")).unwrap(), content(MIB));
-    assert!(send(&path, &url, options()).0.unwrap().unchanged, "as long and as old");
+    assert!(send(&path, &url, options()).0.unwrap().unchanged, "same length and time");
 }
 
 #[test]
@@ -234,15 +234,18 @@ fn a_server_that_only_gives_takes_nothing() {
     assert_eq!(receiver.names(), [""; 0]);
 }
 
-/// What stands between both ends, and does something to what passes upwards.
+/// A proxy between both ends, which cuts or changes the stream to the server.
 struct Pipe {
     address: String,
-    /// Bytes that all connections together may still pass upwards before the current one is cut.
-    /// Negative: no limit. Unused while `each` is not negative.
+    /// The number of bytes that all connections together may still send to the server before the
+    /// current connection is cut. A negative number means no limit. Unused unless `each` is
+    /// negative.
     left: Arc<AtomicI64>,
-    /// Bytes that pass of each connection before it is cut; negative: no end.
+    /// The number of bytes that each connection passes before it is cut. A negative number means no
+    /// limit.
     each: Arc<AtomicI64>,
-    /// Byte of the upward stream that is changed, counted over all connections; negative: none.
+    /// The byte of the stream to the server that is changed, counted over all connections. A
+    /// negative number means none.
     flip: Arc<AtomicI64>,
 }
 
@@ -316,7 +319,8 @@ fn a_path_that_breaks_before_every_megabyte_takes_the_file_all_the_same() {
     let bytes = 3 * MIB + 7;
     let (_directory, path) = file(bytes);
     pipe.each.store(700_000, Ordering::Release);
-    // Fewer failures than there are breaks, all without a whole megabyte between them.
+    // The limit allows fewer failures than there are breaks, and no complete megabyte arrives
+    // between two breaks.
     let few = Options { retries: 2, ..options() };
     let (outcome, events) = send(&path, &format!("sprat://{}/file", pipe.address), few);
     let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
@@ -338,10 +342,10 @@ fn the_same_command_goes_on_and_another_file_does_not() {
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert_eq!(receiver.names_at_rest(), [".file.sprat-journal", ".file.sprat-part"]);
     let (outcome, events) = send(&path, &url, options());
-    assert_eq!(resumed(&events), 4 * MIB as u64, "the groups that were whole");
+    assert_eq!(resumed(&events), 4 * MIB as u64, "the complete groups");
     outcome.unwrap();
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
-    // What there is of a file that is another one by now is of no use.
+    // The groups of a file that has changed since cannot be used.
     fs::remove_file(receiver.path("file")).unwrap();
     pipe.left.store(5 << 20, Ordering::Release);
     send(&path, &url, impatient()).0.unwrap_err();
@@ -415,7 +419,7 @@ fn a_file_that_changes_while_it_is_sent_is_sent_again() {
     assert_eq!(receiver.names_at_rest(), ["file"]);
 }
 
-/// Writes over some bytes of a file in place, and leaves its time as it was.
+/// Overwrites some bytes of a file in place, and leaves the file's time unchanged.
 fn damage(path: &Path, at: u64) {
     use std::os::unix::fs::FileExt as _;
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -426,7 +430,7 @@ fn damage(path: &Path, at: u64) {
 
 #[test]
 fn a_part_that_was_damaged_at_the_server_is_sent_again() {
-    // When the server has closed it, and perhaps while it has it open.
+    // The part is damaged after the server has closed it, or perhaps while the server has it open.
     for at_rest in [true, false] {
         let receiver = Receiver::start();
         let pipe = Pipe::to(&receiver);
@@ -463,7 +467,7 @@ fn a_sum_is_held_against_the_file_that_is_at_the_server() {
     damage(&receiver.path("file"), MIB as u64 + 9);
     let error = send(&path, &url, with_sum()).0.unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
-    // Without one, a file as long and as old is taken for it.
+    // Without a sum, a file of the same length and time counts as the file.
     assert!(send(&path, &url, options()).0.unwrap().unchanged);
 }
 

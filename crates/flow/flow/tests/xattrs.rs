@@ -1,5 +1,5 @@
-//! Extended attributes: those of the user's go along where both ends want them, and the others
-//! never.
+//! Tests extended attributes. The user's attributes are copied if both ends allow it. Other
+//! attributes are never copied.
 
 use crate::support;
 use rustix::buffer::spare_capacity;
@@ -22,8 +22,8 @@ fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// A directory with a large and a small file that have attributes; none where the filesystem has
-/// none.
+/// Creates a directory with a large and a small file that have attributes. Returns `None` if the
+/// filesystem does not support attributes.
 fn source() -> Option<(tempfile::TempDir, [PathBuf; 2])> {
     let directory = tempfile::tempdir().unwrap();
     let files = [("large", BIG), ("small", 10)].map(|(name, bytes)| {
@@ -64,7 +64,7 @@ fn has(path: &Path, expected: bool) {
         path.display()
     );
     assert_eq!(get(path, "user.long"), expected.then(|| vec![7; 2000]));
-    assert_eq!(get(path, "trusted.mine"), None, "what is the system's stays");
+    assert_eq!(get(path, "trusted.mine"), None, "the system's attributes are not copied");
 }
 
 fn copy(from: &str, to: &Path, options: Options) -> (Outcome, Vec<Event>) {

@@ -1,10 +1,11 @@
-//! Object stores as source or destination of a transfer: `s3://BUCKET/KEY`.
+//! Object stores as the source or destination of a transfer: `s3://BUCKET/KEY`.
 //!
 //! The `object_store` library implements the S3 protocol ([`store`]): signatures and multipart
-//! uploads. Its requests go over `sprat-http`'s connections (`transport`). To fetch an object, only
-//! a presigned address is made, which [`sprat_flow::copy`] fetches like any other. To send a file
-//! ([`upload`]), its parts are uploaded, which become an object when all have arrived, or are
-//! removed.
+//! uploads. The module `transport` carries the library's requests over `sprat-http`'s connections.
+//!
+//! To fetch an object, this crate only creates a presigned address, which [`sprat_flow::copy`]
+//! fetches like any other. To send a file ([`upload`]), it uploads the file's parts. They become an
+//! object when all have arrived, and are removed after a failure.
 
 pub mod store;
 mod transport;

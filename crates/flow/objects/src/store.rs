@@ -1,4 +1,4 @@
-//! Buckets: credentials and addresses of objects.
+//! Buckets, with their credentials and the addresses of their objects.
 
 use crate::transport::Transport;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Validity of a presigned address: the longest that S3 allows.
+/// How long a presigned address is valid. S3 allows no longer time.
 const SIGNATURE_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a request is retried.
+/// How long a request is retried at most.
 const RETRY_TIME: Duration = Duration::from_secs(120);
 
 const SCHEME: &str = "s3://";
@@ -35,8 +35,8 @@ const CREDENTIALS: &[&str] = &[
 pub struct Location {
     /// The bucket.
     pub bucket: String,
-    /// The object's key. If it is empty or ends with a slash, it is a folder, where an object keeps
-    /// its file's name.
+    /// The object's key. An empty key, or a key that ends with a slash, means a folder, in which a
+    /// file keeps its name.
     pub key: String,
 }
 
@@ -65,14 +65,14 @@ impl Location {
         Ok(location)
     }
 
-    /// Returns whether it is a folder rather than an object.
+    /// Returns whether the location is a folder rather than an object.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.key.is_empty() || self.key.ends_with('/')
     }
 
     /// Returns the key as the library's type. The library removes slashes at both ends, and URL
-    /// resolution removes `.` and `..`: a key with such parts would address another object, so it
+    /// resolution removes `.` and `..`. A key with such parts would address another object, so it
     /// is rejected.
     pub(crate) fn path(&self) -> Result<Path, Error> {
         let key = self.key.strip_suffix('/').unwrap_or(&self.key);
@@ -91,12 +91,13 @@ impl fmt::Display for Location {
     }
 }
 
-/// A bucket and the credentials to access it. It runs the library's asynchronous requests on a
-/// runtime of its own, on the caller's thread.
+/// A bucket, and the credentials to access it. It runs the library's asynchronous requests on the
+/// caller's thread, with a runtime of its own.
 #[derive(Debug)]
 pub struct Bucket {
     pub(crate) s3: AmazonS3,
-    /// A second client that is never cancelled: for removing parts after everything else was.
+    /// A second client that is never cancelled. It removes parts after all other requests were
+    /// cancelled.
     pub(crate) last: AmazonS3,
     /// Cancels requests in progress.
     pub(crate) stop: Cancel,
@@ -104,11 +105,12 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Opens a bucket as the environment configures it: `AWS_ACCESS_KEY_ID`,
-    /// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`; `AWS_REGION`; and `AWS_ENDPOINT_URL` for a
-    /// server that is not Amazon's.
+    /// Opens a bucket with the configuration in the environment: `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION`, and for a server that is not
+    /// Amazon's `AWS_ENDPOINT_URL`.
     /// # Errors
-    /// [`Error::Usage`] when credentials are missing, [`Error::File`] for certificates.
+    /// [`Error::Usage`] if credentials are missing or the configuration is invalid. [`Error::File`]
+    /// if the file of certificates cannot be used.
     pub fn open(bucket: &str, options: &Options, cancel: &Cancel) -> Result<Self, Error> {
         if !CREDENTIALS
             .iter()
@@ -123,9 +125,9 @@ impl Bucket {
         Self::with(AmazonS3Builder::from_env(), bucket, options, cancel)
     }
 
-    /// Opens a bucket with an explicit endpoint and keys, ignoring the environment.
+    /// Opens a bucket with the given endpoint and keys. Ignores the environment.
     /// # Errors
-    /// As for [`Bucket::open`].
+    /// The errors of [`Bucket::open`].
     pub fn with_keys(
         endpoint: &str,
         (key_id, secret): (&str, &str),
@@ -151,7 +153,7 @@ impl Bucket {
             Ok::<_, Error>(Transport(Arc::new(Caller::new(&options.into(), cancel)?)))
         };
         // Unless configured otherwise, each part is sent with its checksum, so that the server
-        // rejects a corrupt one.
+        // rejects a corrupt part.
         let configured = builder.get_config_value(&AmazonS3ConfigKey::Checksum);
         let builder = if configured.is_none() {
             builder.with_checksum_algorithm(Checksum::SHA256)
@@ -179,11 +181,11 @@ impl Bucket {
         Ok(Self { s3, last, stop, runtime })
     }
 
-    /// Makes a presigned address of an object, valid for seven days or as long as temporary keys
-    /// are. It is displayed as `s3://BUCKET/KEY`.
+    /// Creates a presigned address of an object. The address is valid for seven days, or as long as
+    /// temporary keys are valid. It is displayed as `s3://BUCKET/KEY`.
     /// # Errors
     /// [`Error::Usage`] if the location is a folder, or its key has a part that is empty, `.` or
-    /// `..`; [`Error::Denied`] or [`Error::Unreachable`] if the request cannot be signed, for
+    /// `..`. [`Error::Denied`] or [`Error::Unreachable`] if the request cannot be signed, for
     /// example because keys are missing.
     pub fn address(&self, location: &Location) -> Result<Address, Error> {
         if location.is_folder() {
@@ -201,8 +203,9 @@ impl Bucket {
     /// Returns the length of an object in bytes; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Denied`] if the store denies access; [`Error::Unreachable`] if it cannot be reached
-    /// or reports another error; [`Error::Usage`] if the key has a part that is empty, `.` or `..`.
+    /// [`Error::Denied`] if the store denies access. [`Error::Unreachable`] if the store cannot be
+    /// reached or reports another error. [`Error::Usage`] if the key has a part that is empty, `.`
+    /// or `..`.
     pub fn length(&self, location: &Location) -> Result<Option<u64>, Error> {
         match self.runtime.block_on(self.s3.head(&location.path()?)) {
             Ok(meta) => Ok(Some(meta.size)),

@@ -1,4 +1,5 @@
-//! Carries the library's requests over `sprat-http`'s connections, each on a thread that may block.
+//! Carries the library's requests over `sprat-http`'s connections. Each request runs on a thread
+//! that may block.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -60,7 +61,7 @@ impl HttpService for Transport {
     }
 }
 
-/// Converts a response, with the fields that the library reads.
+/// Converts a response. Keeps only the header fields that the library reads.
 fn answer(reply: Reply) -> Result<HttpResponse, HttpError> {
     let Reply { head, body } = reply;
     let mut answer = http::Response::builder().status(head.status);

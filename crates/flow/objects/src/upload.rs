@@ -1,5 +1,5 @@
-//! Uploads a local file as an object: in parts, several at a time, which become the object when all
-//! have arrived. After a failure or a cancellation the parts are removed.
+//! Uploads a local file as an object, in parts, several at a time. The parts become the object when
+//! all have arrived. After a failure or a cancellation they are removed.
 
 use crate::store::{Bucket, Location, copy_error};
 use bytes::Bytes;
@@ -15,21 +15,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Parts in progress: each yields its number, its id in the store, and its bytes.
+/// Parts in progress. Each task returns the part's number, its id in the store, and its length in
+/// bytes.
 type InFlight = JoinSet<Result<(usize, PartId, u64), object_store::Error>>;
 
-/// Bytes of a part, unless the file is so long that there would be too many.
+/// Length of a part in bytes, unless the file would then have too many parts.
 const PART_BYTES: u64 = 16 << 20;
 
-/// Limit on the parts of an object: S3's. The parts of an object of more than [`MAX_PARTS`] times
-/// [`PART_BYTES`] bytes are longer.
+/// S3's limit on the parts of an object. An object of more than [`MAX_PARTS`] times [`PART_BYTES`]
+/// bytes has longer parts.
 const MAX_PARTS: u64 = 10_000;
 
-/// How often cancellation is checked while parts are in progress.
+/// Interval at which cancellation is checked while parts are in progress.
 const CANCEL_CHECK: Duration = Duration::from_millis(100);
 
-/// An upload of a file to an object store. Made with [`Upload::new`] and then run on a [`Bucket`].
-/// It cannot be resumed: a failed one removes its parts.
+/// An upload of a file to an object store. Create it with [`Upload::new`], and call
+/// [`run`](Upload::run) with a [`Bucket`]. It cannot be resumed, because a failed upload removes
+/// its parts.
 #[derive(Debug)]
 pub struct Upload {
     from: PathBuf,
@@ -41,9 +43,9 @@ pub struct Upload {
 /// The outcome of an upload.
 #[derive(Clone, Debug)]
 pub struct SentObject {
-    /// The object.
+    /// The location of the object.
     pub target: Location,
-    /// Its length in bytes.
+    /// The object's length in bytes.
     pub length: u64,
     /// The BLAKE3 hash of the bytes that were sent.
     pub blake3: Value,
@@ -52,9 +54,9 @@ pub struct SentObject {
 }
 
 impl Upload {
-    /// Sends the file at `from` to an object, or into a folder under its own name. Of the options,
-    /// `streams` (parts in progress at a time), `force`, `retries`, `patience`, the sums and those
-    /// of trust apply; `limit` must not be set.
+    /// Creates an upload of the file at `from` to an object, or to a folder, in which the file
+    /// keeps its name. These options apply: `streams` (parts in progress at a time), `force`,
+    /// `retries`, `patience`, `sums`, `authorities` and `insecure`. `limit` must not be set.
     ///
     /// # Errors
     /// [`Error::Usage`] if `to` is a folder and `from` does not end in a name that is UTF-8, or if
@@ -83,8 +85,8 @@ impl Upload {
 
     /// Sends the file, and passes events to `report`.
     /// # Errors
-    /// [`Error`]. The object then does not exist, or is the one that existed before, and no parts
-    /// are left.
+    /// [`Error`]. The object is then usually unchanged, and its parts are removed; an event says if
+    /// some may remain. After [`Error::Protocol`] the object exists, but has the wrong length.
     pub fn run(
         &self,
         bucket: &Bucket,
@@ -135,7 +137,7 @@ impl Upload {
                 }
                 Err(error) => Err(error),
             };
-            // Otherwise the parts would be paid for until they are noticed.
+            // If parts remained, the user would pay for them until somebody notices.
             if completed.is_err()
                 && let Err(error) = bucket.last.abort_multipart(&path, &id).await
             {
@@ -161,15 +163,15 @@ impl Upload {
         })
     }
 
-    /// Returns the sums of all bytes read. A file with other sums than given does not become an
-    /// object.
+    /// Returns the sums of all bytes read. Fails if they differ from the given sums, so that the
+    /// file does not become an object.
     fn sums(&self, parts: Parts<'_>) -> Result<FileSums, Error> {
         let sums = parts.hasher.finish();
         self.options.sums.check(&self.from.display().to_string(), &sums)?;
         Ok(sums)
     }
 
-    /// Sends all parts, several at a time, and returns their ids in order. After a failure no
+    /// Sends all parts, several at a time, and returns their ids in order. When it fails, no
     /// request is in progress any more.
     async fn parts(
         &self,
@@ -182,7 +184,7 @@ impl Upload {
         let mut in_flight = JoinSet::new();
         let done = self.all_parts(bucket, id, parts, (&mut in_flight, progress), report).await;
         if done.is_err() {
-            // A part that arrives after the upload was aborted would stay.
+            // A part that arrives after the upload was aborted would remain.
             bucket.stop.cancel();
             while in_flight.join_next().await.is_some() {}
         }
@@ -274,12 +276,13 @@ impl Parts<'_> {
     }
 }
 
-/// Returns the bytes of a part: whole megabytes, as the file is read.
+/// Returns the length of a part in bytes. It is a multiple of 1 MiB, because the file is read in
+/// such blocks.
 fn part_bytes(length: u64) -> u64 {
     PART_BYTES.max(length.div_ceil(MAX_PARTS).next_multiple_of(1 << 20))
 }
 
-/// Returns whether a file was not written to.
+/// Returns whether a file was not written to between two readings of its metadata.
 fn same(before: &Metadata, now: &Metadata) -> bool {
     let of = |meta: &Metadata| {
         (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec())

@@ -1,4 +1,4 @@
-//! Against a real server of S3's language: SeaweedFS.
+//! Tests transfers with a real server of the S3 protocol, SeaweedFS.
 #![allow(clippy::disallowed_methods, reason = "a test waits for a server")]
 
 use sprat_flow::copy::{Error, Event, Fetch, Options};
@@ -17,20 +17,21 @@ const MIB: usize = 1 << 20;
 
 const KEYS: (&str, &str) = ("sprat-key-id", "sprat-secret-0123456789");
 
-/// How long a server may take until it answers.
+/// How long the server may take until it answers.
 const START: Duration = Duration::from_secs(60);
 
-/// A server until dropped.
+/// A server, which ends when it is dropped.
 struct Server {
     child: Child,
     endpoint: String,
-    /// Where it shows what it keeps, to anybody.
+    /// The address at which the server shows its files without credentials.
     filer: SocketAddr,
     _directory: tempfile::TempDir,
 }
 
 impl Server {
-    /// Starts one with an empty bucket. Returns `None`, and records the skip, without its program.
+    /// Starts a server with an empty bucket. If the program is not installed, returns `None` and
+    /// records the skip.
     fn start() -> Option<Self> {
         let this = std::env::current_exe().unwrap();
         let set_up =
@@ -59,7 +60,7 @@ impl Server {
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
         ]);
-        command.arg("-master.telemetry=false"); // it would tell its makers of us
+        command.arg("-master.telemetry=false"); // no reports to its makers
         command.args([
             "-ip=127.0.0.1",
             "-ip.bind=127.0.0.1",
@@ -82,10 +83,10 @@ impl Server {
         let filer = SocketAddr::from(([127, 0, 0, 1], ports[4]));
         let server = Self { child, endpoint, filer, _directory: directory };
         let begun = Instant::now();
-        // A folder among the buckets is one.
+        // A folder in the directory of buckets is a bucket.
         let is_up = || TcpStream::connect(("127.0.0.1", ports[6])).is_ok();
         while !is_up() || !server.ask("POST", "/buckets/bucket/", "").starts_with("HTTP/1.1 20") {
-            assert!(begun.elapsed() < START, "it does not start");
+            assert!(begun.elapsed() < START, "the server does not start");
             std::thread::sleep(Duration::from_millis(100));
         }
         Some(server)
@@ -95,14 +96,14 @@ impl Server {
         Bucket::with_keys(&self.endpoint, KEYS, "bucket", options, cancel).unwrap()
     }
 
-    /// The object as the server keeps it; nothing when there is none.
+    /// Returns the object as the server stores it. `None` if there is no such object.
     fn object(&self, key: &str) -> Option<Vec<u8>> {
         let answer = self.ask_bytes("GET", &format!("/buckets/bucket/{key}"), "");
         let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
         answer.starts_with(b"HTTP/1.1 200").then(|| answer[head..].to_vec())
     }
 
-    /// What it keeps of uploads that were begun and not ended.
+    /// Returns the server's list of unfinished uploads.
     fn uploads(&self) -> String {
         let listing = self.ask("GET", "/buckets/bucket/.uploads/", "Accept: application/json\r\n");
         listing.lines().filter(|line| line.contains("FullPath")).collect()
@@ -163,7 +164,7 @@ fn upload(
     Upload::new(from, &location(key), options, &cancel)?.run(&store, &mut |_| {})
 }
 
-/// One server for all: it takes seconds to start.
+/// All tests use one server, because it takes seconds to start.
 #[test]
 fn object_stores_are_ends_of_a_copy() {
     let Some(server) = Server::start() else { return };
@@ -196,12 +197,12 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
                 }
             });
         let outcome = outcome.unwrap();
-        // One byte is there with the first answer.
+        // A file of one byte arrives with the first answer.
         let streams = if bytes == 1 { 1 } else { 3 };
         assert_eq!(
             opened.unwrap(),
             (format!("s3://bucket/{key}"), streams),
-            "shown without what signs it, in parts"
+            "the shown address has no signature, and parts are fetched in parallel"
         );
         assert_eq!(outcome.target.file_name().unwrap(), key.rsplit('/').next().unwrap());
         assert!(fs::read(&outcome.target).unwrap() == content, "{bytes} B");
@@ -230,7 +231,7 @@ fn an_interrupted_fetch_goes_on_by_another_signature(server: &Server) {
         }
     });
     assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
-    // A signature is made for a second, and another one for the next.
+    // Signatures contain the time in seconds, so that a second later the signature differs.
     std::thread::sleep(Duration::from_millis(1100));
     let outcome = copy(options()).run(&mut |_| {}).unwrap();
     assert!(outcome.progress.received <= 24 * MIB as u64 + 5, "{:?}", outcome.progress);
@@ -265,7 +266,7 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
             &mut |event| match event {
                 Event::Progress(progress) if progress.done > 0 && done == 0 => {
                     done = progress.done;
-                    assert!(!server.uploads().is_empty(), "what is looked for can be seen");
+                    assert!(!server.uploads().is_empty(), "the upload is listed while it runs");
                     if change {
                         fs::File::options()
                             .append(true)
@@ -281,12 +282,12 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
                 _ => {}
             },
         );
-        assert!(done > 0, "some of it was there");
+        assert!(done > 0, "a part was sent before");
         match change {
             true => assert!(matches!(sent, Err(Error::Changed { .. })), "{sent:?}"),
             false => assert!(matches!(sent, Err(Error::Cancelled)), "{sent:?}"),
         }
-        assert_eq!(notes, [""; 0], "the parts are gone");
+        assert_eq!(notes, [""; 0], "no note says that parts remain");
         assert_eq!((server.object("never"), server.uploads()), (None, String::new()));
     }
 }
@@ -331,9 +332,9 @@ fn what_changed_is_not_mixed(server: &Server) {
     fs::write(&from, &old).unwrap();
     upload(server, &from, "changes", options()).unwrap();
     fs::write(&from, &new).unwrap();
-    // In several requests, and slowly: those that come after the change, which takes its time, must
-    // see it. Streams begin with equal parts, so there may be none: then all of it is as it was
-    // when it was asked for.
+    // The file is fetched slowly, in several requests. Requests after the change must notice it.
+    // Streams begin with equal parts, so there may be no such request. In that case all of the file
+    // is in its old state.
     let limited = Options { limit: Some(8_000_000), streams: 4, ..options() };
     let address = server.store(&limited, &Cancel::default()).address(&location("changes")).unwrap();
     let (mut changed, mut anew) = (false, false);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// A node's share of a device: there is none.
+/// A node's share of a device, which cannot exist in this build.
 pub enum DeviceShare {}
 
 /// Creates shares for `nodes` nodes.

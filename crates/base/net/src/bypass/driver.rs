@@ -17,20 +17,20 @@ use crate::driver::Sink;
 use crate::ether::{EtherHost, FrameEvent, Unroutable};
 use crate::{Counters, Driver, Nanos, Sources, Transmit};
 
-/// The largest number of payloads that wait for a neighbour's hardware address; further ones are
-/// dropped and counted.
+/// The largest number of payloads that wait for a neighbour's hardware address. Further payloads
+/// are dropped and counted.
 const MAX_PARKED: usize = 64;
 
-/// The largest number of echo replies kept until they are taken; further ones are dropped.
+/// The largest number of echo replies kept until they are taken. Further replies are dropped.
 const MAX_PONGS: usize = 64;
 
-/// Frames taken from one port before the other ports and the caller get their turn: few, so that
-/// replies are sent while the next frames are read.
+/// The largest number of frames taken from a memory interface before the other ports are polled and
+/// the caller continues. It is small, so that replies are sent while the next frames are read.
 const BURST: usize = 4;
 
-/// Polls of the ports in one call that finds nothing. A poll costs some 10 ns. The caller has far
-/// more to do before its next call, and a frame that arrives in the meantime would wait for half of
-/// that.
+/// How often a call that finds nothing polls the ports. A poll costs some 10 ns. Without further
+/// polls, a frame that arrives just after the first would wait until the caller's next call, which
+/// is much later.
 const POLLS: usize = 16;
 
 /// Calls of `receive` between two readings of the clock.
@@ -39,7 +39,8 @@ pub(super) const CLOCK_ITERATIONS: u32 = 64;
 /// Interval of maintenance of links and neighbours.
 pub(super) const MAINTENANCE: Duration = Duration::from_millis(1);
 
-/// The interval while a port shakes hands with its peer, which waits for each answer.
+/// Interval of maintenance while a port shakes hands with its peer, because the peer waits for each
+/// answer.
 pub(super) const JOINING_MAINTENANCE: Duration = Duration::from_micros(20);
 
 /// The longest sleep while a neighbour is being probed.
@@ -54,8 +55,8 @@ pub struct BypassDriver {
 
 /// The sending half of [`BypassDriver`].
 pub struct BypassTx {
-    /// The node's share of the only port, if other nodes use the device too. Dropped first, because
-    /// it holds frames.
+    /// The node's share of the only port, if other nodes use the device too. It holds frames, so it
+    /// is dropped first.
     #[cfg(feature = "dpdk")]
     pub(super) share: Option<DeviceShare>,
     host: EtherHost,
@@ -68,12 +69,12 @@ pub struct BypassTx {
     maintained: Nanos,
     /// Whether the node has gone to sleep on our ports.
     asleep: Cell<bool>,
-    /// Dropped last: frames are returned through it.
+    /// Frames are returned through it, so it is dropped last.
     #[cfg(feature = "dpdk")]
     registration: Option<ThreadRegistration>,
 }
 
-/// The receiving half.
+/// The receiving half of [`BypassDriver`].
 pub(crate) struct BypassRx {
     /// Space for a frame copied out of shared memory.
     frame: Vec<u8>,
@@ -138,9 +139,12 @@ impl BypassDriver {
         self.tx.ports.iter().map(Port::frames_in_use).sum()
     }
 
-    /// Sends an ICMP echo request of `len` bytes, 4 to [`mtu`](Transmit::mtu), to a host, whose
-    /// driver or kernel answers it. Returns whether the request has left. While the host's hardware
-    /// address is unknown it does not leave; the driver then resolves the address.
+    /// Sends an ICMP echo request of `len` bytes to a host, whose driver or kernel answers it.
+    /// Returns whether the request was passed to a port. While the host's hardware address is
+    /// unknown, the request is not sent, and the driver resolves the address.
+    ///
+    /// # Panics
+    /// If `len` is not between 4 and [`mtu`](Transmit::mtu).
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         self.tx.ping(peer, number, len)
     }
@@ -180,7 +184,8 @@ impl Driver for BypassDriver {
 }
 
 impl BypassRx {
-    /// Implements [`Driver::receive`] for any `holder` of the sending half; `of` returns that half.
+    /// Implements [`Driver::receive`] for any `holder` of the sending half. `of` returns the
+    /// holder's sending half.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
@@ -241,7 +246,8 @@ impl BypassRx {
     }
 }
 
-/// Handles a frame. Returns 1 if it was a datagram, which it has passed to `sink`, otherwise 0.
+/// Handles a frame. If it is a datagram for this node, passes it to `sink` and returns 1; otherwise
+/// returns 0.
 #[inline]
 fn handle_frame<T>(
     at: usize,
@@ -349,7 +355,8 @@ impl BypassTx {
         }
     }
 
-    /// Hands frames for other nodes over to them, and a copy of frames for all to each of them.
+    /// Hands over the frames for other nodes: moves each to its node, and copies frames for all
+    /// nodes to each of the others.
     #[cfg(feature = "dpdk")]
     fn hand_over_foreign(&mut self, port: usize, burst: &mut Burst) {
         let (Some(share), Some(pool)) = (&self.share, self.ports[port].pool()) else { return };
@@ -369,7 +376,8 @@ impl BypassTx {
         }
     }
 
-    /// Returns whether this node answers requests to the address: one of those that share it does.
+    /// Returns whether this node answers requests to its address. Of the nodes that share an
+    /// address, only node 0 answers.
     #[cfg(feature = "dpdk")]
     fn replies_for_host(&self) -> bool {
         self.share.as_ref().is_none_or(|share| share.number() == 0)
@@ -380,7 +388,8 @@ impl BypassTx {
         true
     }
 
-    /// Leaves the sleeping state, if the node slept: perhaps a port woke it for maintenance.
+    /// Leaves the sleeping state, if the node slept. The iteration then ends with maintenance, for
+    /// which a port may have woken the node.
     #[inline]
     fn wake(&mut self) {
         if self.asleep.replace(false) {
@@ -446,7 +455,7 @@ impl BypassTx {
     fn maintain(&mut self) {
         if !self.parked.is_empty() {
             for (peer, payload) in std::mem::take(&mut self.parked) {
-                // Parks it again if the neighbour is still unknown.
+                // Parks the payload again if the neighbour is still unknown.
                 self.send(peer, &[IoSlice::new(&payload)]);
             }
             self.flush();

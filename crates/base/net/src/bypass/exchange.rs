@@ -1,5 +1,5 @@
-//! Lets several nodes share one device: each has a queue of its own and hands frames for other
-//! nodes over to them.
+//! Lets several nodes share one device. Each node has a queue of its own, and hands the frames for
+//! other nodes over to those nodes.
 //!
 //! ```text
 //! device -> queue i -> node i: own datagrams -> the node
@@ -7,9 +7,9 @@
 //!                     others (ARP, neighbour discovery, ICMP) -> itself, a copy to each other node
 //! ```
 //!
-//! All nodes have one address, and node i the UDP port P + i. A device that supports flow rules
-//! steers datagrams to the right queue, so that few are handed over; without rules sharing works
-//! too. Only node 0 answers requests to the address; all nodes learn from them.
+//! All nodes have one address; node i has the UDP port P + i. A device that supports flow rules
+//! steers datagrams to the right queue, so that few are handed over. Sharing also works without
+//! flow rules. Only node 0 answers requests to the address; all nodes learn from the requests.
 
 use sprat_host::lock;
 use std::cell::Cell;
@@ -25,14 +25,15 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::dpdk::{Parcel, SharedDevice};
 use crate::Sources;
 
-/// The largest number of frames that wait in a node's inbox; further ones are dropped and counted.
+/// The largest number of frames that wait in a node's inbox. Further frames are dropped and
+/// counted.
 const MAX_INBOX: usize = 512;
 
 /// A node's inbox, in which other nodes leave frames for it.
 struct Mailbox {
     inbox: SyncSender<Parcel>,
     bell: OwnedFd,
-    /// Whether its node sleeps or is about to.
+    /// Whether the mailbox's node sleeps or is about to sleep.
     sleeps: AtomicBool,
     lost: AtomicU64,
 }
@@ -44,12 +45,12 @@ struct SharedState {
     device: Mutex<Weak<SharedDevice>>,
 }
 
-/// A node's share of a device. Move it to the node's thread, which opens its driver with it.
+/// A node's share of a device. Move it to the node's thread, which opens the node's driver with it.
 pub struct DeviceShare {
     shared: Arc<SharedState>,
     number: usize,
     inbox: Receiver<Parcel>,
-    /// Whether the node has waited for the bell since it was last cleared.
+    /// Whether the node has waited for its bell since the bell was last cleared.
     slept: Cell<bool>,
     handed: Cell<u64>,
 }
@@ -57,7 +58,8 @@ pub struct DeviceShare {
 /// Creates shares for `nodes` nodes, in the order of their ports.
 ///
 /// # Errors
-/// The operating system's error when it refuses an eventfd: no more descriptors are allowed.
+/// The operating system's error if it creates no eventfd, because the process may open no more
+/// descriptors.
 pub fn shares(nodes: usize) -> io::Result<Vec<DeviceShare>> {
     let (mut mailboxes, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..nodes {
@@ -92,8 +94,8 @@ impl DeviceShare {
         self.shared.mailboxes.len()
     }
 
-    /// Returns the device, if it is open. A node that finds it closed opens it while the others
-    /// wait for the lock.
+    /// Locks and returns the device, which may be closed. A node that finds it closed opens it
+    /// while the other nodes wait for the lock.
     pub(super) fn device(&self) -> MutexGuard<'_, Weak<SharedDevice>> {
         lock(&self.shared.device)
     }
@@ -123,8 +125,9 @@ impl DeviceShare {
         self.inbox.try_recv().ok()
     }
 
-    /// Adds the descriptor to sleep on. The inbox must be polled between the first call and the
-    /// second, because frames handed over before the first call ring no bell.
+    /// The first call announces that the node is about to sleep, but does not allow a sleep yet.
+    /// The second adds the descriptor to sleep on. Poll the inbox between the two, because frames
+    /// handed over before the first call ring no bell.
     pub(super) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         let mailbox = &self.shared.mailboxes[self.number];
         if !mailbox.sleeps.swap(true, Ordering::SeqCst) {
@@ -145,12 +148,13 @@ impl DeviceShare {
             let mailbox = &self.shared.mailboxes[self.number];
             mailbox.sleeps.store(false, Ordering::SeqCst);
             let mut count = [0; 8];
-            // Reads nothing if it did not ring.
+            // Reads nothing if the bell did not ring.
             let _ = rustix::io::read(&mailbox.bell, &mut count);
         }
     }
 
-    /// Frames handed over to other nodes, and frames that others could not hand over to this node.
+    /// Returns two numbers: frames handed over to other nodes, and frames that other nodes could
+    /// not hand over to this node.
     pub(super) fn counted(&self) -> (u64, u64) {
         (self.handed.get(), self.shared.mailboxes[self.number].lost.load(Ordering::Relaxed))
     }
@@ -159,17 +163,17 @@ impl DeviceShare {
 impl Mailbox {
     fn ring(&self) {
         if self.sleeps.swap(false, Ordering::SeqCst) {
-            // Fails only when the counter is full, and then the node is being woken anyway.
+            // Fails only when the counter is full. Then the node is being woken anyway.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }
 }
 
-/// Returns which of `nodes` nodes, whose ports begin with `first`, a frame is for; `None` if it is
-/// for all of them.
+/// Returns the number of the node for which a frame is meant; `None` if the frame is for all nodes.
+/// The `nodes` nodes have consecutive ports from `first` on.
 #[must_use]
 pub(super) fn destination_node(frame: &[u8], first: u16, nodes: usize) -> Option<usize> {
     let port = crate::ether::port_of(frame)?;
-    // Node 0 counts datagrams for ports of no node.
+    // Node 0 gets datagrams for other ports, and counts them.
     Some(port.checked_sub(first).map(usize::from).filter(|&number| number < nodes).unwrap_or(0))
 }

@@ -5,7 +5,7 @@ use super::port::Port;
 use crate::Figure;
 
 impl BypassTx {
-    /// Adds the state of the devices and how many of their frames are in use.
+    /// Adds metrics of the devices: their state, and how many of their frames are in use.
     pub(crate) fn figures(&self, figures: &mut Vec<Figure>) {
         let sum = |of: fn(&Port) -> usize| self.ports.iter().map(of).sum::<usize>() as u64;
         figures.push(Figure::new("frames_in_use", sum(Port::frames_in_use)));

@@ -1,10 +1,10 @@
-//! Frames kept from a driver, as a device would that returns none.
+//! Frames taken from a driver, to simulate a device that returns no frames.
 
 use super::BypassDriver;
 use super::dpdk::Draft;
 use super::port::Port;
 
-/// Frames that their driver cannot use until this is dropped.
+/// Frames that their driver cannot use until the `HeldFrames` is dropped.
 pub struct HeldFrames {
     frames: Vec<Draft>,
 }

@@ -8,8 +8,9 @@
 //!         they lie -> frames return to the port
 //! ```
 //!
-//! Everything happens on the thread that opened the driver. It allocates nothing, and calls the
-//! kernel only to resolve neighbours, to check links, and to wake a peer that sleeps.
+//! Everything happens on the thread that opened the driver. To send and receive datagrams the
+//! driver allocates nothing while ports have room. It calls the kernel only for maintenance, and to
+//! wake a peer that sleeps.
 
 mod address;
 #[cfg(feature = "dpdk")]

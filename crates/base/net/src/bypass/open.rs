@@ -18,26 +18,27 @@ use crate::ether::{
 };
 use crate::{Bypass, Mac};
 
-/// The ports from which an unspecified port is chosen (RFC 6335).
+/// The UDP ports from which the driver chooses if none is specified (RFC 6335).
 const EPHEMERAL: std::ops::Range<u64> = 49_152..65_536;
 
 impl BypassDriver {
     /// Opens the devices that `bypass` names, or the first one found, and creates a host over them.
     ///
     /// # Errors
-    /// Errors of a device or of DPDK; an MTU beyond what a device carries; `Unsupported` for
-    /// devices of DPDK's in a build without it.
+    /// Errors of a device or of DPDK. `InvalidInput` if the MTU is larger than a device carries, or
+    /// the gateway is of the other address family. `Unsupported` for devices of DPDK's in a build
+    /// without DPDK.
     pub fn open(bypass: &Bypass, address: Address) -> io::Result<Self> {
         Self::open_with(bypass, address, None)
     }
 
-    /// Opens the driver of one of several nodes, on threads of their own, that share a device and
-    /// an IP address; node i has the first node's port plus i. The first node opens the device; the
-    /// last to exit closes it.
+    /// Opens the driver of one node. Several nodes, each on a thread of its own, share a device and
+    /// an IP address; node i has the first node's port plus i. The first node opens the device, and
+    /// the last to exit closes it.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open); a device with too few queues, or of a kind that cannot be
-    /// shared.
+    /// The errors of [`open`](Self::open). Also if `bypass` names several devices, the device has
+    /// too few queues or cannot be shared, or `address` has a port too low for the node's number.
     pub fn open_share(
         bypass: &Bypass,
         address: SocketAddr,
@@ -97,8 +98,8 @@ impl BypassDriver {
     }
 }
 
-/// Opens the ports, in the locator's order, and returns who computes the checksums of each. The
-/// locator's hardware address is the first port's.
+/// Opens the ports in the locator's order. Returns each port with who computes its checksums. The
+/// locator's hardware address is that of the first port.
 fn open_ports(
     bypass: &Bypass,
     mtu: u16,
@@ -166,7 +167,7 @@ fn own_address(address: Address, mac: Mac) -> SocketAddr {
     }
 }
 
-/// Returns the address with a port, if the address is known already.
+/// Replaces port 0 of a known address by a port that the driver chooses.
 fn with_port(address: Address) -> Address {
     match address {
         Address::Own(own) if own.port() == 0 => {

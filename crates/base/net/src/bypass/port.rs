@@ -1,4 +1,4 @@
-//! A port of a host: one device of either kind.
+//! A port of a host: a memory interface, or a device of DPDK's.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ pub(super) enum Port {
     Dpdk(Dpdk),
 }
 
-/// Calls a method of the device, of either kind.
+/// Calls a method of the device, whichever kind it is.
 macro_rules! each {
     ($port:expr, $device:ident => $call:expr) => {
         match $port {
@@ -37,16 +37,18 @@ impl Port {
         each!(self, device => device.state())
     }
 
-    /// Joins a multicast group: cards pass on only frames to addresses they were given.
+    /// Joins a multicast group, because cards pass on only frames to addresses that they were
+    /// given.
     pub(super) fn join_group(&mut self, group: Mac) {
         match self {
-            Self::Memif(_) => _ = group, // receives everything
+            Self::Memif(_) => _ = group, // a memory interface receives everything
             #[cfg(feature = "dpdk")]
             Self::Dpdk(dpdk) => dpdk.join_group(group),
         }
     }
 
-    /// Sends a datagram, given its route and its parts of `len` bytes in all.
+    /// Sends a datagram, given its route and its parts. `len` is the sum of the parts' lengths, in
+    /// bytes.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -66,7 +68,7 @@ impl Port {
         });
     }
 
-    /// Sends waiting frames as far as there is room.
+    /// Sends waiting frames, as many as there is room for.
     #[inline]
     pub(super) fn flush(&mut self, counters: &mut Counters) {
         each!(self, device => device.flush(counters));
@@ -87,7 +89,7 @@ impl Port {
         }
     }
 
-    /// Returns the pool of its frames, if DPDK drives it.
+    /// Returns the pool of the port's frames, if DPDK drives the port.
     #[cfg(feature = "dpdk")]
     pub(super) fn pool(&mut self) -> Option<&mut dpdk::Pool> {
         match self {
@@ -96,7 +98,7 @@ impl Port {
         }
     }
 
-    /// Returns the number of frames that its queue or pool holds.
+    /// Returns the largest number of frames that the port's queue or pool holds.
     pub(super) fn frames_max(&self) -> usize {
         match self {
             Self::Memif(_) => memif::MAX_BACKLOG,
@@ -105,7 +107,7 @@ impl Port {
         }
     }
 
-    /// Returns the number of frames that wait or that the device has.
+    /// Returns the number of frames that wait to be sent or that the device has.
     pub(super) fn frames_in_use(&self) -> usize {
         match self {
             Self::Memif(memif) => memif.waiting(),
@@ -114,8 +116,7 @@ impl Port {
         }
     }
 
-    /// Returns whether the port is in the handshake with its peer, so that it needs maintenance
-    /// often.
+    /// Returns whether the port is in the handshake with its peer. It then needs maintenance often.
     pub(super) fn is_joining(&self) -> bool {
         match self {
             Self::Memif(memif) => memif.is_joining(),
@@ -129,7 +130,7 @@ impl Port {
         each!(self, device => device.discard_waiting())
     }
 
-    /// Returns whether the kernel's interface below it was removed.
+    /// Returns whether the kernel's interface below the port was removed.
     pub(super) fn is_interface_removed(&self) -> bool {
         match self {
             Self::Memif(_) => false,
@@ -138,7 +139,7 @@ impl Port {
         }
     }
 
-    /// Returns the socket of the kernel's interface below it, if there is one.
+    /// Returns the packet socket on the kernel's interface below the port, if there is one.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Memif(_) => None,

@@ -14,8 +14,8 @@ use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
 use super::state::DeviceState;
 use crate::{Counters, Nanos, Sources};
 
-/// The largest number of frames that wait for room at a device; further ones are refused. Fewer
-/// than the number at which the drivers drop the oldest.
+/// The largest number of frames that wait for room at a device. Further frames are refused. The
+/// drivers drop their oldest frames only at a larger number, so they never drop any of ours.
 const MAX_WAITING: usize = 256;
 
 /// The largest MTU for which a device can be opened, in bytes.
@@ -24,8 +24,8 @@ const MAX_MTU: u16 = 16_000;
 /// A device that receives and sends whole Ethernet frames unchanged.
 ///
 /// Call [`receive`](Self::receive) and [`send`](Self::send) for frames, [`poll`](Self::poll) often,
-/// and sleep on [`sources`](Self::sources). It may be opened on one thread and used on another, by
-/// one at a time.
+/// and sleep on [`sources`](Self::sources). The device may be opened on one thread and used on
+/// another, but only by one thread at a time.
 pub struct RawDevice {
     port: Port,
     counters: Counters,
@@ -42,13 +42,14 @@ pub struct RawDevice {
     iterations: u32,
     maintained: Nanos,
     up: bool,
-    /// Frames that were waiting when the peer left.
+    /// The number of frames dropped because they were waiting when the peer left.
     discarded: u64,
-    /// Whether its user has gone to sleep on it.
+    /// Whether the user has gone to sleep on the device.
     asleep: Cell<bool>,
 }
 
-/// Prepares to open devices: DPDK probes the buses only once, when it starts.
+/// Starts DPDK for all devices that will be opened. DPDK probes the buses only once, when it
+/// starts, so call this before the first [`RawDevice::open`].
 ///
 /// # Errors
 /// DPDK's error on start.
@@ -66,14 +67,14 @@ pub fn start_devices(devices: &[String]) -> io::Result<()> {
 }
 
 impl RawDevice {
-    /// Opens a device, named as in a locator's `dev=`, for packets of up to `mtu` bytes above
-    /// Ethernet; the default is 1,500, and 9,000 for memory interfaces. A kernel interface is
-    /// looked up in the network namespace of the calling thread, and the device must be dropped in
-    /// the same namespace.
+    /// Opens a device, named as in a locator's `dev=`. `mtu` is the length of the longest packet
+    /// without its Ethernet header, in bytes. Its default is 1,500, and 9,000 for memory
+    /// interfaces. A kernel interface is looked up in the network namespace of the calling thread,
+    /// and the device must be dropped in the same namespace.
     ///
     /// # Errors
-    /// Errors of the device or of DPDK; an MTU beyond what it carries; `Unsupported` for devices of
-    /// DPDK's in a build without it.
+    /// Errors of the device or of DPDK. `InvalidInput` if `mtu` is over 16,000 or larger than the
+    /// device carries. `Unsupported` for devices of DPDK's in a build without DPDK.
     pub fn open(device: &str, mtu: Option<u16>) -> io::Result<Self> {
         let mtu = mtu.unwrap_or(if Memif::is(device) { JUMBO } else { ETHERNET });
         if mtu > MAX_MTU {
@@ -127,9 +128,9 @@ impl RawDevice {
         }
     }
 
-    /// Sends a frame, given in parts; it leaves at the latest with the next [`poll`](Self::poll).
-    /// Returns false if the frame is longer than the device was opened for, the peer is not there,
-    /// or too many frames wait for room.
+    /// Sends a frame, given in parts, at the latest with the next [`poll`](Self::poll). Returns
+    /// false if the frame is longer than the device was opened for, the peer is not there, too many
+    /// frames wait for room, or no buffer is free.
     #[inline]
     pub fn send(&mut self, parts: &[IoSlice<'_>]) -> bool {
         let len: usize = parts.iter().map(|part| part.len()).sum();
@@ -154,11 +155,12 @@ impl RawDevice {
         }
     }
 
-    /// Sends waiting frames as far as there is room, and does periodic work. Call it often, whether
-    /// or not there was anything to send.
+    /// Sends waiting frames, as many as there is room for, and does periodic work. Call this often,
+    /// also if there was nothing to send.
     ///
     /// # Errors
-    /// `NotConnected`: the kernel's interface below was removed. It will not come back.
+    /// `NotConnected` if the kernel's interface below was removed. The device does not recover from
+    /// this.
     #[inline]
     pub fn poll(&mut self) -> io::Result<()> {
         self.port.flush(&mut self.counters);
@@ -189,14 +191,15 @@ impl RawDevice {
         Ok(())
     }
 
-    /// Adds the descriptors to sleep on until a frame arrives. If the device must be polled once
-    /// more first, limits the sleep to zero.
+    /// Adds to `sources` the descriptors to sleep on until a frame arrives. If the device must be
+    /// polled once more before a sleep, limits the sleep to zero.
     pub fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         self.asleep.set(true);
         self.port.sources(Nanos(1) + self.start.elapsed(), sources);
     }
 
-    /// Returns the socket of the kernel's interface below, if there is one, for setting options.
+    /// Returns the packet socket on the kernel's interface below, if there is one. It is meant for
+    /// setting socket options.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.port.socket()
@@ -214,7 +217,8 @@ impl RawDevice {
         self.port.state()
     }
 
-    /// Frames accepted for sending that were dropped because the peer had left.
+    /// Returns the number of frames that were accepted for sending and then dropped because the
+    /// peer had left.
     #[must_use]
     pub fn discarded(&self) -> u64 {
         self.discarded
@@ -252,8 +256,8 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     }
 }
 
-/// Registers the thread with DPDK, which gives it caches of its own, for as long as it lives.
-/// Without that it is only slower.
+/// Registers the thread with DPDK as long as the thread lives. DPDK gives a registered thread
+/// caches of its own. If the registration fails, the thread is only slower.
 #[cfg(feature = "dpdk")]
 #[inline]
 fn register_thread() {

@@ -1,10 +1,10 @@
-//! Sizes of packets and frames, bytes.
+//! Sizes of packets and frames, in bytes.
 
 use crate::ether::{ETHERNET_BYTES, VLAN_BYTES};
 
-/// Default MTU of memory interfaces, and of other devices: Ethernet's.
+/// Default MTUs: [`JUMBO`] of memory interfaces, and `ETHERNET` of other devices.
 pub(super) const JUMBO: u16 = 9000;
 pub(super) const ETHERNET: u16 = 1500;
 
-/// Bytes of a frame besides the packet, with some room for what devices add.
+/// Bytes of a frame in addition to its packet: the headers, and some room for what devices add.
 pub(super) const FRAME_ROOM: usize = ETHERNET_BYTES + VLAN_BYTES + 14;

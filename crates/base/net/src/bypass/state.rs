@@ -2,23 +2,23 @@
 
 use crate::Mac;
 
-/// What a device is and the state it is in.
+/// A device's identity, its current state and its counters.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DeviceState {
-    /// Its name in the locator.
+    /// The device's name in the locator.
     pub name: String,
-    /// Its driver: `memif`, or DPDK's name for it.
+    /// The device's driver: `memif`, or DPDK's name of the driver.
     pub driver: String,
-    /// Its hardware address.
+    /// The device's hardware address.
     pub mac: Mac,
-    /// Whether the link is up: the peer is there.
+    /// Whether the link is up, so that the peer is there.
     pub up: bool,
-    /// How often the link has changed.
+    /// How often the link has gone up or down.
     pub changes: u64,
     /// Frames lost because earlier ones were not read in time.
     pub missed: u64,
-    /// Frames received with errors or not sent; for memory interfaces, violations of the protocol
-    /// by peers.
+    /// Frames received with errors, and frames that could not be sent. For memory interfaces, the
+    /// number of violations of the protocol by peers.
     pub errors: u64,
     /// How many of the errors are frames that could not be sent.
     pub unsent: u64,
@@ -26,7 +26,7 @@ pub struct DeviceState {
     pub no_buffer: u64,
     /// Why the link is down, if that is known.
     pub trouble: Option<String>,
-    /// For a device that several nodes share: whether it steers datagrams to the right queues
-    /// itself. If not, the nodes hand frames over to one another.
+    /// Whether a shared device itself steers datagrams to the right queues. If false, the nodes
+    /// hand frames over to one another. `None` if only one node uses the device.
     pub steers: Option<bool>,
 }

@@ -1,7 +1,7 @@
-//! The layouts below UDP: Ethernet, VLAN tag, ARP, IPv4, IPv6, UDP, ICMP and neighbour discovery.
+//! The layouts of standard headers: Ethernet, VLAN tag, ARP, IPv4, IPv6, UDP, ICMP and neighbour
+//! discovery.
 //!
-//! They are standards, so they are defined here and not in the `wire` crate, which holds our own
-//! formats.
+//! They are defined here and not in the `wire` crate, which holds our own formats.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -81,7 +81,8 @@ pub(super) struct Ipv4 {
     pub(super) destination: [u8; 4],
 }
 
-/// "Do not fragment" in [`Ipv4::fragment`]; below it "more fragments" and the offset.
+/// The flag "do not fragment" in [`Ipv4::fragment`]. The bits below it hold the flag "more
+/// fragments" and the offset.
 pub(super) const DONT_FRAGMENT: u16 = 0x4000;
 
 /// IPv6 (RFC 8200).
@@ -106,8 +107,8 @@ pub(super) struct Udp {
     pub(super) checksum: [u8; 2],
 }
 
-/// The header of every ICMP message (RFC 792, RFC 4443). `rest` is the identifier and sequence
-/// number of an echo, or the path's MTU.
+/// The header of every ICMP message (RFC 792, RFC 4443). `rest` holds an echo's identifier and
+/// sequence number, or the path's MTU in a message about a packet that is too big.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Icmp {
@@ -142,18 +143,21 @@ pub(super) struct Discovery {
 pub(super) const OPTION_SOURCE: u8 = 1;
 /// Option of an advertisement: the target's hardware address.
 pub(super) const OPTION_TARGET: u8 = 2;
-/// Advertisement flags: it answers a solicitation; it overrides cached entries.
+/// Flags of an advertisement. [`SOLICITED`]: it answers a solicitation. `OVERRIDE`: it replaces
+/// cached entries.
 pub(super) const SOLICITED: u32 = 0x4000_0000;
 pub(super) const OVERRIDE: u32 = 0x2000_0000;
 /// The multicast group of all nodes on a link.
 pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// The hop limit that neighbour discovery demands: proof that no router has forwarded the packet.
+/// The hop limit that neighbour discovery demands. It proves that no router has forwarded the
+/// packet.
 pub(super) const DISCOVERY_HOPS: u8 = 255;
 
 /// Hop limit of all other packets we send.
 pub(super) const HOPS: u8 = 64;
 
-/// The Internet checksum's sum of 16-bit words (RFC 1071), 64 bits wide until [`Sum::finish`].
+/// The sum of 16-bit words for the Internet checksum (RFC 1071). The sum is 64 bits wide until
+/// [`Sum::finish`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum(u64);
 
@@ -161,8 +165,8 @@ impl Sum {
     /// Adds bytes. All but the last part of a message must be even in length.
     pub(super) fn add(self, bytes: &[u8]) -> Self {
         let mut words = bytes.chunks_exact(4);
-        // Sums of 32-bit words fold to the same 16 bits, and the compiler vectorises them; a
-        // frame's sum stays far below 64 bits.
+        // A sum of 32-bit words folds to the same 16 bits, and the compiler vectorises it. The sum
+        // of a frame stays far below 64 bits.
         let mut sum: u64 = words
             .by_ref()
             .map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]])))
@@ -173,7 +177,7 @@ impl Sum {
             last[..rest.len()].copy_from_slice(rest);
             sum += u64::from(u32::from_ne_bytes(last));
         }
-        // Folded to 33 bits, so that no number of parts overflows.
+        // Both sums are folded, so that no number of parts makes the result overflow.
         Self((self.0 & 0xffff_ffff) + (self.0 >> 32) + (sum & 0xffff_ffff) + (sum >> 32))
     }
 
@@ -225,9 +229,9 @@ pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from(b) << 8 | u16::from(c))
 }
 
-/// Returns the hardware address of the multicast group in which neighbours look for a host; `None`
-/// for IPv4, where they broadcast. A network card passes on frames to a group only after the host
-/// has joined it.
+/// Returns the hardware address of the multicast group to which neighbours send requests for a
+/// host's address. `None` for IPv4, where neighbours broadcast. A network card passes on frames to
+/// a group only after the host has joined the group.
 #[must_use]
 pub fn group_mac(host: IpAddr) -> Option<Mac> {
     match host {
@@ -244,8 +248,8 @@ pub fn link_local_v6(mac: Mac) -> Ipv6Addr {
     Ipv6Addr::from(bytes)
 }
 
-/// A link-local IPv4 address (RFC 3927) derived from a hardware address: always the same, and
-/// rarely equal to another host's.
+/// Returns a link-local IPv4 address (RFC 3927) derived from a hardware address. It is always the
+/// same for a hardware address, and rarely equal to another host's.
 #[must_use]
 pub fn link_local_v4(mac: Mac) -> Ipv4Addr {
     let [a, b, c, d, e, f] = mac.0;

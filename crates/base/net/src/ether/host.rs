@@ -14,11 +14,11 @@ use super::route::{Checksums, Origin, Route};
 use super::{MAX_LINKS, MAX_MTU, MIN_MTU};
 use crate::{Counters, Mac, Nanos};
 
-/// Interval of the search for neighbours that receive frames and do not answer.
+/// Interval at which the host looks for neighbours that were sent frames and do not answer.
 const WATCH: Duration = Duration::from_millis(10);
 
-/// The largest number of peers remembered as having a path MTU below that of the links. At the
-/// limit, all are forgotten and learned again from routers.
+/// The largest number of peers for which the host remembers a path MTU below that of the links. At
+/// the limit the host forgets all of them, and learns their path MTUs again from routers.
 const MAX_NARROW: usize = 4096;
 
 /// Bytes of an echo's identifier and sequence number.
@@ -29,12 +29,12 @@ const ECHO_HEAD: usize = 4;
 pub struct HostSettings {
     /// The host's address and UDP port.
     pub address: SocketAddr,
-    /// Leading bits of the address that it shares with its neighbours.
+    /// Number of leading bits of the address that the host shares with its neighbours.
     pub prefix: u8,
     /// The router to all hosts that are not neighbours. Without one every peer counts as a
     /// neighbour.
     pub gateway: Option<IpAddr>,
-    /// VLAN tag of its frames.
+    /// VLAN tag of the host's frames; `None` for untagged frames.
     pub vlan: Option<u16>,
     /// The largest IP packet, in bytes: [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: usize,
@@ -55,7 +55,7 @@ impl HostSettings {
 pub struct LinkSettings {
     /// The link's hardware address.
     pub mac: Mac,
-    /// Who computes the UDP checksums of frames sent over it.
+    /// Who computes the UDP checksums of frames sent over the link.
     pub checksums: Checksums,
 }
 
@@ -64,7 +64,7 @@ pub struct LinkSettings {
 pub enum FrameEvent {
     /// A datagram for the host's port.
     Datagram {
-        /// The sender.
+        /// The sender's address.
         from: SocketAddr,
         /// The range of the data in the frame.
         payload: Range<usize>,
@@ -88,8 +88,8 @@ pub enum FrameEvent {
 pub enum Unroutable {
     /// The peer is of the other address family.
     Family,
-    /// Its hardware address is being resolved. If true, resolution starts now, and the caller must
-    /// send [`EtherHost::solicitation`] over every link.
+    /// The peer's hardware address is not known. If true, its resolution starts now, and the caller
+    /// must send [`EtherHost::solicitation`] over every link.
     Resolving(bool),
 }
 
@@ -103,17 +103,18 @@ struct Link {
 ///
 /// For each received frame call [`read`](Self::read), which returns the datagram or says that the
 /// [`reply`](Self::reply) must be sent. To send, get the headers from [`route`](Self::route) or
-/// [`route_of`](Self::route_of); if the neighbour is unknown they return [`Unroutable::Resolving`],
-/// and the caller keeps the datagram and sends the [`solicitation`](Self::solicitation). About
-/// every millisecond report the links by [`set_link`](Self::set_link), call [`watch`](Self::watch),
-/// and repeat solicitations for the addresses that [`take_due`](Self::take_due) returns.
+/// [`route_of`](Self::route_of). If the neighbour's hardware address is unknown, they return
+/// [`Unroutable::Resolving`]: keep the datagram, and send the [`solicitation`](Self::solicitation).
+/// About every millisecond report the links by [`set_link`](Self::set_link), call
+/// [`watch`](Self::watch), and repeat solicitations for the addresses that
+/// [`take_due`](Self::take_due) returns.
 ///
-/// Frames that the host itself composes lie in one buffer, valid until the next call.
+/// Frames that the host itself composes lie in one buffer, and are valid until the next call.
 pub struct EtherHost {
     settings: HostSettings,
     links: Vec<Link>,
     neighbours: Neighbours,
-    /// Counts changes of links; part of the routes' generation.
+    /// Counts changes of links. The count is part of the routes' generation.
     link_changes: u32,
     paths: Paths,
     watched: Nanos,
@@ -156,7 +157,7 @@ impl EtherHost {
         self.settings.address
     }
 
-    /// Returns the largest datagram to a peer, in bytes of data.
+    /// Returns the length of the longest datagram to a peer, in bytes of data.
     #[must_use]
     pub fn mtu(&self, peer: IpAddr) -> usize {
         let packet = self
@@ -166,9 +167,9 @@ impl EtherHost {
         packet - UDP_BYTES - if peer.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES }
     }
 
-    /// Reports that a link is up or down. Peers reached over it are reached over other links from
-    /// now on. Returns whether the link has just come up: then the caller should send the host's
-    /// [announcement](Self::announcement) over it.
+    /// Reports that a link is up or down. Frames to peers that were reached over a link that is
+    /// down take other links from now on. Returns whether the link has just come up. The caller
+    /// should then send the host's [announcement](Self::announcement) over it.
     pub fn set_link(&mut self, link: usize, up: bool) -> bool {
         let changed = self.links[link].up != up;
         if changed {
@@ -190,16 +191,16 @@ impl EtherHost {
         }
     }
 
-    /// Returns a frame that announces the host's address to the neighbours on a link, so that they
-    /// forget another host that had the address before.
+    /// Returns a frame that announces the host's address to the neighbours on a link. They then
+    /// forget any other host that had the address before.
     pub fn announcement(&mut self, link: usize) -> &[u8] {
         let sender = self.sender(link);
         sender.announce(&mut self.message);
         &self.message
     }
 
-    /// Handles a frame received over `link` and returns what it means. `checked`: the device has
-    /// verified its checksums. Counts frames that are dropped in `counters`.
+    /// Handles a frame received over `link` and returns what it means. `checked` says that the
+    /// device has verified the frame's checksums. Counts dropped frames in `counters`.
     #[inline]
     pub fn read(
         &mut self,
@@ -254,7 +255,8 @@ impl EtherHost {
         match inbound {
             Inbound::WhoHas { target, from, mac } if target == own => {
                 if from.is_unspecified() {
-                    // A probe for duplicate addresses: it has no source address to reply to.
+                    // The request is a probe for duplicate addresses, without a source address to
+                    // reply to.
                     return FrameEvent::Nothing;
                 }
                 self.neighbours.learn(from, link, mac);
@@ -262,14 +264,15 @@ impl EtherHost {
                 sender.advertise(&mut self.message, from, mac);
                 FrameEvent::Request
             }
-            // An announcement: it only updates neighbours that we know.
+            // A request for the sender's own address is an announcement, which only updates
+            // neighbours that we know.
             Inbound::WhoHas { target, from, mac }
                 if target == from && self.neighbours.knows(from) =>
             {
                 self.neighbours.learn(from, link, mac);
                 FrameEvent::Nothing
             }
-            // A reply to a group is an announcement.
+            // A reply to a group is an announcement too. One from an unknown neighbour is ignored.
             Inbound::IsAt { from, .. } if frame[0] & 1 != 0 && !self.neighbours.knows(from) => {
                 FrameEvent::Nothing
             }
@@ -306,7 +309,8 @@ impl EtherHost {
     }
 
     /// Learns the hardware address of a datagram's sender, so that the reply needs no resolution.
-    /// Only for neighbours: what a gateway forwards has the gateway's hardware address.
+    /// Applies only to neighbours, because a frame that a gateway forwards has the gateway's
+    /// hardware address.
     #[inline]
     fn learn_sender(&mut self, from: SocketAddr, link: usize, mac: Mac) {
         if self.paths.note_received(from, link, mac) {
@@ -319,7 +323,8 @@ impl EtherHost {
         }
     }
 
-    /// Returns the route to a peer over its own link, of those that are up.
+    /// Returns the route to a peer over the peer's own link. The host picks it, by a hash of the
+    /// address, from the links that are up and reach the peer.
     ///
     /// # Errors
     /// [`Unroutable::Family`] when the peer is of the other address family, and
@@ -333,8 +338,8 @@ impl EtherHost {
         self.route_of(peer, 0, now)
     }
 
-    /// Returns the route of a datagram of `len` bytes to a peer. Long datagrams take turns on all
-    /// links that are up.
+    /// Returns the route of a datagram of `len` bytes to a peer. Long datagrams are spread in turn
+    /// over all links that are up and reach the peer.
     ///
     /// # Errors
     /// [`Unroutable::Family`] when the peer is of the other address family, and
@@ -364,8 +369,8 @@ impl EtherHost {
             return Err(Unroutable::Family);
         }
         let hop = self.settings.next_hop(peer.ip());
-        // Spread peers over the links that reach them. Links that are down count only if there is
-        // no other.
+        // Spread peers over the links that reach them. Use a link that is down only if no other
+        // reaches the peer.
         let mut links: Vec<_> = self.links_to(hop).filter(|&link| self.links[link].up).collect();
         if links.is_empty() {
             links.extend(self.links_to(hop).next());
@@ -389,10 +394,12 @@ impl EtherHost {
         Ok(links.into_iter().map(route).collect())
     }
 
-    /// Detects links that are up and yet lead nowhere. If frames were sent to a neighbour over a
-    /// link and none came back over it, the host probes the neighbour over that link; if it does
-    /// not answer, the host uses another link until it does. Call this about every millisecond; it
-    /// passes each probe and its link to `probe`. Does nothing for a host with one link.
+    /// Detects links that are up but lead nowhere. If frames were sent to a neighbour over a link
+    /// and none came back over it, the host probes the neighbour over that link. Until the
+    /// neighbour answers, the host uses another link if there is one.
+    ///
+    /// Call this about every millisecond. It passes the link and the frame of each probe to
+    /// `probe`. Does nothing for a host with one link.
     pub fn watch(&mut self, now: Nanos, mut probe: impl FnMut(usize, &[u8])) {
         if self.links.len() < 2 || now.since(self.watched) < WATCH {
             return;
@@ -407,7 +414,7 @@ impl EtherHost {
         }
     }
 
-    /// Returns whether [`watch`](Self::watch) waits for the answer to a probe.
+    /// Returns whether a neighbour is being probed, so that [`watch`](Self::watch) must be called.
     #[must_use]
     pub fn is_watching(&self) -> bool {
         self.neighbours.has_doubts()
@@ -427,28 +434,31 @@ impl EtherHost {
         Sender { mac, address: self.settings.address.ip(), vlan: self.settings.vlan }
     }
 
-    /// Returns the ARP request or neighbour solicitation for the next hop to `ip`, as it is sent
-    /// over `link`.
+    /// Returns the ARP request or neighbour solicitation to send over `link` for the next hop to
+    /// `ip`.
     pub fn solicitation(&mut self, ip: IpAddr, link: usize) -> &[u8] {
         let (sender, hop) = (self.sender(link), self.settings.next_hop(ip));
         sender.solicit(&mut self.message, hop);
         &self.message
     }
 
-    /// Returns whether no neighbour is being resolved, so that [`take_due`](Self::take_due) returns
-    /// nothing.
+    /// Returns whether every remembered neighbour has a hardware address, so that
+    /// [`take_due`](Self::take_due) returns nothing.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.neighbours.is_settled()
     }
 
-    /// Returns a neighbour that has not answered and must be solicited again over every link.
+    /// Returns a neighbour that has not answered and must now be solicited again over every link.
     pub fn take_due(&mut self, now: Nanos) -> Option<IpAddr> {
         self.neighbours.take_due(now)
     }
 
-    /// Composes an echo request to a peer: `len` bytes after the headers, at least 4, which begin
-    /// with `number`. Returns the link to send it over, and the frame.
+    /// Composes an echo request to a peer, with `len` bytes after the headers. The first four of
+    /// these bytes are `number`. Returns the frame, and the link to send it over.
+    ///
+    /// # Panics
+    /// If `len` is not between 4 and [`mtu`](Self::mtu).
     ///
     /// # Errors
     /// [`Unroutable::Family`] when the peer is of the other address family, and

@@ -1,4 +1,4 @@
-//! The messages a host composes itself: ARP, neighbour discovery and echoes.
+//! The messages that a host composes itself: ARP, neighbour discovery and echoes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ use crate::Mac;
 
 const BROADCAST: Mac = Mac([0xff; 6]);
 
-/// The addresses a message is sent from.
+/// The addresses from which a message is sent.
 #[derive(Clone, Copy)]
 pub(super) struct Sender {
     pub(super) mac: Mac,
@@ -30,7 +30,8 @@ impl Sender {
         put_ethernet(&mut |bytes| out.extend_from_slice(bytes), self.mac, to, self.vlan, ethertype);
     }
 
-    /// Asks all neighbours who has `target`: a broadcast ARP request or a multicast solicitation.
+    /// Composes a request to all neighbours for the hardware address of `target`: a broadcast ARP
+    /// request, or a multicast solicitation.
     pub(super) fn solicit(&self, out: &mut Vec<u8>, target: IpAddr) {
         match (self.address, target) {
             (IpAddr::V4(own), IpAddr::V4(target)) => {
@@ -44,7 +45,8 @@ impl Sender {
         }
     }
 
-    /// Asks a neighbour at its hardware address whether it is still reachable.
+    /// Composes a request to a neighbour's hardware address, to find out whether the neighbour is
+    /// still reachable.
     pub(super) fn probe(&self, out: &mut Vec<u8>, target: IpAddr, mac: Mac) {
         match (self.address, target) {
             (IpAddr::V4(own), IpAddr::V4(target)) => self.arp(out, ARP_REQUEST, own, mac, target),
@@ -55,7 +57,7 @@ impl Sender {
         }
     }
 
-    /// Replies to `to` that the sender's address is at its hardware address.
+    /// Composes a reply to `to` that states the sender's hardware address.
     pub(super) fn advertise(&self, out: &mut Vec<u8>, to: IpAddr, mac: Mac) {
         match (self.address, to) {
             (IpAddr::V4(own), IpAddr::V4(to)) => self.arp(out, ARP_REPLY, own, mac, to),
@@ -66,8 +68,8 @@ impl Sender {
         }
     }
 
-    /// Announces the sender's address to all neighbours: in IPv4 by a request for the address
-    /// itself, in IPv6 by an unsolicited advertisement.
+    /// Composes an announcement of the sender's address to all neighbours. For IPv4 this is an ARP
+    /// request for the sender's own address, for IPv6 an unsolicited advertisement.
     pub(super) fn announce(&self, out: &mut Vec<u8>) {
         match self.address {
             IpAddr::V4(_) => self.solicit(out, self.address),
@@ -129,7 +131,8 @@ impl Sender {
         out.extend_from_slice(message.as_bytes());
     }
 
-    /// An echo request, or the reply to one. `body` begins with identifier and sequence number.
+    /// Composes an echo request or reply. `body` begins with the identifier and the sequence
+    /// number.
     pub(super) fn echo(&self, out: &mut Vec<u8>, to: (Mac, IpAddr), is_reply: bool, body: &[u8]) {
         let (mac, to) = to;
         let len = 4 + body.len();

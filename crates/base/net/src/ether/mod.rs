@@ -1,8 +1,8 @@
-//! A host on Ethernet, sans-IO: UDP over IPv4 and IPv6 with the protocols it needs: ARP and
-//! neighbour discovery, echoes, path MTU, VLAN tags, a gateway, several links.
+//! A host on Ethernet, sans-IO. It implements UDP over IPv4 and IPv6, and what UDP needs: ARP and
+//! neighbour discovery, echoes, path MTU, VLAN tags, a gateway, and several links.
 //!
-//! It is for drivers that bypass the kernel, and with it the kernel's IP. A host has one address
-//! and one UDP port and knows nothing about devices; the caller supplies the time.
+//! It is for drivers that bypass the kernel and therefore cannot use the kernel's IP. A host has
+//! one address and one UDP port, and knows nothing about devices. The caller supplies the time.
 
 mod headers;
 mod host;
@@ -21,7 +21,8 @@ pub use route::{Checksums, MAX_HEADERS, Route};
 /// The largest number of links of one host.
 pub const MAX_LINKS: usize = 8;
 
-/// Smallest MTU allowed: what every IPv6 path must carry (RFC 8200), and far beyond IPv4's minimum.
+/// The smallest MTU allowed, in bytes. Every IPv6 path must carry packets of this size (RFC 8200);
+/// IPv4's minimum is far lower.
 pub const MIN_MTU: usize = 1280;
 
 /// The largest MTU allowed, in bytes: more than the jumbo frames of today's devices.

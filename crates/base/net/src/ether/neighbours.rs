@@ -1,4 +1,4 @@
-//! The neighbour table: which hardware address reaches a neighbour over which link.
+//! The neighbour table, which has each neighbour's hardware address over each link.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,8 +11,8 @@ use crate::{Mac, Nanos};
 /// are dropped. If every entry has one, no new neighbour is remembered.
 pub(super) const MAX_NEIGHBOURS: usize = 4096;
 
-/// Delays between solicitations for a neighbour. After the last it counts as absent, until the next
-/// frame to it starts again.
+/// Delays between solicitations for a neighbour. After the last delay the neighbour counts as
+/// absent, and is solicited again only for the next frame to it.
 const PATIENCE: [Duration; 5] = [
     Duration::from_millis(5),
     Duration::from_millis(20),
@@ -24,18 +24,20 @@ const PATIENCE: [Duration; 5] = [
 /// Probes that a neighbour may leave unanswered over a link before it counts as lost there.
 const PROBES: u8 = 3;
 
-/// Interval of probes to neighbours lost over a link, which may be back.
+/// Interval of probes to neighbours that were lost over a link, because they may be back.
 const RECALL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
 struct Neighbour {
-    /// The hardware address over each link.
+    /// For each link, the neighbour's hardware address; `None` if it is not known or lost.
     macs: [Option<Mac>; MAX_LINKS],
-    /// For each link, the hardware address it had before it stopped answering there.
+    /// For each link, the hardware address that the neighbour had before it stopped answering
+    /// there.
     lost: [Option<Mac>; MAX_LINKS],
-    /// For each link, checks since something was sent without anything coming back.
+    /// For each link, 0 if the neighbour answers, otherwise 1 plus the number of unanswered probes.
     doubts: [u8; MAX_LINKS],
-    /// Solicitations sent since it was last needed, and when the next is due.
+    /// The number of solicitations sent since the address was last needed, and when the next is
+    /// due.
     solicited: usize,
     due: Nanos,
 }
@@ -44,11 +46,11 @@ struct Neighbour {
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     known: HashMap<IpAddr, Neighbour>,
-    /// Changes whenever a result of [`Neighbours::mac`] may have changed.
+    /// Incremented whenever a result of [`Neighbours::mac`] may have changed.
     generation: u32,
     /// The number of neighbours without any hardware address.
     wanted: usize,
-    /// Whether there may be unanswered or lost neighbours.
+    /// Whether there may be neighbours that do not answer, or that were lost over a link.
     doubted: bool,
     recalled: Nanos,
 }
@@ -58,13 +60,13 @@ impl Neighbours {
         self.generation
     }
 
-    /// Returns the hardware address of a neighbour over a link.
+    /// Returns the hardware address of a neighbour over a link; `None` if it is not known or lost.
     pub(super) fn mac(&self, ip: IpAddr, link: usize) -> Option<Mac> {
         self.known.get(&ip)?.macs[link]
     }
 
-    /// Notes a hardware address that a neighbour claims. That does not prove that we can reach it:
-    /// one that was lost over the link stays lost.
+    /// Notes a hardware address that a neighbour claims. The claim does not prove that we can reach
+    /// the neighbour, so a neighbour that was lost over the link stays lost.
     pub(super) fn learn(&mut self, ip: IpAddr, link: usize, mac: Mac) {
         if self.known.get(&ip).is_none_or(|neighbour| neighbour.lost[link] != Some(mac)) {
             self.confirm(ip, link, mac);
@@ -90,7 +92,8 @@ impl Neighbours {
         self.known.get(&ip).is_some_and(|neighbour| !neighbour.is_unresolved())
     }
 
-    /// Forgets the hardware addresses over a link: another network may be plugged in there now.
+    /// Forgets all hardware addresses over a link, because another network may be plugged in there
+    /// now.
     pub(super) fn forget(&mut self, link: usize) {
         for neighbour in self.known.values_mut() {
             (neighbour.doubts[link], neighbour.lost[link]) = (0, None);
@@ -107,13 +110,13 @@ impl Neighbours {
     pub(super) fn want(&mut self, ip: IpAddr, now: Nanos) -> bool {
         let Some(neighbour) = self.entry(ip) else { return false };
         if !neighbour.is_unresolved() || neighbour.due != Nanos::NEVER {
-            return false; // resolved, or being solicited
+            return false; // already resolved, or being solicited
         }
         (neighbour.solicited, neighbour.due) = (1, now + PATIENCE[0]);
         true
     }
 
-    /// Returns whether no neighbour waits to be resolved.
+    /// Returns whether every remembered neighbour has a hardware address.
     pub(super) fn is_settled(&self) -> bool {
         self.wanted == 0
     }
@@ -136,8 +139,8 @@ impl Neighbours {
         None
     }
 
-    /// Notes that something was sent to a neighbour over a link, and whether something came back
-    /// over it.
+    /// Notes that frames were exchanged with a neighbour over a link. `heard` says whether any was
+    /// received over it; otherwise frames were only sent.
     pub(super) fn mark(&mut self, ip: IpAddr, link: usize, heard: bool) {
         let Some(neighbour) = self.known.get_mut(&ip) else { return };
         if heard {
@@ -148,13 +151,14 @@ impl Neighbours {
         }
     }
 
-    /// Returns whether a neighbour is being probed.
+    /// Returns whether a neighbour is being probed, or was lost over a link.
     pub(super) fn has_doubts(&self) -> bool {
         self.doubted
     }
 
-    /// Gives up links over which neighbours do not answer, as long as they have another. Returns
-    /// the neighbours to probe: address, link and hardware address.
+    /// Gives up a link to a neighbour that does not answer over it, if another link reaches the
+    /// neighbour. Returns the neighbours to probe, each with its address, link and hardware
+    /// address.
     pub(super) fn watch(&mut self, now: Nanos) -> Vec<(IpAddr, usize, Mac)> {
         let mut probes = Vec::new();
         if !self.doubted {

@@ -20,11 +20,11 @@ use crate::Mac;
 pub(super) enum Inbound {
     /// A UDP datagram.
     Datagram { from: SocketAddr, to: SocketAddr, mac: Mac, payload: Range<usize> },
-    /// A host asks for the hardware address of `target`, and states its own.
+    /// The host `from` requests the hardware address of `target`, and states its own in `mac`.
     WhoHas { target: IpAddr, from: IpAddr, mac: Mac },
     /// A host states the hardware address of `from`.
     IsAt { from: IpAddr, mac: Mac },
-    /// An echo request; `body` begins after the checksum, with identifier and sequence number.
+    /// An echo request. `body` begins after the checksum, with the identifier and sequence number.
     Echo { from: IpAddr, to: IpAddr, mac: Mac, body: Range<usize> },
     /// The reply to an echo request.
     EchoReply { from: IpAddr, to: IpAddr, body: Range<usize> },
@@ -35,9 +35,9 @@ pub(super) enum Inbound {
 /// Why a frame was not parsed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Unread {
-    /// Of a kind that the host does not understand, or for another host.
+    /// The frame is of a kind that the host does not understand, or for another host.
     Foreign,
-    /// Truncated or inconsistent.
+    /// The frame is truncated or inconsistent.
     Malformed,
     /// A checksum is wrong.
     Corrupt,
@@ -46,10 +46,10 @@ pub(super) enum Unread {
 /// Parses the frames of a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader {
-    /// The VLAN tag of our frames.
+    /// The VLAN tag of our frames; `None` for untagged frames.
     pub(super) vlan: Option<u16>,
-    /// Whether to verify checksums over data: not if the device has, nor if only memory lies
-    /// between us and the sender.
+    /// Whether to verify UDP checksums. False if the device has verified them, or if only memory
+    /// lies between us and the sender.
     pub(super) verify: bool,
 }
 
@@ -92,7 +92,8 @@ impl Reader {
         if Sum::default().add(&packet[..header_len]).finish() != [0, 0] {
             return Err(Unread::Corrupt);
         }
-        // A fragment. We set "do not fragment" on what we send, and do not reassemble.
+        // The packet is a fragment. We do not reassemble fragments, and send all packets with "do
+        // not fragment".
         if header.fragment.get() & !DONT_FRAGMENT_AND_RESERVED != 0 {
             return Err(Unread::Foreign);
         }
@@ -176,8 +177,8 @@ impl Reader {
             (ICMP_UNREACHABLE, ICMP_FRAGMENTATION_NEEDED) => {
                 let (packet, _) = split::<Ipv4>(quoted)?;
                 let mtu = usize::try_from(icmp.rest.get() & 0xffff).expect("16 bits");
-                // The error quotes the packet it is about; if we did not send that, it is not for
-                // us.
+                // The error quotes the packet that was too big. If we did not send that packet, the
+                // error is not for us.
                 let peer = Ipv4Addr::from(packet.destination).into();
                 (IpAddr::from(packet.source) == to)
                     .then_some(Inbound::TooBig { peer, mtu })
@@ -265,7 +266,7 @@ fn discovery(body: &[u8], from: IpAddr, hops: u8, mac: Mac) -> Result<Inbound, U
         Some(message) if message.option == option && message.option_len == 1 => {
             unicast(message.mac)
         }
-        _ => unicast(mac.0), // without the option, the frame's source
+        _ => unicast(mac.0), // without the option, take the frame's source
     };
     if body[0] == ICMPV6_SOLICIT {
         Ok(Inbound::WhoHas { target: target.into(), from, mac: sender_mac(OPTION_SOURCE)? })
@@ -274,7 +275,7 @@ fn discovery(body: &[u8], from: IpAddr, hops: u8, mac: Mac) -> Result<Inbound, U
     }
 }
 
-/// Returns a unicast hardware address; group addresses and zero are errors.
+/// Returns the hardware address if it is unicast. Group addresses and zero are malformed.
 fn unicast(mac: [u8; 6]) -> Result<Mac, Unread> {
     if mac[0] & 1 != 0 || mac == [0; 6] { Err(Unread::Malformed) } else { Ok(Mac(mac)) }
 }

@@ -6,23 +6,23 @@ use super::MAX_LINKS;
 use super::route::Route;
 use crate::Mac;
 
-/// Entries of the cache, one peer each. Peers with the same index evict each other, at a small
-/// cost.
+/// Number of entries in the cache, each for one peer. Peers with the same index evict each other,
+/// at a small cost.
 const ENTRIES: usize = 512;
 
-/// Datagrams of at least this many bytes take turns on all links, because they are parts of long
-/// messages. Shorter ones stay on the peer's own link, which keeps them in order.
+/// Datagrams of at least this many bytes are spread in turn over all links, because they are parts
+/// of long messages. Shorter datagrams stay on the peer's own link, which keeps them in order.
 const LONG: usize = 1024;
 
 /// The routes to one peer.
 pub(super) struct PeerPaths {
     peer: SocketAddr,
     generation: u32,
-    /// One for each usable link, the peer's own first; never empty.
+    /// One route for each usable link, that of the peer's own link first. Never empty.
     routes: Vec<Route>,
     turn: usize,
-    /// Bits of the links over which something was sent, and received, since the last
-    /// [`Paths::take_marks`].
+    /// Two sets of links, with one bit for each link: over which frames were sent, and over which
+    /// datagrams were received, since the last [`Paths::take_marks`].
     used: u8,
     heard: u8,
 }
@@ -37,8 +37,8 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Returns whether the entry `index`, which is the peer's, holds routes to it of that
-    /// generation.
+    /// Returns whether the peer's entry, `index`, holds routes to the peer of generation
+    /// `generation`.
     #[inline]
     pub(super) fn has(&self, index: usize, peer: SocketAddr, generation: u32) -> bool {
         self.0[index]
@@ -46,7 +46,7 @@ impl Paths {
             .is_some_and(|paths| paths.peer == peer && paths.generation == generation)
     }
 
-    /// Returns the route of a datagram of `len` bytes to the peer of an entry that [is
+    /// Returns the route of a datagram of `len` bytes to the peer of entry `index`, which must [be
     /// filled](Self::has).
     #[inline]
     pub(super) fn pick(&mut self, index: usize, len: usize) -> &Route {
@@ -61,7 +61,7 @@ impl Paths {
         route
     }
 
-    /// Stores the routes to a peer in the entry `index`, which is the peer's.
+    /// Stores the routes to a peer in the peer's entry, `index`.
     pub(super) fn put(
         &mut self,
         index: usize,
@@ -73,8 +73,8 @@ impl Paths {
         self.0[index] = Some(PeerPaths { peer, generation, routes, turn: 0, used: 0, heard: 0 });
     }
 
-    /// Notes a datagram from a peer over a link. Returns whether that is one of the routes in the
-    /// cache.
+    /// Notes a datagram from a peer over a link. Returns whether the cache has a route to that peer
+    /// over the link, with that hardware address.
     #[inline]
     pub(super) fn note_received(&mut self, from: SocketAddr, link: usize, mac: Mac) -> bool {
         let Some(paths) = self.0[index_of(from)].as_mut().filter(|paths| paths.peer == from) else {
@@ -84,8 +84,8 @@ impl Paths {
         paths.routes.iter().any(|route| route.link == link && route.mac == mac)
     }
 
-    /// Calls `each` for every peer and link used since the last call, with whether something was
-    /// received over the link.
+    /// Calls `each` for every peer and link used since the last call. The third argument says
+    /// whether a datagram was received over the link.
     pub(super) fn take_marks(&mut self, mut each: impl FnMut(IpAddr, usize, bool)) {
         for paths in self.0.iter_mut().flatten() {
             let (used, heard) = (std::mem::take(&mut paths.used), std::mem::take(&mut paths.heard));

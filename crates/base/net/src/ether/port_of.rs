@@ -1,5 +1,5 @@
-//! Finds the UDP port a frame is addressed to, without validating the frame: enough to choose the
-//! node that reads it.
+//! Finds the UDP port to which a frame is addressed, without validating the frame. That is enough
+//! to choose the node that reads the frame.
 
 use super::headers::{
     ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV6_BYTES, PROTOCOL_UDP,
@@ -13,8 +13,8 @@ const PROTOCOL: usize = 9;
 const NEXT_HEADER: usize = 6;
 const PORT: usize = 2;
 
-/// Returns the destination port of a UDP datagram; `None` for other frames and truncated ones.
-/// Checks nothing: that is left to the host that reads the frame.
+/// Returns the destination port of a UDP datagram; `None` for other frames and for truncated
+/// frames. Verifies nothing else: the host that reads the frame does.
 #[inline]
 #[must_use]
 pub fn port_of(frame: &[u8]) -> Option<u16> {

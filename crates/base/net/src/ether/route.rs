@@ -11,18 +11,18 @@ use super::headers::{
 };
 use crate::Mac;
 
-/// Bytes of the longest headers: Ethernet with a VLAN tag, IPv6, UDP.
+/// Length of the longest headers, in bytes: Ethernet with a VLAN tag, IPv6, UDP.
 pub const MAX_HEADERS: usize = ETHERNET_BYTES + VLAN_BYTES + IPV6_BYTES + UDP_BYTES;
 
 /// Who computes the UDP checksums of frames sent over a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Checksums {
-    /// The device computes them; the field holds the sum of the pseudo header.
+    /// The device computes them. The host puts the sum of the pseudo header in the checksum field.
     Device,
     /// The host computes them.
     Software,
-    /// Unnecessary, since only memory lies between us and the peer. IPv6 demands them even so, and
-    /// the host computes them.
+    /// Checksums are unnecessary, because only memory lies between us and the peer. The host
+    /// computes them only for IPv6, which demands them.
     Spared,
 }
 
@@ -37,8 +37,8 @@ pub(super) struct Origin {
 
 /// The route to a peer: the link, and the headers of datagrams to it.
 ///
-/// Copy the payload behind [`len`](Self::len) bytes of space, then call [`finish`](Self::finish),
-/// which writes the headers before it.
+/// Copy the payload behind [`len`](Self::len) bytes of space. Then call [`finish`](Self::finish),
+/// which writes the headers before the payload.
 #[derive(Clone, Debug)]
 pub struct Route {
     pub(super) peer: SocketAddr,
@@ -93,8 +93,8 @@ impl Route {
         self.link
     }
 
-    /// Bytes before the IP header, and bytes of the IP header: a device that computes checksums
-    /// needs both.
+    /// Returns the number of bytes before the IP header, and the length of the IP header in bytes.
+    /// A device that computes checksums needs both.
     #[must_use]
     pub fn layers(&self) -> (usize, usize) {
         let ip = if self.peer.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
@@ -114,23 +114,26 @@ impl Route {
         self.checksums == Checksums::Device
     }
 
-    /// Returns whether the headers depend only on the length of the payload, not on its bytes: IPv4
-    /// without a checksum.
+    /// Returns whether the headers depend only on the length of the payload, not on its bytes. This
+    /// is so for IPv4 without a UDP checksum.
     #[must_use]
     #[inline]
     pub fn is_blind(&self) -> bool {
         self.checksums == Checksums::Spared && self.peer.is_ipv4()
     }
 
-    /// Writes the headers at the front of `frame`, while `absent` further bytes of payload lie
-    /// elsewhere. Only for routes that are [blind](Self::is_blind) to the payload.
+    /// Writes the headers at the front of `frame`. Payload may follow them in `frame`, and `absent`
+    /// further bytes of payload lie elsewhere.
+    ///
+    /// # Panics
+    /// If the route is not [blind](Self::is_blind) to the payload.
     #[inline]
     pub fn finish_before(&self, frame: &mut [u8], absent: usize) {
         assert!(self.is_blind(), "a checksum needs all there is");
         self.write(frame, absent);
     }
 
-    /// Writes the headers at the front of `frame`, whose payload is already in place behind them.
+    /// Writes the headers at the front of `frame`. The payload must already lie behind them.
     #[inline]
     pub fn finish(&self, frame: &mut [u8]) {
         self.write(frame, 0);
@@ -184,7 +187,7 @@ fn not([a, b]: [u8; 2]) -> [u8; 2] {
     [!a, !b]
 }
 
-/// Passes an Ethernet header, with a VLAN tag if there is one, to `put`.
+/// Passes the bytes of an Ethernet header to `put`, with a VLAN tag if there is one.
 pub(super) fn put_ethernet(
     put: &mut impl FnMut(&[u8]),
     from: Mac,
@@ -199,7 +202,7 @@ pub(super) fn put_ethernet(
     }
 }
 
-/// Composes an IPv4 header; `len` is that of the payload.
+/// Composes an IPv4 header. `len` is the length of the payload, in bytes.
 pub(super) fn ipv4(source: [u8; 4], destination: [u8; 4], len: usize, protocol: u8) -> Ipv4 {
     let total = u16::try_from(IPV4_BYTES + len).expect("an IP packet's length has 16 bits");
     let mut header = Ipv4 {
@@ -218,7 +221,7 @@ pub(super) fn ipv4(source: [u8; 4], destination: [u8; 4], len: usize, protocol: 
     header
 }
 
-/// Composes an IPv6 header; `len` is that of the payload.
+/// Composes an IPv6 header. `len` is the length of the payload, in bytes.
 pub(super) fn ipv6(
     source: [u8; 16],
     destination: [u8; 16],

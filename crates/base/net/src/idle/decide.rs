@@ -7,11 +7,11 @@ use crate::Nanos;
 /// How many gaps between arrivals are remembered.
 const GAPS: usize = 8;
 
-/// Losing the core may cost at most one part in this many of a node's time: the node then sleeps
-/// instead of spinning for this many times the gap.
+/// When a node loses its core for a while, it does not spin for this many times that gap. The loss
+/// of cores thus costs at most one part in this many of the node's time.
 const ROBBED_SHARE: u32 = 32;
 
-/// The longest time that it does not spin for that reason.
+/// The longest time for which a node does not spin because it lost its core.
 const ROBBED_MOST: Duration = Duration::from_secs(1);
 
 /// After this many consecutive yields that gave the core to another thread, the core counts as
@@ -21,11 +21,11 @@ const SHARED: u8 = 3;
 /// How a node waits for work.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
-    /// Never sleep; yield to other threads occasionally. For a node that has a core of its own.
+    /// Never sleep, but yield to other threads occasionally. For a node that has a core of its own.
     Spin,
-    /// Never spin. For a node that has little to do, or must not cost anything.
+    /// Never spin. For a node that has little to do, or must not use the processor when idle.
     Sleep,
-    /// Spin while work keeps coming, sleep when it does not.
+    /// Spin while work keeps arriving, and sleep when it does not.
     #[default]
     Adaptive,
 }
@@ -37,21 +37,25 @@ pub struct Policy {
     pub mode: Mode,
     /// How long to spin after isolated work: long enough to catch a peer that answers at once.
     pub spin_least: Duration,
-    /// How long to spin while work keeps coming; also the longest gap that counts as such. More
-    /// than two wake-ups, or two sleeping peers would keep waking one another.
+    /// How long to spin while work keeps arriving. Work keeps arriving as long as the gaps between
+    /// arrivals are at most this long. It must be longer than two wake-ups; otherwise two sleeping
+    /// peers would keep waking one another.
     pub spin_most: Duration,
-    /// How long to spin before yielding, so that a thread on the same core gets to run.
+    /// How long to spin before yielding. The yield lets another thread on the same core run.
     pub yield_after: Duration,
-    /// A gap between two idle iterations from which on another thread must have had the core.
+    /// If the gap between two idle iterations is at least this long, another thread must have had
+    /// the core.
     pub robbed_after: Duration,
-    /// How long not to spin or yield after such a gap, at least; otherwise 32 times the gap. The
-    /// scheduler wakes a sleeper before threads that only compute, but one that spins or yields
-    /// waits for their time slices to end.
+    /// The least time not to spin or yield after a gap of [`robbed_after`](Self::robbed_after) or
+    /// more. The actual time is 32 times the gap, within this limit and one second. The scheduler
+    /// runs a thread that wakes before threads that only compute. A thread that spins or yields
+    /// waits until their time slices end.
     pub robbed_for: Duration,
-    /// A yield that takes this long gave the core to a thread that spins itself: it is almost
-    /// [`yield_after`](Self::yield_after). Three in a row count as losing the core: two peers on
-    /// one core would each spin while the other has work to do. The kernel's own threads, which
-    /// serve the disk, take less.
+    /// A yield that takes at least this long gave the core to another thread that spins, because
+    /// that thread spins for [`yield_after`](Self::yield_after), which is slightly longer. After
+    /// three such yields in a row the node does not spin for [`robbed_for`](Self::robbed_for).
+    /// Otherwise two peers on one core would each spin while the other has work to do. The kernel's
+    /// own threads, which serve the disk, take less time.
     pub shared_after: Duration,
 }
 
@@ -88,31 +92,31 @@ pub enum IdleStep {
     Sleep,
 }
 
-/// The state of one node's decisions. Call [`worked`](Self::worked) or [`idle`](Self::idle) after
-/// each iteration of the loop.
+/// Decides for one node. Call [`worked`](Self::worked) or [`idle`](Self::idle) after each iteration
+/// of the loop.
 #[derive(Clone, Debug)]
 pub struct Decider {
     policy: Policy,
     /// When an iteration last found work.
     worked: Nanos,
-    /// For the gap before each of the latest arrivals, one bit: whether it was short. The newest is
-    /// the lowest bit.
+    /// One bit for each of the latest arrivals: whether the gap before it was short. The lowest bit
+    /// is for the newest arrival.
     short_gaps: u8,
-    /// When the last iteration was, if it found nothing and did not sleep.
+    /// The time of the last iteration, if it found no work and was not followed by a sleep.
     idled: Option<Nanos>,
     yielded: Nanos,
     /// Whether the last iteration ended in a yield.
     yielding: bool,
     /// Consecutive yields that gave the core to another thread.
     shared: u8,
-    /// Until when not to spin, because other threads need the core.
+    /// The time until which the node does not spin, because other threads need the core.
     robbed_until: Nanos,
 }
 
 const _: () = assert!(GAPS <= u8::BITS as usize);
 
 impl Decider {
-    /// An idle node's state at `now`.
+    /// Creates the state of a node that is idle at `now`.
     #[must_use]
     pub fn new(policy: Policy, now: Nanos) -> Self {
         Self {
@@ -149,7 +153,7 @@ impl Decider {
         step
     }
 
-    /// Returns how long the node currently stays awake after work.
+    /// Returns how long the node, in its current state, stays awake after work.
     #[must_use]
     pub fn spin_bound(&self) -> Duration {
         if self.short_gaps == 0 { self.policy.spin_least } else { self.policy.spin_most }
@@ -167,8 +171,8 @@ impl Decider {
         if !spin && since >= self.spin_bound() {
             return IdleStep::Sleep;
         }
-        // A node that never sleeps yields less often: each yield may cost it another thread's whole
-        // time slice.
+        // A node that never sleeps yields less often, because each yield may cost it another
+        // thread's whole time slice.
         let every = if spin { self.policy.spin_most } else { Duration::ZERO };
         if now.since(self.yielded) >= every { IdleStep::Yield } else { IdleStep::Spin }
     }

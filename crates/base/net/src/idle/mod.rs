@@ -19,13 +19,14 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const RUNG: u8 = 2;
 
-/// What a node shares with the threads that may wake it.
+/// The state that a node shares with the threads that may wake it.
 struct Bell {
     state: AtomicU8,
     eventfd: OwnedFd,
 }
 
-/// Wakes a node from another thread: first put the work where the node looks for it, then ring.
+/// Wakes a node from another thread. First put the work where the node looks for it, then call
+/// [`ring`](Self::ring).
 ///
 /// While the node is awake, ringing is one atomic operation and no system call.
 #[derive(Clone)]
@@ -37,7 +38,7 @@ impl Waker {
     /// Makes the node run its loop once more before it sleeps, and wakes it if it sleeps.
     pub fn ring(&self) {
         if self.bell.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
-            // Fails only when the counter is full, and then the node is being woken anyway.
+            // Fails only when the counter is full. Then the node is being woken anyway.
             let _ = rustix::io::write(&self.bell.eventfd, &1u64.to_ne_bytes());
         }
     }
@@ -80,14 +81,15 @@ impl Idle {
     /// Creates the state of a node that is idle at `now`.
     ///
     /// # Errors
-    /// The operating system's error when it refuses an eventfd: no more descriptors are allowed.
+    /// The operating system's error if it creates no eventfd, because the process may open no more
+    /// descriptors.
     pub fn new(policy: Policy, now: Nanos) -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let bell = Bell { state: AtomicU8::new(AWAKE), eventfd };
         Ok(Self { decider: Decider::new(policy, now), bell: Arc::new(bell) })
     }
 
-    /// Returns the handle by which other threads wake this one.
+    /// Returns the handle by which other threads wake this node.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker { bell: Arc::clone(&self.bell) }
@@ -99,18 +101,20 @@ impl Idle {
         self.decider.worked(now);
     }
 
-    /// Returns whether [`rest`](Self::rest) would sleep without spinning first. Then call it
-    /// without looking for work again, which would be a system call for nothing: work that has
-    /// arrived in the meantime ends the sleep.
+    /// Returns whether [`rest`](Self::rest) would sleep without spinning first. If so, call `rest`
+    /// without looking for work again, which saves a system call. Work that has arrived in the
+    /// meantime ends the sleep.
     #[inline]
     #[must_use]
     pub fn sleeps_at_once(&self, now: Nanos) -> bool {
         self.decider.sleeps_at_once(now)
     }
 
-    /// After an iteration that found nothing: spins, yields, or sleeps until the time that `until`
-    /// returns, or until one of its sources is readable or the bell rings. Returns which of the
-    /// three it did; may return early. Calls `until` only before a sleep.
+    /// Rests after an iteration that found no work: spins, yields or sleeps. `until` returns a time
+    /// and sources; `rest` calls it only before a sleep. The sleep ends at that time, when one of
+    /// the sources is readable, or when a [`Waker`] rings, and may end earlier. Returns which of
+    /// the three it did; if the time has already passed, it does nothing and returns
+    /// [`IdleStep::Spin`].
     ///
     /// # Errors
     /// The operating system's error when `poll` fails. An interruption by a signal (`EINTR`) is not
@@ -140,7 +144,8 @@ impl Idle {
     fn sleep(&self, now: Nanos, deadline: Nanos, sources: &Sources<'_>) -> io::Result<()> {
         let state = &self.bell.state;
         if state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-            // Rung since the last sleep: there may be work that the node has not seen.
+            // A waker has rung since the last sleep, so there may be work that the node has not
+            // seen.
             state.store(AWAKE, Ordering::SeqCst);
             return Ok(());
         }
@@ -148,14 +153,14 @@ impl Idle {
         let mut fds: [PollFd<'_>; MAX_SOURCES + 1] = std::array::from_fn(|i| {
             PollFd::from_borrowed_fd(sources.get(i).unwrap_or(bell), PollFlags::IN)
         });
-        // The bell comes after the sources. It is left out if only its owner knows it.
+        // The bell comes after the sources. It is left out if there is no [`Waker`].
         let known = usize::from(Arc::strong_count(&self.bell) > 1);
         let deadline = sources.longest().map_or(deadline, |nap| deadline.min(now + nap));
         let polled = poll(&mut fds[..sources.len() + known], timeout(now, deadline).as_ref());
         state.store(AWAKE, Ordering::SeqCst);
         if fds[sources.len()].revents().contains(PollFlags::IN) {
-            // Read the eventfd even if the ring was noticed before: the ringer writes it after it
-            // has swapped the state, which may be late.
+            // Read the eventfd even if this ring was noticed before. The ringing thread writes it
+            // only after it has swapped the state, perhaps much later.
             let mut count = [0; 8];
             let _ = rustix::io::read(bell, &mut count);
         }
@@ -166,11 +171,11 @@ impl Idle {
     }
 }
 
-/// Returns the time until the deadline; `None` if there is none.
+/// Returns the time until the deadline; `None` if the deadline is never.
 fn timeout(now: Nanos, deadline: Nanos) -> Option<Timespec> {
     if deadline == Nanos::NEVER {
         return None;
     }
-    // A deadline beyond the kernel's clock is as good as none.
+    // A deadline beyond the range of the kernel's clock counts as none.
     Timespec::try_from(deadline.since(now)).ok()
 }

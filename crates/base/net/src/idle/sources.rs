@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The largest number of descriptors that a node can wait for, not counting its bell.
 pub const MAX_SOURCES: usize = 7;
 
-/// Descriptors that end a sleep as soon as one of them polls readable, and the longest sleep, after
-/// which the node polls the sources that have no descriptor.
+/// The descriptors that end a sleep as soon as one of them polls readable, and a limit on the
+/// sleep. After that time the node polls the sources that have no descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
     fds: [Option<BorrowedFd<'a>>; MAX_SOURCES],
@@ -27,7 +27,7 @@ impl<'a> Sources<'a> {
         self.nap
     }
 
-    /// Adds a descriptor.
+    /// Adds a descriptor to sleep on.
     ///
     /// # Panics
     /// If there are [`MAX_SOURCES`] already.
@@ -36,7 +36,7 @@ impl<'a> Sources<'a> {
         self.len += 1;
     }
 
-    /// Returns how many more can be added.
+    /// Returns how many more descriptors can be added.
     #[must_use]
     pub fn room(&self) -> usize {
         MAX_SOURCES - self.len
@@ -48,13 +48,14 @@ impl<'a> Sources<'a> {
         self.len
     }
 
-    /// Returns whether only time and the bell can end the sleep.
+    /// Returns whether there is no descriptor, so that only time and the node's bell can end the
+    /// sleep.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All descriptors.
+    /// Iterates over all descriptors.
     pub fn iter(&self) -> impl Iterator<Item = BorrowedFd<'a>> + '_ {
         self.fds.iter().copied().flatten()
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// The longest locator, in bytes of text; a longer one is refused.
+/// The longest locator, in bytes of text. A longer text is refused.
 pub(super) const MAX_TEXT: usize = 1024;
 
 /// The error of parsing a locator.
@@ -11,7 +11,7 @@ pub(super) const MAX_TEXT: usize = 1024;
 pub struct LocatorError {
     /// The text, cut if it is longer than a locator can be.
     pub text: String,
-    /// What is wrong with it, and how to correct it.
+    /// What is wrong with the text, and how to correct it.
     pub fault: LocatorFault,
 }
 
@@ -21,7 +21,7 @@ pub enum LocatorFault {
     /// The text is too long.
     #[error("{0} bytes are too long for a locator; the limit is {MAX_TEXT}")]
     TooLong(usize),
-    /// There is no colon.
+    /// The text has no colon, so that it names neither a port nor a transport.
     #[error(
         "neither an address with its port nor a transport; write for example `127.0.0.1:11100` or \
          `tcp:host=127.0.0.1,port=11100`"
@@ -38,27 +38,27 @@ pub enum LocatorFault {
         /// A similar word that may have been meant.
         suggestion: Option<&'static str>,
     },
-    /// A part has no equals sign.
+    /// A part of the locator has no equals sign.
     #[error("`{0}` is not of the form key=value")]
     NotAPair(String),
-    /// The transport has no such key.
+    /// The transport does not have this key.
     #[error("{transport} has no key `{found}`{}; it takes {keys}", meant(.suggestion))]
     Key {
-        /// The transport.
+        /// The transport of the locator.
         transport: &'static str,
-        /// The key.
+        /// The unknown key.
         found: String,
         /// A similar word that may have been meant.
         suggestion: Option<&'static str>,
         /// The keys of the transport.
         keys: &'static str,
     },
-    /// Only another transport has the key.
+    /// Only `fast+dpdk` has the key.
     #[error(
         "`{key}` is only for fast+dpdk: leave it out, or write `fast+dpdk:` for `{transport}:`"
     )]
     OnlyDpdk {
-        /// The transport.
+        /// The transport of the locator.
         transport: &'static str,
         /// The key.
         key: &'static str,
@@ -69,20 +69,20 @@ pub enum LocatorFault {
     /// A required key is missing.
     #[error("`{key}` is missing; add `{key}={example}`")]
     Missing {
-        /// The key.
+        /// The missing key.
         key: &'static str,
-        /// A possible value.
+        /// A value that the key could have, for the message.
         example: &'static str,
     },
     /// There are more devices than a host can have.
     #[error("more than {0} devices, the limit of a host")]
     TooManyDevices(usize),
-    /// A value that its key does not allow.
+    /// A key has a value that is not allowed.
     #[error("`{key}={found}` is not {wanted}")]
     Value {
         /// The key.
         key: &'static str,
-        /// Its value.
+        /// The value that the text gives.
         found: String,
         /// The expected value, with an example.
         wanted: &'static str,

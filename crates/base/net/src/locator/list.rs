@@ -41,7 +41,7 @@ impl FromStr for Locators {
         let mut ends = Vec::new();
         let mut at = 0;
         for part in text.split(',') {
-            // A colon before the first equals sign: the next locator begins here.
+            // A colon before the first equals sign means that the next locator begins here.
             let head = part.split_once('=').map_or("", |(head, _)| head);
             // The text after `dev=` may be an argument of the device, whatever it looks like.
             let device = text[ends.last().copied().unwrap_or(0)..at.max(1) - 1].contains("dev=");

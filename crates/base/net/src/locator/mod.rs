@@ -1,8 +1,9 @@
 //! Service locators: `tcp:host=192.168.1.7,port=12246`.
 //!
-//! A locator names an endpoint and its transport: the transport, a colon, then `key=value` parts
-//! separated by commas. Each transport has its own keys; an unknown one is an error. There are
-//! shorter forms: `192.168.1.7:12246`, `localhost:11100`, `[::1]:11100`, `tcp://192.168.1.7:12246`.
+//! A locator names an endpoint and its transport. It consists of the transport, a colon, and
+//! `key=value` parts separated by commas. Each transport has its own keys; an unknown key is an
+//! error. There are shorter forms: `192.168.1.7:12246`, `localhost:11100`, `[::1]:11100`,
+//! `tcp://192.168.1.7:12246`.
 
 mod fault;
 mod list;
@@ -20,17 +21,17 @@ pub(crate) use parse::mac;
 
 /// The address of a service and the transport to reach it.
 ///
-/// Parse one from text with `FromStr`, open a driver for it by
-/// [`AnyDriver::open`](crate::AnyDriver::open), and get the one that peers should use by
-/// [`AnyDriver::advertised`](crate::AnyDriver::advertised). `Display` writes the long form, which
-/// parses back to an equal locator.
+/// Parse a locator from text with `FromStr`, and open a driver for it with
+/// [`AnyDriver::open`](crate::AnyDriver::open).
+/// [`AnyDriver::advertised`](crate::AnyDriver::advertised) returns the locator that peers should
+/// use. `Display` writes the long form, which parses back to an equal locator.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Locator {
     /// How frames travel.
     pub transport: Transport,
-    /// The machine.
+    /// The machine, by its address or name.
     pub host: Host,
-    /// The port. 0 lets the system choose one, which only makes sense to listen.
+    /// The port. 0 lets the system choose a port, which is useful only to listen.
     pub port: u16,
 }
 
@@ -39,28 +40,31 @@ pub struct Locator {
 pub enum Transport {
     /// `tcp`: the kernel's TCP.
     Tcp,
-    /// `fast+udp`: our own reliability over the kernel's UDP.
+    /// `fast+udp`: the kernel's UDP; the `rpc` crate makes calls over it reliable.
     FastUdp,
-    /// `fast+dpdk`: like `fast+udp`, but bypassing the kernel.
+    /// `fast+dpdk`: UDP like `fast+udp`, but without the kernel.
     FastDpdk(Bypass),
 }
 
 /// How a host that bypasses the kernel is attached to its network. Only the hardware address
-/// matters to peers; the rest is what one would configure on a kernel's interface.
+/// matters to peers. The other settings are those that one would configure on an interface of the
+/// kernel.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Bypass {
-    /// Hardware address of the first device; the device's own when absent.
+    /// Hardware address of the first device; `None` keeps the device's own.
     pub mac: Option<Mac>,
-    /// Leading bits of the host's address that its neighbours share; without it every peer counts
-    /// as a neighbour.
+    /// Number of leading bits of the host's address that its neighbours share. With `None` every
+    /// peer counts as a neighbour.
     pub prefix: Option<u8>,
-    /// The router to all hosts that are not neighbours.
+    /// The router to all hosts that are not neighbours; `None` if there is no router.
     pub gateway: Option<IpAddr>,
-    /// VLAN tag of the host's frames.
+    /// VLAN tag of the host's frames; `None` for untagged frames.
     pub vlan: Option<u16>,
-    /// The largest IP packet, in bytes; `None` if the locator does not say.
+    /// The largest IP packet, in bytes. `None` stands for 9,000 if all devices are memory
+    /// interfaces, otherwise for 1,500.
     pub mtu: Option<u16>,
-    /// Devices to open, with DPDK's names and arguments; if empty, the first that DPDK finds.
+    /// Devices to open, with DPDK's names and arguments. If the list is empty, the first device
+    /// that DPDK finds is opened.
     pub devices: Vec<String>,
 }
 
@@ -74,11 +78,12 @@ pub enum Host {
 }
 
 impl Locator {
-    /// Returns the host's current addresses, in the system's order of preference. Looks names up,
-    /// which can take seconds: not for a node's loop.
+    /// Returns the host's current addresses, in the system's order of preference. The lookup of a
+    /// name can take seconds, so do not call this in a node's loop.
     ///
     /// # Errors
-    /// The errors of the system's resolver. The list is never empty.
+    /// The errors of the system's resolver, and `NotFound` if the name has no address. The list is
+    /// never empty.
     pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let addresses: Vec<_> = match &self.host {
             Host::Ip(ip) => vec![SocketAddr::new(*ip, self.port)],
@@ -90,8 +95,9 @@ impl Locator {
         Ok(addresses)
     }
 
-    /// Returns this locator with another host and port, such as those the system has chosen, and
-    /// without the settings that matter only to the host itself: as peers should know it.
+    /// Returns the locator that peers should use to reach this endpoint at `address`, which may
+    /// have a port that the system has chosen. Leaves out the settings that matter only to the host
+    /// itself.
     #[must_use]
     pub fn at(&self, address: SocketAddr) -> Self {
         let transport = match &self.transport {
@@ -105,7 +111,7 @@ impl Locator {
 }
 
 impl Transport {
-    /// Returns the transport's name, as before a locator's colon.
+    /// Returns the transport's name, as it is written before a locator's colon.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -7,22 +7,22 @@ use super::fault::{LocatorError, LocatorFault, MAX_TEXT};
 use super::{Bypass, Host, Locator, Transport};
 use crate::Mac;
 
-/// The longest host or device name, in bytes: the limit of a DNS name.
+/// The longest name of a host or device, in bytes. This is the limit of a DNS name.
 const MAX_NAME: usize = 253;
 
 /// The largest edit distance between an unknown word and the word that the error suggests.
 const MAX_EDITS: usize = 3;
 
-/// The largest number of devices of a host; a locator with more is refused.
+/// The largest number of devices of a host. A locator with more devices is refused.
 const MAX_DEVICES: usize = crate::ether::MAX_LINKS;
 
-/// Keys of every transport.
+/// Keys that every transport has.
 const COMMON: &[&str] = &["host", "port"];
 
 /// Additional keys of `fast+dpdk`. After `dev`, every other key belongs to the device.
 const BYPASS: &[&str] = &["mac", "prefix", "gateway", "vlan", "mtu", "dev"];
 
-/// The values of a locator's keys, before the required ones are checked.
+/// The values of a locator's keys, before the parser checks that the required keys are present.
 #[derive(Default)]
 struct Parts {
     host: Option<Host>,
@@ -124,9 +124,9 @@ fn parse(text: &str) -> Result<Locator, LocatorFault> {
     Ok(Locator { transport, host, port })
 }
 
-/// Parses `HOST:PORT`, which means TCP, `tcp://HOST:PORT` and `fast+udp://HOST:PORT`, with or
-/// without a slash at the end. `None` leaves the text to the parser of the long form, which
-/// reports, for example, that `tcp:11100` lacks its host.
+/// Parses the short forms: `HOST:PORT`, which means TCP, and `tcp://HOST:PORT` and
+/// `fast+udp://HOST:PORT`, which may end in a slash. Returns `None` for other texts, for the parser
+/// of the long form. That parser reports, for example, that `tcp:11100` lacks its host.
 fn short(text: &str) -> Option<Result<Locator, LocatorFault>> {
     let (word, endpoint) = text.split_once("://").unwrap_or(("", text));
     let endpoint =
@@ -147,7 +147,7 @@ fn short(text: &str) -> Option<Result<Locator, LocatorFault>> {
 pub(super) fn is_short(text: &str) -> bool {
     let Some((host, digits)) = text.rsplit_once(':') else { return false };
     let digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // Without brackets the last group of an IPv6 address would be taken for a port.
+    // Without brackets, the last group of an IPv6 address would be read as a port.
     let host =
         !host.is_empty() && !host.contains('=') && (!host.contains(':') || host.ends_with(']'));
     digits && host && !text.starts_with("tcp:") && !text.starts_with("fast+")
@@ -275,7 +275,8 @@ fn number<T: TryFrom<usize>>(
     })
 }
 
-/// Returns the word of `known` with the fewest edits from `word`, if few enough.
+/// Returns the word of `known` with the fewest edits from `word`, or `None` if even that word needs
+/// too many.
 fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let word = word.trim().to_ascii_lowercase();
     known
@@ -286,7 +287,8 @@ fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<
         .map(|(_, known)| known)
 }
 
-/// Levenshtein distance: insertions, deletions and replacements from `a` to `b`.
+/// Returns the Levenshtein distance: the number of insertions, deletions and replacements from `a`
+/// to `b`.
 fn edits(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, &from) in a.iter().enumerate() {

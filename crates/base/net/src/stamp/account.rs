@@ -1,26 +1,26 @@
-//! What the kernel accounts to a thread: how long it ran, and why it did not run the rest of the
-//! time.
+//! What the kernel accounts to a thread: how long the thread ran, and why it did not run at other
+//! times.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::ticks;
 
-/// The calling thread's accounts since the thread started. The difference of two readings says what
-/// happened in between: see [`since`](Self::since). A reading takes two system calls, about half a
-/// microsecond.
+/// The calling thread's accounts since the thread started. The difference of two readings
+/// ([`since`](Self::since)) says what happened in between. A reading takes two system calls, about
+/// half a microsecond.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ThreadAccount {
-    /// When it was read, in [`ticks`].
+    /// When the account was read, in [`ticks`].
     pub at: u64,
-    /// Time the thread ran, in ns. A guest excludes the time stolen by its hypervisor, if the
-    /// hypervisor reports it.
+    /// Time for which the thread ran, in nanoseconds. In a virtual machine it excludes the time
+    /// that the hypervisor took away, if the hypervisor reports that time.
     pub ran_ns: u64,
-    /// Involuntary context switches: another thread was given the core.
+    /// Number of involuntary context switches, in which another thread got the core.
     pub preempted: u64,
-    /// Voluntary context switches: the thread waited.
+    /// Number of voluntary context switches, in which the thread waited.
     pub waited: u64,
-    /// Page faults, minor and major.
+    /// Number of page faults, minor and major.
     pub faults: u64,
 }
 
@@ -45,7 +45,7 @@ impl ThreadAccount {
         }
     }
 
-    /// Returns the difference to `before`; `at` is then the number of ticks in between.
+    /// Returns the difference to `before`. Its `at` is the number of ticks in between.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {

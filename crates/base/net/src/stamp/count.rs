@@ -12,10 +12,11 @@ use perf_event::{Builder, Counter};
 
 use super::ticks;
 
-/// Pairs of adjacent stamps; their median difference is what a stamp itself counts.
+/// The number of pairs of adjacent stamps that are measured. Their median difference is the number
+/// of events that a stamp itself causes.
 const PAIRS: usize = 1001;
 
-/// An event that can be counted, for one thread and in user mode.
+/// An event that can be counted for one thread, in user mode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PerfEvent {
     /// Instructions retired.
@@ -24,7 +25,7 @@ pub enum PerfEvent {
     Cycles,
     /// Misses of the last-level cache.
     CacheMisses,
-    /// Page faults: pages touched first, or mapped again.
+    /// Page faults, when a page is first touched or mapped again.
     PageFaults,
     /// Nanoseconds that the thread ran, in user mode and in the kernel.
     TaskClock,
@@ -58,7 +59,7 @@ impl PerfEvent {
             Self::PageFaults => Builder::new(Software::PAGE_FAULTS),
             Self::TaskClock => Builder::new(Software::TASK_CLOCK),
         };
-        // Pinned: a counter that is multiplexed with others would be an estimate.
+        // Pinned, because a counter that is multiplexed with others would only be an estimate.
         builder
             .observe_self()
             .any_cpu()
@@ -89,13 +90,14 @@ impl FromStr for PerfEvent {
 }
 
 thread_local! {
-    /// Whether this thread has a counter. Unlike [`COUNTER`] it is cheap to read.
+    /// Whether this thread has a counter. This flag is cheaper to read than [`COUNTER`].
     static COUNTS: Cell<bool> = const { Cell::new(false) };
     static COUNTER: RefCell<Option<Counter>> = const { RefCell::new(None) };
 }
 
-/// Returns a stamp to be compared with a later one of the same thread: [`ticks`], or the number of
-/// events while an [`EventCounter`] lives. It is 0 only if the counter has failed.
+/// Returns a stamp, to be compared with a later stamp of the same thread. While an [`EventCounter`]
+/// lives, the stamp is a number of events, and otherwise [`ticks`]. A number of events is 0 only if
+/// the counter has failed.
 #[inline]
 #[must_use]
 pub fn stamp() -> u64 {
@@ -116,13 +118,13 @@ fn read() -> u64 {
     events.map_or(0, |events| events.saturating_add(1))
 }
 
-/// While this lives, [`stamp`]s of the thread that created it count an event. Each of them is then
-/// a system call.
+/// Makes the [`stamp`]s of the thread that created it count an event, as long as it lives. Each
+/// stamp is then a system call.
 #[derive(Debug)]
 pub struct EventCounter {
     event: PerfEvent,
     cost: u64,
-    /// Makes it `!Send`: the counter belongs to one thread.
+    /// Makes the type `!Send`, because the counter belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -130,8 +132,8 @@ impl EventCounter {
     /// Starts to count. A thread can have only one counter at a time.
     ///
     /// # Errors
-    /// The kernel's error with a remedy: the machine lacks such a counter, or the process lacks a
-    /// right.
+    /// `ResourceBusy` if the thread already has a counter. Otherwise the kernel's error with a
+    /// remedy: the machine lacks such a counter, or the process lacks a right.
     pub fn start(event: PerfEvent) -> io::Result<Self> {
         if COUNTS.get() {
             return Err(io::Error::new(
@@ -143,7 +145,7 @@ impl EventCounter {
         COUNTER.set(Some(counter));
         COUNTS.set(true);
         let mut count = Self { event, cost: 0, _thread: PhantomData };
-        // A pinned counter that the kernel could not schedule reads nothing.
+        // A pinned counter that the kernel could not schedule cannot be read.
         if stamp() == 0 {
             return Err(refused(event, &io::Error::other("the counter is taken")));
         }
@@ -163,7 +165,8 @@ impl EventCounter {
         self.event
     }
 
-    /// What a stamp itself counts: subtract it from each difference of two stamps.
+    /// Returns the number of events that a stamp itself causes. Subtract it from each difference of
+    /// two stamps.
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.cost

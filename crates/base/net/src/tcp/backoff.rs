@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 /// The delay after the first failure.
 const FIRST: Duration = Duration::from_millis(2);
 
-/// The longest delay; it doubles up to this.
+/// The longest delay. Each failure doubles the delay up to this limit.
 const MOST: Duration = Duration::from_millis(500);
 
-/// The largest number of peers remembered. At the limit, peers whose wait is over are forgotten; if
-/// all still wait, the table is cleared.
+/// The largest number of peers remembered. At the limit, peers whose delay is over are forgotten.
+/// If none of the delays is over, all peers are forgotten.
 const MAX_PEERS: usize = 1024;
 
-/// For each peer, when to try again. Reads the clock itself, but only off the hot path.
+/// For each peer, when to try again to connect, and the current delay. It reads the clock itself,
+/// but only off the hot path.
 #[derive(Default)]
 pub(super) struct Backoff {
     peers: HashMap<SocketAddr, (Instant, Duration)>,
@@ -26,14 +27,14 @@ impl Backoff {
         self.peers.get(&peer).is_none_or(|(until, _)| Instant::now() >= *until)
     }
 
-    /// Notes that connecting to `peer` failed; each failure doubles the delay.
+    /// Notes that an attempt to connect to `peer` failed. Each failure doubles the delay.
     pub(super) fn failed(&mut self, peer: SocketAddr) {
         let wait = self.peers.get(&peer).map_or(FIRST, |(_, wait)| (*wait * 2).min(MOST));
         self.note(peer, wait);
     }
 
-    /// Notes that a connection that `peer` had opened is closed. The peer does not listen, so a
-    /// reply that comes too late must not make us connect to it.
+    /// Notes that a connection that `peer` had opened is closed. Such a peer does not listen, so a
+    /// reply that is sent too late must not make us connect to it.
     pub(super) fn left(&mut self, peer: SocketAddr) {
         self.note(peer, MOST);
     }

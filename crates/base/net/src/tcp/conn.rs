@@ -17,14 +17,14 @@ const MAX_SLICES: usize = 32;
 pub(super) struct Conn {
     pub(super) socket: OwnedFd,
     pub(super) peer: SocketAddr,
-    /// Distinguishes this connection from earlier ones in its slot.
+    /// Distinguishes this connection from earlier connections in its slot.
     pub(super) serial: u32,
-    /// Whether the peer opened it.
+    /// Whether the peer opened the connection.
     pub(super) incoming: bool,
-    /// Whether writes must wait until epoll reports the socket writable: it is still connecting, or
-    /// its send buffer is full.
+    /// Whether writes must wait until epoll reports the socket writable, because it is still
+    /// connecting or its send buffer is full.
     pub(super) blocked: bool,
-    /// Whether the connection is still being made.
+    /// Whether the connection is still being established.
     pub(super) connecting: bool,
     /// Whether the connection has bytes for the next flush.
     pub(super) dirty: bool,
@@ -39,7 +39,7 @@ pub(super) struct Conn {
 pub(super) enum Written {
     /// The kernel took everything.
     All,
-    /// The kernel took a part; the rest is in the outbox.
+    /// The kernel took only a part. The outbox has the remaining bytes.
     Blocked,
     /// The connection is broken.
     Broken,
@@ -75,8 +75,9 @@ impl Conn {
         Written::All
     }
 
-    /// Writes the pending bytes and then a frame of `len` bytes from where it lies, in one call if
-    /// the kernel takes it all. What the kernel does not take of the frame goes to the outbox.
+    /// Writes the pending bytes, and then a frame of `len` bytes from where it lies. This is one
+    /// call if the kernel takes all of it. Bytes of the frame that the kernel does not take go to
+    /// the outbox.
     pub(super) fn write_frame(&mut self, parts: &[IoSlice<'_>], len: usize) -> Written {
         if parts.len() + 2 > MAX_SLICES {
             self.outbox.push(parts, len, 0);
@@ -111,8 +112,8 @@ impl Conn {
     }
 }
 
-/// Reads into `inbox` once and returns whether there may be more; `None` if the stream has ended or
-/// broken.
+/// Reads into `inbox` once, and returns whether there may be more to read. `None` if the stream has
+/// ended or broken.
 pub(super) fn read(socket: &OwnedFd, inbox: &mut Inbox) -> Option<bool> {
     loop {
         match recv(socket, inbox.room(), RecvFlags::empty()) {

@@ -24,19 +24,20 @@ use crate::refusals::Refusals;
 use crate::udp::SMALL_FRAME;
 use crate::{Counters, Driver, MAX_FRAME, Sources, Transmit};
 
-/// The largest number of connections of one driver, incoming and outgoing. Beyond it, incoming
-/// connections are closed and frames to unconnected peers are dropped; both are counted.
+/// The largest number of connections of one driver, incoming and outgoing. At the limit, further
+/// incoming connections are closed, and frames to unconnected peers are dropped. The driver counts
+/// both.
 pub const MAX_CONNECTIONS: usize = 4096;
 
-/// Limit on the bytes that wait for one slow or not yet connected peer; a frame that would exceed
-/// it is dropped.
+/// Limit on the bytes that wait for one peer that is slow or not yet connected. A frame that would
+/// exceed it is dropped.
 const OUTBOX_LIMIT: usize = 2 << 20;
 
-/// Bytes gathered for one peer before they are sent without waiting for the flush: as much as stays
-/// in the cache.
+/// When this many bytes wait for one peer, they are sent at once, before the caller flushes. This
+/// number of bytes stays in the cache.
 const STAGE_BYTES: usize = 48 << 10;
 
-/// Limit on the bytes that wait for all peers together; a frame that would exceed it is dropped.
+/// Limit on the bytes that wait for all peers together. A frame that would exceed it is dropped.
 const BUFFERED_LIMIT: usize = 128 << 20;
 
 /// Up to this many connections, a sleep waits for each socket directly rather than for epoll.
@@ -51,15 +52,15 @@ const KEEPALIVE: socket2::TcpKeepalive = socket2::TcpKeepalive::new()
     .with_interval(std::time::Duration::from_secs(5))
     .with_retries(3);
 
-/// The epoll data of the listener; a connection's holds its serial and slot.
+/// The epoll data of the listener. The epoll data of a connection holds its serial and slot.
 const LISTENER: u64 = u64::MAX;
 
-/// The driver for kernel TCP, IPv4 and IPv6. Each frame follows its length of four bytes.
+/// The driver for kernel TCP, IPv4 and IPv6. A length of four bytes precedes each frame.
 ///
 /// A peer is identified by the remote address of a connection. The first frame to an address
-/// without a connection opens one and waits for it. When that fails, or a connection breaks, the
-/// next frame tries again after a growing delay. Frames of a broken connection are lost; the layer
-/// above repeats calls.
+/// without a connection opens one, and waits until it is established. After a failure, frames to
+/// the peer are dropped until a delay is over, which grows from 2 to 500 ms. Frames of a broken
+/// connection are lost; the layer above repeats calls.
 pub struct Tcp {
     tx: TcpTx,
     rx: TcpRx,
@@ -70,14 +71,15 @@ pub struct Tcp {
 pub struct TcpTx {
     epoll: rustix::fd::OwnedFd,
     listener: Option<Socket>,
-    /// Whether epoll does not watch the listener, because no more connections can be accepted now.
+    /// Whether epoll has stopped watching the listener, because no more connections can be accepted
+    /// now.
     listener_paused: bool,
     table: Table,
     /// Slots, with serials, of connections that have bytes to flush.
     dirty: Vec<(usize, u32)>,
-    /// Connections that wait for epoll to report them writable.
+    /// Number of connections that wait for epoll to report them writable.
     blocked: usize,
-    /// Bytes in all outboxes.
+    /// Number of bytes in all outboxes.
     buffered: usize,
     backoff: Backoff,
     refusals: Refusals,
@@ -85,19 +87,19 @@ pub struct TcpTx {
 }
 
 impl Tcp {
-    /// Listens at `local`; port 0 lets the system choose.
+    /// Listens at `local`. Port 0 lets the system choose a port.
     ///
     /// # Errors
-    /// The operating system's error when a system call fails: the address is in use, forbidden or
-    /// not this machine's, or no more descriptors are allowed.
+    /// The operating system's error if a system call fails: the address is in use, forbidden or not
+    /// this machine's, or the process may open no more descriptors.
     pub fn listen(local: SocketAddr) -> io::Result<Self> {
         let listener = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
         listener.set_nonblocking(true)?;
         if local.is_ipv6() {
             listener.set_only_v6(false)?;
         }
-        // Without this a restarted server could not bind until its predecessor's connections have
-        // left TIME_WAIT.
+        // Without this, a restarted server could not bind until the connections of its predecessor
+        // have left TIME_WAIT.
         listener.set_reuse_address(true)?;
         listener.bind(&local.into())?;
         listener.listen(BACKLOG)?;
@@ -108,8 +110,8 @@ impl Tcp {
     /// Opens a driver that connects to peers but does not listen: its local address is unspecified.
     ///
     /// # Errors
-    /// The operating system's error when it refuses an epoll instance: no more descriptors are
-    /// allowed.
+    /// The operating system's error if it creates no epoll instance, because the process may open
+    /// no more descriptors.
     pub fn connect_only() -> io::Result<Self> {
         Self::new(None, (Ipv4Addr::UNSPECIFIED, 0).into())
     }
@@ -237,7 +239,7 @@ impl Transmit for TcpTx {
                 continue;
             };
             conn.dirty = false;
-            // It may be blocked by now, or a long frame may have flushed it.
+            // The connection may be blocked by now, or a long frame may have flushed it.
             if !conn.blocked && !conn.outbox.is_empty() {
                 self.write(slot);
             }
@@ -260,8 +262,8 @@ impl TcpTx {
         self.refusals.take()
     }
 
-    /// Adds the sockets of a few connections, since a wake-up through epoll takes longer and gives
-    /// the scheduler less information; adds epoll for many.
+    /// Adds the sockets themselves if there are few connections, because a wake-up through epoll
+    /// takes longer and gives the scheduler less information. Otherwise adds epoll.
     pub(crate) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         let listener = self.listener.as_ref().filter(|_| !self.listener_paused);
         if self.table.len() > DIRECT_SOURCES || self.blocked > 0 || sources.room() <= DIRECT_SOURCES
@@ -276,7 +278,7 @@ impl TcpTx {
     /// Closes connections that have carried nothing since the last call; returns how many.
     pub fn close_idle(&mut self) -> usize {
         let mut closed = 0;
-        // Backwards, because closing one moves the last into its position.
+        // Backwards, because the close of a connection moves the last into its position.
         for position in (0..self.table.len()).rev() {
             let slot = self.table.slot_at(position);
             let Some(conn) = self.table.get_mut(slot) else { continue };
@@ -307,7 +309,7 @@ impl TcpTx {
         }
     }
 
-    /// Makes epoll watch for room to write, or stops it.
+    /// Sets whether the connection is blocked. While it is, epoll also watches for room to write.
     fn set_blocked(&mut self, slot: usize, blocked: bool) {
         let Some(conn) = self.table.get_mut(slot) else { return };
         if conn.blocked == blocked {
@@ -330,8 +332,8 @@ impl TcpTx {
         }
     }
 
-    /// Starts to connect to `peer`; frames sent in the meantime wait. Counts the reason if it
-    /// cannot.
+    /// Starts to connect to `peer`, and returns the connection's slot. Frames sent in the meantime
+    /// wait. If this is not possible, counts the reason and returns `None`.
     fn connect(&mut self, peer: SocketAddr) -> Option<usize> {
         if self.table.len() >= MAX_CONNECTIONS {
             self.counters.dropped_full += 1;
@@ -408,7 +410,7 @@ impl TcpTx {
         }
     }
 
-    /// Closes the connection in `slot`; its pending bytes are lost.
+    /// Closes the connection in `slot`. Its pending bytes are lost.
     fn close(&mut self, slot: usize) {
         let Some(conn) = self.table.remove(slot) else { return };
         self.buffered -= conn.outbox.len();
@@ -438,7 +440,8 @@ impl TcpTx {
         Ok(())
     }
 
-    /// Stops watching the listener until a connection closes: it would wake the node in vain.
+    /// Stops watching the listener until a connection closes. Otherwise the listener would keep
+    /// waking the node in vain.
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.listener_paused = epoll::delete(&self.epoll, listener).is_ok();
@@ -451,7 +454,7 @@ fn event_data(slot: usize, serial: u32) -> u64 {
     u64::from(serial) << 32 | u64::from(slot)
 }
 
-/// Sets every connection's options: no delay to gather more bytes, and keepalive probes.
+/// Sets the options of every connection: `TCP_NODELAY` and keepalive probes.
 fn set_options(socket: BorrowedFd<'_>) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     socket2::SockRef::from(&socket).set_tcp_keepalive(&KEEPALIVE)

@@ -13,14 +13,15 @@ use super::conn::read;
 use super::{LISTENER, MAX_CONNECTIONS, TcpTx, set_options};
 use crate::driver::Sink;
 
-/// Up to this many connections are each read when the driver is polled; beyond that epoll returns
-/// the readable ones.
+/// If there are at most this many connections, each poll of the driver reads from all of them. If
+/// there are more, epoll returns those that are readable.
 const DIRECT: usize = 4;
 
-/// While connections are read directly, epoll is polled for new ones once in this many calls.
+/// While connections are read directly, epoll is polled for new connections once in this many
+/// calls.
 const LISTEN_EVERY: u32 = 16;
 
-/// The largest number of connections served in one call.
+/// The largest number of connections that epoll returns in one call.
 const EVENT_BATCH: usize = 64;
 
 /// The largest number of connections accepted in one call.
@@ -35,8 +36,8 @@ pub(crate) struct TcpRx {
 }
 
 impl TcpRx {
-    /// Implements [`Driver::receive`](crate::Driver::receive) for any `holder` of the sending half;
-    /// `of` returns that half.
+    /// Implements [`Driver::receive`](crate::Driver::receive) for any `holder` of the sending half.
+    /// `of` returns the holder's sending half.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
@@ -85,7 +86,7 @@ fn receive_ready<T>(
         let tx = of(holder);
         let slot = usize::try_from(data & u64::from(u32::MAX)).expect("slots are limited");
         let Some(conn) = tx.table.get_mut(slot) else { continue };
-        // An earlier event of this batch closed it, and the slot was reused.
+        // An earlier event of this batch closed the connection, and the slot was reused.
         if u64::from(conn.serial) != data >> 32 {
             continue;
         }
@@ -104,7 +105,7 @@ fn receive_ready<T>(
 
 const NOW: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Reads from the connection in `slot`, hands complete frames to `sink`, and returns how many.
+/// Reads from the connection in `slot`, passes complete frames to `sink`, and returns their number.
 fn read_frames<T>(
     slot: usize,
     holder: &mut T,
@@ -113,7 +114,8 @@ fn read_frames<T>(
 ) -> usize {
     let Some(conn) = of(holder).table.get_mut(slot) else { return 0 };
     let (peer, serial) = (conn.peer, conn.serial);
-    // Taken out of the connection, which the sink may send to or even close.
+    // The inbox is taken out of the connection, because the sink may send to the connection or even
+    // close it.
     let mut inbox = std::mem::take(&mut conn.inbox);
     let mut frames = 0;
     let mut open = true;
@@ -173,8 +175,8 @@ impl TcpTx {
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                // No descriptor or memory is left: the listener would stay readable and keep waking
-                // the node in vain.
+                // No descriptor or memory is left. The listener would stay readable, and keep
+                // waking the node in vain.
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     self.counters.rejected += 1;
                     return self.pause_listener();
@@ -186,7 +188,8 @@ impl TcpTx {
 
     fn accept_from(&mut self, socket: OwnedFd, peer: SocketAddr) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        // The peer has lost its side of an earlier connection and uses the same address again.
+        // If there is a connection already, the peer has lost its side of it and uses the same
+        // address again.
         if let Some(slot) = self.table.find(peer) {
             self.close(slot);
         }

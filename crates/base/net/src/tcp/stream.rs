@@ -1,40 +1,40 @@
-//! Frames in a byte stream: a length of four bytes, little-endian, then the frame.
+//! Frames in a byte stream. A little-endian length of four bytes precedes each frame.
 
 use std::io::IoSlice;
 use std::ops::Range;
 
 use crate::MAX_FRAME;
 
-/// Bytes of a frame's length prefix.
+/// Length of a frame's length prefix, in bytes.
 pub(super) const PREFIX: usize = 4;
 
-/// The initial size and the limit of a connection's read buffer, in bytes.
+/// The initial size and the largest size of a connection's read buffer, in bytes.
 const INBOX_FIRST: usize = 16 << 10;
 const INBOX_MOST: usize = 256 << 10;
 
-/// Write buffers above this size are shrunk once empty.
+/// An empty write buffer with a larger capacity than this, in bytes, is shrunk.
 const OUTBOX_KEPT: usize = 64 << 10;
 
 const _: () = assert!(PREFIX + MAX_FRAME <= INBOX_MOST);
 
-/// A length that no frame has: the sender does not speak this protocol, and the next frame cannot
-/// be found.
+/// A length that no frame has. The sender does not use this protocol, and the next frame cannot be
+/// found.
 #[derive(Debug)]
 pub(super) struct BadLength;
 
-/// Bytes read but not yet handed out as frames.
+/// Bytes that were read but not yet passed on as frames.
 #[derive(Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// Whether the last read filled the buffer: there is more, and a bigger buffer would have taken
-    /// it.
+    /// Whether the last read filled the buffer. Then there may be more bytes, for which the buffer
+    /// grows.
     filled: bool,
 }
 
 impl Inbox {
-    /// Returns the space to read into; never empty.
+    /// Returns the space to read into, which is never empty.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let kept = self.end - self.start;
         if kept == 0 {
@@ -42,7 +42,7 @@ impl Inbox {
         } else if self.start > 0
             && (self.end == self.bytes.len() || self.missing() > self.bytes.len() - self.end)
         {
-            // Only the start of a frame is left; move it to the front of the buffer.
+            // Only the start of a frame is left. Move it to the front of the buffer.
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, kept);
         }
@@ -56,7 +56,7 @@ impl Inbox {
     }
 
     /// Notes that `count` bytes were read into [`room`](Self::room). Returns whether they filled
-    /// it, so that there may be more.
+    /// the room, so that there may be more to read.
     pub(super) fn filled(&mut self, count: usize) -> bool {
         self.end += count;
         assert!(self.end <= self.bytes.len());
@@ -64,7 +64,7 @@ impl Inbox {
         self.filled
     }
 
-    /// Returns the range of the next frame, if it is complete.
+    /// Returns the range of the next frame, if the frame is complete.
     pub(super) fn next_frame(&mut self) -> Result<Option<Range<usize>>, BadLength> {
         let Some(len) = self.length()? else { return Ok(None) };
         let start = self.start + PREFIX;
@@ -90,8 +90,8 @@ impl Inbox {
         }
     }
 
-    /// Returns the number of bytes of the first frame that are still missing, as far as known; at
-    /// least one.
+    /// Returns the number of bytes that the first frame still lacks, as far as that is known. It is
+    /// at least one.
     fn missing(&self) -> usize {
         let whole = match self.length() {
             Ok(Some(len)) => PREFIX + len,
@@ -101,12 +101,13 @@ impl Inbox {
     }
 }
 
-/// Bytes that the kernel has not taken yet.
+/// Bytes to be sent that the kernel has not taken yet.
 #[derive(Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     start: usize,
-    /// Frames added since it was last empty: those lost if the connection breaks.
+    /// Number of frames added since the outbox was last empty. They are lost if the connection
+    /// breaks.
     frames: u64,
 }
 
@@ -123,15 +124,15 @@ impl Outbox {
         self.bytes.len() - self.start
     }
 
-    /// Frames added since it was last empty.
+    /// Returns the number of frames added since the outbox was last empty.
     pub(super) fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Appends a frame of `len` bytes without the first `skip` bytes, counted with the prefix,
-    /// which are sent already.
+    /// Appends the length prefix and a frame of `len` bytes. Leaves out the first `skip` bytes of
+    /// both, which are sent already.
     pub(super) fn push(&mut self, parts: &[IoSlice<'_>], len: usize, skip: usize) {
-        // Move the rest to the front once it is shorter than the part already sent.
+        // Move the pending bytes to the front once they are shorter than the part already sent.
         if self.start > self.bytes.len() / 2 {
             self.bytes.copy_within(self.start.., 0);
             self.bytes.truncate(self.bytes.len() - self.start);

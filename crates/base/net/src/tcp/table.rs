@@ -5,15 +5,17 @@ use std::net::SocketAddr;
 
 use super::conn::Conn;
 
-/// Connections in slots, which are reused; a serial distinguishes successive connections in a slot.
+/// Connections in slots. Slots are reused, and a serial distinguishes successive connections in a
+/// slot.
 pub(super) struct Table {
     slots: Vec<Option<Conn>>,
     free: Vec<usize>,
-    /// The slots in use, in no order, and for each slot its position in that list.
+    /// The slots in use, in no order. The next field has the position of each slot in this list.
     live: Vec<usize>,
     positions: Vec<usize>,
     by_peer: HashMap<SocketAddr, usize>,
-    /// The peer looked up last and its slot, so that runs of frames to one peer need no hashing.
+    /// The peer that was looked up last, and its slot, so that successive frames to one peer need
+    /// no hashing.
     last: Option<(SocketAddr, usize)>,
     serial: u32,
 }
@@ -35,7 +37,8 @@ impl Table {
         self.live.len()
     }
 
-    /// Returns the slot at `position` in the list of slots in use, from 0 to [`len`](Self::len).
+    /// Returns the slot at `position` in the list of slots in use. `position` is from 0 to
+    /// [`len`](Self::len) - 1.
     pub(super) fn slot_at(&self, position: usize) -> usize {
         self.live[position]
     }

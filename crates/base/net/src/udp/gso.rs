@@ -1,59 +1,61 @@
-//! Gathers small frames until the flush, and sends runs of them in one system call (generic
-//! segmentation offload).
+//! Gathers small frames until the flush, and forms runs of them, each sent in one system call
+//! (generic segmentation offload).
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
-/// Frames gathered before they are sent without waiting for the flush.
+/// The largest number of frames gathered. A further frame causes a flush.
 const MAX_FRAMES: usize = 256;
 
-/// Bytes gathered before they are sent without waiting for the flush.
+/// The largest number of bytes gathered. A frame that would exceed it causes a flush.
 const STAGE_BYTES: usize = 128 << 10;
 
-/// The largest number of segments that the kernel takes in one call with segmentation offload:
-/// `UDP_MAX_SEGMENTS` of old kernels.
+/// The largest number of segments that every kernel takes in one call with segmentation offload.
+/// This is `UDP_MAX_SEGMENTS` of old kernels.
 pub(super) const MAX_SEGMENTS: usize = 64;
 
 /// The largest number of frames to different peers that are sent in one call.
 pub(super) const MAX_DISTINCT: usize = 32;
 
-/// The largest number of bytes in a run, the frames that one call sends by segmentation offload.
-/// The kernel itself segments packets of 64 KB and more, headers included, at three times the cost;
-/// 62 bytes are Ethernet's, IPv6's and UDP's headers.
+/// The largest number of bytes in a run, which one call sends by segmentation offload. If a run has
+/// 64 KiB or more with headers, the kernel segments it in software, at three times the cost. The
+/// headers of Ethernet, IPv6 and UDP have 62 bytes.
 const RUN_BYTES: usize = (64 << 10) - 1 - 62;
 
-/// `SOL_UDP` and `UDP_SEGMENT` of Linux.
+/// Linux's `SOL_UDP` and `UDP_SEGMENT`.
 const SOL_UDP: i32 = 17;
 const UDP_SEGMENT: i32 = 103;
 
-/// Bytes of a `cmsghdr`: a `size_t` and two `int`.
+/// Length of a `cmsghdr` in bytes: a `size_t` and two `int`.
 const CMSG_HEADER: usize = size_of::<usize>() + 8;
 
-/// Bytes of a control message that carries a `u16`, padded as `CMSG_SPACE` does.
+/// Length in bytes of a control message that carries a `u16`, with the padding that `CMSG_SPACE`
+/// adds.
 pub(super) const SEGMENT_CONTROL: usize = CMSG_HEADER + size_of::<usize>();
 
 /// A frame that waits for the flush.
 #[derive(Clone, Copy)]
 struct Staged {
     peer: SocketAddr,
-    /// A hash of the peer, which distinguishes most peers cheaply.
+    /// A hash of the peer's address, which distinguishes most peers cheaply.
     peer_hash: u64,
     start: usize,
     len: usize,
     sent: bool,
 }
 
-/// Frames waiting for the flush, in the order they were sent.
+/// Frames that wait for the flush, in the order in which they were passed to `send`.
 pub(super) struct Stage {
     bytes: Box<[u8]>,
     used: usize,
     frames: Vec<Staged>,
-    /// Frames before this one have been sent.
+    /// The index of the first frame that may not be sent yet. All frames before it have been sent.
     first: usize,
 }
 
-/// Frames to one peer that are sent in one call: all as long as the first, except that the last may
-/// be shorter. Each is a slice, so runs interleaved with other peers' need no copy.
+/// Frames to one peer that are sent in one call. All have the length of the first, except that the
+/// last may be shorter. Each frame is a slice, so frames to other peers may lie between them
+/// without a copy.
 pub(super) struct Run<'a> {
     pub(super) peer: SocketAddr,
     pub(super) segment: usize,
@@ -125,8 +127,8 @@ impl Stage {
         Some(run)
     }
 
-    /// Returns the frames and marks them as sent, if there are several and each is to another peer,
-    /// as when many peers get a reply at once.
+    /// Returns the frames and marks them as sent, if there are several and each is for a different
+    /// peer. This is so when many peers get a reply at once.
     pub(super) fn distinct_peers(&mut self) -> Option<impl Iterator<Item = (SocketAddr, &[u8])>> {
         if !(2..=MAX_DISTINCT).contains(&self.frames.len()) || self.first > 0 {
             return None;
@@ -149,8 +151,8 @@ impl Stage {
         self.first = 0;
     }
 
-    /// Returns the frame and marks it as sent, if there is only one, as when a single request gets
-    /// its reply.
+    /// Returns the frame and marks it as sent, if there is only one. This is so when a single
+    /// request gets its reply.
     pub(super) fn single(&mut self) -> Option<(SocketAddr, &[u8])> {
         match self.frames.as_mut_slice() {
             [frame] if !frame.sent => {
@@ -162,7 +164,7 @@ impl Stage {
     }
 }
 
-/// A hash of a peer's address; rarely equal for two peers.
+/// Returns a hash of a peer's address, which is rarely equal for two peers.
 fn peer_hash(peer: SocketAddr) -> u64 {
     let ip = match peer.ip() {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),

@@ -23,22 +23,24 @@ use crate::driver::Sink;
 use crate::refusals::Refusals;
 use crate::{Counters, Driver, Transmit};
 
-/// Frames up to this many bytes are copied and sent at the flush; longer ones are sent from where
-/// they lie. Jumbo Ethernet's frames are below it, so they are sent in runs. Copying this much
-/// costs about 0.3 us; a system call for each frame would cost 1 to 2 us (256 KB in frames of 4 KB:
-/// 150 us one by one).
+/// Frames of up to this many bytes are copied and sent at the flush. Longer frames are sent at
+/// once, from where they lie. Frames of jumbo Ethernet are below the limit, so they are sent in
+/// runs.
+///
+/// A copy of this many bytes costs about 0.3 us, and a system call 1 to 2 us. If each frame took a
+/// system call, 256 KB in frames of 4 KB would take 150 us.
 pub const SMALL_FRAME: usize = 9216;
 
-/// The size of the kernel's socket buffers, in bytes each way; without the right to force it, at
-/// most what `net.core.rmem_max` and `wmem_max` allow.
+/// The size of the kernel's socket buffer in each direction, in bytes. If the process may not force
+/// it, `net.core.rmem_max` and `wmem_max` limit the size.
 const SOCKET_BUFFER: usize = 8 << 20;
 
 /// The driver for kernel UDP, IPv4 and IPv6.
 ///
 /// Runs of frames to one peer are sent in one call and received in one call (`UDP_SEGMENT`,
-/// `UDP_GRO`). A driver bound to an IPv6 address also reaches IPv4 peers, if the address allows.
-/// Frames up to [`SMALL_FRAME`] bytes are sent at the flush, longer ones at once; frames to one
-/// peer keep their order in either case.
+/// `UDP_GRO`). A driver bound to the unspecified IPv6 address also reaches IPv4 peers. Frames of up
+/// to [`SMALL_FRAME`] bytes are sent at the flush, and longer frames at once. Frames to one peer
+/// keep their order in either case.
 pub struct Udp {
     tx: UdpTx,
     rx: UdpRx,
@@ -51,26 +53,26 @@ pub struct UdpTx {
     port: Port,
 }
 
-/// The socket, and what the driver has learned about it and its peers.
+/// The socket, its counters, and what the driver has found out about the socket and its peers.
 struct Port {
     socket: Socket,
     v6: bool,
     /// Whether the kernel and the device can segment runs.
     segments: bool,
     routes: Routes,
-    /// Peers that refuse datagrams; `None` unless the kernel queues such errors.
+    /// Peers that refuse datagrams; `None` unless the kernel queues ICMP errors.
     refusals: Option<Refusals>,
-    /// Whether a call has failed, so that the socket's error queue may hold reports.
+    /// Whether a send has failed, so that the socket's error queue may hold reports.
     has_reports: bool,
     counters: Counters,
 }
 
 impl Udp {
-    /// Opens a socket at `local`; port 0 lets the system choose.
+    /// Opens a socket at `local`. Port 0 lets the system choose a port.
     ///
     /// # Errors
-    /// The operating system's error when a system call fails: the address is in use, forbidden or
-    /// not this machine's, or no more descriptors are allowed.
+    /// The operating system's error if a system call fails: the address is in use, forbidden or not
+    /// this machine's, or the process may open no more descriptors.
     pub fn bind(local: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
@@ -78,7 +80,7 @@ impl Udp {
             socket.set_only_v6(false)?;
         }
         enlarge(&socket)?;
-        // Kernels before 5.0 support neither UDP_GRO nor UDP_SEGMENT: frames go one by one.
+        // Kernels before 5.0 do not support UDP_GRO; frames are then sent and received one by one.
         let segments = setsockopt(&socket, UdpGroSegment, &true).is_ok();
         socket.bind(&local.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -89,12 +91,13 @@ impl Udp {
         Ok(Self { tx: UdpTx { stage: Stage::new(), port }, rx: UdpRx::new(), local })
     }
 
-    /// Makes the kernel queue ICMP errors for datagrams to ports where no process listens;
-    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns those peers. For sockets
-    /// that reach a few servers; a server's would wake it for every client that has exited.
+    /// Makes the kernel queue ICMP errors for datagrams to ports where no process listens.
+    /// [`AnyDriver::take_refusal`](crate::AnyDriver::take_refusal) returns the peers at such ports.
+    /// Use this for clients, which reach a few servers. A server would be woken for every client
+    /// that has exited.
     ///
     /// # Errors
-    /// The operating system's error when it does not support `IP_RECVERR` or `IPV6_RECVERR`.
+    /// The operating system's error if it does not support `IP_RECVERR` or `IPV6_RECVERR`.
     pub fn enable_refusals(&mut self) -> io::Result<()> {
         let port = &mut self.tx.port;
         if port.v6 {
@@ -106,7 +109,8 @@ impl Udp {
     }
 
     /// Makes the kernel poll the device for up to `micros` microseconds instead of sleeping
-    /// (`SO_BUSY_POLL`). For network cards; loopback has nothing to poll.
+    /// (`SO_BUSY_POLL`). This helps with network cards, but not with loopback, which has no device
+    /// to poll.
     ///
     /// # Errors
     /// `EPERM` without the right `CAP_NET_ADMIN`.
@@ -126,7 +130,7 @@ impl Udp {
     }
 }
 
-/// Enlarges the socket's buffers, beyond the system's limits if the process may.
+/// Enlarges the socket's buffers. Exceeds the system's limits if the process may.
 fn enlarge(socket: &Socket) -> io::Result<()> {
     if sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
         socket.set_recv_buffer_size(SOCKET_BUFFER)?;
@@ -290,9 +294,9 @@ impl Port {
                     sent += more;
                 }
                 Err(Errno::INTR) => {}
-                // Reports an earlier datagram: see `retry`.
+                // The error reports an earlier datagram: see `retry`.
                 Err(Errno::CONNREFUSED) if reports > 0 => reports -= 1,
-                // The first of the rest is the one that failed.
+                // The first of the remaining frames is the one that failed.
                 Err(error) => {
                     let (peer, bytes) = peers[sent];
                     self.settle(Err(error.into()), peer, 1, bytes);
@@ -302,9 +306,9 @@ impl Port {
         }
     }
 
-    /// Returns whether a send failed only because it was a run, split by segmentation offload.
-    /// `EINVAL`: its frames are longer than the path carries whole. `EIO`: the device cannot
-    /// checksum the segments, and never will.
+    /// Returns whether a send failed only because it was a run. The error is `EINVAL` if a frame is
+    /// longer than one packet on the path. It is `EIO` if the device cannot checksum segments; then
+    /// no more runs are sent in one call.
     fn cannot_segment(&mut self, error: &io::Error) -> bool {
         match Errno::from_io_error(error) {
             Some(Errno::INVAL) => true,
@@ -344,8 +348,9 @@ impl Port {
     }
 }
 
-/// Calls again after a signal, and once more when the kernel reports an error of an earlier
-/// datagram, perhaps to another peer: then it has not sent this one.
+/// Repeats `call` after a signal, and once if the kernel reports that a datagram was refused. That
+/// report concerns an earlier datagram, perhaps to another peer, and the kernel has not sent this
+/// one.
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     let mut reports = 1;
     loop {

@@ -10,17 +10,18 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use super::UdpTx;
 use crate::driver::Sink;
 
-/// Bytes of one receive: a run that the kernel has coalesced is at most as long as an IP packet.
+/// Size of the buffer of one receive, in bytes. A run that the kernel has coalesced is at most as
+/// long as an IP packet.
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// The largest number of receives in one call, so that a node under load still reaches the rest of
-/// its loop.
+/// The largest number of receives in one call, so that a node under load still gets to the other
+/// work of its loop.
 const RECEIVE_BATCH: usize = 16;
 
-/// Room for the only expected control message, the segment size, and some to spare.
+/// Room for control messages, in bytes. Only the segment size is expected, which needs less.
 const CONTROL_BYTES: usize = 64;
 
-/// Control messages must be aligned as `cmsghdr` is.
+/// Room for control messages, which need the alignment of `cmsghdr`.
 #[repr(align(16))]
 struct Control([u8; CONTROL_BYTES]);
 
@@ -31,7 +32,8 @@ pub(crate) struct UdpRx {
     drained: bool,
 }
 
-/// One receive: bytes in the buffer, in frames of `segment` bytes, the last perhaps shorter.
+/// The result of one receive: `len` bytes in the buffer, in frames of `segment` bytes. The last
+/// frame may be shorter.
 struct Received {
     peer: SocketAddr,
     len: usize,
@@ -47,17 +49,16 @@ impl UdpRx {
         }
     }
 
-    /// Implements [`Driver::receive`](crate::Driver::receive) for any `holder` of the sending half;
-    /// `of` returns that half.
+    /// Implements [`Driver::receive`](crate::Driver::receive) for any `holder` of the sending half.
+    /// `of` returns the holder's sending half.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
         of: impl Fn(&mut T) -> &mut UdpTx,
         sink: Sink<'_, T>,
     ) -> io::Result<usize> {
-        // After a call that emptied the socket receive one datagram only: its reply is sent before
-        // the next receive, so that a single request is not delayed by a system call that finds
-        // nothing.
+        // After a call that emptied the socket, receive only one datagram. Its reply is then sent
+        // before the next receive, and is not delayed by a system call that finds nothing.
         let batch = if self.drained { 1 } else { RECEIVE_BATCH };
         self.drained = false;
         let mut frames = 0;
@@ -77,7 +78,7 @@ impl UdpRx {
                     return Err(io::Error::last_os_error());
                 }
                 Err(Errno::EINTR) => continue,
-                // An error of an earlier send, or a temporary lack of memory.
+                // The error is of an earlier send, or a temporary lack of memory.
                 Err(_) => {
                     tx.port.counters.receive_errors += 1;
                     tx.port.take_reports();
@@ -93,7 +94,8 @@ impl UdpRx {
         Ok(frames)
     }
 
-    /// Receives once. `None`: the datagram is not a frame.
+    /// Receives once. Returns `None` if the datagram is empty or truncated, or its sender's address
+    /// is unknown.
     fn take(&mut self, tx: &mut UdpTx) -> Result<Option<Received>, Errno> {
         let mut parts = [IoSliceMut::new(&mut self.buffer)];
         let message = recvmsg::<SockaddrStorage>(
@@ -121,7 +123,7 @@ impl UdpRx {
     }
 }
 
-/// Returns a peer's address; an IPv4-mapped address becomes IPv4.
+/// Returns a peer's address. An IPv4-mapped IPv6 address becomes an IPv4 address.
 pub(super) fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(v4) = storage.as_sockaddr_in() {
         return Some(SocketAddr::from(*v4));

@@ -10,22 +10,22 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use super::Port;
 use super::receive::address;
 
-/// The largest number of error reports read in one call: the kernel keeps few.
+/// The largest number of error reports read in one call. The kernel rarely keeps more.
 const MAX_REPORTS: usize = 64;
 
-/// Bytes of the returned datagram that are kept; nothing reads them.
+/// Room for the start of the returned datagram, in bytes. Nothing reads it.
 const RETURNED_BYTES: usize = 64;
 
-/// Room for the two control messages of a report.
+/// Room for the two control messages of a report, in bytes.
 const CONTROL_BYTES: usize = 256;
 
-/// Control messages must be aligned as `cmsghdr` is.
+/// Room for control messages, which need the alignment of `cmsghdr`.
 #[repr(align(16))]
 struct Control([u8; CONTROL_BYTES]);
 
 impl Port {
-    /// Reads all reports and notes the peers that refuse. Until they are read the socket polls
-    /// readable.
+    /// Reads the reports in the error queue, and notes the peers that refuse. The socket polls
+    /// readable as long as the queue holds reports.
     pub(super) fn take_reports(&mut self) {
         self.has_reports = false;
         let Some(refusals) = &mut self.refusals else { return };

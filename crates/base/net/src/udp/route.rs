@@ -6,27 +6,29 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use rustix::net::sockopt;
 
-/// The largest UDP payload, in bytes: 65,535 less the IPv4 and UDP headers.
+/// The largest UDP payload, in bytes: 65,535 minus the IPv4 and UDP headers.
 pub(super) const MAX_DATAGRAM: usize = 65_507;
 
-/// Assumed if the kernel has no answer: what every IPv6 path carries, less its headers.
+/// The largest payload assumed if the kernel reports no MTU, in bytes. Every IPv6 path carries
+/// packets of 1,280 bytes.
 const FALLBACK: usize = 1280 - V6_HEADERS;
 
 const V4_HEADERS: usize = 20 + 8;
 const V6_HEADERS: usize = 40 + 8;
 
 /// The largest number of peers remembered. At the limit, a further peer makes the driver forget all
-/// of them and look each up again when needed.
+/// of them, and look up each again when needed.
 const MAX_ROUTES: usize = 4096;
 
-/// The largest payload by peer, from the kernel's routes.
+/// The largest payload to each peer, from the kernel's routes.
 #[derive(Default)]
 pub(super) struct Routes {
     known: HashMap<IpAddr, usize>,
 }
 
 impl Routes {
-    /// Returns the largest payload to `peer`, in bytes. Costs a few system calls the first time.
+    /// Returns the largest payload to `peer`, in bytes. The first call for a peer takes a few
+    /// system calls.
     pub(super) fn mtu(&mut self, peer: SocketAddr) -> usize {
         let ip = peer.ip().to_canonical();
         if let Some(&mtu) = self.known.get(&ip) {
@@ -40,14 +42,14 @@ impl Routes {
         mtu
     }
 
-    /// Forgets the MTU of `peer`, because the path turned out narrower.
+    /// Forgets the MTU of `peer`, because the path turned out to have a lower MTU.
     pub(super) fn forget(&mut self, peer: SocketAddr) {
         self.known.remove(&peer.ip().to_canonical());
     }
 }
 
-/// Asks the kernel for the route's MTU: connecting a UDP socket sends nothing, but looks up the
-/// route.
+/// Gets the MTU of the route to `peer` from the kernel. The connect of a UDP socket sends nothing,
+/// but looks up the route.
 fn look_up(peer: SocketAddr) -> io::Result<usize> {
     let own: SocketAddr = match peer {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -26,7 +26,7 @@ pub(crate) fn frame(number: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Calls `step` until it returns true. `awaited` says what it waits for.
+/// Calls `step` until it returns true. `awaited` names the awaited event, for messages.
 pub(crate) fn until(awaited: &str, mut step: impl FnMut() -> bool) {
     let start = Instant::now();
     while !step() {
@@ -51,7 +51,7 @@ pub(crate) fn take<D: Driver>(driver: &mut D) -> Vec<(SocketAddr, Vec<u8>)> {
     frames
 }
 
-/// Sends all received frames back; returns how many.
+/// Sends all received frames back, and returns how many.
 pub(crate) fn echo<D: Driver>(driver: &mut D) -> usize {
     let count = driver
         .receive(&mut |tx, peer, frame| tx.send(peer, &[IoSlice::new(frame)]))
@@ -60,15 +60,15 @@ pub(crate) fn echo<D: Driver>(driver: &mut D) -> usize {
     count
 }
 
-/// Sends frames of `sizes` from `client` to `server`, which sends them back; checks that all return
-/// complete and in order.
+/// Sends frames of `sizes` from `client` to `server`, which sends them back. Checks that all frames
+/// return complete and in order.
 pub(crate) fn exchange<C: Driver, S: Driver>(
     client: &mut C,
     server: &mut S,
     to: SocketAddr,
     sizes: &[usize],
 ) {
-    // At most as many at once as a socket's buffer holds.
+    // At most as many frames are in flight as a socket's buffer holds.
     let mut number = 0;
     for burst in sizes.chunks(32) {
         let frames: Vec<_> = burst

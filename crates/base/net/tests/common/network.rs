@@ -1,4 +1,4 @@
-//! Networks of a test's own: virtual cables in a network namespace that ends with the thread that
+//! Networks for one test: virtual cables in a network namespace, which ends with the thread that
 //! created it.
 
 use std::fs;
@@ -12,9 +12,9 @@ use nix::sched::{CloneFlags, unshare};
 /// The reason why this machine does not allow it.
 pub(crate) fn enter_namespace() -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace: {error}"))?;
-    // Only the test may send anything.
+    // Only the test may send frames.
     for interfaces in ["all", "default"] {
-        // Fails where there is no IPv6.
+        // Fails if the kernel has no IPv6.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1");
     }
     ip(&["link", "set", "lo", "up"])
@@ -23,7 +23,7 @@ pub(crate) fn enter_namespace() -> Result<(), String> {
 /// Creates a virtual Ethernet cable and brings up both its ends.
 ///
 /// # Errors
-/// The error of `ip`.
+/// The error output of `ip`.
 pub(crate) fn cable(a: &str, b: &str) -> Result<(), String> {
     ip(&["link", "add", a, "type", "veth", "peer", "name", b])?;
     ip(&["link", "set", a, "up"])?;
@@ -33,7 +33,7 @@ pub(crate) fn cable(a: &str, b: &str) -> Result<(), String> {
 /// Runs `ip` in this thread's network namespace.
 ///
 /// # Errors
-/// Its error output.
+/// The error output of `ip`.
 pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
     match output.status.success() {

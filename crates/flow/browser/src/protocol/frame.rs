@@ -1,32 +1,33 @@
-//! Frames of native messaging: the length (4 bytes, native byte order), and as many bytes of JSON.
+//! Frames of native messaging: a length of 4 bytes in native byte order, and that many bytes of
+//! JSON.
 
 use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
-/// Limit on the length of a message from the browser, in bytes, without the length field; the
-/// longest message that the extension sends contains an address. A longer one is
+/// Limit on the length of a message from the browser, in bytes, without the length field. The
+/// extension's longest message contains an address, and is shorter. A message above the limit is
 /// [`FrameError::TooLong`].
 pub const MAX_REQUEST: usize = 64 << 10;
 
-/// Limit on the length of a message to the browser, in bytes, without the length field: the limit
-/// of browsers.
+/// Limit on the length of a message to the browser, in bytes, without the length field. Browsers
+/// have this limit.
 pub const MAX_REPORT: usize = 1 << 20;
 
 /// Why no more frames can be read.
 #[derive(Debug, Error)]
 pub enum FrameError {
-    /// A frame is longer than any that the extension sends, so it is not from the extension.
+    /// A frame is longer than [`MAX_REQUEST`], so the extension has not sent it.
     #[error("a message of {0} B; the longest has {MAX_REQUEST}")]
     TooLong(u32),
     /// The input ended within a frame.
     #[error("the browser stopped in the middle of a message")]
     Cut,
-    /// It cannot be read.
+    /// The input cannot be read.
     #[error("cannot read from the browser: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Reads a frame; `None` when the browser has closed its end.
+/// Reads a frame. `None` if the browser has closed its end.
 /// # Errors
 /// [`FrameError`] if reading fails, the input ends within a frame, or the frame is longer than
 /// [`MAX_REQUEST`]. The next frame cannot be found after an error.
@@ -48,8 +49,8 @@ pub fn read(from: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
 
 /// Writes a frame.
 /// # Errors
-/// The operating system's; or [`ErrorKind::InvalidInput`] for more than [`MAX_REPORT`] bytes, in
-/// which case nothing is written.
+/// The operating system's error if writing fails. [`ErrorKind::InvalidInput`] if `body` has more
+/// than [`MAX_REPORT`] bytes; nothing is written then.
 pub fn write(to: &mut impl Write, body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= MAX_REPORT);
     let length = length.ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;

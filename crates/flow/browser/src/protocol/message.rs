@@ -4,14 +4,14 @@ use super::name::{self, MAX_NAME};
 use serde::{Deserialize, Serialize};
 use sprat_http::Address;
 
-/// Limit on the length of an address, in bytes. A longer one is invalid.
+/// Limit on the length of an address, in bytes. A longer address is invalid.
 pub const MAX_SOURCE: usize = 16 << 10;
 
-/// Limit on the length of a download's id, in bytes. A longer one is invalid.
+/// Limit on the length of a download's id, in bytes. A longer id is invalid.
 pub const MAX_ID: usize = 64;
 
-/// Limit on the length of a text for the user, in characters. A longer one is cut, and `...`
-/// appended.
+/// Limit on the length of a text for the user, in characters. A longer text is cut to this length,
+/// and `...` is appended.
 const MAX_TEXT: usize = 4096;
 
 /// A request from the extension.
@@ -20,43 +20,44 @@ const MAX_TEXT: usize = 4096;
 pub enum Request {
     /// The first message: the version of the protocol.
     Hello {
-        /// The extension's version.
+        /// The version of the protocol that the extension uses.
         protocol: u32,
     },
     /// Download a file.
     Start {
         /// The id of the download from now on.
         id: Id,
-        /// The address.
+        /// The address of the file.
         source: SourceAddress,
-        /// The name it had before, to resume; without one the host chooses a free name.
+        /// The name that the file had in an earlier attempt, to resume it. With `None` the host
+        /// chooses a free name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<FileName>,
     },
     /// Find out whether a server offers the verified form of a file.
     Probe {
-        /// The id of the answer.
+        /// The id that the answer will have.
         id: Id,
-        /// The address.
+        /// The address of the file.
         source: SourceAddress,
     },
     /// Cancel a download.
     Cancel {
-        /// Its id.
+        /// The download's id.
         id: Id,
         /// Whether to remove what was received, rather than keep it for resuming.
         discard: bool,
     },
     /// Remove what was received of a cancelled download.
     Discard {
-        /// Its id.
+        /// The download's id.
         id: Id,
-        /// Its name.
+        /// The name of the download's file.
         name: FileName,
     },
     /// Open the folder of downloads.
     Show {
-        /// The id of the answer.
+        /// The id that the answer will have.
         id: Id,
     },
 }
@@ -80,23 +81,23 @@ impl Request {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Report {
-    /// The first message: who the host is.
+    /// The first message, which identifies the host.
     Hello {
         /// The version of the protocol.
         protocol: u32,
         /// The version of the program.
         version: &'static str,
-        /// Where files are stored.
+        /// The folder in which downloads are stored.
         folder: UserText,
     },
     /// A download waits for others to end.
     Waiting {
-        /// The download.
+        /// The id of the download.
         id: Id,
     },
     /// The source has responded.
     Opened {
-        /// The download.
+        /// The id of the download.
         id: Id,
         /// The name that the file will have.
         name: FileName,
@@ -104,38 +105,38 @@ pub enum Report {
         bytes: Option<u64>,
         /// Whether the bytes are verified as they arrive.
         verified: bool,
-        /// Bytes that were received before.
+        /// Bytes that an earlier attempt has received.
         resumed: u64,
     },
     /// Progress of a download.
     Progress {
-        /// The download.
+        /// The id of the download.
         id: Id,
-        /// Bytes received so far.
+        /// Bytes of the file that are complete, with those of an earlier attempt.
         done: u64,
         /// Length of the file in bytes, if known.
         bytes: Option<u64>,
-        /// The rate of the last seconds.
+        /// The rate in the last seconds, in bytes per second.
         bytes_per_second: u64,
         /// Round-trip time in microseconds; 0 if unknown.
         rtt_us: u64,
     },
     /// A message for the user.
     Note {
-        /// The download that the message is about.
+        /// The id of the download that the message is about.
         id: Id,
         /// The text.
         text: UserText,
     },
     /// The download is complete and has its name.
     Done {
-        /// The download.
+        /// The id of the download.
         id: Id,
         /// The file's name.
         name: FileName,
         /// Length of the file in bytes.
         bytes: u64,
-        /// The file's BLAKE3 hash; `None` when it was there already.
+        /// The file's BLAKE3 hash; `None` if the file was not fetched.
         blake3: Option<String>,
         /// Whether every byte was verified on arrival.
         verified: bool,
@@ -144,14 +145,14 @@ pub enum Report {
     },
     /// The download was cancelled.
     Stopped {
-        /// The download.
+        /// The id of the download.
         id: Id,
         /// Whether the bytes that were received are removed.
         discarded: bool,
     },
     /// The download failed.
     Failed {
-        /// The download.
+        /// The id of the download.
         id: Id,
         /// The reason, for programs.
         code: FailureCode,
@@ -160,14 +161,14 @@ pub enum Report {
     },
     /// A request was not understood, or is not possible now.
     Refused {
-        /// The download it concerns, if known.
+        /// The id in the request, if the request was understood.
         id: Option<Id>,
-        /// The reason.
+        /// Why the request was refused.
         why: UserText,
     },
     /// The answer to a probe.
     Probed {
-        /// Its id.
+        /// The probe's id.
         id: Id,
         /// Whether the server offers the verified form.
         verified: bool,
@@ -191,11 +192,11 @@ impl Report {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCode {
-    /// The request makes no sense.
+    /// The request is invalid.
     Usage,
     /// There is no such file.
     NotFound,
-    /// The server denies us access; it may grant it to the browser.
+    /// The server denies us access. It may grant access to the browser.
     Denied,
     /// The server cannot be reached, or its connections keep breaking.
     Unreachable,
@@ -205,11 +206,11 @@ pub enum FailureCode {
     Protocol,
     /// The file keeps changing.
     Changed,
-    /// Bytes arrive corrupt.
+    /// Received bytes do not match the file's hash.
     Corrupt,
-    /// A file of that name exists.
+    /// A file of that name exists, or another download is writing it.
     Exists,
-    /// It cannot be written.
+    /// The file cannot be written.
     Unwritable,
 }
 

@@ -1,20 +1,20 @@
 //! Makes names from web servers safe as local file names.
 
-/// Limit on the length of a name, in bytes: fits every filesystem, with room for the endings of
-/// part and journal. A longer name is shortened.
+/// Limit on the length of a name, in bytes. Such a name fits every filesystem, with room for the
+/// endings of part and journal. A longer name is shortened.
 pub const MAX_NAME: usize = 200;
 
-/// Limit on the length of an ending, with its dot and in bytes, that is kept when a name is
-/// shortened or numbered. A longer one counts as part of the stem.
+/// Limit on the length in bytes of an ending, with its dot, that is kept when a name is shortened
+/// or numbered. A longer ending counts as part of the stem.
 const MAX_ENDING: usize = 16;
 
 /// Endings with a meaning here: our own parts and journals, and files that a desktop executes.
 const RESERVED_ENDINGS: [&str; 3] = [".sprat-part", ".sprat-journal", ".desktop"];
 
-/// Appended to a name with such an ending.
+/// The ending appended to a name with a reserved ending.
 const SAFE_ENDING: &str = ".download";
 
-/// Replaces an empty name.
+/// The name used instead of an empty name.
 const DEFAULT_NAME: &str = "download";
 
 /// Makes a name a single visible path component, without characters that disguise it. Leaves a safe
@@ -36,7 +36,7 @@ pub fn safe(name: &str) -> String {
     safe
 }
 
-/// Inserts a number before the ending, for when the name is taken. A safe name stays safe.
+/// Inserts a number before the ending, because the name itself is taken. A safe name stays safe.
 #[must_use]
 pub fn numbered(name: &str, number: u32) -> String {
     let (stem, ending) = split(name);
@@ -50,8 +50,8 @@ fn is_unprintable(char: char) -> bool {
     sprat_flow::is_unprintable(char) || matches!(char, '/' | '\\')
 }
 
-/// Removes leading dots, which hide a file, and trailing ones, which other systems drop, and white
-/// space.
+/// Removes leading dots, which hide a file, trailing dots, which other systems drop, and white
+/// space at both ends.
 fn trim(name: &str) -> &str {
     name.trim_start_matches(|char: char| char == '.' || char.is_whitespace())
         .trim_end_matches(|char: char| char == '.' || char.is_whitespace())
@@ -66,7 +66,7 @@ fn cut(name: &str, most: usize) -> String {
     format!("{}{ending}", floor(stem, most - ending.len()))
 }
 
-/// Splits a name into its stem and its ending: `.gz`, `.tar.gz`, or nothing.
+/// Splits a name into its stem and its ending, such as `.gz` or `.tar.gz`. The ending may be empty.
 fn split(name: &str) -> (&str, &str) {
     let at = name.rfind('.').filter(|at| *at > 0 && name.len() - at <= MAX_ENDING);
     let Some(at) = at else { return (name, "") };

@@ -1,5 +1,5 @@
-//! Checks a response against the request: a pure function of both, so that a server that violates
-//! the protocol is caught in one place.
+//! Checks responses against their requests. All violations of the protocol by a server are caught
+//! here. The check is a pure function of request and response.
 
 use crate::group;
 use sprat_http::client::Framing;
@@ -11,15 +11,15 @@ use std::time::Duration;
 /// rejected as a violation of the protocol.
 pub const MAX_LENGTH: u64 = 64 << 40;
 
-/// A request for a file, or for a part or the values of one.
+/// A request for a file, for a part of a file, or for the values of its groups.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileRequest {
     /// Whether to request only the head.
     pub head_only: bool,
-    /// The bytes of the file to request; `None` requests the complete file.
+    /// The range of bytes to request; `None` requests the complete file.
     pub range: Option<Range<u64>>,
     /// If set, requests at most this many bytes from the beginning of a file of unknown length. A
-    /// shorter file is sent complete, as is one from a server that ignores ranges.
+    /// server sends a shorter file complete; a server that ignores ranges sends any file complete.
     pub beginning: Option<u64>,
     /// The length of the file, if an earlier response stated it.
     pub length: Option<u64>,
@@ -45,7 +45,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns `Verified` for a server that sends each group with its value, otherwise `Plain`.
+    /// Returns `Verified` if the server sends each group with its value, otherwise `Plain`.
     #[must_use]
     pub fn of_bytes(verified: bool) -> Self {
         if verified { Self::Verified } else { Self::Plain }
@@ -79,22 +79,22 @@ pub enum Answer {
     Missing,
     /// The credentials do not grant access.
     Denied,
-    /// Try again, after this pause if the server states one.
+    /// The server asks to try again later, after this pause if it states one.
     Unavailable(Option<Duration>),
-    /// The file is no longer in the state that was requested; says how that was seen.
+    /// The file is no longer in the state that was requested. The text says how Sprat noticed it.
     Changed(String),
-    /// The response violates the protocol or does not match the request; says how.
+    /// The response violates the protocol or does not match the request. The text says how.
     Invalid(String),
 }
 
-/// What the head says of the body that follows.
+/// What the head of a response says about the body that follows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BodyStart {
     /// How the body's end is marked.
     pub framing: Framing,
-    /// The first byte of the file that the body contains.
+    /// The offset in the file of the body's first byte.
     pub first: u64,
-    /// The byte after the last one that the body contains, if known.
+    /// The offset in the file after the body's last byte, if known.
     pub end: Option<u64>,
     /// The length of the file, if known.
     pub length: Option<u64>,
@@ -145,7 +145,8 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
              with `sprat share`"
         ));
     }
-    // Compared first: a response about another state of the file cannot be right otherwise.
+    // Compare the state first: a response about another state of the file would fail the other
+    // checks too.
     if let (Some(want), Some(has)) = (&file_request.validator, head.validator())
         && *want != has
     {
@@ -166,8 +167,8 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
             return Err("the server sent a part although the whole file was requested".to_owned());
         }
         (Some(range), 206) => part(head, range)?,
-        // A whole file means that the `If-Range` condition failed; without a condition, that the
-        // server ignores ranges.
+        // The server sent the whole file. If the request had the `If-Range` condition, it failed.
+        // Otherwise the server ignores ranges.
         (Some(_), _) if file_request.validator.is_some() => {
             return Ok(Answer::Changed(
                 "the server sent the whole file instead of a part of the earlier version"
@@ -204,7 +205,8 @@ fn accepted(head: &Head, file_request: &FileRequest) -> Result<Answer, String> {
     Ok(Answer::Bytes(BodyStart { framing, first, end, length, verified }))
 }
 
-/// Returns the first byte, the end, and the length of a complete file.
+/// Returns three offsets and lengths for a complete file: the first byte of the body, its end, and
+/// the length of the file.
 fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<u64>), String> {
     let Framing::Length(body) = *framing else {
         return if verified {
@@ -224,8 +226,8 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
     Ok((0, Some(length), Some(length)))
 }
 
-/// Returns the first byte, the end, and the length of a response to a request for the first `most`
-/// bytes.
+/// Returns the first byte, the end and the length, as [`whole`] does, for a response to a request
+/// for the first `most` bytes.
 fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), String> {
     let Some(total) = head.range.as_ref().and_then(|range| range.total).filter(|total| *total > 0)
     else {
@@ -234,8 +236,8 @@ fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), 
     part(head, &(0..total.min(most)))
 }
 
-/// Returns the first byte, the end, and the length of a partial response, which must be for
-/// `range`.
+/// Returns the first byte, the end and the length, as [`whole`] does, for a partial response, which
+/// must be for `range`.
 fn part(head: &Head, range: &Range<u64>) -> Result<(u64, Option<u64>, Option<u64>), String> {
     let Some(content_range) = &head.range else {
         return Err("the server sent a part without its range".to_owned());

@@ -9,14 +9,14 @@ use sprat_http::client::{self, Connector, Wire};
 use sprat_http::{Address, Cancel, XATTRS};
 use std::fmt::Write as _;
 
-/// Limit on the redirects that a request follows. One more is an error.
+/// Limit on the redirects that a request follows. A further redirect is an error.
 const MAX_REDIRECTS: usize = 10;
 
-/// Requests files from servers; any number of threads may use one.
+/// Requests files from servers. Any number of threads may share one client.
 #[derive(Debug)]
 pub(crate) struct Client(Connector);
 
-/// A response whose body is what was requested, and the connection it comes on.
+/// A response with the requested body, and the connection on which it arrives.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) wire: Wire,
@@ -25,7 +25,7 @@ pub(crate) struct Reply {
 }
 
 impl Client {
-    /// Makes a client with the connection settings of a transfer. `receive_buffer` is the size of
+    /// Creates a client with the connection settings of a transfer. `receive_buffer` is the size of
     /// each connection's receive buffer in bytes; 0 leaves it to the kernel.
     pub(crate) fn new(options: &Options, receive_buffer: usize) -> Result<Self, Error> {
         let options = client::Options { receive_buffer, ..options.into() };
@@ -71,7 +71,7 @@ impl Client {
         Err(wrong(&address, format!("the server redirected more than {MAX_REDIRECTS} times")))
     }
 
-    /// Makes a new connection.
+    /// Opens a new connection.
     pub(crate) fn connect(&self, address: &Address, cancel: &Cancel) -> Result<Wire, Trouble> {
         self.0.connect(address, cancel).map_err(|error| fault(&address.to_string(), error))
     }
@@ -86,8 +86,8 @@ impl Client {
         let trouble = |error| fault(&address.to_string(), error);
         let request = request(address, file_request);
         if let Some(mut wire) = kept {
-            // The server may have closed the idle connection: then a new one is made, and it is no
-            // error.
+            // If this fails, the server may have closed the idle connection. That is no error: a
+            // new connection is made.
             if wire.send(request.as_bytes()).is_ok()
                 && let Ok(head) = wire.head()
             {
@@ -128,8 +128,8 @@ pub(crate) fn request(address: &Address, file_request: &FileRequest) -> String {
     if let Some(range) = &file_request.range {
         field("Range", &format!("bytes={}-{}", range.start, range.end - 1));
         if let Some(validator) = &file_request.validator {
-            // Object stores do not know `If-Range`; with `If-Match` they refuse instead of sending
-            // the whole.
+            // Object stores do not support `If-Range`. With `If-Match` they refuse if the file has
+            // changed, instead of sending all of it.
             let condition = if address.is_signed() { "If-Match" } else { "If-Range" };
             field(condition, validator);
         }

@@ -7,11 +7,12 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a transfer failed. Nothing then has the destination's name, or what had it before. What was
-/// received usually stays beside it, so that the same transfer can resume.
+/// Why a transfer failed. The destination is then unchanged: it does not exist, or is the earlier
+/// file. If only the last sync of its directory fails, it is the new file. The bytes received
+/// usually stay in a file next to the destination, so that the same transfer can resume.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The request makes no sense.
+    /// The options or arguments are invalid.
     #[error("{0}")]
     Usage(String),
     /// The source has no such file.
@@ -20,52 +21,52 @@ pub enum Error {
          that exist"
     )]
     NotFound {
-        /// The source.
+        /// The source's address.
         source_name: String,
-        /// The server's status.
+        /// The HTTP status of the response.
         status: u16,
     },
-    /// The source denies access.
+    /// The server denies access to the source, or to the destination of an upload.
     #[error("{source_name}: access denied ({status}); give a token with --token-file")]
     Denied {
-        /// The source.
+        /// The server's address.
         source_name: String,
-        /// The server's status.
+        /// The HTTP status of the response.
         status: u16,
     },
-    /// The server rejects what is sent to it.
+    /// The server rejects the upload.
     #[error("{target_name}: the server rejected it ({status}): {why}")]
     Refused {
-        /// The destination.
+        /// The destination's address.
         target_name: String,
-        /// The server's status.
+        /// The HTTP status of the response.
         status: u16,
-        /// The server's text.
+        /// The reason, as the server states it.
         why: String,
     },
-    /// The source cannot be reached, or its connections keep breaking.
+    /// The server cannot be reached, or its connections keep breaking.
     #[error(
         "{source_name}: {why}; run the same command again to continue; --retries keeps trying \
          longer"
     )]
     Unreachable {
-        /// The source.
+        /// The server's address.
         source_name: String,
-        /// The last failure.
+        /// Why the last attempt failed.
         why: String,
     },
     /// The server's certificate is not trusted.
     #[error("{source_name}: {why}; name the certificate to trust with --cacert FILE")]
     Untrusted {
-        /// The source.
+        /// The server's address.
         source_name: String,
-        /// What is wrong with it.
+        /// What is wrong with the certificate.
         why: String,
     },
     /// The server violates HTTP, or contradicts an earlier response.
     #[error("{source_name}: {why}; nothing was stored under the file's name")]
     Protocol {
-        /// The source.
+        /// The server's address.
         source_name: String,
         /// What the server did.
         why: String,
@@ -76,17 +77,18 @@ pub enum Error {
          nothing writes to it"
     )]
     Changed {
-        /// The source.
+        /// The source's address, or its local path.
         source_name: String,
-        /// How the last change was seen.
+        /// How the last change was noticed.
         why: String,
     },
-    /// Bytes arrive corrupt.
+    /// Bytes arrived corrupt even after retries, or a file does not match a given sum or the bytes
+    /// received before.
     #[error("{source_name}: {why}")]
     Corrupt {
-        /// The source.
+        /// The source, or the local file that does not match.
         source_name: String,
-        /// Where, and what was tried.
+        /// What does not match, for example at which offset, and what was tried.
         why: String,
     },
     /// The destination's file cannot be written.
@@ -95,10 +97,10 @@ pub enum Error {
     /// The destination's name cannot be used.
     #[error(transparent)]
     Destination(#[from] DestinationError),
-    /// A file beside the destination, or one that the user named, cannot be used.
+    /// A file next to the destination, or a file that the user named, cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -109,7 +111,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes the error for a local file that cannot be used.
+    /// Creates the error for a local file that cannot be used.
     pub(crate) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::File { path: path.into(), source }
     }
@@ -167,16 +169,17 @@ impl From<HttpError> for Error {
     }
 }
 
-/// The failure of a request, classified for the decision whether to repeat it.
+/// The failure of a request, classified to decide whether to repeat the request.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// May pass; the server may have stated when to try again.
+    /// The failure may pass. The second field is the pause that the server has requested, if it
+    /// has.
     Transient(String, Option<std::time::Duration>),
     /// No address of the host accepts a connection.
     Unreachable(String),
-    /// The file is in another state now.
+    /// The file at the source has changed.
     Changed(String),
-    /// Repeating the request is of no use.
+    /// A repetition of the request would fail too.
     Fatal(Error),
 }
 
@@ -194,7 +197,7 @@ impl Trouble {
     }
 }
 
-/// Classifies a fault of a connection to `source_name`.
+/// Classifies the fault of a connection to `source_name`.
 pub(crate) fn fault(source_name: &str, fault: Fault) -> Trouble {
     let has_no_connection = matches!(fault, Fault::NoConnection(_));
     match fault.into_error(source_name) {

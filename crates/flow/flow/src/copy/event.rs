@@ -1,4 +1,5 @@
-//! What a transfer reports while it runs, and its outcome. Uses no other file of `copy`.
+//! What a transfer reports while it runs, and its outcome. This file depends on no other file of
+//! `copy`.
 
 use crate::group::Value;
 use std::path::PathBuf;
@@ -12,61 +13,61 @@ pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 pub enum Event {
     /// The source has responded.
     Opened {
-        /// The source.
+        /// The source's address without credentials, or its local path.
         source: String,
-        /// The destination.
+        /// The destination's local path, or for an upload its address.
         target: PathBuf,
         /// Length of the file in bytes, if known.
         length: Option<u64>,
         /// Whether the bytes are verified as they arrive.
         verified: bool,
-        /// Bytes that an earlier attempt left and that are used.
+        /// Bytes of an earlier attempt that are used.
         resumed: u64,
-        /// Number of TCP streams.
+        /// Number of TCP streams; 1 for a local copy.
         streams: usize,
         /// How the file is written, in words.
         written: String,
     },
-    /// Progress so far; about ten times a second.
+    /// The progress so far, about ten times a second.
     Progress(Progress),
     /// A group arrived corrupt and is fetched again.
     Wrong {
-        /// Its first byte in the file.
+        /// The offset of the group's first byte in the file.
         offset: u64,
-        /// Its length in bytes.
+        /// The group's length, in bytes.
         bytes: u64,
-        /// How often it has arrived corrupt.
+        /// How often the group, or from some hosts any group, has arrived corrupt.
         times: u32,
     },
-    /// A connection failed and is tried again.
+    /// A connection failed, and the transfer tries again.
     Retry {
-        /// The failure.
+        /// Why the connection failed.
         why: String,
         /// The pause before the next attempt.
         pause: Duration,
     },
-    /// What was received cannot be used, and the file is transferred from its beginning.
+    /// The bytes received cannot be used, and the file is transferred from its beginning.
     StartsOver {
-        /// The reason.
+        /// Why the bytes cannot be used.
         why: String,
     },
-    /// Bytes that are here are read and verified.
+    /// Bytes of an earlier attempt are being read and verified.
     Checking {
-        /// How many.
+        /// How many bytes are verified.
         bytes: u64,
     },
-    /// A file of a folder could not be copied; the others still are.
+    /// A file of a folder could not be copied. The transfer continues with the other files.
     Failed {
-        /// Its path within the folder.
+        /// The file's path within the folder.
         name: String,
-        /// The reason.
+        /// Why the file could not be copied.
         why: String,
     },
-    /// One of several hosts cannot be used, and the transfer continues with the others.
+    /// One of several hosts cannot be used. The transfer continues with the other hosts.
     HostDropped {
-        /// The file's address there.
+        /// The file's address at the host.
         source: String,
-        /// The reason.
+        /// Why the host cannot be used.
         why: String,
     },
     /// A message for the user.
@@ -78,11 +79,11 @@ pub enum Event {
 pub struct Progress {
     /// Bytes of the file that are complete, and verified where that is possible.
     pub done: u64,
-    /// Bytes of those that were transferred in this run.
+    /// Bytes of the file that were transferred in this run.
     pub received: u64,
     /// Length of the file in bytes, if known.
     pub length: Option<u64>,
-    /// Round-trip time of some stream, measured last; zero if unknown.
+    /// The latest measurement of any stream's round-trip time; zero if there is none.
     pub rtt: Duration,
     /// Connections that failed and were tried again.
     pub retries: u64,
@@ -97,28 +98,28 @@ pub struct Outcome {
     pub target: PathBuf,
     /// Length of the file in bytes.
     pub length: u64,
-    /// The file's BLAKE3 hash; `None` when the file was there already and no sum was given.
+    /// The file's BLAKE3 hash; `None` if the file was there already and no sum was given.
     pub blake3: Option<Value>,
-    /// Whether every group was verified against the source's value, or the whole file against a
-    /// given sum.
+    /// Whether every group was verified against the value that the source states, or the whole file
+    /// against a given sum.
     pub verified: bool,
-    /// Whether a file of the same length and time was there already, so that nothing was
+    /// Whether the destination already had a file of the same length and time, so that nothing was
     /// transferred.
     pub unchanged: bool,
     /// The final progress.
     pub progress: Progress,
-    /// Bytes received from each host in this run; the host that defined the file is the first.
-    /// Empty when nothing was transferred.
+    /// Bytes received from each host in this run, first from the host that defined the file. Empty
+    /// if nothing was transferred, and for uploads.
     pub sources: Vec<Served>,
     /// Duration of the run.
     pub time: Duration,
 }
 
-/// How much one host contributed.
+/// How many bytes one host contributed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Served {
-    /// The file's address there.
+    /// The file's address at the host.
     pub source: String,
-    /// Bytes of the file that were used.
+    /// Bytes of the file from this host that were used.
     pub bytes: u64,
 }

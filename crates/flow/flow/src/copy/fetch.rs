@@ -1,4 +1,4 @@
-//! The description of one fetch; `job` runs it.
+//! The description of one fetch. The module `job` runs it.
 
 use super::error::Error;
 use super::options::{MAX_HOSTS, Options};
@@ -7,19 +7,20 @@ use sprat_http::{Address, Cancel};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A destination for which a file is received and verified, but not stored.
+/// The destination with which a file is received and verified, but not stored.
 const NOWHERE: &str = "/dev/null";
 
-/// A fetch of one file to a local destination: from a server, from several that may hold the same
-/// file, or from another disk of this machine.
+/// A fetch of one file to a local destination. The source is a server, several servers that may
+/// have the same file, or another disk of this machine.
 ///
-/// [`Fetch::new`] takes source and destination, [`Fetch::add_host`] adds servers, and
-/// [`Fetch::run`] transfers, on the caller's thread and one more for each stream. It reports
-/// progress to a callback on the caller's thread, and returns when the file has its name or cannot
-/// get it. Until then the bytes are in a file beside the destination, with a journal of the groups
-/// that are verified and durable, from which the next run of an equal fetch resumes.
-/// [`Fetch::cancel`] returns a handle by which any thread stops it. A fetch may be run again after
-/// an error.
+/// [`Fetch::new`] takes source and destination, and [`Fetch::add_host`] adds servers.
+/// [`Fetch::run`] transfers, with one thread for each stream, and returns when the file has its
+/// name or the transfer has failed. It reports progress to a callback on the caller's thread.
+///
+/// Until the file has its name, its bytes are in a file next to the destination. A journal lists
+/// the groups that are verified and durable; from it the next run of an equal fetch resumes.
+/// [`Fetch::cancel`] returns a handle by which any thread stops the fetch. A fetch may be run again
+/// after an error.
 #[derive(Debug)]
 pub struct Fetch {
     pub(super) origin: Origin,
@@ -47,8 +48,8 @@ impl fmt::Display for Origin {
 }
 
 impl Fetch {
-    /// Fetches the file at an address, or a local one, to `target`: the name it will have, or a
-    /// directory where it keeps its own.
+    /// Creates a fetch of the file at an address, or of a local file, to `target`. `target` is the
+    /// file's new name, or a directory in which the file keeps its name.
     /// # Errors
     /// [`Error::Usage`] if an option is invalid, `source` contains `://` and is not an address, or
     /// `target` is a directory and `source` does not end in a name; [`Error::Destination`] if the
@@ -63,10 +64,10 @@ impl Fetch {
         Self::from(Origin::File(path), name, target, options)
     }
 
-    /// Fetches the file at a parsed address, with its credentials.
+    /// Creates a fetch of the file at a parsed address, with the credentials of the address.
     ///
     /// # Errors
-    /// As [`Fetch::new`].
+    /// The errors of [`Fetch::new`].
     pub fn from_address(address: Address, target: &Path, options: Options) -> Result<Self, Error> {
         let name = address.name().map(PathBuf::from);
         Self::from(Origin::Server(address), name, target, options)
@@ -98,12 +99,13 @@ impl Fetch {
         })
     }
 
-    /// Adds a host that may have the same file. `HOST[:PORT]` means the same path there and gets
-    /// the same credentials; a whole address gets only the credentials in it. Every group from that
-    /// host is compared with the value that the first host states.
+    /// Adds a host that may have the same file. `HOST[:PORT]` means the same path at that host,
+    /// which gets the same credentials. A host given by a whole address gets only the credentials
+    /// in the address. Every group from the host is compared with the value that the first host
+    /// states.
     /// # Errors
-    /// [`Error::Usage`]: not an address, a host that was added before, more than [`MAX_HOSTS`]
-    /// hosts, or a local source.
+    /// [`Error::Usage`] if `host` is not an address, names a folder, or was added before. Also if
+    /// there would be more than [`MAX_HOSTS`] hosts, or the source is a local file.
     pub fn add_host(&mut self, host: &str) -> Result<(), Error> {
         let Origin::Server(first) = &self.origin else {
             return Err(Error::Usage(format!(
@@ -125,7 +127,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// Returns whether the bytes are only received and verified, not stored.
+    /// Returns whether the bytes are only received and verified, but not stored.
     pub(super) fn is_discarding(&self) -> bool {
         self.destination.target() == Path::new(NOWHERE)
     }

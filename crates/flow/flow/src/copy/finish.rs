@@ -1,4 +1,4 @@
-//! The end of a transfer: a complete file gets its name; an incomplete one is kept for the next
+//! The end of a transfer. A complete file gets its name; an incomplete file is kept for the next
 //! attempt.
 
 use super::error::Error;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A transfer whose streams have ended.
 pub(super) struct EndedTransfer<'a> {
     pub(super) fetch: &'a Fetch,
-    /// The source, for messages.
+    /// The source's address or path, for messages.
     pub(super) source_name: String,
     /// Whether each group was verified on arrival.
     pub(super) verified: bool,
@@ -48,7 +48,8 @@ impl EndedTransfer<'_> {
         })
     }
 
-    /// Makes what was received durable for the next attempt, unless it is of no use.
+    /// Makes the received groups durable for the next attempt. Discards them if the next attempt
+    /// cannot use them.
     pub(super) fn keep(self, state: &mut Partial) {
         if self.fetch.is_discarding() {
             return;
@@ -83,11 +84,11 @@ impl EndedTransfer<'_> {
             Err(self.decayed())
         };
         held.inspect_err(|_| {
-            let _ = self.fetch.destination.discard(); // the caller gets the error that matters
+            let _ = self.fetch.destination.discard(); // the caller gets the first error
         })
     }
 
-    /// Makes the error for bytes that read back differently from what was verified and written.
+    /// Creates the error for bytes that differ, when read back, from those verified and written.
     fn decayed(&self) -> Error {
         let why =
             "the file on disk differs from what was written; check this machine's disk and memory"

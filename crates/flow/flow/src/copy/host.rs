@@ -1,9 +1,9 @@
-//! The hosts of one file: the first defines the file, and others may have it too.
+//! The hosts of one file. The first host defines the file; the others may have the file too.
 //!
-//! Entity tags are local to a host, so tags of two hosts cannot be compared. The bytes can: every
-//! group from another host must have the value that the first host states for it. A host's own
-//! value only shows whether a group is intact: if it is, but differs from the first host's, that
-//! host has another file.
+//! Entity tags are local to a host, so the tags of two hosts cannot be compared. Bytes can be
+//! compared: every group from another host must have the value that the first host states for that
+//! group. The value that the other host states shows whether the group arrived intact. If the group
+//! is intact but has a different value at the first host, the other host has another file.
 
 use super::answer::{FileRequest, Form};
 use super::client::{Client, Reply};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// Corrupt groups after which a host is dropped, unless it is the first.
 pub(super) const MAX_WRONG: u32 = 3;
 
-/// Where bytes come from, and what identifies this state of the file there.
+/// The address of a file, and what identifies the file's state there.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteFile {
     pub(crate) address: Address,
@@ -26,19 +26,19 @@ pub(crate) struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// Returns the form in which it sends the file's bytes.
+    /// Returns the form in which the server sends the file's bytes.
     pub(crate) fn form(&self) -> Form {
         Form::of_bytes(self.verified)
     }
 }
 
-/// What the first response said of the file.
+/// What the first response said about the file.
 pub(super) struct OpenedFile {
     pub(super) source: RemoteFile,
     /// Time, permissions and extended attributes that the file is to get.
     pub(super) attributes: Attributes,
     pub(super) reply: Reply,
-    /// Whether the reply has a body: all of the file, or its beginning.
+    /// Whether the reply has a body, with all of the file or its beginning.
     pub(super) has_body: bool,
 }
 
@@ -47,30 +47,30 @@ pub(super) struct OpenedFile {
 pub(crate) struct Host {
     address: Address,
     standing: Mutex<Standing>,
-    /// Bytes of the file received from it.
+    /// Bytes of the file received from the host.
     pub(crate) received: AtomicU64,
-    /// Corrupt groups received from it.
+    /// Number of corrupt groups received from the host.
     pub(crate) wrong: AtomicU32,
 }
 
 #[derive(Debug)]
 enum Standing {
-    /// No stream has asked the host yet.
+    /// No stream has sent a request to the host yet.
     Unknown,
     Ready(RemoteFile),
-    /// The host is not used any more; `for_good` if it does not have the file.
+    /// The host is not used any more. `for_good` means that it does not have the file.
     Dropped {
         for_good: bool,
     },
 }
 
 impl Host {
-    /// Makes a host that may have the file.
+    /// Creates a host that may have the file.
     pub(super) fn new(address: Address) -> Self {
         Self::with(address, Standing::Unknown)
     }
 
-    /// Makes a host that has responded.
+    /// Creates a host that has responded.
     pub(super) fn ready(source: RemoteFile) -> Self {
         Self::with(source.address.clone(), Standing::Ready(source))
     }
@@ -88,8 +88,8 @@ impl Host {
         &self.address
     }
 
-    /// Returns how to request the file of `length` bytes from this host. The first call asks the
-    /// host whether it has a file of that length.
+    /// Returns how to request the file of `length` bytes from this host. The first call requests
+    /// the file's head, to check that the host has a file of that length.
     pub(super) fn source(
         &self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! A fetch of one file from its first request to its name.
+//! Runs the fetch of one file, from the first request until the file has its name.
 
 use super::answer::{FileRequest, Form};
 use super::client::Client;
@@ -25,20 +25,21 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
-/// Limit on the number of times that the fetch starts over because the file changed meanwhile.
+/// Limit on how often a transfer starts over because the file changed meanwhile.
 pub(super) const MAX_RESTARTS: u32 = 3;
 
 /// Capacity of the queue of events from the streams.
 pub(super) const MAX_EVENTS: usize = 64;
 
-/// Consecutive failures after which the first of several hosts is replaced by the next.
+/// Limit on consecutive retries with the first of several hosts. After a further failure the next
+/// host replaces it.
 const FEW_RETRIES: u32 = 3;
 
 impl Fetch {
     /// Fetches the file, and passes events to `report` on this thread.
     /// # Errors
-    /// [`Error`]. What was received stays beside the destination for the next attempt, unless it is
-    /// of no use.
+    /// [`Error`]. The bytes received stay in a file next to the destination, unless the next
+    /// attempt cannot use them.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
         let begun = Instant::now();
         if !self.is_discarding() {
@@ -83,19 +84,20 @@ impl Fetch {
     }
 }
 
-/// A file that is being fetched, in as many attempts as it takes. In each attempt one host defines
-/// the file.
+/// A file that is being fetched in one or several attempts. In each attempt one host defines the
+/// file.
 pub(super) struct Job<'a> {
     fetch: &'a Fetch,
     client: &'a Client,
     sources: Sources,
-    /// Whether to ignore what an earlier attempt left.
+    /// Whether to ignore the bytes of an earlier attempt.
     fresh: bool,
-    /// Whether an attempt of this run has begun to receive: what is here then stays.
+    /// Whether an attempt of this run has begun to receive. From then on another file does not
+    /// replace the bytes received.
     settled: bool,
     /// Consecutive attempts that ended without receiving a byte.
     losses: u32,
-    /// Counters of the attempts before.
+    /// Counters of the earlier attempts.
     before: Progress,
 }
 
@@ -106,14 +108,14 @@ enum FirstRequest {
     Head,
     /// The whole file.
     Whole,
-    /// The first run of one of several streams: this saves the round trip of a `HEAD` before it.
+    /// The first run of one of several streams. This saves the round trip of a preceding `HEAD`.
     Beginning,
 }
 
 /// Bytes requested by [`FirstRequest::Beginning`].
 const BEGINNING: u64 = LEAST_RUN * GROUP_BYTES;
 
-/// The queue of events from the streams, and the callback that gets them.
+/// The queue of events from the streams, and the callback that receives the events.
 type EventRelay<'a> = (&'a Receiver<Event>, &'a mut dyn FnMut(&Event));
 
 impl<'a> Job<'a> {
@@ -236,8 +238,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns the hosts to use: the first, and the others if it can be verified that they have the
-    /// same file.
+    /// Returns the hosts to use: the first, and also the others if Sprat can verify that they have
+    /// the same file.
     fn hosts(&self, found: &OpenedFile, report: &mut dyn FnMut(&Event)) -> Vec<Host> {
         let mut hosts = vec![Host::ready(found.source.clone())];
         if !self.sources.are_several() {
@@ -258,9 +260,9 @@ impl<'a> Job<'a> {
         hosts
     }
 
-    /// Runs [`Job::choose`], and meanwhile opens `ahead` more connections if there is only one
-    /// source, so that its streams need not wait for theirs. Returns fewer where the source
-    /// redirects or accepts fewer connections; the streams then connect themselves.
+    /// Runs [`Job::choose`]. If there is only one source, meanwhile opens `ahead` more connections
+    /// to it, so that the streams need not wait for theirs. Returns fewer connections if the source
+    /// redirects or accepts fewer; the other streams then connect themselves.
     fn choose_and_connect(
         &mut self,
         first: FirstRequest,
@@ -288,8 +290,9 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Chooses the first source that responds and states values of groups; if none does, the first
-    /// that responds. Moves it to the front, and removes sources that do not have the file.
+    /// Chooses the first source that responds and states the values of groups. If no source states
+    /// values, chooses the first that responds. Moves the chosen source to the front, and removes
+    /// sources that do not have the file.
     fn choose(
         &mut self,
         first: FirstRequest,
@@ -317,7 +320,7 @@ impl<'a> Job<'a> {
                     }
                     report(&Event::HostDropped { source: address.to_string(), why: error.why() });
                     if matches!(error, Error::Unreachable { .. }) {
-                        index += 1; // it may be back later
+                        index += 1; // the host may be back later
                     } else {
                         self.sources.remove(index);
                     }
@@ -387,7 +390,8 @@ impl<'a> Job<'a> {
                 Err(Trouble::Changed(_)) if file_request.beginning.is_some() => {
                     (file_request.beginning, file_request.head_only) = (None, true);
                 }
-                // A host that cannot be reached is reported at once: its name may be misspelled.
+                // A host that cannot be reached is reported at once, because its name may be
+                // misspelled.
                 Err(Trouble::Transient(why, pause)) if failures < retries => {
                     failures += 1;
                     let pause = pause.unwrap_or_else(|| backoff(failures));
@@ -463,8 +467,8 @@ impl<'a> Job<'a> {
         emitted.try_iter().for_each(|event| report(&event));
     }
 
-    /// Checks that the source still has the file in the same state. A server checks that before it
-    /// sends the last bytes of a response; a response that was cut short tells nothing.
+    /// Checks that the source still has the file in the same state. A server checks the state
+    /// before it sends the last bytes of a response, but not if the response was cut short.
     fn confirm(&self, source: &RemoteFile, length: u64) -> Result<(), Trouble> {
         let Some(validator) = source.validator.clone() else { return Ok(()) };
         let file_request = FileRequest {
@@ -477,8 +481,8 @@ impl<'a> Job<'a> {
         self.client.ask(&source.address, &file_request, None, &self.fetch.cancel).map(drop)
     }
 
-    /// Prepares the next attempt after a failed one, with another host if there is one, or gives
-    /// up.
+    /// Prepares the attempt after a failed one, with another host if there is one. Gives up if a
+    /// further attempt cannot succeed, or there were too many.
     fn recover(&mut self, trouble: Trouble, report: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         let first = self
             .sources

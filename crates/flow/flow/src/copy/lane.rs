@@ -1,5 +1,5 @@
-//! One stream: takes runs of missing groups, receives them, verifies each while its bytes are in
-//! the cache, and passes it to the sink.
+//! One stream. It takes runs of missing groups and receives them. It verifies each group while its
+//! bytes are in the cache, and passes the group to the sink.
 
 use super::answer::{BodyStart, FileRequest, Form};
 use super::client::{Client, Reply};
@@ -19,22 +19,24 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Pause after the first failure; it doubles with each consecutive one.
+/// Upper limit of the pause after the first failure. The limit doubles with each consecutive
+/// failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Upper limit of the pause.
+/// Upper limit of any pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long a pause continues at most after the file is complete.
+/// The longest time for which a pause continues after the file is complete.
 const STEP: Duration = Duration::from_millis(200);
 
-/// Interval at which an idle stream asks the plan for work.
+/// Interval at which an idle stream looks for work in the plan.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// Groups between two samples of the round-trip time.
 const RTT_SAMPLE_GROUPS: u64 = 64;
 
-/// Bytes received at a time, and hashed while they are in the cache; whole chunks of the tree.
+/// Number of bytes received at a time, and hashed while they are in the cache. It is a multiple of
+/// BLAKE3's chunk.
 pub(crate) const PIECE: usize = 256 << 10;
 
 /// One stream of a fetch.
@@ -45,36 +47,38 @@ pub(crate) struct Stream<'a> {
     pub(crate) first: &'a RemoteFile,
     /// The host that this stream fetches from.
     pub(crate) host: &'a Host,
-    /// Whether `host` is the first one.
+    /// Whether `host` is the first host.
     pub(crate) is_first: bool,
     /// Index of the stream in the plan.
     pub(crate) number: usize,
     pub(crate) retries: u32,
-    /// Retries of requests to the first host, whose values all other hosts are checked against.
+    /// Limit on retries of requests to the first host, with whose values the groups of all other
+    /// hosts are compared.
     pub(crate) first_retries: u32,
     /// Whether to request the verified form.
     pub(crate) verify: bool,
 }
 
-/// Connections kept from one run to the next: to the host, and to the first host for its values.
+/// Connections kept from one run to the next: one to the host, and one to the first host for the
+/// values of groups.
 #[derive(Default)]
 struct Kept {
     wire: Option<Wire>,
     values: Option<Wire>,
 }
 
-/// What a stream starts with.
+/// The connection or response with which a stream starts.
 #[derive(Default)]
 pub(crate) enum First {
     #[default]
     Nothing,
-    /// A connection to its host.
+    /// A connection to the stream's host.
     Wire(Wire),
-    /// A response that has begun, with all of the file or its beginning.
+    /// A response whose head has arrived, with all of the file or its beginning.
     Reply(Box<Reply>),
 }
 
-/// The host that a failure concerns: this stream's, or the first.
+/// The host that a failure concerns: the stream's host, or the first host.
 enum Blame {
     Host(Trouble),
     First(Trouble),
@@ -102,7 +106,7 @@ impl Stream<'_> {
             First::Wire(wire) => (None, Some(wire)),
             First::Reply(reply) => (Some(*reply), None),
         };
-        // These connections were made before the handle that stops only the streams existed.
+        // These connections were opened before the handle that stops only the streams existed.
         for wire in first.as_mut().map(|reply| &mut reply.wire).into_iter().chain(&mut wire) {
             wire.stop_with(&self.shared.stop);
         }
@@ -116,7 +120,7 @@ impl Stream<'_> {
                 }
                 Assignment::Wait => continue,
                 Assignment::Done => {
-                    // The file is complete: interrupt streams that still wait for bytes.
+                    // The file is complete. Interrupt streams that still wait for bytes.
                     self.shared.stop.cancel();
                     return Ok(());
                 }
@@ -149,7 +153,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Fetches a run; `next` becomes the first group that was not received.
+    /// Fetches a run of groups. `next` becomes the first group that was not received.
     fn fetch(
         &self,
         first: Option<Reply>,
@@ -159,8 +163,8 @@ impl Stream<'_> {
     ) -> Result<(), Blame> {
         let (length, stop) = (self.shared.length, &self.shared.stop);
         let source = self.host.source(self.client, self.verify, length, stop)?;
-        // A server without the verified form can send the rest of a group and all that follows in
-        // one response.
+        // A server without the verified form can send the missing part of a group and all later
+        // groups in one response.
         let mut begun = Vec::new();
         if !source.verified {
             begun = self.shared.begun_bytes(*next);
@@ -182,7 +186,7 @@ impl Stream<'_> {
                 self.client.ask(&self.first.address, &file_request, kept.values.take(), stop);
             Some(reply.map_err(Blame::First)?)
         };
-        // Other streams may have taken a part of this run before this stream began.
+        // Other streams may have taken over a part of this run before this stream began.
         let is_part = first.as_ref().is_some_and(|reply| reply.start.end < Some(length));
         let reply = match first {
             Some(reply) => reply,
@@ -225,9 +229,10 @@ impl Stream<'_> {
             }
         }
         if *next < run.end || is_part && !body.is_over() {
-            return Ok(()); // another stream has the rest; what still arrives here is of no use
+            return Ok(()); // another stream has the other groups of the run
         }
-        // A body without a length must end here too: more bytes would mean another file.
+        // A body without a stated length must end here too. More bytes mean that the file has
+        // changed.
         if !body.is_over() && body.fill(&mut [0]).map_err(|error| self.trouble(error))? > 0 {
             return Err(Trouble::Changed("it has become longer".to_owned()).into());
         }
@@ -240,7 +245,8 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Receives a group, whose first bytes may be in `begun`, verifies it, and stores it.
+    /// Receives a group, verifies it and stores it. `begun` has the group's first bytes if they
+    /// were received before.
     fn group(
         &self,
         body: &mut Body<'_>,
@@ -289,9 +295,9 @@ impl Stream<'_> {
         Ok(self.handle_corrupt(index, bytes, is_its_own)?)
     }
 
-    /// Fetches the bytes of a group that a broken connection left out, in plain form, and verifies
-    /// the whole group. Returns false when no value can be had, so that the group must be fetched
-    /// from its beginning.
+    /// Fetches, in plain form, the bytes of a group that are missing because a connection broke,
+    /// and verifies the whole group. Returns false if the source does not supply the group's value;
+    /// the group must then be fetched from its beginning.
     fn fetch_group_rest(
         &self,
         source: &RemoteFile,
@@ -343,8 +349,8 @@ impl Stream<'_> {
         Ok(true)
     }
 
-    /// Handles a group with a wrong value. `is_its_own`: it has the value that its host states for
-    /// it.
+    /// Handles a group with a wrong value. `is_its_own` says that the group has the value that its
+    /// own host states.
     fn handle_corrupt(&self, index: u64, bytes: u64, is_its_own: bool) -> Result<(), Trouble> {
         let (offset, source_name) = (index * GROUP_BYTES, self.host.address().to_string());
         if is_its_own && !self.is_first {
@@ -372,7 +378,7 @@ impl Stream<'_> {
         Err(Error::Corrupt { source_name, why }.into())
     }
 
-    /// Drops the host, if the failure is its own.
+    /// Drops the stream's host if the failure concerns that host. Otherwise returns the failure.
     fn drop_own_host(&self, trouble: Trouble) -> Result<(), Trouble> {
         let (why, for_good) = match &trouble {
             Trouble::Changed(why) => (why.clone(), false),
@@ -387,7 +393,8 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Waits before the next attempt, or gives up, at once where another attempt is of no use.
+    /// Waits before the next attempt. Gives up after too many failures, or at once if another
+    /// attempt would fail too.
     fn pause(
         &self,
         (failures, most): (u32, u32),
@@ -405,7 +412,7 @@ impl Stream<'_> {
         let pause = retry_after.unwrap_or_else(|| backoff(failures));
         self.shared.counters.retries.fetch_add(1, Relaxed);
         self.shared.emit(Event::Retry { why, pause });
-        // Other streams may fetch the rest meanwhile.
+        // Other streams may complete the file meanwhile.
         let until = Instant::now() + pause;
         while Instant::now() < until && !self.shared.is_complete() {
             if self.shared.stop.wait(STEP.min(until.saturating_duration_since(Instant::now()))) {
@@ -428,8 +435,8 @@ impl Stream<'_> {
     }
 }
 
-/// Fetches the bytes of `group` of a file of `length` bytes, from byte `have` of the group on, in
-/// plain form.
+/// Fetches the bytes of a group from its byte `have` on, in plain form. `group` is the group's
+/// range of bytes in a file of `length` bytes.
 pub(in crate::copy) fn fetch_rest(
     client: &Client,
     source: &RemoteFile,
@@ -461,7 +468,7 @@ pub(in crate::copy) fn fetch_rest(
     Ok(())
 }
 
-/// Fetches the value of a group from a source; `None` when the source states none.
+/// Fetches the value of a group from a source. `None` if the source states no values.
 fn value_of(
     client: &Client,
     source: &RemoteFile,
@@ -484,8 +491,9 @@ fn value_of(
     Ok(Some(value))
 }
 
-/// Returns the pause after `failures` consecutive failures: doubled each time, and random in its
-/// upper half, so that the clients of a server that failed do not all return at once.
+/// Returns the pause after `failures` consecutive failures. Its limit doubles with each failure.
+/// The pause is a random time between half the limit and the limit, so that the clients of a failed
+/// server do not all return at once.
 pub(crate) fn backoff(failures: u32) -> Duration {
     let full =
         FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE);

@@ -1,4 +1,4 @@
-//! A copy from another local disk: past both page caches, with the journal of a fetch.
+//! A copy from another local disk. It bypasses both page caches, and keeps a journal like a fetch.
 
 use super::error::{Error, Trouble};
 use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
@@ -17,7 +17,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Makes one attempt to copy the file at `path`.
+/// Attempts once to copy the file at `path`.
 pub(super) fn attempt(
     fetch: &Fetch,
     path: &Path,
@@ -153,7 +153,7 @@ fn missing(state: &Partial, count: u64) -> Vec<Range<u64>> {
     runs
 }
 
-/// Returns what identifies this state of a file.
+/// Returns a text that identifies this state of a file.
 fn validator(meta: &Metadata) -> String {
     let times = (meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
     format!("{}.{}.{}.{times:?}", meta.dev(), meta.ino(), meta.len())

@@ -1,4 +1,4 @@
-//! What a server says of a file, without fetching it.
+//! Finds out what a server says about a file, without fetching the file.
 
 use super::answer::FileRequest;
 use super::client::Client;
@@ -6,10 +6,10 @@ use super::error::Error;
 use super::options::Options;
 use sprat_http::{Address, Cancel};
 
-/// What a server says of a file.
+/// What a server says about a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileInfo {
-    /// Its length in bytes, if known.
+    /// The file's length in bytes, if known.
     pub length: Option<u64>,
     /// Whether the server offers the verified form.
     pub verified: bool,

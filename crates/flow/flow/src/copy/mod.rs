@@ -1,5 +1,5 @@
-//! Transfers of files: from a server or another local disk to here, and from here to servers. A
-//! transfer ends with a complete, verified file, or with none.
+//! Transfers of files from a server or another local disk, and to servers. A transfer ends with a
+//! complete, verified file or without a file.
 //!
 //! ```no_run
 //! use sprat_flow::copy::{Event, Fetch, Options};
@@ -13,10 +13,11 @@
 //! # Ok::<(), sprat_flow::copy::Error>(())
 //! ```
 //!
-//! [`Fetch`] and [`Upload`] move one file, [`FetchTree`] and [`UploadTree`] a folder, [`Gather`]
-//! and [`Spread`] a set of files whose pieces are on several servers. Each is made with [`Options`]
-//! and then run on the caller's thread, which reports events; each stream has a thread of its own,
-//! which receives, verifies, and passes groups to one [`Sink`](crate::file::Sink).
+//! [`Fetch`] and [`Upload`] move one file, and [`FetchTree`] and [`UploadTree`] a folder.
+//! [`Gather`] and [`Spread`] move a set of files whose pieces are on several servers. Create one of
+//! them with [`Options`], and call its `run`, which reports events on the caller's thread. Each
+//! stream has a thread of its own. A stream of a fetch receives and verifies groups, and passes
+//! them to one [`Sink`](crate::file::Sink).
 
 pub mod answer;
 mod client;

@@ -12,33 +12,34 @@ use std::time::Duration;
 /// Limit on the streams of one file.
 pub const MAX_STREAMS: usize = 16;
 
-/// Limit on the hosts of one file: each has at least one stream.
+/// Limit on the hosts of one file. Each host has at least one stream.
 pub const MAX_HOSTS: usize = MAX_STREAMS;
 
-/// Groups that the disk writes while streams fill others.
+/// Number of groups that the disk writes while streams fill other groups.
 const WRITES: usize = 8;
 const _: () = assert!(buffers(MAX_STREAMS) <= MAX_BUFFERS);
 
-/// Returns how many groups are in memory for `streams` streams.
+/// Returns how many groups can be in memory for `streams` streams.
 pub(crate) const fn buffers(streams: usize) -> usize {
     WRITES + 2 * streams
 }
 
-/// Options of a transfer. [`Default`] fetches verified over one stream, paced automatically, with
-/// ten retries, and never replaces a file.
+/// Options of a transfer. By [`Default`] a transfer is verified, uses one stream with automatic
+/// pacing, retries ten times, and never replaces a file.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of TCP streams, at most [`MAX_STREAMS`].
     pub streams: usize,
-    /// Consecutive attempts that may fail without receiving a byte.
+    /// Limit on consecutive attempts that fail without transferring a byte. After a further failure
+    /// the transfer fails.
     pub retries: u32,
     /// Time after which a connection without progress is given up.
     pub patience: Duration,
-    /// Total size of all receive buffers in bytes; 0 leaves it to the kernel.
+    /// Total size of all receive buffers, in bytes; 0 leaves the sizes to the kernel.
     pub receive_buffer: usize,
     /// Whether to replace a file that has the destination's name.
     pub force: bool,
-    /// Whether to discard what an earlier attempt left.
+    /// Whether to discard the bytes of an earlier attempt.
     pub restart: bool,
     /// Whether to request the verified form.
     pub verify: bool,
@@ -46,20 +47,20 @@ pub struct Options {
     pub preserve: bool,
     /// Whether to copy the user's extended attributes (`user.*`).
     pub xattrs: bool,
-    /// Bytes between two syncs of the file; each sync makes what it covers safe from an
-    /// interruption. 0 chooses by the way the file is written.
+    /// Number of bytes written between two syncs of the file. An interruption loses no bytes that
+    /// were synced. With 0 the number depends on how the file is written.
     pub sync_bytes: u64,
-    /// Selects how the rate of each sending connection is controlled.
+    /// How the rate of each sending connection is controlled.
     pub pace: Pace,
-    /// Rate limit of the transfer, in bytes a second.
+    /// Rate limit of the transfer, in bytes per second; `None` for no limit.
     pub limit: Option<u64>,
     /// Sums that the file must have.
     pub sums: Sums,
     /// Bearer token sent to the server.
     pub token: Option<String>,
-    /// PEM file of the certificate authorities to trust, in place of the system's.
+    /// PEM file of the certificate authorities to trust instead of the system's.
     pub authorities: Option<PathBuf>,
-    /// Whether to accept any certificate.
+    /// Whether to accept any certificate of the server.
     pub insecure: bool,
 }
 
@@ -86,8 +87,8 @@ impl Default for Options {
     }
 }
 
-/// Takes what one connection needs. Leaves its receive buffer to the kernel, since that of the
-/// options is for all streams together.
+/// Takes the options that apply to one connection. Leaves the size of its receive buffer to the
+/// kernel, because `receive_buffer` is for all streams together.
 impl From<&Options> for client::Options {
     fn from(options: &Options) -> Self {
         let Options { patience, ref authorities, insecure, .. } = *options;
@@ -96,7 +97,7 @@ impl From<&Options> for client::Options {
 }
 
 impl Options {
-    /// Rejects options that make no sense.
+    /// Rejects invalid options.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.streams == 0 || self.streams > MAX_STREAMS {
             return Err(Error::Usage(format!("{} streams: want 1 to {MAX_STREAMS}", self.streams)));

@@ -1,10 +1,12 @@
-//! Which stream fetches which groups.
+//! Decides which stream fetches which groups.
 //!
-//! A stream takes a run of groups and works through it. When every missing group is in some run, an
-//! idle stream takes the tail of the run that would end last, so much of it that both end together.
-//! Where only the group in progress is left of that run, the idle stream fetches it too, and the
-//! first copy to arrive is used; if all streams that fetch it fall silent, the next idle one joins.
-//! So a slow or silent connection does not hold up the others.
+//! A stream takes a run of groups and works through the run. When every missing group is in some
+//! run, an idle stream takes over the tail of the run that would end last. The tail is so long that
+//! both streams end together.
+//!
+//! If only the group in progress is left of that run, the idle stream fetches that group too, and
+//! the first copy to arrive is used. If all streams that fetch the group fall silent, the next idle
+//! stream joins them. A slow or silent connection thus does not hold up the others.
 
 use crate::group::Value;
 use std::collections::BTreeMap;
@@ -14,24 +16,27 @@ use std::time::Duration;
 /// The number of corrupt arrivals of a group at which the transfer fails.
 pub const GROUP_ATTEMPTS: u32 = 5;
 
-/// The smallest run, in groups, that one of several streams gets: a request costs a round trip.
+/// The smallest run, in groups, that one of several streams gets, because each request costs a
+/// round trip.
 pub(super) const LEAST_RUN: u64 = 8;
 
-/// The largest run, in groups, that one of several streams gets: the stream's rate may change.
+/// The largest run, in groups, that one of several streams gets, because the stream's rate may
+/// change.
 const LONGEST_RUN: u64 = 1024;
 
-/// Longest of the equal parts with which streams to one host begin, in groups; a longer file is
-/// handed out in ever shorter runs instead. Connections of one path get unequal rates: 1 GB over 2
-/// Gb/s and 200 ms took 8.2 s in sixteen equal parts, and takes 6.8 s in runs.
+/// Streams to one host begin with equal parts of the file if these have at most this many groups. A
+/// longer file is divided into ever shorter runs instead, because the connections of one path get
+/// unequal rates: 1 GB over 2 Gb/s and 200 ms took 8.2 s in sixteen equal parts, and takes 6.8 s in
+/// runs.
 const LONGEST_PART: u64 = 16;
 
-/// Remaining time of a run above which a part of it may be taken away: the stream that loses it
-/// must reconnect, and bytes in flight are lost.
+/// A part of a run may be taken away only if it would take at least this long. The stream that
+/// loses the part must reconnect, and bytes in flight are lost.
 const WORTH: Duration = Duration::from_secs(1);
 
-/// Age of a run before a part of it may be taken away: a connection needs some 7 round trips to
-/// reach its rate, 1.4 s at 200 ms. Streams that judged others by their first group took runs that
-/// were about to end, and each stream that lost one had to reconnect.
+/// The least age of a run from which a part may be taken away. A connection needs some 7 round
+/// trips to reach its rate: 1.4 s at 200 ms. Before this limit existed, streams were judged by
+/// their first group and lost runs that were about to end, and each had to reconnect.
 const START: Duration = Duration::from_secs(2);
 
 /// What a stream is to do next.
@@ -39,27 +44,28 @@ const START: Duration = Duration::from_secs(2);
 pub enum Assignment {
     /// Fetch these groups, in order.
     Run(Range<u64>),
-    /// Ask again soon: other streams are at work, and may prove too slow.
+    /// Call [`Plan::take`] again soon. Other streams are at work, and may prove too slow.
     Wait,
     /// The file is complete.
     Done,
 }
 
-/// The groups that are missing of a file, and the runs that its streams fetch.
+/// The groups that a file still lacks, and the runs that its streams fetch.
 ///
-/// A stream calls [`Plan::take`] for a run, then [`Plan::done`] after each group, and
-/// [`Plan::give_back`] when it cannot go on. A group that arrives corrupt goes back by
-/// [`Plan::mark_corrupt`]. The plan does no I/O and has no clock: callers pass the time since an
-/// arbitrary moment, which must not go backwards.
+/// A stream calls [`Plan::take`] for a run, [`Plan::done`] after each group, and
+/// [`Plan::give_back`] when it cannot continue. For a group that arrives corrupt it calls
+/// [`Plan::mark_corrupt`], so that the group is fetched again. The plan does no I/O and has no
+/// clock. Callers pass the time since an arbitrary moment; this time must not go backwards.
 #[derive(Debug)]
 pub struct Plan {
-    /// Runs that no stream fetches, end by start; they neither touch nor overlap.
+    /// Runs that no stream fetches: the end of each by its start. Runs neither touch nor overlap.
     missing: BTreeMap<u64, u64>,
     streams: Vec<StreamState>,
     wrong: BTreeMap<u64, u32>,
     has_cut: bool,
     alike: bool,
-    /// Whether the run of stream 0 was requested before the plan was made, and has not been taken.
+    /// Whether stream 0 has a run that was requested before the plan was made, and has not taken it
+    /// yet.
     given: bool,
 }
 
@@ -68,36 +74,37 @@ pub struct Plan {
 struct StreamState {
     /// Whether the stream ever had a run.
     begun: bool,
-    /// From the group in progress to the end of the run; empty if idle.
+    /// The groups from the one in progress to the end of the run; empty if the stream is idle.
     run: Range<u64>,
-    /// When the run began.
+    /// When the run began, on the clock of the caller.
     from: Duration,
     /// When the group in progress began.
     since: Duration,
-    /// Time per group: `mean`, or the last group's time if that was less, since a connection
+    /// Time per group: `mean`, or the last group's time if that was less, because a connection
     /// accelerates. `None` before the first group.
     pace: Option<Duration>,
-    /// Moving average of the times of its groups.
+    /// Moving average of the times that the stream's groups took.
     mean: Duration,
-    /// Whether other streams fetch the group in progress too; it is then the last of the run for
-    /// all of them.
+    /// Whether other streams fetch the group in progress too. It is then the last group of the run
+    /// for all of them.
     shared: bool,
 }
 
 impl StreamState {
-    /// Returns the time per group, by those received and the one that is late.
+    /// Returns the time per group: that of the groups received, or if longer, the time that the
+    /// group in progress has taken so far.
     fn pace(&self, now: Duration) -> Duration {
         self.pace.unwrap_or_default().max(now.saturating_sub(self.since))
     }
 
-    /// Returns how many groups of its run are left.
+    /// Returns how many groups of the stream's run are left.
     fn left(&self) -> u32 {
         u32::try_from(self.run.end - self.run.start).unwrap_or(u32::MAX)
     }
 }
 
 impl Plan {
-    /// Makes a plan for a file of `count` groups, of which those in `there` are present.
+    /// Creates a plan for a file of `count` groups. The groups in `there` are present.
     #[must_use]
     pub fn new(count: u64, there: &BTreeMap<u64, Value>, streams: usize) -> Self {
         let streams = vec![StreamState::default(); streams.max(1)];
@@ -119,16 +126,17 @@ impl Plan {
         plan
     }
 
-    /// Tells the plan that all streams go to one host by one path. Each then begins with an equal
-    /// part of a file that is not large: on a long path the round trip of a second request costs as
-    /// much as all that the stream could fetch in it.
+    /// Declares that all streams go to one host by one path. Each stream of a file that is not
+    /// large then begins with an equal part. On a long path the round trip of a second request
+    /// would cost as much as the stream could fetch in that time.
     #[must_use]
     pub fn for_alike(self) -> Self {
         Self { alike: true, ..self }
     }
 
-    /// Tells the plan that stream 0 has already requested the first `count` groups; its first
-    /// [`take`](Self::take) returns them. Has no effect where some of them are present.
+    /// Declares that stream 0 has already requested the first `count` groups. The first
+    /// [`take`](Self::take) of stream 0 returns these groups. Has no effect if some of them are
+    /// present.
     #[must_use]
     pub fn with_beginning(mut self, count: u64) -> Self {
         let all = self.missing.first_key_value().map(|(start, end)| *start..*end);
@@ -144,10 +152,11 @@ impl Plan {
         self
     }
 
-    /// Assigns work to an idle stream. A single stream gets all that is missing in one piece. One
-    /// of several gets a shorter run the less is left, so that all end at about the same time.
+    /// Assigns work to an idle stream. A single stream gets the whole first missing run. One of
+    /// several streams gets a shorter run the less is left, so that all streams end at about the
+    /// same time.
     /// # Panics
-    /// When there is no such stream, or it has not finished its run.
+    /// If there is no such stream, or the stream has not finished its run.
     pub fn take(&mut self, stream: usize, now: Duration) -> Assignment {
         if stream == 0 && std::mem::take(&mut self.given) && !self.streams[0].run.is_empty() {
             (self.streams[0].from, self.streams[0].since) = (now, now);
@@ -173,9 +182,9 @@ impl Plan {
         Assignment::Run(run)
     }
 
-    /// Records that a stream has finished a group of its run, stored or reported as corrupt.
-    /// Returns whether the next group is still its own: the rest of the run may have been taken
-    /// away.
+    /// Records that a stream has finished a group of its run: the group was stored, or reported as
+    /// corrupt. Returns whether the stream still has the next group. The remaining run may be
+    /// empty, or may have been taken away.
     pub fn done(&mut self, stream: usize, group: u64, now: Duration) -> bool {
         let this = &mut self.streams[stream];
         if this.run.start == group && !this.run.is_empty() {
@@ -195,7 +204,8 @@ impl Plan {
         !self.streams[stream].run.is_empty()
     }
 
-    /// Makes the rest of a stream's run available to all, because it cannot go on with it.
+    /// Makes the remaining groups of a stream's run available to all streams, because the stream
+    /// cannot continue.
     pub fn give_back(&mut self, stream: usize) {
         let run = std::mem::take(&mut self.streams[stream].run);
         if !run.is_empty() && !self.leave_to_others(stream, run.start) {
@@ -203,8 +213,8 @@ impl Plan {
         }
     }
 
-    /// Makes a group that a stream received corrupt available again. Returns how often that has
-    /// happened.
+    /// Makes a group that a stream received corrupt available again. Returns how often the group
+    /// has arrived corrupt.
     pub fn mark_corrupt(&mut self, stream: usize, group: u64) -> u32 {
         self.retry(stream, group);
         let times = self.wrong.entry(group).or_default();
@@ -212,7 +222,8 @@ impl Plan {
         *times
     }
 
-    /// Makes a group available again without counting it as corrupt: another host sent it.
+    /// Makes a group available again without counting it as corrupt, because not the first host
+    /// sent it.
     pub fn retry(&mut self, stream: usize, group: u64) {
         if !self.leave_to_others(stream, group) {
             self.put_back(group..group + 1);
@@ -231,7 +242,8 @@ impl Plan {
         self.has_cut
     }
 
-    /// Takes the first run that no stream fetches, at most as long as this stream should get.
+    /// Takes the beginning of the first run that no stream fetches, up to the number of groups that
+    /// this stream should get.
     fn first_missing(&mut self, stream: usize) -> Option<Range<u64>> {
         let (left, streams) = (self.left(), self.streams.len() as u64);
         let new = self.streams.iter().filter(|stream| !stream.begun).count() as u64;
@@ -250,8 +262,8 @@ impl Plan {
         Some(start..cut)
     }
 
-    /// Takes over a part of the run that would end last, if it is worth it. Returns it, and whether
-    /// other streams continue to fetch it too.
+    /// Takes over a part of the run that would end last, if this saves enough time. Returns the
+    /// part, and whether other streams continue to fetch it too.
     fn take_tail(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
         let own = self.streams[idle].pace;
         let is_old = |stream: &StreamState| {
@@ -271,7 +283,7 @@ impl Plan {
             self.has_cut = true;
             return Some((last.run.clone(), true));
         }
-        // A stream that has fetched nothing yet is assumed to be as fast.
+        // An idle stream that has fetched nothing yet is assumed to be as fast as the other.
         let own = own.unwrap_or(pace);
         let share = pace.as_secs_f64() / (pace + own).as_secs_f64().max(f64::MIN_POSITIVE);
         #[expect(
@@ -288,7 +300,8 @@ impl Plan {
         Some((cut..std::mem::replace(&mut last.run.end, cut), false))
     }
 
-    /// Returns the time per group of a stream's run, of the fastest stream where several fetch it.
+    /// Returns the time per group of a stream's run. If several streams fetch its group, this is
+    /// the time of the fastest.
     fn pace_at(&self, stream: usize, now: Duration) -> Duration {
         let this = &self.streams[stream];
         let others = self
@@ -298,7 +311,8 @@ impl Plan {
         others.map(|other| other.pace(now)).min().unwrap_or_else(|| this.pace(now))
     }
 
-    /// Leaves a stream's group to those that fetch it too; returns whether there are any.
+    /// Leaves a stream's group to the other streams that fetch it too. Returns whether there are
+    /// any.
     fn leave_to_others(&mut self, stream: usize, group: u64) -> bool {
         if !std::mem::take(&mut self.streams[stream].shared) {
             return false;
@@ -306,7 +320,7 @@ impl Plan {
         let mut others =
             self.streams.iter_mut().filter(|other| other.shared && other.run.start == group);
         let other = others.next().expect("a shared group is another's too");
-        // A single remaining stream does not share it any more.
+        // If only one stream remains, it does not share the group any more.
         other.shared = others.next().is_some();
         true
     }
@@ -327,7 +341,7 @@ impl Plan {
         self.missing.insert(run.start, run.end);
     }
 
-    /// Returns whether a group of the run arrived corrupt before.
+    /// Returns whether any group of the run has arrived corrupt.
     #[must_use]
     pub fn was_corrupt(&self, run: &Range<u64>) -> bool {
         self.wrong.range(run.clone()).next().is_some()

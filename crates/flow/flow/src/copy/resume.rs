@@ -1,5 +1,5 @@
-//! What an earlier attempt left of a file: its part and its journal, if they belong to this state
-//! of the file, or to one whose groups the source confirms.
+//! Resumes from the part and the journal of an earlier attempt. They are used if they belong to
+//! this state of the file, or if the source confirms the values of their groups.
 
 use super::client::Client;
 use super::error::{Error, Trouble};
@@ -21,16 +21,18 @@ pub(super) struct Wanted<'a> {
     pub(super) source: String,
     pub(super) length: u64,
     pub(super) validator: Option<String>,
-    /// The client and source to request values of groups from, if the source states them.
+    /// The client and the source from which to request values of groups, if the source states
+    /// values.
     pub(super) values: Option<(&'a Client, &'a RemoteFile)>,
-    /// Whether what is here must belong to this file: then a source that has another file is an
-    /// error, and what is here stays.
+    /// Whether the received bytes must belong to this file. If so, a source that has another file
+    /// is an error, and the bytes stay.
     pub(super) strict: bool,
-    /// Streams that will write.
+    /// Number of streams that will write.
     pub(super) streams: usize,
 }
 
-/// Opens the destination's part, resuming what an earlier attempt left, or begins a new one.
+/// Opens the part of the destination. Resumes from an earlier attempt if possible; otherwise begins
+/// again.
 pub(super) fn resume_or_begin(
     fetch: &Fetch,
     fresh: bool,
@@ -51,8 +53,8 @@ pub(super) fn resume_or_begin(
                 return Err(Error::from(DestinationError::Other { path, kind }).into());
             }
         }
-        // The part is gone: remove its journal before there is another part that it does not
-        // describe.
+        // The part does not exist. Remove its journal before there is another part, which the
+        // journal would not describe.
         Err(_) => destination.discard().map_err(Error::from)?,
     }
     let mut sink = Sink::open(destination.part(), Access::Direct, Some(length), buffers)?;
@@ -110,7 +112,7 @@ pub(super) fn resume_or_begin(
              the beginning"
                 .to_owned(),
         ));
-        let _ = std::fs::remove_file(destination.journal()); // it describes what is overwritten
+        let _ = std::fs::remove_file(destination.journal()); // describes bytes to be overwritten
         None
     } else {
         Some(Journal::begin(destination.journal(), &identity).map_err(at_journal)?)
@@ -118,7 +120,7 @@ pub(super) fn resume_or_begin(
     Ok(empty(sink, journal))
 }
 
-/// Returns those of `groups` that the source has too; `None` if it states no values.
+/// Returns those of `groups` that the source has too. `None` if the source states no values.
 fn same(
     fetch: &Fetch,
     client: &Client,
@@ -148,8 +150,8 @@ fn same_groups_note(same: usize, all: usize) -> String {
     }
 }
 
-/// Verifies what is here, and forgets corrupt groups: the disk, or a program that wrote to the
-/// part, may have damaged it. Reading costs little compared with fetching.
+/// Verifies the groups on the disk, and forgets corrupt groups. The disk, or a program that wrote
+/// to the part, may have damaged them. To read a group costs little compared with fetching it.
 fn reread(
     fetch: &Fetch,
     state: &mut Partial,
@@ -170,7 +172,7 @@ fn reread(
     Ok(())
 }
 
-/// Says why a journal does not belong to this file; `None` if it does.
+/// Returns why a journal does not belong to this file; `None` if it does.
 fn differs(had: &Identity, has: &Identity) -> Option<String> {
     if has.validator.is_empty() {
         return Some("the server does not state the file's version".to_owned());
@@ -191,7 +193,7 @@ fn differs(had: &Identity, has: &Identity) -> Option<String> {
     None
 }
 
-/// Returns whether a journal may describe a part of this file under another name or state.
+/// Returns whether a journal of another source or state may describe bytes of this file.
 fn may_be_same(had: &Identity, has: &Identity) -> bool {
     had.part == has.part && had.length == has.length && !has.validator.is_empty()
 }

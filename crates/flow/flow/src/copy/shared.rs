@@ -15,8 +15,9 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Limit on the incomplete groups of up to 1 MiB that are kept: one for each stream, and as many
-/// that other streams took over. Beyond it, the beginning of a group is dropped.
+/// Limit on the incomplete groups, of up to 1 MiB, that are kept: two for each stream, because
+/// another stream may take over a group. At the limit, the first bytes of a further group are
+/// dropped.
 const MAX_BEGUN: usize = 2 * MAX_STREAMS;
 
 /// A transfer, as shared by its streams.
@@ -25,10 +26,10 @@ pub(crate) struct Shared {
     pub(crate) length: u64,
     state: Mutex<Partial>,
     plan: Mutex<Plan>,
-    /// First bytes of groups whose rest a broken connection left out.
+    /// The first bytes of groups whose other bytes did not arrive because a connection broke.
     begun: Mutex<BTreeMap<u64, Vec<u8>>>,
     pub(crate) counters: Counters,
-    /// Streams that have not ended.
+    /// Number of streams that have not ended.
     pub(crate) running: AtomicUsize,
     started: Instant,
     limit: Option<Mutex<Limit>>,
@@ -41,7 +42,7 @@ pub(crate) struct Shared {
 /// Counters of all streams together.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Bytes of the file that are here.
+    /// Bytes of the file that are complete.
     pub(crate) done: AtomicU64,
     /// Bytes of the file received in this run.
     pub(crate) received: AtomicU64,
@@ -77,7 +78,7 @@ impl Counters {
 }
 
 impl Shared {
-    /// Makes the shared state of a transfer of `length` bytes; `before` holds the counters of
+    /// Creates the shared state of a transfer of `length` bytes. `before` has the counters of
     /// earlier attempts.
     pub(crate) fn new(
         length: u64,
@@ -118,7 +119,8 @@ impl Shared {
         lock(&self.state).sink.recycle(buffer);
     }
 
-    /// Stores a verified group. Returns its bytes, or 0 if another stream was faster.
+    /// Stores a verified group. Returns its length in bytes, or 0 if another stream has stored the
+    /// group already.
     pub(crate) fn arrived(
         &self,
         group: u64,
@@ -145,8 +147,8 @@ impl Shared {
         Ok(bytes)
     }
 
-    /// Keeps the first bytes of an incomplete group, so that a transfer progresses even over a path
-    /// that breaks within every megabyte.
+    /// Keeps the first bytes of an incomplete group. A transfer thus progresses even if the
+    /// connection breaks within every megabyte.
     pub(crate) fn keep_begun(&self, group: u64, bytes: &[u8]) {
         let mut begun = lock(&self.begun);
         let is_new = !begun.contains_key(&group);
@@ -179,7 +181,7 @@ impl Shared {
         self.plan().take(stream, self.started.elapsed())
     }
 
-    /// Records a finished group; returns whether the stream continues with the next.
+    /// Records a finished group. Returns whether the stream continues with the next group.
     pub(crate) fn done(&self, stream: usize, group: u64) -> bool {
         self.plan().done(stream, group, self.started.elapsed())
     }
@@ -202,7 +204,7 @@ impl Shared {
         }
     }
 
-    /// Queues an event; drops it if the queue is full.
+    /// Queues an event. If the queue is full, the event is dropped.
     pub(crate) fn emit(&self, event: Event) {
         let _ = self.events.try_send(event);
     }
@@ -213,8 +215,8 @@ impl Shared {
         self.emit(Event::Progress(self.counters.progress(Some(self.length))));
     }
 
-    /// Ends all streams, because this one failed for good. The first failure becomes the
-    /// transfer's.
+    /// Ends all streams, because one stream has failed finally. The transfer fails with the first
+    /// such failure.
     pub(crate) fn fail(&self, trouble: Trouble) {
         let mut failure = lock(&self.failure);
         if failure.is_none()
@@ -225,7 +227,7 @@ impl Shared {
         self.stop.cancel();
     }
 
-    /// Returns what was received, the counters, and why the rest was not received.
+    /// Returns the groups received, the counters, and the failure if there was one.
     pub(crate) fn into_parts(self) -> (Partial, Counters, Option<Trouble>) {
         let inner =
             |failure: Mutex<_>| failure.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -237,7 +239,7 @@ impl Shared {
 /// A rate limit, averaged over about a second.
 pub(crate) struct Limit {
     rate: f64,
-    /// When all bytes granted so far are due at this rate.
+    /// The time at which all bytes granted so far have been transferred at this rate.
     due: Instant,
 }
 

@@ -1,12 +1,12 @@
-//! The addresses of one file, in the order in which they are asked to define it, and what each
-//! contributed.
+//! The addresses of one file, and how many bytes each contributed. Their order is the one in which
+//! they are tried as the host that defines the file.
 
 use super::event::Served;
 use super::host::Host;
 use sprat_http::Address;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The addresses; at least one in the beginning.
+/// The addresses of one file. There is at least one in the beginning.
 pub(super) struct Sources {
     all: Vec<Address>,
     served: Vec<Served>,
@@ -22,7 +22,7 @@ impl Sources {
         &self.all
     }
 
-    /// Returns whether there is more than one.
+    /// Returns whether there is more than one address.
     pub(super) fn are_several(&self) -> bool {
         self.all.len() > 1
     }
@@ -42,8 +42,8 @@ impl Sources {
         self.all.remove(index);
     }
 
-    /// Records, after an attempt, what each host contributed, and removes those that do not have
-    /// the file.
+    /// Records after an attempt how many bytes each host contributed. Removes the hosts that do not
+    /// have the file.
     pub(super) fn learn(&mut self, hosts: &[Host]) {
         for host in hosts {
             let (source, bytes) = (host.address().to_string(), host.received.load(Relaxed));
@@ -57,7 +57,7 @@ impl Sources {
         });
     }
 
-    /// Returns what each host has contributed so far.
+    /// Returns how many bytes each host has contributed so far.
     pub(super) fn served(&self) -> Vec<Served> {
         self.served.clone()
     }

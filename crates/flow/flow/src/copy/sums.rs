@@ -9,17 +9,17 @@ use sprat_http::Cancel;
 use std::ops::Range;
 use std::path::Path;
 
-/// The sums that a file must have; `None` where the user gave none.
+/// The sums that a file must have. `None` if the user gave no such sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// BLAKE3.
+    /// The BLAKE3 hash of the whole file.
     pub blake3: Option<Value>,
-    /// SHA-256.
+    /// The SHA-256 hash of the whole file.
     pub sha256: Option<[u8; 32]>,
 }
 
-/// Computes the sums of bytes in order: BLAKE3 always, SHA-256 only where it was given, because it
-/// costs several times as much.
+/// Computes the sums of bytes that are added in order. It always computes BLAKE3. It computes
+/// SHA-256 only if the user gave that sum, because SHA-256 costs several times as much.
 pub struct FileHasher {
     blake3: blake3::Hasher,
     sha256: Option<Context>,
@@ -28,9 +28,9 @@ pub struct FileHasher {
 /// The sums of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FileSums {
-    /// BLAKE3.
+    /// The BLAKE3 hash of the whole file.
     pub blake3: Value,
-    /// SHA-256, if it was computed.
+    /// The SHA-256 hash, if it was computed.
     pub sha256: Option<[u8; 32]>,
 }
 
@@ -41,14 +41,14 @@ impl Sums {
         self.blake3.is_some() || self.sha256.is_some()
     }
 
-    /// Begins to compute the sums that [`Sums::check`] needs.
+    /// Returns a hasher that computes the sums that [`Sums::check`] needs.
     #[must_use]
     pub fn hasher(&self) -> FileHasher {
         let sha256 = self.sha256.is_some().then(|| Context::new(&SHA256));
         FileHasher { blake3: blake3::Hasher::new(), sha256 }
     }
 
-    /// Compares the sums of a file with those it must have.
+    /// Compares the sums of a file with the sums that it must have.
     /// # Errors
     /// [`Error::Corrupt`] if the BLAKE3 or SHA-256 sum is to be checked and differs.
     pub fn check(&self, source_name: &str, has: &FileSums) -> Result<(), Error> {
@@ -87,8 +87,8 @@ impl Sums {
         Ok(hasher.finish())
     }
 
-    /// Computes the sums of the `length` bytes written to a sink, read back from the device. All
-    /// its buffers must be free.
+    /// Computes the sums of the `length` bytes written to a sink, which it reads back from the
+    /// device. All buffers of the sink must be free.
     pub(super) fn hash_written(
         &self,
         sink: &mut Sink,

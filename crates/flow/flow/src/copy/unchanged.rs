@@ -1,4 +1,4 @@
-//! Decides whether an existing destination already is the source's file.
+//! Decides whether the existing destination is already the source's file.
 
 use super::error::Error;
 use super::event::{Event, Outcome, Progress};
@@ -6,8 +6,13 @@ use super::fetch::Fetch;
 use crate::file::DestinationError;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Returns the outcome for an existing destination that has the source's length and time (to the
-/// second unless `exact`), and the given sums; an error otherwise.
+/// Returns the outcome for an existing destination, if it has the length and time of the source and
+/// the given sums. Times are compared to the second unless `exact`.
+///
+/// # Errors
+///
+/// | [`DestinationError::Exists`] if length or time differ, and [`Error::Corrupt`] if a sum
+/// differs. Errors of reading the destination.
 pub(super) fn unchanged(
     fetch: &Fetch,
     length: Option<u64>,
@@ -46,7 +51,8 @@ pub(super) fn unchanged(
     Ok(Outcome { target, length, blake3, verified, unchanged: true, progress, sources, time })
 }
 
-/// Returns whether two times are equal as far as both ends store them: some only to the second.
+/// Returns whether two times are equal as far as both ends store them. Some ends store times only
+/// to the second.
 pub(super) fn same_time(theirs: SystemTime, ours: SystemTime, exact: bool) -> bool {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
     let (Some(theirs), Some(ours)) = (since(theirs), since(ours)) else { return theirs == ours };

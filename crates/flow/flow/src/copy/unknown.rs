@@ -1,5 +1,5 @@
-//! A file whose length is unknown until it ends: fetched by one stream, from the beginning in each
-//! attempt.
+//! Fetches a file whose length is unknown until it ends. One stream fetches the file, and each
+//! attempt starts from the beginning.
 
 use super::answer::{FileRequest, Form, MAX_LENGTH};
 use super::client::{Client, Reply};
@@ -19,7 +19,7 @@ use sprat_disk::Access;
 use sprat_http::client::{Body, Framing};
 use std::time::{Duration, Instant};
 
-/// What was received of such a file.
+/// The bytes received of a file of unknown length: their sums and their number.
 struct Received {
     hasher: FileHasher,
     bytes: u64,
@@ -107,7 +107,7 @@ pub(super) fn run(
         Ok(whole) => whole,
         Err(trouble) => {
             if !nowhere {
-                let _ = fetch.destination.discard(); // it cannot be resumed
+                let _ = fetch.destination.discard(); // the part cannot be resumed
             }
             return Err(trouble);
         }
@@ -115,7 +115,7 @@ pub(super) fn run(
     let mut state = Partial::new(sink, None);
     finish(fetch, &mut state, length, attributes, report).inspect_err(|_| {
         if !nowhere {
-            let _ = fetch.destination.discard(); // as above
+            let _ = fetch.destination.discard(); // the part cannot be resumed
         }
     })?;
     let progress = Progress {

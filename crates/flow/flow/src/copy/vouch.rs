@@ -1,6 +1,7 @@
-//! Requests values of groups from a source, 32 bytes for a megabyte, to see which groups it has.
+//! Requests values of groups from a source, 32 bytes for each megabyte, to find out which groups
+//! the source has.
 //!
-//! With them a fetch can resume from another host, or after the entity tag changed.
+//! With these values a fetch can resume from another host, or after the entity tag has changed.
 
 use super::answer::{FileRequest, Form};
 use super::client::{Client, Reply};
@@ -12,12 +13,12 @@ use sprat_http::{Address, Cancel};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Groups that may lie between two that are requested together: their values cost less than another
-/// request.
+/// The largest number of unneeded groups between two groups whose values are requested together.
+/// The values of the groups between them cost less than another request.
 const MAX_GAP: u64 = 64;
 
-/// Returns the groups of a file of `length` bytes that have other values at the source; `None` when
-/// it states no values.
+/// Returns those of `groups` that have other values at the source. The file has `length` bytes.
+/// `None` if the source states no values.
 pub(super) fn differing(
     client: &Client,
     source: &RemoteFile,
@@ -48,7 +49,7 @@ pub(super) fn differing(
     Ok(Some(differing))
 }
 
-/// Makes the request for the values of a run of groups.
+/// Creates the request for the values of a run of groups.
 pub(super) fn values_request(source: &RemoteFile, run: &Range<u64>, length: u64) -> FileRequest {
     FileRequest {
         range: Some(run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES)),
@@ -59,8 +60,8 @@ pub(super) fn values_request(source: &RemoteFile, run: &Range<u64>, length: u64)
     }
 }
 
-/// Fetches the values of a whole file, on `kept` if possible. Their root must be `wanted`, if that
-/// is given.
+/// Fetches the values of all groups of a file, on the connection `kept` if possible. If `wanted` is
+/// given, their root must be `wanted`.
 pub(super) fn fetch_values(
     client: &Client,
     file: &Address,

@@ -1,4 +1,5 @@
-//! Files at the ends of a transfer: read and written past the page cache, a group at a time.
+//! The files at both ends of a transfer. They are read and written past the page cache, one group
+//! at a time.
 
 mod place;
 mod regular;

@@ -1,7 +1,8 @@
 //! The destination of a transfer, and how the complete file gets its name.
 //!
-//! While `NAME` is being received, its bytes are in `NAME.sprat-part`, with `NAME.sprat-journal`
-//! beside it. `NAME` appears only when the file is complete and durable.
+//! While `NAME` is being received, its bytes are in `NAME.sprat-part`, and the journal is
+//! `NAME.sprat-journal` in the same directory. `NAME` appears only when the file is complete and
+//! durable.
 
 use super::{irregular, xattrs};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
@@ -18,14 +19,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// Limit on the length of a name, in bytes, on common filesystems. If the name of a part or journal
-/// would be longer, the file's name in it is shortened and ends in a hash.
+/// would be longer, the file's name in it is shortened, and a hash is appended.
 const NAME_BYTES: usize = 255;
 
 const PART: &str = ".sprat-part";
 const JOURNAL: &str = ".sprat-journal";
 
-/// Permission bits that are copied: read, write and execute. Never set-user-id and the like, which
-/// only an administrator of this machine may set.
+/// Permission bits that are copied: read, write and execute. Bits such as set-user-id are never
+/// copied, because only an administrator of this machine may set them.
 const MODE_BITS: u32 = 0o777;
 
 /// Why a file cannot get its name.
@@ -37,33 +38,33 @@ pub enum DestinationError {
     /// A file with the name exists.
     #[error("{}: exists; --force replaces it, another name keeps both", .0.display())]
     Exists(PathBuf),
-    /// The name belongs to something that is not a file, which is never replaced.
+    /// The name belongs to something that is not a regular file. Sprat never replaces it.
     #[error(
         "{}: is {kind}, which Sprat never replaces; remove it, or choose another name",
         path.display()
     )]
     Other {
-        /// The destination.
+        /// The destination's path.
         path: PathBuf,
         /// What is at the path, as a noun with its article, such as `a folder`.
         kind: &'static str,
     },
-    /// The operating system refused.
+    /// An operation on the file or directory failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file or directory.
+        /// The path of the file or directory.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// Attributes that a received file gets besides its bytes. Those that are `None` stay as they are.
+/// Attributes that a received file gets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes {
-    /// Permission bits.
+    /// Permission bits; `None` for 666 without the bits of the process's umask.
     pub mode: Option<u32>,
-    /// Modification time.
+    /// Modification time; `None` leaves the time unchanged.
     pub modified: Option<SystemTime>,
     /// The user's extended attributes.
     pub xattrs: Xattrs,
@@ -72,8 +73,8 @@ pub struct Attributes {
 /// The paths of a file that is to be received: its final path, its part, and its journal.
 ///
 /// Open the part with [`Sink::open`](super::Sink::open) or [`Destination::create`], write it, then
-/// call [`Destination::publish`], which renames it. [`Destination::discard`] removes what is there.
-/// Two transfers to one destination exclude each other by a lock on the part.
+/// call [`Destination::publish`], which renames it. [`Destination::discard`] removes part and
+/// journal. A lock on the part prevents two transfers to one destination at the same time.
 #[derive(Clone, Debug)]
 pub struct Destination {
     target: PathBuf,
@@ -82,7 +83,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Makes the destination for a file named `target`.
+    /// Creates the destination for a file named `target`.
     ///
     /// # Errors
     /// [`DestinationError::NoName`] if `target` is empty, or ends in a slash or in `..`.
@@ -96,7 +97,7 @@ impl Destination {
         Ok(Self { target: target.to_owned(), part: beside(PART), journal: beside(JOURNAL) })
     }
 
-    /// Makes a destination whose part and journal have hidden names: `.NAME.sprat-part`.
+    /// Creates a destination whose part and journal have hidden names: `.NAME.sprat-part`.
     ///
     /// # Errors
     /// [`DestinationError::NoName`] if `target` does not end in a file's name.
@@ -107,8 +108,8 @@ impl Destination {
         Ok(Self { target: target.to_owned(), ..Self::new(&target.with_file_name(hidden))? })
     }
 
-    /// Returns the destination whose part has this name. `None` when it is no part's, or the final
-    /// name was shortened to fit and cannot be recovered.
+    /// Returns the destination whose part has this name. `None` if it is not the name of a part, or
+    /// the final name was shortened and cannot be recovered.
     #[must_use]
     pub fn from_part_name(name: &OsStr) -> Option<Self> {
         let stem = name.as_bytes().strip_suffix(PART.as_bytes())?;
@@ -123,8 +124,8 @@ impl Destination {
         [PART, JOURNAL].iter().any(|ending| name.as_bytes().ends_with(ending.as_bytes()))
     }
 
-    /// Rejects an existing destination that is not a file: a folder, a pipe, a device, or a link to
-    /// one. Renaming a file over a device would remove the device.
+    /// Rejects an existing destination that is not a regular file: a folder, a pipe, a device, or a
+    /// link to one of these. To rename a file over a device would remove the device.
     ///
     /// # Errors
     /// [`DestinationError::Other`] if the destination exists and is not a regular file.
@@ -135,11 +136,11 @@ impl Destination {
         }
     }
 
-    /// Opens the part, empty and locked, and removes the journal: for a small file that is written
+    /// Opens the part, empty and locked, and removes the journal. For a small file that is written
     /// at once.
     /// # Errors
-    /// The part or the journal cannot be changed, or is not a regular file; `WouldBlock` when
-    /// another transfer has the lock.
+    /// `WouldBlock` if another transfer has the lock. Otherwise the part or the journal cannot be
+    /// changed, or the part is not a regular file.
     pub fn create(&self) -> io::Result<File> {
         let file = open_locked(&self.part, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         if let Some(kind) = irregular(file.metadata()?.file_type()) {
@@ -152,7 +153,7 @@ impl Destination {
         Ok(file)
     }
 
-    /// Removes the journal, because the part it describes is about to be overwritten.
+    /// Removes the journal, because the part that it describes is about to be overwritten.
     /// # Errors
     /// The journal exists and cannot be removed.
     pub fn remove_journal(&self) -> io::Result<()> {
@@ -180,22 +181,23 @@ impl Destination {
         &self.journal
     }
 
-    /// Renames the part, complete and durable, to its final name, makes the name durable, and
-    /// removes the journal. Without `force` an existing file is not replaced.
+    /// Renames the part to its final name, makes the name durable, and removes the journal. The
+    /// part must be complete and durable. Without `force` an existing file is not replaced.
     /// # Errors
-    /// [`DestinationError::Exists`] if there is a file with the name and `force` is false;
-    /// [`DestinationError::Io`] if the part cannot be renamed. The part then still exists. If only
-    /// syncing the directory fails, also [`DestinationError::Io`], and the file has its name.
+    /// [`DestinationError::Exists`] if there is a file with the name and `force` is false.
+    /// [`DestinationError::Io`] if the part cannot be renamed; the part then still exists. Also
+    /// [`DestinationError::Io`] if only the sync of the directory fails; the file then has its
+    /// name.
     pub fn publish(&self, force: bool) -> Result<(), DestinationError> {
         self.rename(force)?;
         sync_directory(folder(&self.target))
     }
 
-    /// Renames the part as [`Destination::publish`] does, but does not make the name durable: for
-    /// many files, before one [`sync_directory`].
+    /// Renames the part as [`Destination::publish`] does, but does not make the name durable.
+    /// Rename many files this way, and then call [`sync_directory`] once.
     /// # Errors
-    /// [`DestinationError::Exists`] if there is a file with the name and `force` is false;
-    /// otherwise [`DestinationError::Io`]. The part then still exists.
+    /// [`DestinationError::Exists`] if there is a file with the name and `force` is false.
+    /// [`DestinationError::Io`] if the part cannot be renamed. In both cases the part still exists.
     pub fn rename(&self, force: bool) -> Result<(), DestinationError> {
         let failed =
             |errno: Errno| DestinationError::Io { path: self.target.clone(), source: errno.into() };
@@ -209,7 +211,8 @@ impl Destination {
                 &self.target,
                 RenameFlags::NOREPLACE,
             ) {
-                // Some filesystems lack the flag. Creating a link also fails when the name exists.
+                // Some filesystems lack the flag. The creation of a link fails too if the name
+                // exists.
                 Err(Errno::INVAL | Errno::NOSYS) => self.link(),
                 other => other,
             }
@@ -263,10 +266,11 @@ fn folder(path: &Path) -> &Path {
 }
 
 impl Attributes {
-    /// Sets the attributes on an open file. Without a mode the file gets the permissions of any new
-    /// file of this process.
+    /// Sets the attributes on an open file. If `mode` is `None`, the file gets the permissions of
+    /// any new file of this process.
     /// # Errors
-    /// The filesystem rejects an attribute; the others are set.
+    /// The filesystem rejects an attribute. If this is an extended attribute, permissions and time
+    /// are set nevertheless.
     pub fn apply_to(&self, file: impl AsFd) -> io::Result<()> {
         let mode = match self.mode {
             Some(mode) => mode & MODE_BITS,
@@ -283,8 +287,8 @@ impl Attributes {
     }
 }
 
-/// Returns the process's umask. Reads it from `/proc`, since the system call returns it only by
-/// setting it, which races with other threads.
+/// Returns the process's umask. Reads it from `/proc`, because the system call can return the umask
+/// only while setting it, which would affect other threads.
 pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -309,7 +313,8 @@ fn timespec(time: SystemTime) -> Timespec {
     }
 }
 
-/// Appends an ending to a name. A name that would be too long is cut, and made unique by its hash.
+/// Appends an ending to a name. If the result would be too long, the name is cut, and a hash makes
+/// it unique.
 fn with_ending(name: &OsStr, ending: &str) -> OsString {
     let mut bytes = name.as_bytes().to_vec();
     if bytes.len() + ending.len() > NAME_BYTES {

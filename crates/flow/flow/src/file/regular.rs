@@ -1,5 +1,5 @@
-//! Opens regular files for reading, and nothing else: opening a pipe would wait for a writer, and
-//! opening a device may have effects.
+//! Opens only regular files for reading. To open a pipe would wait for a writer, and to open a
+//! device may have side effects.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::{File, FileType, Metadata};
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Why a path cannot be opened as a regular file.
 #[derive(Debug, Error)]
 pub enum RegularError {
-    /// The path leads to something that is not a regular file.
+    /// The path leads to something other than a regular file.
     #[error("{}: is {kind}, and only regular files are copied", path.display())]
     Other {
         /// The path.
@@ -19,7 +19,7 @@ pub enum RegularError {
         /// What is at the path, as a noun with its article, such as `a folder`.
         kind: &'static str,
     },
-    /// The operating system refused.
+    /// The file cannot be opened or examined.
     #[error("{}: {source}", path.display())]
     Io {
         /// The path.
@@ -29,13 +29,13 @@ pub enum RegularError {
     },
 }
 
-/// Opens the regular file at `path`, or the one that a symbolic link there leads to, and returns it
-/// with its metadata. Never blocks: the file type is checked before opening, and again afterwards
-/// in case the name was given to something else in between.
+/// Opens the regular file at `path`, or the regular file to which a symbolic link at `path` leads,
+/// and returns it with its metadata. Never blocks. It checks the type before it opens the file, and
+/// again afterwards, because the name may have been given to something else in between.
 ///
 /// # Errors
-/// [`RegularError::Other`] if the path leads to something that is not a regular file;
-/// [`RegularError::Io`] if it does not exist or cannot be opened.
+/// [`RegularError::Other`] if the path leads to something other than a regular file.
+/// [`RegularError::Io`] if the file does not exist or cannot be opened.
 pub fn open_regular(path: &Path) -> Result<(File, Metadata), RegularError> {
     let failed = |source| RegularError::Io { path: path.to_owned(), source };
     check(path, &path.metadata().map_err(failed)?)?;
@@ -55,7 +55,7 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), RegularError> {
     }
 }
 
-/// Returns what a file is, with its article, if it is not a regular file.
+/// Returns a noun with its article, such as `a folder`, if the file is not a regular file.
 #[must_use]
 pub fn irregular(kind: FileType) -> Option<&'static str> {
     match kind {

@@ -1,10 +1,10 @@
 //! Writes the groups of a file in any order, past the page cache, and tracks which of them are
 //! durable.
 //!
-//! A group goes from the buffer it was received into to the device, by `O_DIRECT` and io_uring,
-//! several groups at a time. On a filesystem without `O_DIRECT` written pages are dropped from the
-//! page cache, since nothing is about to read them. Space and length are allocated in advance: on
-//! most filesystems a write that extends a file blocks.
+//! The sink writes each group from the buffer into which it was received to the device, with
+//! `O_DIRECT` and io_uring, several groups at a time. On a filesystem without `O_DIRECT` written
+//! pages are dropped from the page cache, because nothing is about to read them. Space and length
+//! are allocated in advance, because on most filesystems a write that extends a file blocks.
 
 use super::Attributes;
 use crate::group::GROUP_BYTES;
@@ -20,26 +20,26 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Limit on the groups of 1 MiB in memory, which are being filled, are being written, or wait for
-/// either. [`Sink::open`] reduces a larger number to it.
+/// Limit on the groups of 1 MiB in memory: those being filled, those being written, and free
+/// buffers. [`Sink::open`] reduces a larger number to this limit.
 pub const MAX_BUFFERS: usize = 48;
 const _: () = assert!(MAX_BUFFERS < MAX_IN_FLIGHT, "a sync goes along with the writes");
 
-/// Bytes between two syncs of a file that is written directly.
+/// Number of bytes between two syncs of a file that is written directly.
 const SYNC_BYTES: u64 = 128 << 20;
 
-/// Bytes between two syncs of a file that is written through the page cache, which holds at most
-/// twice as many of them.
+/// Number of bytes between two syncs of a file that is written through the page cache. The page
+/// cache holds at most about twice as many bytes of the file.
 const CACHED_SYNC_BYTES: u64 = 32 << 20;
 
-/// Time between two syncs of a slow transfer.
+/// The longest time between two syncs of a transfer that is slow.
 const SYNC_TIME: Duration = Duration::from_secs(3);
 
-/// The ticket of a sync. Writes have the number of their group.
+/// The ticket of a sync. The ticket of a write is the number of its group.
 const SYNC: u64 = u64::MAX;
 
-/// How long to wait for the lock of a process that was killed, whose last writes are still in
-/// progress; and the interval of the attempts.
+/// How long to wait for the lock of a process that was killed and whose last writes are still in
+/// progress. After it, the interval between two attempts.
 const LAST_WRITES: Duration = Duration::from_millis(500);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
@@ -53,14 +53,14 @@ pub enum SinkError {
     /// Another transfer writes the file.
     #[error("{}: another transfer writes this file; wait for it, or stop it", .0.display())]
     Busy(PathBuf),
-    /// The filesystem has no room for the file, a quota is exhausted, or the file is longer than
+    /// The filesystem has no space for the file, a quota is exhausted, or the file is longer than
     /// the filesystem supports.
     #[error("{}: no space for {bytes} B; make room, or choose another place: \
         {source}", path.display())]
     NoSpace {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// The length that it would have.
+        /// The length that the file would have, in bytes.
         bytes: u64,
         /// The operating system's error.
         source: io::Error,
@@ -68,7 +68,7 @@ pub enum SinkError {
     /// Another operation on the file failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -76,7 +76,7 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    /// Makes the error for a file at `path` that is to have `bytes` bytes.
+    /// Creates the error for a file at `path` that is to have `bytes` bytes.
     pub(crate) fn at(path: &Path, bytes: u64, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.raw_os_error().map(Errno::from_raw_os_error) {
@@ -98,23 +98,23 @@ impl SinkError {
     }
 }
 
-/// Opens and locks a file. The lock of a process that was killed lasts until its last writes are
-/// done.
+/// Opens and locks a file. Waits for the lock a while, because the lock of a process that was
+/// killed lasts until its last writes are done.
 fn open(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
     let passes = |error: &OpenError| matches!(error, OpenError::Locked(_));
     sprat_host::retry(LAST_WRITES, LOCK_RETRY, passes, || FileDisk::open(path, access))
 }
 
-/// A file that is being written group by group, locked against other transfers.
+/// A file that is being written group by group, and is locked against other transfers.
 ///
 /// Take a buffer with [`Sink::buffer`], fill it with a group, and pass it to [`Sink::write`], which
-/// returns at once. [`Sink::take_durable`] returns the groups that a sync has covered: only those
-/// may be journaled. Once all groups are written, [`Sink::finish`] sets length and attributes and
-/// makes everything durable. After a failed write or sync every further call fails, since the file
-/// cannot become complete.
+/// does not wait for the device. [`Sink::take_durable`] returns the groups that a sync has covered;
+/// only these groups may be journaled. Once all groups are written, [`Sink::finish`] sets length
+/// and attributes, and makes everything durable. After a failed write or sync these calls fail,
+/// because the file cannot become complete.
 pub struct Sink {
     path: PathBuf,
-    /// `None` discards what is written.
+    /// `None` discards everything that is written.
     disk: Option<FileDisk>,
     /// The final length, if known.
     length: Option<u64>,
@@ -125,26 +125,26 @@ pub struct Sink {
     free: Vec<AlignedBuf>,
     /// How many more buffers may be allocated.
     unallocated: usize,
-    /// Writes in progress.
+    /// Number of writes in progress.
     writing: usize,
     /// Groups written since the last sync began.
     written: Vec<u64>,
     /// Groups that the sync in progress makes durable.
     syncing: Option<Vec<u64>>,
-    /// Groups that are durable and were not taken.
+    /// Groups that are durable and were not returned by [`Sink::take_durable`] yet.
     durable: Vec<u64>,
     last_sync: Instant,
     failed: Option<io::Error>,
 }
 
 impl Sink {
-    /// Opens or creates the file at `path`, keeping its content, and allocates space for `length`
-    /// bytes. Uses `buffers` groups of memory, at most [`MAX_BUFFERS`]. Falls back from direct
-    /// access to the page cache where the filesystem requires it.
+    /// Opens the file at `path` and keeps its content, or creates the file. Allocates space for
+    /// `length` bytes. Uses `buffers` groups of memory, at most [`MAX_BUFFERS`]. If the filesystem
+    /// does not support direct access, uses the page cache.
     /// # Errors
-    /// [`SinkError::Busy`] if another process keeps the file locked; another variant if the file
-    /// cannot be opened, or space for it cannot be allocated, in which case a file created by this
-    /// call is removed.
+    /// [`SinkError::Busy`] if another process keeps the file locked. Another variant if the file
+    /// cannot be opened, or space for it cannot be allocated. If this call has created the file, it
+    /// is removed when there is no space.
     pub fn open(
         path: &Path,
         access: Access,
@@ -160,7 +160,7 @@ impl Sink {
             && let Err(error) = reserve(&disk, bytes)
         {
             if fresh {
-                let _ = std::fs::remove_file(path); // the caller gets the error that matters
+                let _ = std::fs::remove_file(path); // the caller gets the first error
             }
             return Err(SinkError::at(path, bytes, error));
         }
@@ -169,7 +169,7 @@ impl Sink {
         Ok(Self { direct, sync_bytes, disk: Some(disk), ..Self::discarding(path, length, buffers) })
     }
 
-    /// Makes a sink that discards what is written.
+    /// Creates a sink that discards everything that is written.
     #[must_use]
     pub fn discard(path: &Path, length: Option<u64>, buffers: usize) -> Self {
         Self::discarding(path, length, buffers)
@@ -193,7 +193,7 @@ impl Sink {
         }
     }
 
-    /// Begins a sync whenever `bytes` bytes were written since the last one.
+    /// Sets that a sync begins whenever `bytes` bytes were written since the last sync.
     pub fn sync_every(&mut self, bytes: u64) {
         self.sync_bytes = bytes;
     }
@@ -204,8 +204,8 @@ impl Sink {
         self.disk.as_ref().map_or("thrown away", |disk| disk.describe())
     }
 
-    /// Returns a buffer for a group. Waits for the device if all are being written; returns `None`
-    /// if all are with callers.
+    /// Returns a buffer for a group. If no buffer is free, waits until a write has completed.
+    /// Returns `None` if callers have all buffers.
     /// # Errors
     /// An earlier write or sync failed.
     pub fn buffer(&mut self) -> Result<Option<AlignedBuf>, SinkError> {
@@ -225,7 +225,7 @@ impl Sink {
         }
     }
 
-    /// Takes back a buffer unwritten.
+    /// Takes back a buffer without writing it.
     pub fn recycle(&mut self, buffer: AlignedBuf) {
         self.free.push(buffer);
     }
@@ -233,10 +233,10 @@ impl Sink {
     /// Begins to write the first `len` bytes of `buffer` as group `group`. A group must not be
     /// written twice at the same time.
     /// # Errors
-    /// This write or an earlier one failed.
+    /// This write or an earlier write or sync failed.
     ///
     /// # Panics
-    /// When a group other than the last is incomplete.
+    /// If the file's length is known, and `len` is not the length of this group.
     pub fn write(
         &mut self,
         group: u64,
@@ -273,9 +273,9 @@ impl Sink {
         std::mem::take(&mut self.durable)
     }
 
-    /// Waits until everything written is durable.
+    /// Syncs, and waits until everything written is durable.
     /// # Errors
-    /// An earlier write or sync failed, or one that this call waits for fails.
+    /// An earlier write or sync failed, or one for which this call waits fails.
     pub fn flush(&mut self) -> Result<(), SinkError> {
         loop {
             self.collect()?;
@@ -289,10 +289,10 @@ impl Sink {
         }
     }
 
-    /// Frees the space of all other groups; the length stays. A filesystem that cannot punch holes
-    /// keeps the space.
+    /// Frees the space of all groups except `groups`, and leaves the length of the file unchanged.
+    /// A filesystem that cannot punch holes keeps the space.
     /// # Errors
-    /// A write or a sync failed. That a hole cannot be punched is not an error.
+    /// A write or a sync failed. If a hole cannot be punched, that is not an error.
     pub fn release_all_but(&mut self, groups: impl Iterator<Item = u64>) -> Result<(), SinkError> {
         self.flush()?;
         let (Some(disk), Some(length)) = (&self.disk, self.length) else { return Ok(()) };
@@ -301,15 +301,16 @@ impl Sink {
             let (from, to) = (next * GROUP_BYTES, (group * GROUP_BYTES).min(length));
             if from < to {
                 let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                let _ = rustix::fs::fallocate(disk, hole, from, to - from); // as above
+                let _ = rustix::fs::fallocate(disk, hole, from, to - from); // may fail
             }
             next = group + 1;
         }
         Ok(())
     }
 
-    /// Sets the length and the attributes of the file, and makes everything durable. Returns the
-    /// error if the filesystem rejects attributes: the content is correct without them.
+    /// Sets the length and the attributes of the file, and makes everything durable. If the
+    /// filesystem rejects attributes, returns its error in `Ok`, because the content is correct
+    /// without attributes.
     /// # Errors
     /// A write or a sync failed, or the length cannot be set.
     pub fn finish(
@@ -331,7 +332,7 @@ impl Sink {
     /// The device cannot be read, or the file ends before these bytes.
     ///
     /// # Panics
-    /// When the sink discards, or `len` is more than the buffer holds.
+    /// If the sink discards everything, or `len` is more than the buffer holds.
     pub fn read(&self, group: u64, buffer: &mut AlignedBuf, len: usize) -> Result<(), SinkError> {
         let disk = self.disk.as_ref().expect("a file that is kept");
         let read =
@@ -345,7 +346,7 @@ impl Sink {
             self.take(completion);
         }
         match &self.failed {
-            // Returned by every further call: the file cannot become complete.
+            // Every further call returns the error, because the file cannot become complete.
             Some(error) => {
                 Err(SinkError::at(&self.path, self.length.unwrap_or(0), clone_error(error)))
             }
@@ -397,7 +398,7 @@ impl Sink {
         let Some(disk) = self.disk.as_ref().filter(|_| !self.direct) else { return };
         for run in runs(groups) {
             let bytes = std::num::NonZeroU64::new((run.end - run.start) * GROUP_BYTES);
-            // Only advice: the file is correct without it.
+            // The call is only advice; the file is correct without it.
             let _ = rustix::fs::fadvise(disk, run.start * GROUP_BYTES, bytes, Advice::DontNeed);
         }
     }

@@ -1,9 +1,9 @@
-//! Reads a range of a file in order, in blocks that are groups (or parts of one at the range's
-//! ends).
+//! Reads a range of a file in order, in blocks. A block is a group, or a part of a group at an end
+//! of the range.
 //!
-//! Blocks in the page cache are taken from there. Others are read past it, several at a time, so
-//! that a file larger than memory does not evict other programs' pages; on a filesystem without
-//! direct reads, pages are dropped after use.
+//! Blocks in the page cache are copied from it. Other blocks are read past the page cache, several
+//! at a time, so that a file larger than memory does not evict the pages of other programs. On a
+//! filesystem without direct reads, pages are dropped after use.
 
 use crate::group::GROUP_BYTES;
 use rustix::fs::{Advice, FsWord, Mode, OFlags};
@@ -19,44 +19,45 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Blocks that are read ahead. With the one its caller uses, a source holds 5 MiB at most.
+/// Number of blocks that are read ahead. With the block that the caller uses, a source holds at
+/// most 5 MiB.
 pub const DEPTH: usize = 4;
 
-/// Ranges of up to this many bytes are read through the page cache: an io_uring is not worth
-/// creating.
+/// Ranges of up to this many bytes are read through the page cache, because an io_uring would cost
+/// more than it saves.
 pub const SMALL: u64 = 256 << 10;
 
-/// Bytes between two probes of whether a block is in the page cache, which mostly reads and evicts
-/// larger units.
+/// Number of bytes between two probes of whether a block is in the page cache. The page cache
+/// usually reads and evicts larger units.
 const PROBE_BYTES: usize = 128 << 10;
 
 /// Filesystem types without a device: tmpfs and ramfs.
 const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Bytes of a block.
+/// Length of a block, in bytes.
 #[expect(clippy::cast_possible_truncation, reason = "1 MiB")]
 const BLOCK: usize = GROUP_BYTES as usize;
 
 /// Why a range cannot be read.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// The file ends before the range does: it was truncated meanwhile.
+    /// The file ends before the range, because it was truncated meanwhile.
     #[error(
         "{}: byte {at} is missing: the file was truncated while it was read; start again",
         path.display()
     )]
     Short {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// Offset of a byte that is missing: the last of a block.
+        /// Offset of a missing byte, usually the last byte of a block.
         at: u64,
     },
-    /// The operating system's error.
+    /// A block of the file cannot be read.
     #[error("cannot read {} at byte {at}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// Offset of the block.
+        /// Offset of the block that cannot be read, in bytes.
         at: u64,
         /// The operating system's error.
         source: io::Error,
@@ -65,37 +66,37 @@ pub enum SourceError {
 
 /// Reads a range of a file in order.
 ///
-/// [`Source::next_block`] returns the next block, which it keeps until the next call.
-/// [`Source::next_piece`] instead names a block that is in the page cache, for a caller that sends
-/// it from there by `sendfile`. The source does its I/O on the caller's thread, which it blocks
-/// until the block is there; reads ahead go on in the kernel meanwhile.
+/// [`Source::next_block`] returns the next block, which stays valid until the next call. For a
+/// block in the page cache, [`Source::next_piece`] returns only its offsets, for a caller that
+/// sends it by `sendfile`. The source does its I/O on the caller's thread, and blocks the thread
+/// until the block has been read. The kernel continues to read ahead between calls.
 pub struct Source {
     path: PathBuf,
     /// Reads through the page cache.
     file: File,
-    /// The range that was not returned yet.
+    /// The part of the range that was not returned yet.
     left: Range<u64>,
     /// The block that was returned last.
     buffer: AlignedBuf,
-    /// Whether the filesystem is in memory, and so always cached.
+    /// Whether the filesystem is in memory, so that every block is cached.
     in_memory: bool,
     /// Whether the filesystem supports reads from the page cache only (`RWF_NOWAIT`).
     supports_nowait: bool,
-    /// Made when a block is not in the page cache.
+    /// The reads ahead. Created when a block is not in the page cache.
     ahead: Option<Ahead>,
 }
 
 /// The next piece of a range.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Piece<'a> {
-    /// Its bytes.
+    /// The bytes of the piece.
     Bytes(&'a [u8]),
     /// The offsets of bytes that are in the page cache.
     Cached(Range<u64>),
 }
 
 impl Piece<'_> {
-    /// Returns its length in bytes; no piece is empty.
+    /// Returns the length of the piece, in bytes. No piece is empty.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> u64 {
@@ -109,11 +110,11 @@ impl Piece<'_> {
 /// Reads in progress.
 struct Ahead {
     disk: FileDisk,
-    /// Blocks in order; the first is the next to be returned.
+    /// The blocks being read, in order. The first block is returned next.
     blocks: VecDeque<Block>,
     /// Ticket of the first block.
     first: u64,
-    /// Offset of the block after the last.
+    /// Offset of the next block to begin to read.
     next: u64,
     spare: Vec<AlignedBuf>,
 }
@@ -124,8 +125,8 @@ struct Block {
 }
 
 impl Source {
-    /// Reads `range` of `file`, which is open for reading without `O_DIRECT`. `path` is for
-    /// messages.
+    /// Creates a source for `range` of `file`, which must be open for reading without `O_DIRECT`.
+    /// `path` is for messages.
     #[must_use]
     pub fn new(file: File, path: &Path, range: Range<u64>) -> Self {
         let buffer = AlignedBuf::zeroed(0);
@@ -142,17 +143,17 @@ impl Source {
         }
     }
 
-    /// Returns the range that was not returned yet.
+    /// Returns the part of the range that was not returned yet.
     #[must_use]
     pub fn left(&self) -> Range<u64> {
         self.left.clone()
     }
 
-    /// Returns the bytes up to the end of their group, or of the range; `None` at the end of the
-    /// range.
+    /// Returns the next bytes, up to the end of their group or of the range. `None` at the end of
+    /// the range.
     /// # Errors
-    /// [`SourceError::Short`] if the file was truncated; [`SourceError::Io`] if it cannot be read.
-    /// Nothing more can be read after an error.
+    /// [`SourceError::Short`] if the file was truncated. [`SourceError::Io`] if it cannot be read.
+    /// After an error the source cannot be used any more.
     pub fn next_block(&mut self) -> Result<Option<&[u8]>, SourceError> {
         if self.left.is_empty() {
             return Ok(None);
@@ -171,7 +172,7 @@ impl Source {
     /// Returns the next block as [`Source::next_block`] does, or only its offsets if it is in the
     /// page cache.
     /// # Errors
-    /// As for [`next_block`](Self::next_block).
+    /// The errors of [`next_block`](Self::next_block).
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, SourceError> {
         if self.left.is_empty() {
             return Ok(None);
@@ -184,8 +185,8 @@ impl Source {
         Ok(self.next_block()?.map(Piece::Bytes))
     }
 
-    /// Returns whether a block is in the page cache, judged by samples: a wrong guess only costs
-    /// time.
+    /// Returns whether a block is probably in the page cache. Checks only samples, because a wrong
+    /// result only costs time.
     fn has_cached(&mut self, bytes: &Range<u64>) -> bool {
         if self.ahead.as_ref().is_some_and(|ahead| !ahead.blocks.is_empty()) {
             return false;
@@ -202,7 +203,8 @@ impl Source {
         self.in_memory || (self.ahead.is_none() && self.left.end - self.left.start <= SMALL)
     }
 
-    /// Reads a whole block from the page cache, or returns false. Small ranges are always read.
+    /// Reads a block from the page cache. Returns false if not all of the block is in the cache. A
+    /// small range is always read through the cache.
     fn take_cached(&mut self, bytes: &Range<u64>) -> Result<bool, SourceError> {
         let length = length(bytes);
         let always = self.is_always_cached();
@@ -226,7 +228,7 @@ impl Source {
         }
     }
 
-    /// Reads a block from the device, and keeps reads ahead in progress. Returns the offset of the
+    /// Reads a block from the device, and begins further reads ahead. Returns the offset of the
     /// block in the buffer.
     fn take_read(&mut self, bytes: &Range<u64>) -> Result<usize, SourceError> {
         let ahead = match &mut self.ahead {
@@ -245,7 +247,7 @@ impl Source {
             Err(error) => return Err(self.failed(bytes, error)),
         }
         if ahead.disk.access() == Access::Cached {
-            // Only advice: a filesystem that does not support it has no cache to empty.
+            // The call is only advice. A filesystem that does not support it has no cache to empty.
             let _ = rustix::fs::fadvise(
                 &self.file,
                 bytes.start,
@@ -266,8 +268,8 @@ impl Source {
 }
 
 impl Ahead {
-    /// Reads `file`, opened again: `O_DIRECT` applies to an open file, and the page cache is probed
-    /// through the other.
+    /// Opens `file` again to read ahead. `O_DIRECT` applies to all users of an open file, and
+    /// `file` itself must still read through the page cache.
     fn new(file: &File, path: &Path) -> io::Result<Self> {
         let again = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -1,4 +1,4 @@
-//! Extended attributes of a file in the `user.` namespace. Those of the system (access control
+//! Extended attributes of a file in the `user.` namespace. Attributes of the system (access control
 //! lists, capabilities, security labels) apply to one machine only, and are never copied.
 
 use rustix::buffer::spare_capacity;
@@ -10,11 +10,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Size of the buffer for a file's list of attribute names, in bytes: the kernel's limit on such a
-/// list.
+/// Size of the buffer for a file's list of attribute names, in bytes. The kernel limits such a list
+/// to this size.
 const MAX_LIST: usize = 64 << 10;
 
-/// Reads the attributes of an open file; none on a filesystem that does not support them.
+/// Reads the attributes of an open file. Returns no attributes on a filesystem that does not
+/// support them.
 ///
 /// # Errors
 /// The list of names or a value cannot be read. An attribute that was removed after the list was
@@ -41,7 +42,7 @@ pub(crate) fn xattrs_of(file: impl AsFd) -> io::Result<Xattrs> {
 
 /// Sets attributes on an open file.
 /// # Errors
-/// The filesystem's: it supports none, or has no room for these.
+/// The filesystem's error: it supports no extended attributes, or has no room for these.
 pub(super) fn set(xattrs: &Xattrs, file: impl AsFd) -> io::Result<()> {
     for (name, value) in xattrs.iter() {
         let name = CString::new([PREFIX.as_bytes(), name].concat())?;

@@ -1,8 +1,8 @@
-//! The journal of an incomplete file: lists the groups that are durable.
+//! The journal of an incomplete file, which lists the groups that are durable.
 //!
-//! A transfer that was killed, or whose machine lost power, resumes from it and fetches only groups
-//! that are not listed. A group's record is written after the sync of its bytes, and an incomplete
-//! record is ignored.
+//! A transfer that was killed, or whose machine lost power, resumes from the journal and fetches
+//! only groups that are not listed. A group's record is written after the group's bytes were
+//! synced. An incomplete record is ignored.
 
 mod record;
 
@@ -16,8 +16,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-/// Returns the size limit of a journal for a file of `length` bytes: a record for each group,
-/// several times over.
+/// Returns the size limit of a journal for a file of `length` bytes, in bytes. It has room for
+/// several records of each group.
 fn most_bytes(length: u64) -> u64 {
     (1 << 16) + count(length).saturating_mul(4 * 64)
 }
@@ -29,7 +29,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Creates the journal of a transfer at `path`, replacing one that exists.
+    /// Creates the journal of a transfer at `path`. Replaces an existing journal.
     ///
     /// # Errors
     /// The journal cannot be created, written or synced, or its name belongs to something that is
@@ -41,8 +41,8 @@ impl Journal {
         Ok(Self { file })
     }
 
-    /// Opens the journal at `path`, for a file of `length` bytes, and truncates an incomplete
-    /// record at its end. `None` when there is no readable one.
+    /// Opens the journal at `path` of a file of `length` bytes. Removes an incomplete record at its
+    /// end. `None` if there is no valid journal.
     ///
     /// # Errors
     /// The journal exists, but cannot be opened, read or truncated, or is not a regular file.
@@ -59,9 +59,9 @@ impl Journal {
         Ok(Some((Self { file }, parsed)))
     }
 
-    /// Records groups that are durable, durably.
+    /// Appends groups that are durable, and makes their records durable.
     /// # Errors
-    /// The records cannot be written or synced. The groups may then be fetched again.
+    /// The records cannot be written or synced. The groups may then have to be fetched again.
     pub fn append(&mut self, durable: &BTreeMap<u64, Value>) -> io::Result<()> {
         let mut bytes = Vec::new();
         groups(&mut bytes, durable);
@@ -77,7 +77,7 @@ pub fn boot() -> String {
 }
 
 fn open(path: &Path, more: OFlags) -> io::Result<File> {
-    // `NOFOLLOW`: another user may have planted a link.
+    // `NOFOLLOW`, because another user may have placed a link there.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | more;
     let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     match irregular(file.metadata()?.file_type()) {

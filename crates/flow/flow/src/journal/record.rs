@@ -6,8 +6,8 @@
 //! kind 1  = the source, once, at the beginning: JSON of `Identity`
 //! kind 2  = groups that are durable: first:u64 value:[u8; 32]*
 //! ```
-//! Numbers are little-endian. The first record that is cut short or has another sum is the
-//! journal's end: it was being written when the machine stopped.
+//! Numbers are little-endian. The journal ends before the first record that is cut short or has a
+//! wrong sum, because that record was being written when the machine stopped.
 
 use crate::group::{self, Value};
 use serde::{Deserialize, Serialize};
@@ -16,34 +16,34 @@ use std::collections::BTreeMap;
 /// The first bytes of every journal.
 const MAGIC: [u8; 8] = *b"SPRTJRNL";
 
-/// The only version so far.
+/// The version of the format. There is only one so far.
 const VERSION: u32 = 1;
 
 const SOURCE: u8 = 1;
 const GROUPS: u8 = 2;
 
-/// Bytes of a record before its payload.
+/// Length of a record before its payload, in bytes.
 const HEAD_BYTES: usize = 9;
 
-/// Limit on the length of a payload, in bytes. A record that states a longer one ends the journal:
-/// it and all later records are ignored.
+/// Limit on the length of a payload, in bytes. If a record states a longer payload, this record and
+/// all later records are ignored.
 const MAX_PAYLOAD: usize = 64 << 10;
 
 /// Limit on the groups of one record. A longer run of groups is written as several records.
 const RECORD_GROUPS: usize = 1024;
 const _: () = assert!(8 + RECORD_GROUPS * 32 <= MAX_PAYLOAD);
 
-/// Identifies the file of a transfer: all but `boot` must be equal for the transfer to resume.
+/// Identifies the file of a transfer. A transfer can resume if all fields except `boot` are equal.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Identity {
     /// The source, without credentials.
     pub source: String,
     /// Length of the file in bytes.
     pub length: u64,
-    /// Identifies the file's state at the source: an entity tag, or a date.
+    /// Identifies the file's state at the source: an entity tag or a date.
     pub validator: String,
-    /// Identifies the local file that the bytes were written to, so that another file of that name
-    /// is not mistaken for it.
+    /// Identifies the local file to which the bytes were written, so that another file of the same
+    /// name is not mistaken for it.
     pub part: String,
     /// The boot of this machine in which the journal was begun; empty if unknown.
     pub boot: String,
@@ -52,11 +52,11 @@ pub struct Identity {
 /// The content of a journal.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parsed {
-    /// The file.
+    /// Which file the groups belong to.
     pub identity: Identity,
     /// The durable groups and their values.
     pub groups: BTreeMap<u64, Value>,
-    /// Length of the journal up to the last complete record.
+    /// Length of the journal up to the end of the last complete record, in bytes.
     pub whole: usize,
 }
 
@@ -91,8 +91,8 @@ pub fn groups(bytes: &mut Vec<u8>, groups: &BTreeMap<u64, Value>) {
     }
 }
 
-/// Parses a journal. `None` when it is not a journal, has another version, or ends before its
-/// identity does.
+/// Parses a journal. `None` if the bytes are not a journal, have another version, or end within the
+/// identity.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<Parsed> {
     let rest = bytes.strip_prefix(&MAGIC)?;
@@ -118,8 +118,7 @@ pub fn parse(bytes: &[u8]) -> Option<Parsed> {
 }
 
 impl Parsed {
-    /// Takes a record of groups. Returns `None`, and takes none of its groups, if the record is
-    /// invalid.
+    /// Adds the groups of a record. Returns `None`, and adds no group, if the record is invalid.
     fn take(&mut self, count: u64, payload: &[u8]) -> Option<()> {
         let (first, values) = payload.split_first_chunk::<8>()?;
         let first = u64::from_le_bytes(*first);
@@ -140,7 +139,7 @@ fn record(bytes: &mut Vec<u8>, kind: u8, payload: &[u8]) {
     bytes.extend(payload);
 }
 
-/// Splits off the first record: its kind, its payload, and the rest.
+/// Splits off the first record. Returns its kind, its payload, and the bytes after it.
 fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let [l0, l1, l2, l3, s0, s1, s2, s3, kind] = *head;

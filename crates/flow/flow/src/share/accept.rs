@@ -1,5 +1,5 @@
-//! Accepts and counts connections. Beyond the limits they wait for a slot, and are rejected when
-//! too many wait.
+//! Accepts and counts connections. Above the limits a connection waits for a slot, and is rejected
+//! if too many connections wait.
 
 use super::connection::Connection;
 use super::options::{Limits, ShareError};
@@ -19,18 +19,18 @@ use std::time::Instant;
 /// Length of the kernel's accept queue.
 const BACKLOG: i32 = 128;
 
-/// Upper limit, in bytes, of a connection's receive buffer where files are uploaded: 10 Gb/s over
-/// 200 ms.
+/// Upper limit of a connection's receive buffer in bytes, if the server accepts uploads. It is
+/// enough for 10 Gb/s over 200 ms.
 const RECEIVE_BUFFER: usize = 256 << 20;
 
 /// `Retry-After` of a rejected connection, in seconds.
 const RETRY_AFTER: u64 = 5;
 
-/// How long not to accept after the system ran out of descriptors or memory; and the interval at
-/// which waiting connections are checked.
+/// How long the server does not accept after the system ran out of descriptors or memory. Also the
+/// interval at which waiting connections are checked.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Listens on all addresses; returns the sockets with their addresses.
+/// Listens on all `addresses`. Returns the sockets with their actual addresses.
 pub(super) fn listen(
     addresses: &[SocketAddr],
     receives: bool,
@@ -54,8 +54,8 @@ fn listen_at(address: SocketAddr, receives: bool) -> io::Result<(TcpListener, So
         socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
     }
     if receives {
-        // Set before listening: connections inherit it, and the window scale is negotiated by it
-        // for good.
+        // Set the buffer before listening, because connections inherit it, and it determines the
+        // window scale, which cannot change later.
         enlarge(&socket, Buffer::Receive, RECEIVE_BUFFER)?;
     }
     socket.set_nonblocking(true)?;
@@ -88,8 +88,8 @@ pub(super) fn run(shared: &Arc<Shared>, listeners: &[(TcpListener, SocketAddr)],
             match listener.accept() {
                 Ok((socket, peer)) => begin(shared, socket, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A connection that is already gone does not matter; a lack of descriptors or
-                // memory affects the next one too.
+                // A lack of descriptors or memory affects the next connection too. Other errors
+                // concern only a connection that has already been closed.
                 Err(error) if is_exhausted(&error) => pause = true,
                 Err(_) => {}
             }
@@ -155,7 +155,7 @@ fn expire(shared: &Shared) {
     }
 }
 
-/// Sends a 503 response, as far as the kernel takes it at once.
+/// Sends a 503 response without waiting. With TLS, closes the connection without a response.
 fn reject(shared: &Shared, mut socket: &TcpStream) {
     if shared.tls.is_some() || socket.set_nonblocking(true).is_err() {
         return;
@@ -166,8 +166,8 @@ fn reject(shared: &Shared, mut socket: &TcpStream) {
         .field("Content-Type", "text/plain; charset=utf-8");
     let head = head.field("Content-Length", text.len()).finish(false);
     let _ = socket.write(&[&head, text.as_bytes()].concat());
-    // The request may have arrived: closing with unread bytes would send a reset, which can discard
-    // the response.
+    // The request may have arrived. To close the socket with unread bytes would send a reset, which
+    // can discard the response.
     let _ = socket.shutdown(Shutdown::Write);
     let mut rest = [0; 4096];
     let _ = io::Read::read(&mut socket, &mut rest);
@@ -196,19 +196,19 @@ impl Connections {
         Some(ConnectionSlot { shared: shared.clone(), id, active })
     }
 
-    /// Ends the connection that has been idle longest, if its slot could go to a client from
-    /// `network`. A request that has already arrived on it is still answered.
+    /// Ends the connection that has been idle longest, among those whose slot could go to a client
+    /// from `network`. A request that has already arrived on that connection is still answered.
     fn make_room(&self, network: IpAddr, limits: &Limits) {
         let all = self.served.len() >= limits.connections;
         let fits = self.served.values().filter(|active| all || active.network == network);
         let idle = fits.filter_map(|active| active.idle().map(|since| (since, active)));
         if let Some((_, active)) = idle.min_by_key(|(since, _)| *since) {
             active.set_idle(false);
-            let _ = active.socket.shutdown(Shutdown::Read); // fails if the connection is gone
+            let _ = active.socket.shutdown(Shutdown::Read); // fails if the connection is closed
         }
     }
 
-    /// Takes the first waiting connection that can have a slot now.
+    /// Removes the first waiting connection that can get a slot now, and gives it the slot.
     fn admit(&mut self, shared: &Arc<Shared>) -> Option<(ConnectionSlot, SocketAddr)> {
         let at = (0..self.waiting.len()).find(|at| {
             let count =
@@ -220,7 +220,7 @@ impl Connections {
     }
 }
 
-/// A connection's share of the limits. When it is dropped, a waiting connection takes its place.
+/// A connection's share of the limits. When the slot is dropped, a waiting connection gets a slot.
 struct ConnectionSlot {
     shared: Arc<Shared>,
     id: u64,

@@ -1,4 +1,5 @@
-//! Access control: a token grants access to everything, a ticket made from one to a single file.
+//! Access control. A token grants access to everything. A ticket, which is made from a token,
+//! grants access to a single file.
 
 use super::ticket::{self, TicketKey};
 use sprat_http::server::request::Request;
@@ -6,20 +7,20 @@ use std::path::{Path, PathBuf};
 use std::{fmt, io};
 use thiserror::Error;
 
-/// The smallest length of a token, in bytes: long enough not to be guessed over a network.
+/// The smallest length of a token, in bytes. Such a token cannot be guessed over a network.
 pub const MIN_TOKEN: usize = 16;
 
-/// The largest length of a token, in bytes. A file with a longer one is rejected.
+/// The largest length of a token, in bytes. A file with a longer token is rejected.
 pub const MAX_TOKEN: usize = 1024;
 
-/// Limit on the tokens of a file. A file with more is rejected.
+/// Limit on the tokens of a file. A file with more tokens is rejected.
 pub const MAX_TOKENS: usize = 1024;
 
 /// The cookie that replaces a token in a browser's address.
 pub const COOKIE: &str = "sprat-token";
 
-/// The tokens that grant access. Without any, everybody has access. Tokens are kept as hashes, and
-/// every check compares with all of them in constant time, so that timing reveals nothing.
+/// The tokens that grant access. If there are no tokens, everybody has access. Tokens are kept as
+/// hashes. Every check compares with all hashes in constant time, so that timing reveals nothing.
 #[derive(Clone, Default)]
 pub struct Tokens {
     /// The hash of each token, and its right.
@@ -31,17 +32,17 @@ pub struct Tokens {
 pub enum Right {
     /// To read.
     Read,
-    /// To read, and to upload where the server allows it at all.
+    /// To read, and to upload if the server allows uploads.
     Write,
 }
 
 /// Why a file of tokens is invalid.
 #[derive(Debug, Error)]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the tokens in {}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file of tokens.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -50,15 +51,15 @@ pub enum TokenError {
     #[error("{}, line {line}: want a token of {MIN_TOKEN} to {MAX_TOKEN} letters, digits and \
          marks, with ` read` or ` write` after it if wanted", path.display())]
     Line {
-        /// The file.
+        /// The path of the file of tokens.
         path: PathBuf,
         /// The number of the line, counted from 1.
         line: usize,
     },
-    /// It has no tokens, or too many.
+    /// The file has no tokens, or too many.
     #[error("{} has {count} tokens; want 1 to {MAX_TOKENS}, one per line", path.display())]
     Count {
-        /// The file.
+        /// The path of the file of tokens.
         path: PathBuf,
         /// The number of tokens in the file.
         count: usize,
@@ -70,11 +71,11 @@ pub enum TokenError {
 pub enum Proof {
     /// No token is required.
     None,
-    /// A token in a field of its head, or in a cookie.
+    /// A token in a header field of the request, or in a cookie.
     Head(TicketKey, Right),
-    /// A token in its address, which others may read in histories and logs.
+    /// A token in the request's address, which others may read in histories and logs.
     Address(TicketKey, Right),
-    /// A ticket, for this file only.
+    /// A ticket, which is valid only for this file.
     Ticket,
 }
 
@@ -116,7 +117,7 @@ impl Tokens {
         }
     }
 
-    /// Checks a request; `None` when it has no right to anything.
+    /// Checks a request. `None` if the request grants no right.
     #[must_use]
     pub fn check(&self, request: &Request) -> Option<Proof> {
         if !self.are_required() {
@@ -147,7 +148,7 @@ impl Tokens {
         found.map(|(key, right)| Proof::Head(key, right))
     }
 
-    /// Returns whether a token is required: there is at least one.
+    /// Returns whether a token is required, because there is at least one.
     #[must_use]
     pub fn are_required(&self) -> bool {
         !self.all.is_empty()
@@ -159,8 +160,8 @@ impl Tokens {
         in_cookie(blake3::hash(token.as_bytes()))
     }
 
-    /// Returns the ticket key and right of a token, if it is valid. Compares with all tokens in any
-    /// case.
+    /// Returns the ticket key and right of a token, if the token is valid. Always compares with all
+    /// tokens.
     fn key(&self, token: &str) -> Option<(TicketKey, Right)> {
         let hash = blake3::hash(token.as_bytes());
         self.find(|one| *one == hash)

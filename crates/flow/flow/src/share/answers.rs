@@ -1,4 +1,5 @@
-//! Finds the response to a request: what its target refers to, and in which form it is sent.
+//! Finds the response to a request: to what the request's target refers, and in which form it is
+//! sent.
 
 use super::access::{COOKIE, Proof, Tokens};
 use super::decide::{Body, Decision, decide, finish, text};
@@ -19,7 +20,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-/// Allowed methods of a server that only serves, and of one that also stores files.
+/// Allowed methods of a server that only serves files, and of a server that also stores files.
 const ALLOWED: &str = "GET, HEAD, OPTIONS";
 const ALLOWED_WRITABLE: &str = "GET, HEAD, OPTIONS, PUT";
 
@@ -31,9 +32,9 @@ pub(super) struct Answer {
 
 /// The source of a response's body.
 pub(super) enum Content {
-    /// The decision itself.
+    /// The decision contains the body.
     Own,
-    /// Parts of a file, with its path below the root.
+    /// Parts of a file, given by its version and its path below the root.
     File(File, Version, PathBuf),
     /// The entries of a directory, one line each.
     Lines(Lines),
@@ -114,7 +115,7 @@ impl Shared {
             // The ticket was issued for a file that has been replaced by a directory.
             Ok(Found::Directory(..)) if proof == Proof::Ticket => unauthorized(request),
             Ok(Found::Directory(..)) if !target.has_slash() => {
-                // The slash makes relative links resolve inside the directory.
+                // With the slash, relative links resolve inside the directory.
                 let query = if target.query().is_empty() {
                     String::new()
                 } else {
@@ -181,7 +182,7 @@ impl Shared {
             Form::Page | Form::Lines => {
                 let host = request.field("host").filter(|host| !host.is_empty());
                 let host = host.unwrap_or_else(|| "localhost".into());
-                // Tickets in the page are for this client only, so no cache may store it.
+                // Tickets in the page are for this client only, so no cache may store the page.
                 let (head, key) = match proof {
                     Proof::Head(key, _) => (head.field("Cache-Control", "no-store"), Some(key)),
                     _ => (head.field("Cache-Control", "no-cache"), None),
@@ -195,8 +196,8 @@ impl Shared {
         finish(request, head, Body::Text(body)).into()
     }
 
-    /// Moves the token from a browser's address, where its history and others can see it, to a
-    /// cookie.
+    /// Moves the token from a browser's address to a cookie, because others can see the address,
+    /// for example in the browser's history.
     fn token_to_cookie(&self, request: &Request, target: &Target) -> Answer {
         let token = target.parameter("token").unwrap_or_default();
         let secure = if self.tls.is_some() { "; Secure" } else { "" };
@@ -235,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Writes a directory's entries as lines, and a last line that marks the end.
+    /// Writes a directory's entries as lines, and then a last line that marks the end.
     pub(super) fn write_lines(&self, lines: &Lines, out: &mut dyn io::Write) -> io::Result<()> {
         let mut put = |entry: &Entry| {
             serde_json::to_writer(&mut *out, entry)?;
@@ -258,7 +259,7 @@ fn with_policy(head: Head) -> Head {
         .field("Referrer-Policy", "no-referrer")
 }
 
-/// The response to a client without a valid token.
+/// Returns the response to a client without a valid token.
 fn unauthorized(request: &Request) -> Answer {
     let head = Head::new(401).field("WWW-Authenticate", "Bearer realm=\"sprat\"");
     text(request, head, "a token is required\n").into()

@@ -1,4 +1,4 @@
-//! Sends bodies: a file's blocks, or their values.
+//! Sends bodies: a file's blocks, the values of its groups, or both.
 
 use super::decide::Body;
 use super::socket::Channel;
@@ -15,11 +15,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use thiserror::Error;
 
-/// Bytes hashed at a time; whole chunks of the tree.
+/// Number of bytes hashed at a time. It is a multiple of BLAKE3's chunk.
 const PIECE: usize = 256 << 10;
 
-/// Why a body was broken off. The response is then shorter than its stated length, so that the
-/// client notices.
+/// Why a body ends early. The response is then shorter than its stated length, so that the client
+/// notices.
 #[derive(Debug, Error)]
 pub(super) enum SendError {
     #[error("{0}")]
@@ -39,7 +39,7 @@ pub(super) struct FileContent<'a> {
     /// Whether to recompute cached values, because the client received bytes that do not match
     /// them.
     pub(super) fresh: bool,
-    /// Bytes whose values were computed.
+    /// Number of bytes whose values were computed, not cached.
     pub(super) summed: Cell<u64>,
 }
 
@@ -74,7 +74,8 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// Sends a head and a range of the file; in verified form, each group's value after it.
+    /// Sends a head and a range of the file. In verified form, sends each group's value after the
+    /// group.
     fn send_range(
         &self,
         channel: &mut Channel,
@@ -89,9 +90,9 @@ impl FileContent<'_> {
             let start = source.left().start;
             let group = start / GROUP_BYTES;
             let known = if verified { self.known(group) } else { None };
-            // `sendfile` sends what the page cache holds at each transmission, so a concurrent
-            // change can produce a mix of bytes. It is used only where the client verifies what it
-            // gets.
+            // `sendfile` sends the contents of the page cache at the time of each transmission, so
+            // a concurrent change can produce a mix of bytes. It is used only if the client
+            // verifies the bytes.
             let by_reference = verified && !channel.encrypts();
             let piece = if by_reference {
                 source.next_piece()?
@@ -177,8 +178,8 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// Sends only the values of a part's groups, each as soon as it is known: the client has the
-    /// bytes from elsewhere.
+    /// Sends only the values of a part's groups, each as soon as it is known. The client gets the
+    /// bytes elsewhere.
     fn send_values(
         &self,
         channel: &mut Channel,
@@ -223,8 +224,8 @@ impl FileContent<'_> {
         Ok(Source::new(file, self.path, part.clone()))
     }
 
-    /// Checks, before the last block is sent, that the file was not changed. If it was, the body is
-    /// left incomplete.
+    /// Checks, before the last block is sent, that the file was not changed. An error leaves the
+    /// body incomplete.
     fn check(&self, last: bool) -> Result<(), SendError> {
         if !last {
             return Ok(());

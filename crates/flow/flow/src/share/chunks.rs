@@ -3,10 +3,10 @@
 use super::socket::Channel;
 use std::io::{self, Write};
 
-/// Bytes that are buffered before they are sent.
+/// Number of bytes that are buffered before they are sent as a chunk.
 const GATHERED: usize = 64 << 10;
 
-/// Sends what is written to it in chunks (RFC 9112, section 7.1), or unchanged to an HTTP/1.0
+/// Sends the bytes written to it in chunks (RFC 9112, section 7.1), or unchanged to an HTTP/1.0
 /// client.
 pub(super) struct Chunks<'a> {
     channel: &'a mut Channel,
@@ -20,7 +20,7 @@ impl<'a> Chunks<'a> {
         Self { channel, plain, gathered: Vec::with_capacity(GATHERED), sent: 0 }
     }
 
-    /// Sends the rest and the end marker; returns the number of content bytes.
+    /// Sends the buffered bytes and the end marker. Returns the number of content bytes.
     pub(super) fn finish(mut self) -> io::Result<u64> {
         self.send_chunk()?;
         if !self.plain {
@@ -29,7 +29,7 @@ impl<'a> Chunks<'a> {
         Ok(self.sent)
     }
 
-    /// Sends what is buffered, as one chunk.
+    /// Sends the buffered bytes as one chunk.
     fn send_chunk(&mut self) -> io::Result<()> {
         if self.gathered.is_empty() {
             return Ok(());

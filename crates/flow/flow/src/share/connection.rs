@@ -1,4 +1,4 @@
-//! One connection: answers requests in order, each before it reads the next.
+//! One connection. It answers requests in order, each before it reads the next.
 
 use super::answers::{Answer, Content, Lines};
 use super::body::{FileContent, SendError};
@@ -26,15 +26,15 @@ use std::time::Instant;
 /// A connection to one client.
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
-    /// What other threads see of it.
+    /// The state of the connection that other threads see.
     pub(super) active: Arc<ActiveConnection>,
     pub(super) channel: Channel,
     pub(super) peer: SocketAddr,
-    /// Bytes received and not used yet, such as pipelined requests.
+    /// Bytes that were received and not used yet, such as pipelined requests.
     pub(super) unread: Vec<u8>,
-    /// Set when the first file is sent; paces everything after it.
+    /// Set when the first file is sent. It paces everything that is sent afterwards.
     pub(super) paced: Option<Paced>,
-    /// The upload that its last part belonged to, kept open for the next part.
+    /// The upload to which the last part belonged. It is kept open for the next part.
     pub(super) stream: Option<UploadStream>,
 }
 
@@ -46,17 +46,17 @@ fn wants_fresh(request: &Request) -> bool {
 /// What happens to the connection after a response.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum AfterAnswer {
-    /// It waits for the next request.
+    /// The connection waits for the next request.
     KeepAlive,
-    /// It is closed in an orderly way.
+    /// The connection is closed after all bytes were sent.
     Close,
-    /// As `Close`, while an unwanted body may still arrive.
+    /// The connection is closed like `Close`, while an unwanted body may still arrive.
     Drain,
-    /// It is reset, so that the client sees that the response is incomplete.
+    /// The connection is dropped, so that the client sees that the response is incomplete.
     Abort,
 }
 
-/// What was sent of a response.
+/// How much of a response was sent, for the observer.
 #[derive(Default)]
 pub(super) struct Sent {
     pub(super) status: u16,
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// Reads until a complete head has arrived; returns its length.
+    /// Reads until a complete head has arrived, and returns the length of the head.
     fn next_head(&mut self, first: bool) -> Result<usize, NoHead> {
         let limits = self.shared.limits;
         let mut deadline = None;
@@ -169,7 +169,7 @@ impl Connection {
         if request.method == Method::Put {
             return self.receive(request, began);
         }
-        // A body is not accepted with this method, and is not waited for.
+        // This method must not have a body. Answer without waiting for the body.
         if request.length > 0 {
             return self.refuse(&Refused::bad("this request must not have a body"));
         }

@@ -1,4 +1,5 @@
-//! Decides what to send for a file: a pure function of the request and the file's version.
+//! Decides what to send for a file. The decision is a pure function of the request and the file's
+//! version.
 
 use super::version::Version;
 use crate::group::{GROUP_BYTES, VALUES, VERIFIED, values_length, verified_length};
@@ -21,26 +22,26 @@ pub struct Decision {
 /// The body of a response.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Body {
-    /// None.
+    /// There is no body.
     Empty,
     /// A generated text.
     Text(Vec<u8>),
-    /// The entries of a directory, one line each; the length is not known in advance.
+    /// The entries of a directory, one line for each. The length is not known in advance.
     Lines,
     /// A part of the file.
     Part(Range<u64>),
-    /// A part of the file in verified form: it begins at a group and ends at the end of one or of
-    /// the file.
+    /// A part of the file in verified form. It begins at a group, and ends at the end of a group or
+    /// of the file.
     Verified(Range<u64>),
-    /// Only the values of such a part's groups.
+    /// Only the values of the groups of a part. The part begins and ends as for `Verified`.
     Values(Range<u64>),
-    /// Several parts of the file, each after a head of its own, and an end
+    /// Several parts of the file, each with a head before it, and a text at the end
     /// (`multipart/byteranges`).
     Parts(Vec<(Vec<u8>, Range<u64>)>, Vec<u8>),
 }
 
 impl Body {
-    /// Returns the length in bytes; 0 for lines, whose length is unknown.
+    /// Returns the length of the body in bytes; 0 for lines, whose length is unknown.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -58,16 +59,16 @@ impl Body {
     }
 }
 
-/// Decides on a GET or HEAD for a file of content type `kind`. With `save_as`, the file is offered
-/// as a download under that name.
+/// Decides what to send for a GET or HEAD of a file of content type `kind`. With `save_as`, the
+/// file is offered as a download under that name.
 #[must_use]
 pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<&str>) -> Decision {
     let (tag, size) = (version.tag(), version.size);
     let common = |status| {
         let head =
             Head::new(status).field("ETag", &tag).field("Last-Modified", version.modified.http());
-        // All forms share one tag, which identifies the file's version; `Vary` keeps them apart in
-        // caches.
+        // All forms share one tag, which identifies the file's version. `Vary` makes caches
+        // distinguish the forms.
         head.field("Accept-Ranges", "bytes")
             .field("Vary", "Accept")
             .field("Cache-Control", "no-cache, no-transform")
@@ -83,8 +84,8 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
         Verdict::Failed => return text(request, common(412), "this version of the file is gone\n"),
         Verdict::Proceed | Verdict::Whole => {}
     }
-    // A client that accepts verified form gets it, and one that accepts only values gets only
-    // those.
+    // A client that accepts the verified form gets it. Otherwise, a client that accepts values gets
+    // only the values.
     let grouped = match (request.accepts(VERIFIED), request.accepts(VALUES)) {
         (true, _) => Some(Body::Verified as fn(Range<u64>) -> Body),
         (false, true) => Some(Body::Values as fn(Range<u64>) -> Body),
@@ -140,7 +141,7 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
     finish(request, head, body)
 }
 
-/// Makes a response with a short text.
+/// Creates a response with a short text.
 #[must_use]
 pub fn text(request: &Request, head: Head, text: &str) -> Decision {
     let head = head.field("Content-Type", "text/plain; charset=utf-8");
@@ -163,7 +164,7 @@ fn content_range(part: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", part.start, part.end - 1)
 }
 
-/// Makes a boundary that does not occur in the content, and a body of several parts.
+/// Creates a boundary that does not occur in the content, and a body of several parts.
 fn in_parts(parts: &[Range<u64>], tag: &str, kind: &str, size: u64) -> (String, Body) {
     let boundary = blake3::keyed_hash(
         blake3::hash(tag.as_bytes()).as_bytes(),

@@ -1,4 +1,5 @@
-//! Lists directories: as JSON, whole or one line per entry, and as a page ([`super::page`]).
+//! Lists directories: as one JSON document, as one line of JSON for each entry, or as a page
+//! ([`super::page`]).
 
 use super::root::{Found, RESERVED, Root};
 use super::version::Version;
@@ -13,10 +14,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
 /// Limit on the entries of a directory in a listing that is made in memory. A longer listing is
-/// truncated, and says so.
+/// truncated, and states that.
 pub const MAX_ENTRIES: usize = 100_000;
 
-/// Deepest nesting of directories in a recursive listing.
+/// Limit on the nesting of directories in a recursive listing. The content of deeper directories is
+/// left out.
 pub const MAX_DEPTH: usize = 128;
 
 /// The kind of an entry.
@@ -32,21 +34,21 @@ pub enum Kind {
 /// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its name; in a recursive listing, its path from the listed directory. Invalid UTF-8 is
-    /// replaced.
+    /// The name of the entry. In a recursive listing, the path of the entry from the listed
+    /// directory. Invalid UTF-8 is replaced.
     pub name: String,
-    /// Its percent-encoded name or path, which preserves every byte. A directory's ends with a
+    /// The percent-encoded name or path, which preserves every byte. For a directory it ends with a
     /// slash.
     pub href: String,
-    /// Its kind.
+    /// Whether the entry is a directory or a file.
     pub kind: Kind,
     /// Length of a file in bytes; 0 for a directory.
     pub size: u64,
-    /// Modification time: seconds since 1970, a dot, nine digits.
+    /// Modification time: seconds since 1970, a dot, and nine digits.
     pub mtime: String,
     /// Permissions: four octal digits.
     pub mode: String,
-    /// Entity tag of a file.
+    /// Entity tag of a file; `None` for a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
     /// Modification time in seconds since 1970, for sorting.
@@ -59,9 +61,9 @@ pub struct Entry {
 pub struct Listing {
     /// The directory's percent-encoded path, with a slash at its end.
     pub path: String,
-    /// Sorted by name, byte by byte.
+    /// The entries, sorted by name, byte by byte.
     pub entries: Vec<Entry>,
-    /// Whether there are more than [`MAX_ENTRIES`].
+    /// Whether the directory has more than [`MAX_ENTRIES`] entries.
     pub truncated: bool,
 }
 
@@ -70,7 +72,8 @@ struct Item {
     name: OsString,
     kind: Kind,
     version: Version,
-    /// Whether the entry is a symbolic link, and `kind` and `version` describe what it leads to.
+    /// Whether the entry is a symbolic link. If it is, `kind` and `version` describe the link's
+    /// target.
     linked: bool,
 }
 
@@ -96,22 +99,25 @@ pub fn list(root: &Root, names: &[OsString], directory: &File) -> io::Result<Lis
     Ok(Listing { path: path + "/", entries, truncated })
 }
 
-/// What a listing by lines omits.
+/// The entries that a listing by lines omits.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LeftOut {
-    /// Entries that are not files or directories, or cannot be examined: the name, quoted, and why.
+    /// Entries that are neither files nor directories, or cannot be examined: each a text with the
+    /// quoted name and the reason.
     pub named: Vec<String>,
     /// The number of names that begin with a dot and are not listed.
     pub hidden: u64,
 }
 
-/// Passes the entries of the directory at `names` to `take`, one by one, and if `recursive` those
-/// of all directories below, each directory before its content. An error from `take` ends the walk.
-/// A symbolic link to a file counts as a file; one to a directory is not followed, since links may
-/// form cycles. Returns the number of entries, and what was left out.
+/// Passes the entries of the directory at `names` to `take`, one by one. If `recursive`, also
+/// passes the entries of all directories below, each directory before its content. An error from
+/// `take` ends the walk. Returns the number of entries, and the entries that were left out.
+///
+/// A symbolic link to a file counts as a file. A recursive walk leaves out links to directories,
+/// because links may form cycles.
 /// # Errors
-/// `take` returned an error, or the directory itself cannot be read. A directory below that cannot
-/// be read is left out.
+/// `take` returned an error, or the directory itself cannot be read. If a directory below it cannot
+/// be read, its content is left out.
 pub fn walk(
     root: &Root,
     names: &[OsString],
@@ -141,9 +147,9 @@ pub fn walk(
 /// memory. Further entries are left out.
 pub const MAX_LISTED: usize = 1_000_000;
 
-/// Limits on the entries that a listing by lines names as left out, and on the bytes of their
-/// descriptions, because a client reads the last line into memory. Further entries are only
-/// counted.
+/// Limits on the number of left-out entries that a listing by lines names, and on the bytes of
+/// their descriptions. There are limits because a client reads the last line into memory. Further
+/// entries are only counted.
 const MAX_NAMED: usize = 100;
 const MAX_NAMED_BYTES: usize = 16 << 10;
 
@@ -185,7 +191,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Passes on an entry and what is below it.
+    /// Passes on an entry, and if it is a directory, the entries below it.
     fn item(
         &mut self,
         names: &mut Vec<OsString>,
@@ -251,7 +257,7 @@ impl Item {
     }
 }
 
-/// Reads the names in the directory at `names`, at most `most`.
+/// Reads the names of the entries in the directory at `names`, at most `most` of them.
 fn read(root: &Root, names: &[OsString], directory: &File, most: usize) -> io::Result<Names> {
     let mut read = Names { shown: Vec::new(), hidden: 0, truncated: false };
     for entry in Dir::read_from(directory)? {
@@ -275,7 +281,8 @@ fn read(root: &Root, names: &[OsString], directory: &File, most: usize) -> io::R
     Ok(read)
 }
 
-/// Examines an entry. `None` if it no longer exists; an error says why it is not listed.
+/// Examines an entry. `None` if the entry no longer exists. An error says why the entry is not
+/// listed.
 fn item(
     root: &Root,
     names: &[OsString],

@@ -1,8 +1,8 @@
-//! The server: serves a directory over HTTP/1.1 to any client, in verified form to `sprat`, and
-//! stores uploaded files where that is allowed.
+//! The server. It serves a directory over HTTP/1.1 to any client, and in verified form to `sprat`.
+//! If allowed, it also stores uploaded files.
 //!
-//! One thread accepts connections, and one serves each of them. Their number is bounded, in total
-//! and per client network, and every wait has a time limit.
+//! One thread accepts connections, and each connection has a thread of its own. The number of
+//! connections is bounded, in total and for each client network, and every wait has a time limit.
 
 mod accept;
 pub mod access;
@@ -52,12 +52,12 @@ use std::time::Duration;
 use values::Values;
 
 /// A running server. [`Share::start`] opens the directory, listens, and starts the accepting
-/// thread; each connection then gets a thread of its own. [`Share::stop`] stops accepting and lets
-/// transfers end; dropping the server breaks them off.
+/// thread. Each connection then gets a thread of its own. [`Share::stop`] stops accepting and lets
+/// transfers end. If the server is dropped instead, transfers are broken off.
 pub struct Share {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
-    /// Closing it wakes the accepting thread, which then ends.
+    /// To close this descriptor wakes the accepting thread, which then ends.
     wake: Option<OwnedFd>,
     acceptor: Option<JoinHandle<()>>,
     /// The thread that removes old parts of uploads, which ends when the sender is dropped.
@@ -68,8 +68,8 @@ impl Share {
     /// Starts a server.
     ///
     /// # Errors
-    /// The directory cannot be opened, no address is given to listen at, an address cannot be
-    /// listened at, or a thread or a pipe cannot be created.
+    /// The directory cannot be opened, no address is given, the server cannot listen at an address,
+    /// or a thread or a pipe cannot be created.
     pub fn start(options: Options) -> Result<Self, ShareError> {
         let Options {
             root: path,
@@ -127,7 +127,7 @@ impl Share {
         *self.shared.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
-    /// Returns the addresses it listens on, with the ports that the kernel chose.
+    /// Returns the addresses on which the server listens, with the ports that the kernel chose.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -139,7 +139,8 @@ impl Share {
         &self.shared.transfers
     }
 
-    /// Accepts no more connections, lets transfers go on for up to `grace`, and ends the others.
+    /// Stops accepting connections, and gives transfers up to `grace` to end. Then ends the
+    /// remaining transfers.
     pub fn stop(mut self, grace: Duration) {
         self.end(grace);
     }
@@ -148,14 +149,14 @@ impl Share {
         let Some(acceptor) = self.acceptor.take() else { return };
         self.shared.stopping.store(true, Ordering::SeqCst);
         drop(self.wake.take());
-        // A panic has already been reported.
+        // If the thread panicked, the panic has already been reported.
         let _ = acceptor.join();
         if let Some((stop, sweeper)) = self.sweeper.take() {
             drop(stop);
             let _ = sweeper.join();
         }
         self.shared.connections().waiting.clear();
-        // Idle connections read an end and close.
+        // Idle connections read the end of the stream, and close.
         self.shared.shut(std::net::Shutdown::Read);
         if !self.shared.wait_for_none(grace) {
             self.shared.shut(std::net::Shutdown::Both);
@@ -164,8 +165,8 @@ impl Share {
     }
 }
 
-/// Upper limit of the interval between two sweeps of parts, which otherwise is a quarter of the
-/// time for which unfinished uploads are kept.
+/// Upper limit of the interval between two sweeps of parts. Below the limit the interval is a
+/// quarter of the time for which unfinished uploads are kept, but at least 100 ms.
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// Starts the thread that sweeps parts until the returned sender is dropped.
@@ -188,7 +189,7 @@ fn sweep(
     Ok((stop, thread))
 }
 
-/// Time limit for threads to end after their sockets were shut down.
+/// Time that threads get to end after their sockets were shut down.
 const LAST_GRACE: Duration = Duration::from_secs(2);
 
 impl Drop for Share {

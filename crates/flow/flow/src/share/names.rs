@@ -1,9 +1,10 @@
 //! The host names that a share accepts.
 //!
-//! By DNS rebinding, a page in a browser can make its own host name resolve to a private address,
-//! and then read what is shared with everybody there. The browser sends that name in `Host`, so at
-//! loopback and private addresses only the share's own names are accepted. Where a token is
-//! required, the page does not have it, and any name is accepted.
+//! By DNS rebinding, a page in a browser can make its own host name resolve to a private address.
+//! It could then read files that are shared with everybody at that address. The browser sends the
+//! page's host name in `Host`, so at loopback and private addresses only the share's own names are
+//! accepted. If a token is required, any name is accepted, because such a page does not have the
+//! token.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,7 +13,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(super) struct Names(Vec<String>);
 
 impl Names {
-    /// Accepts this machine's own name, and those given.
+    /// Accepts this machine's own name and the names in `given`.
     pub(super) fn new(given: &[String]) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let own = own.trim().to_ascii_lowercase();
@@ -30,9 +31,9 @@ impl Names {
     }
 
     /// Returns whether a request that arrived at the address `at` may be for `host`, the value of
-    /// `Host`. At a public address every name is allowed; at a private one only addresses,
-    /// `localhost` and names below it, and this server's names. A request without `Host` is
-    /// allowed, because no browser sends one.
+    /// `Host`. At a public address every name is allowed. At a private address only addresses,
+    /// `localhost` and names below it, and this server's names are allowed. A request without
+    /// `Host` is allowed, because no browser sends such a request.
     pub(super) fn allow(&self, host: Option<&str>, at: IpAddr) -> bool {
         let Some(host) = host.filter(|host| !host.is_empty()) else { return true };
         if !is_private(at.to_canonical()) {

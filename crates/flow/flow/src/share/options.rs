@@ -10,30 +10,32 @@ use std::time::Duration;
 use std::{fmt, io};
 use thiserror::Error;
 
-/// Default limit of concurrent connections; one more waits.
+/// Default limit of concurrent connections. A further connection waits.
 pub const MAX_CONNECTIONS: usize = 256;
 
 /// Default limit of concurrent connections from one IPv4 address, or one IPv6 network of 64 bits.
 pub const MAX_PER_ADDRESS: usize = 64;
 
-/// Default limit of connections that wait for a slot; one more is answered with 503 and closed.
+/// Default limit of connections that wait for a slot. A further connection is answered with 503 and
+/// closed.
 pub const MAX_WAITING: usize = 256;
 
 /// Limits that protect a server from overload and from clients that stall.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Concurrent connections.
+    /// Limit on concurrent connections.
     pub connections: usize,
-    /// Concurrent connections from one IPv4 address or one IPv6 network of 64 bits.
+    /// Limit on concurrent connections from one IPv4 address or one IPv6 network of 64 bits.
     pub per_address: usize,
-    /// Connections that wait for a slot, at most as long as one may be idle.
+    /// Limit on connections that wait for a slot. A connection waits at most for the time `idle`.
     pub waiting: usize,
-    /// Time limit of a head from its first byte; and of the first byte of a connection, including
-    /// its TLS handshake.
+    /// Time limit for a request's head to arrive, from its first byte. For the first request of a
+    /// connection the time starts with the connection and includes the TLS handshake.
     pub head: Duration,
-    /// Time limit of a connection without a request.
+    /// Time limit for a connection without a request.
     pub idle: Duration,
-    /// Time limit of a response of which the client acknowledges no byte.
+    /// Time limit for a client to make progress: to acknowledge a byte of a response, or to send a
+    /// byte of an upload.
     pub patience: Duration,
 }
 
@@ -50,44 +52,46 @@ impl Default for Limits {
     }
 }
 
-/// Called after every response, on the thread of its connection.
+/// A function that is called after every response, on the thread of the response's connection.
 pub type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Options of a server; [`Options::new`] sets all but the first two to defaults.
+/// Options of a server. [`Options::new`] takes the first two, and sets all others to defaults.
 #[derive(Clone)]
 pub struct Options {
     /// The directory to share.
     pub root: PathBuf,
-    /// Addresses to listen on; port 0 is a free port.
+    /// Addresses to listen on. Port 0 stands for a free port.
     pub listen: Vec<SocketAddr>,
     /// Whether to share names that begin with a dot.
     pub hidden: bool,
     /// The TLS configuration with a certificate; `None` serves plain text.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// The tokens that grant access; without any, everybody has access.
+    /// The tokens that grant access. If there are no tokens, everybody has access.
     pub tokens: Tokens,
-    /// Limit on the length of an uploaded file, in bytes; a longer one is rejected. `None` forbids
+    /// Limit on the length of an uploaded file, in bytes. A longer file is rejected. `None` forbids
     /// uploads.
     pub writable: Option<u64>,
     /// Limit on the disk space that all unfinished uploads together hold, in bytes. An upload that
     /// would exceed it is rejected with status 507. `None` is half of the filesystem.
     pub max_unfinished: Option<u64>,
-    /// Time for which the part of an interrupted upload is kept.
+    /// Time for which the part of an interrupted upload is kept, since it was last written.
     pub keep_unfinished: Duration,
-    /// Host names accepted at loopback and private addresses, besides this machine's own.
+    /// Host names accepted at loopback and private addresses in addition to this machine's own
+    /// name.
     pub names: Vec<String>,
     /// Whether to send and accept extended attributes (`user.*`) with files.
     pub xattrs: bool,
-    /// Selects how the sending rate of each connection is controlled.
+    /// How the sending rate of each connection is controlled.
     pub pace: Pace,
-    /// Limits.
+    /// Limits on connections and waits.
     pub limits: Limits,
-    /// Called after every response.
+    /// A function to call after every response; `None` for no function.
     pub observer: Option<Observer>,
 }
 
 impl Options {
-    /// Shares `root` with everybody, without encryption, on `listen`.
+    /// Returns options that share `root` with everybody, without encryption, on the addresses
+    /// `listen`.
     #[must_use]
     pub fn new(root: PathBuf, listen: Vec<SocketAddr>) -> Self {
         Self {
@@ -123,25 +127,27 @@ impl fmt::Debug for Options {
 /// A response that was sent.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The client.
+    /// The client's address.
     pub peer: SocketAddr,
     /// The method; `-` for an invalid request.
     pub method: &'static str,
     /// The percent-encoded path; `-` for an invalid request.
     pub path: String,
-    /// The status.
+    /// The HTTP status of the response.
     pub status: u16,
     /// Bytes of the body passed to the kernel; for an upload, bytes of the file that were received.
     pub bytes: u64,
     /// Whether the body was in verified form.
     pub verified: bool,
-    /// Bytes of the file whose values were computed for it rather than cached.
+    /// Bytes of the file whose values were computed for this response, because they were not
+    /// cached.
     pub summed: u64,
     /// Time from the end of the request to the end of the response.
     pub took: Duration,
-    /// The kernel's state of the connection's path at that time; `None` if the connection was gone.
+    /// The kernel's state of the connection's path at the end of the response; `None` if it cannot
+    /// be read.
     pub network: Option<sprat_pace::path::Path>,
-    /// The reason for which the response was broken off.
+    /// Why the response was broken off or a PUT was rejected; `None` if neither happened.
     pub error: Option<String>,
 }
 
@@ -156,10 +162,10 @@ pub enum ShareError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// It cannot listen on an address.
+    /// The server cannot listen on an address.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// The address.
+        /// The address at which to listen.
         address: SocketAddr,
         /// The operating system's error.
         source: io::Error,

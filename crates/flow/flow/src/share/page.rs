@@ -1,5 +1,5 @@
-//! The page of a directory: its entries, each with a plain link and the command for an accelerated
-//! transfer, and the transfers in progress.
+//! The page of a directory. It shows the entries, each with a plain link and the command for an
+//! accelerated transfer, and the transfers in progress.
 
 use super::listing::{Entry, Kind, Listing};
 use super::ticket::{PARAMETER, TicketKey};
@@ -9,27 +9,28 @@ use sprat_http::server::target::Target;
 use sprat_units::{figure, html};
 use std::fmt::Write as _;
 
-/// Limit on the entries of a page, because browsers become slow with more. If a directory has more,
-/// the page has the first ones and a link to the complete listing.
+/// Limit on the entries of a page, because browsers become slow with more entries. For a directory
+/// with more entries, the page has the first entries and a link to the complete listing.
 pub const MAX_ROWS: usize = 5_000;
 
-/// Content security policy of pages: only our own script may run, which may only contact this
+/// Content security policy of pages. Only our own script may run, and it may contact only this
 /// server, so that no text can become code.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src \
     'self'; base-uri 'none'; \
                           form-action 'none'; frame-ancestors 'none'";
 
-/// Content security policy of files that can contain scripts, when a browser displays them: they
-/// run in an origin of their own.
+/// Content security policy of files that can contain scripts. If a browser displays such a file,
+/// the scripts run in an origin of their own.
 pub const FILE_POLICY: &str = "sandbox allow-scripts";
 
-/// Resources of the pages: path below the reserved name, content type, content.
+/// Resources of the pages: each with its path below the reserved name, its content type, and its
+/// content.
 pub const PARTS: [(&str, &str, &str); 2] = [
     ("live.js", "text/javascript; charset=utf-8", include_str!("page/live.js")),
     ("style.css", "text/css; charset=utf-8", include_str!("page/style.css")),
 ];
 
-/// The order of entries; directories always come first.
+/// The order of entries. Directories always come first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Order {
     Name,
@@ -37,8 +38,8 @@ enum Order {
     Time,
 }
 
-/// Renders the page of a directory, whose server is reached as `host`. With a ticket key, links to
-/// files contain tickets.
+/// Renders the page of a directory. `host` is the name by which the client reaches the server. With
+/// a ticket key, links to files contain tickets.
 #[must_use]
 pub fn page(
     listing: &Listing,
@@ -136,7 +137,7 @@ pub fn page(
     page
 }
 
-/// Renders a path as links to each directory above.
+/// Renders a path as links to all directories above it.
 fn trail(path: &str) -> String {
     let mut trail = "<a href=\"/\">/</a>".to_owned();
     let mut so_far = "/".to_owned();

@@ -1,4 +1,5 @@
-//! What a PUT request stores, and where: a pure function of its head.
+//! Decides what a PUT request stores, and where. The decision is a pure function of the request's
+//! head.
 //!
 //! ```text
 //! PUT dir/    no body                            makes a directory, with all above it
@@ -24,14 +25,14 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Default limit of an uploaded file's length: 64 TiB.
+/// Default limit of an uploaded file's length, in bytes: 64 TiB.
 pub const MAX_FILE: u64 = 64 << 40;
 
 /// Limit on the names in the path of an upload. A request for a longer path is rejected with status
 /// 403.
 pub const MAX_NAMES: usize = 128;
 
-/// Limit on the length of a name in the path of an upload, in bytes: the limit of filesystems. A
+/// Limit on the length of a name in the path of an upload, in bytes. Filesystems have this limit. A
 /// request with a longer name is rejected with status 403.
 const MAX_NAME: usize = 255;
 
@@ -42,7 +43,7 @@ const MAX_TAG: usize = 128;
 /// What a PUT request does.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PutKind {
-    /// Makes a directory.
+    /// Creates a directory.
     Folder,
     /// Stores a complete file.
     Whole {
@@ -51,36 +52,36 @@ pub enum PutKind {
         /// Whether the body is in verified form.
         verified: bool,
     },
-    /// Stores a part of an upload, in verified form: it begins at a group or within one, and ends
-    /// at the end of one or of the file.
+    /// Stores a part of an upload, in verified form. The part begins at a group or within a group,
+    /// and ends at the end of a group or of the file.
     Part {
-        /// The upload.
+        /// The upload that the part belongs to.
         upload: Upload,
-        /// Bytes of the file.
+        /// The range of the file's bytes in the part.
         range: Range<u64>,
     },
     /// Finishes an upload.
     Finish {
-        /// The upload.
+        /// The upload to finish.
         upload: Upload,
-        /// The hash that its file must have, as `b3sum` prints it.
+        /// The hash that the file must have, as `b3sum` prints it.
         blake3: Value,
     },
 }
 
-/// Identifies an upload: a file in one state at its sender.
+/// Identifies an upload, which is a file in one state at its sender.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Upload {
-    /// Identifies the state.
+    /// A text that identifies the state.
     pub tag: String,
     /// Length of the file in bytes.
     pub length: u64,
 }
 
-/// Parses the head of a PUT; rejects files longer than `most` bytes.
+/// Parses the head of a PUT. Rejects files longer than `most` bytes.
 /// # Errors
-/// [`Refused`] with 400 for a malformed request, 403 for a name that is not allowed, 411, 413 or
-/// 415.
+/// [`Refused`] with 400 for a malformed request, 403 for a name that is not allowed, 411 without a
+/// length, 413 for a file that is too long, or 415 for a content encoding.
 pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refused> {
     let bad = |reason: &str| Err(Refused::bad(reason));
     let Some(target) = request.target.as_ref().filter(|_| request.method == Method::Put) else {
@@ -167,9 +168,9 @@ pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refu
     Ok((put, attributes))
 }
 
-/// Parses a query for the state of an upload; `None` if the request is not one.
+/// Parses a query for the state of an upload. `None` if the request is not such a query.
 /// # Errors
-/// As for [`parse`].
+/// The errors of [`parse`].
 pub fn parse_query(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
     let Some(target) = request.target.as_ref().filter(|_| request.accepts(UPLOADED)) else {
         return Ok(None);
@@ -183,10 +184,11 @@ pub fn parse_query(request: &Request, most: u64) -> Result<Option<Upload>, Refus
     Ok(Some(upload))
 }
 
-/// Checks whether the request's conditions allow the file that exists to be replaced, or a new one
-/// to be made.
+/// Checks whether the request's conditions allow the existing file to be replaced, or a new file to
+/// be created.
 /// # Errors
-/// [`Refused`] with 409 if the request does not allow replacing it, or 412 if a condition fails.
+/// [`Refused`] with 409 if a file exists and the request has no condition that allows its
+/// replacement. [`Refused`] with 412 if a condition fails.
 pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<(), Refused> {
     let failed = |reason: &str| Err(Refused { status: 412, reason: reason.to_owned() });
     let (only, none) = (request.field("if-match"), request.field("if-none-match"));
@@ -239,7 +241,7 @@ fn upload(request: &Request) -> Result<Upload, Refused> {
     let length = match request.field(&LENGTH.to_ascii_lowercase()) {
         Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
         Some(_) => None,
-        // A part states the length in its range.
+        // The head of a part states the length in its range.
         None => Some(0),
     };
     match length {

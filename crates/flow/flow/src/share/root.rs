@@ -1,8 +1,8 @@
-//! The shared directory: resolves the paths of requests, and never leaves it.
+//! The shared directory. It resolves the paths of requests, which never lead out of it.
 //!
-//! The kernel resolves paths beneath the root (`openat2` with `RESOLVE_BENEATH`): it follows
+//! The kernel resolves paths beneath the root (`openat2` with `RESOLVE_BENEATH`). It follows
 //! symbolic links as long as they stay inside, even while files are being moved. On a kernel
-//! without that call, each name is opened by itself and no link is followed.
+//! without that call, each name is opened separately, and no link is followed.
 
 use crate::file::Destination;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -31,7 +31,7 @@ pub struct Root {
     by_name: bool,
 }
 
-/// What a path leads to.
+/// The file or directory to which a path leads.
 #[derive(Debug)]
 pub enum Found {
     /// A regular file, open for reading.
@@ -40,7 +40,7 @@ pub enum Found {
     Directory(File, Metadata),
 }
 
-/// Why a path leads to nothing.
+/// Why no file or directory was found at a path.
 #[derive(Debug)]
 pub enum FindError {
     /// There is no such file or directory, or it is not shown.
@@ -54,9 +54,10 @@ pub enum FindError {
 }
 
 impl Root {
-    /// Shares `path`. `hidden`: whether to show names that begin with a dot.
+    /// Opens the directory `path` to share it. `hidden` says whether to show names that begin with
+    /// a dot.
     /// # Errors
-    /// It is not a directory, or cannot be read.
+    /// `path` is not a directory, or it cannot be read.
     pub fn open(path: &Path, hidden: bool) -> io::Result<Self> {
         let directory = rustix::fs::open(
             path,
@@ -86,11 +87,11 @@ impl Root {
         !name.as_bytes().starts_with(b".") || (self.hidden && !Destination::is_transfer_name(name))
     }
 
-    /// Opens what is at these names, none of which may contain a slash or be `.` or `..`.
+    /// Opens the file or directory at these names. No name may contain a slash or be `.` or `..`.
     /// # Errors
-    /// `FindError::Missing` if there is no file or directory at these names, if it is not shown, or
-    /// if the path leads out of the root; `FindError::Forbidden` if access is denied;
-    /// `FindError::Busy` if the path keeps changing or too many files are open; otherwise
+    /// `FindError::Missing` if there is no file or directory at these names, it is not shown, or
+    /// the path leads out of the root. `FindError::Forbidden` if access is denied.
+    /// `FindError::Busy` if the path keeps changing or too many files are open. Otherwise
     /// `FindError::Io`.
     pub fn find(&self, names: &[OsString]) -> Result<Found, FindError> {
         if names.iter().any(|name| !self.shows(name))
@@ -98,7 +99,8 @@ impl Root {
         {
             return Err(FindError::Missing);
         }
-        // Check the type first, by `O_PATH`: opening a device or a pipe may have effects.
+        // Check the type first, by `O_PATH`, because to open a device or a pipe may have side
+        // effects.
         let seen =
             File::from(self.resolve(names, OFlags::PATH)?).metadata().map_err(FindError::Io)?;
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -121,20 +123,20 @@ impl Root {
         }
     }
 
-    /// Opens the directory at these names, so that something can be stored in it.
+    /// Opens the directory at these names, so that files can be stored in it.
     /// # Errors
-    /// `FindError::Missing` if there is no such directory, or it lies outside of the root; the
-    /// other variants as in [`Root::find`].
+    /// `FindError::Missing` if there is no such directory, or it lies outside the root. The other
+    /// variants have the same causes as for [`Root::find`].
     pub fn folder(&self, names: &[OsString]) -> Result<OwnedFd, FindError> {
         self.resolve(names, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Opens the directory at these names, creating what is missing of the path. Returns whether
-    /// anything was created.
+    /// Opens the directory at these names. Creates the missing directories of the path. Returns
+    /// whether it has created any.
     /// # Errors
     /// `FindError::Forbidden` if this process may not create a directory there, or the filesystem
-    /// is read-only; `FindError::Missing` if something other than a directory has one of the names;
-    /// `FindError::Io` if creating a directory fails for another reason.
+    /// is read-only. `FindError::Missing` if something other than a directory has one of the names.
+    /// `FindError::Io` if a directory cannot be created for another reason.
     pub fn make(&self, names: &[OsString]) -> Result<(OwnedFd, bool), FindError> {
         match self.folder(names) {
             Err(FindError::Missing) if !names.is_empty() => {}
@@ -158,7 +160,7 @@ impl Root {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::ACCESS | Errno::PERM) => return Err(FindError::Forbidden),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(FindError::Busy),
-                // It does not exist, or leads out of the root.
+                // The path does not exist, or leads out of the root.
                 Err(
                     Errno::NOENT
                     | Errno::NOTDIR
@@ -205,7 +207,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Resolves in both ways, in a directory beside which there is a secret file.
+    /// Resolves paths in both ways. The directory that contains the root also contains a secret
+    /// file.
     #[test]
     fn nothing_outside_is_found() {
         let outside = tempfile::tempdir().expect("a directory");

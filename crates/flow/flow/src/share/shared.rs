@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) stopping: AtomicBool,
 }
 
-/// The connections that are served, and those that wait.
+/// The connections that are served, and the connections that wait.
 #[derive(Default)]
 pub(super) struct Connections {
     pub(super) next: u64,
@@ -50,7 +50,7 @@ pub(super) struct Connections {
 pub(super) struct ActiveConnection {
     pub(super) socket: Arc<TcpStream>,
     pub(super) network: IpAddr,
-    /// Since when it has been without a request.
+    /// The time since which the connection has been without a request; `None` while it has one.
     pub(super) idle: Mutex<Option<Instant>>,
 }
 
@@ -68,7 +68,7 @@ impl Waiting {
 }
 
 impl ActiveConnection {
-    /// Records whether it waits for a request.
+    /// Records whether the connection waits for a request.
     pub(super) fn set_idle(&self, idle: bool) {
         *self.idle() = idle.then(Instant::now);
     }
@@ -97,7 +97,8 @@ impl Shared {
         }
     }
 
-    /// Waits until all connections have ended; returns false after `longest`.
+    /// Waits until all connections have ended. Returns false if some have not ended after
+    /// `longest`.
     pub(super) fn wait_for_none(&self, longest: Duration) -> bool {
         let until = Instant::now() + longest;
         let mut connections = self.connections();
@@ -111,8 +112,8 @@ impl Shared {
         true
     }
 
-    /// Returns whether another connection waits for this one's slot, so that it should not stay
-    /// idle.
+    /// Returns whether another connection waits for the slot of this connection, which should then
+    /// not stay idle.
     pub(super) fn is_wanted(&self, connection: &ActiveConnection) -> bool {
         let connections = self.connections();
         let all = connections.served.len() >= self.limits.connections;
@@ -120,8 +121,8 @@ impl Shared {
     }
 }
 
-/// Returns the unit that counts as one client: an IPv4 address, or the IPv6 network of one
-/// customer.
+/// Returns the address that stands for one client: an IPv4 address, or an IPv6 network of 64 bits,
+/// which one customer has.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -1,4 +1,4 @@
-//! A connection's byte stream, plain or TLS. Every wait has a deadline.
+//! A connection's byte stream, plain or TLS. Every wait has a time limit.
 
 use rustix::fs::sendfile;
 use rustix::net::SendFlags;
@@ -11,15 +11,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Upper limit of a connection's send buffer, in bytes: 10 Gb/s over 200 ms. [`UNSENT`] limits the
-/// part of it that holds bytes that are not in flight.
+/// Upper limit of a connection's send buffer, in bytes. It is enough for 10 Gb/s over 200 ms.
+/// [`UNSENT`] limits the bytes in the buffer that are not in flight.
 pub const SEND_BUFFER: usize = 256 << 20;
 
-/// Limit on the bytes in the kernel that wait for their first transmission: enough for a sender
-/// that is not scheduled for some milliseconds.
+/// Limit on the bytes in the kernel that wait for their first transmission. They suffice while the
+/// sending thread is not scheduled for some milliseconds.
 pub const UNSENT: u32 = 8 << 20;
 
-/// Bytes that TLS buffers before it sends.
+/// Number of bytes that TLS buffers before it sends them.
 const TLS_BUFFER: usize = 256 << 10;
 
 /// Interval at which a blocked sender checks whether the client still acknowledges bytes.
@@ -28,11 +28,11 @@ const ACK_CHECK: Duration = Duration::from_secs(5);
 /// A TCP connection that is given up when the client makes no progress.
 pub(super) struct Socket {
     tcp: Arc<TcpStream>,
-    /// When a read is given up.
+    /// The time at which a read fails; `None` for no limit.
     deadline: Option<Instant>,
-    /// Time limit for the client to acknowledge something.
+    /// Time limit for the client to acknowledge further bytes.
     patience: Duration,
-    /// Bytes acknowledged, and since when that number has not grown.
+    /// The number of bytes acknowledged, and the time since which it has not grown.
     acked_since: (u64, Instant),
 }
 
@@ -45,7 +45,7 @@ impl Socket {
         Ok(Self { tcp, deadline: None, patience, acked_since: (0, Instant::now()) })
     }
 
-    /// Decides, after a write timed out, whether the client has stalled too long.
+    /// After a write timed out, fails if the client has stalled too long.
     fn check_progress(&mut self) -> io::Result<()> {
         let acked = Path::of(&*self.tcp)?.acked;
         if acked > self.acked_since.0 {
@@ -58,7 +58,7 @@ impl Socket {
         Err(io::Error::new(io::ErrorKind::TimedOut, what))
     }
 
-    /// Writes, retrying while the client acknowledges bytes.
+    /// Writes. Tries again as long as the client acknowledges bytes.
     fn retry(&mut self, write: impl Fn(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         let began = Instant::now();
         loop {
@@ -113,7 +113,7 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Makes a plain stream, or a TLS stream whose handshake takes place at the first read.
+    /// Creates a plain stream, or a TLS stream whose handshake takes place at the first read.
     pub(super) fn new(socket: Socket, tls: Option<&Arc<ServerConfig>>) -> io::Result<Self> {
         let Some(config) = tls else { return Ok(Self::Plain(socket)) };
         let mut tls = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
@@ -133,7 +133,7 @@ impl Channel {
         self.socket().tcp.clone()
     }
 
-    /// Reads some bytes; returns 0 at the end.
+    /// Reads some bytes, and returns their number; 0 at the end of the stream.
     /// # Errors
     /// `TimedOut` at `deadline`, or the failure of the connection.
     pub(super) fn read_until(&mut self, deadline: Instant, into: &mut [u8]) -> io::Result<usize> {
@@ -146,7 +146,7 @@ impl Channel {
 
     /// Sends all parts, one after the other.
     /// # Errors
-    /// `TimedOut` when the client acknowledged nothing for too long, or the failure of the
+    /// `TimedOut` if the client has acknowledged nothing for too long, or the failure of the
     /// connection.
     pub(super) fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         match self {
@@ -175,10 +175,10 @@ impl Channel {
         matches!(self, Self::Tls(_))
     }
 
-    /// Sends bytes that are followed by more at once, so that the kernel may wait to fill a
+    /// Sends bytes that are immediately followed by others, so that the kernel may wait to fill a
     /// segment.
     /// # Errors
-    /// As for [`send`](Self::send).
+    /// The errors of [`send`](Self::send).
     pub(super) fn send_with_more(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let Self::Plain(socket) = self else { return self.send(&[bytes]) };
         while !bytes.is_empty() {
@@ -191,9 +191,10 @@ impl Channel {
     }
 
     /// Sends bytes `range` of a file from the page cache by `sendfile`, without copying them.
-    /// Returns how many were sent: fewer if the file ends before the range does.
+    /// Returns how many bytes were sent. There are fewer than requested if the file ends before the
+    /// range.
     /// # Errors
-    /// As for [`send`](Self::send).
+    /// The errors of [`send`](Self::send).
     ///
     /// # Panics
     /// If the stream [`encrypts`](Self::encrypts).
@@ -210,7 +211,8 @@ impl Channel {
         Ok(at - range.start)
     }
 
-    /// Closes the connection while a body may still arrive; reads and discards it for a while.
+    /// Closes the connection while a body may still arrive. Reads and discards the body for a
+    /// while.
     pub(super) fn drain(mut self) {
         if let Self::Tls(stream) = &mut self {
             stream.conn.send_close_notify();
@@ -224,9 +226,9 @@ impl Channel {
         }
     }
 
-    /// Closes the connection so that everything sent arrives: shuts down the sending side, and then
-    /// reads a little, because the kernel answers unread bytes with a reset, which can discard what
-    /// was sent.
+    /// Closes the connection so that all bytes sent arrive. Shuts down the sending side, and then
+    /// reads a little, because the kernel answers unread bytes with a reset, which can discard the
+    /// bytes sent.
     pub(super) fn close(mut self) {
         if let Self::Tls(stream) = &mut self {
             stream.conn.send_close_notify();
@@ -246,10 +248,11 @@ impl Channel {
     }
 }
 
-/// How long to discard a body from a client that has not read the response yet: a reset would
-/// discard the response.
+/// How long to discard a body from a client that has not read the response yet, because a reset
+/// would discard the response.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 
-/// How long, and how often 4 KiB, to read from a connection that is being closed.
+/// Limits on reading from a connection that is being closed: the time, and the number of reads of
+/// up to 4 KiB.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 const CLOSE_READS: usize = 16;

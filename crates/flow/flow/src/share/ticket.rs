@@ -1,5 +1,5 @@
-//! Tickets: a client that has a token can pass on access to one file for a day, to a program or
-//! another browser.
+//! Tickets, by which a client that has a token can give a program or another browser access to one
+//! file for a day.
 //!
 //! ```text
 //! ticket = until "-" sum        until: seconds since 1970; sum: 64 hexadecimal digits
@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The query parameter that holds a ticket.
 pub const PARAMETER: &str = "ticket";
 
-/// Validity of a ticket.
+/// How long a ticket is valid.
 pub const TICKET_TIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The key that signs the tickets of one token.
@@ -30,7 +30,7 @@ impl TicketKey {
         Self(blake3::derive_key("sprat share, ticket, 1", token.as_bytes()))
     }
 
-    /// Makes a ticket for a file, valid from now on.
+    /// Creates a ticket for a file, which is valid from now on.
     #[must_use]
     pub fn ticket(&self, target: &Target) -> String {
         let until = now().saturating_add(TICKET_TIME.as_secs());
@@ -63,7 +63,7 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

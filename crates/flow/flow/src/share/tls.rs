@@ -13,9 +13,9 @@ pub enum TlsError {
     /// A file cannot be read, or is not PEM.
     #[error("cannot read {}: {source}", path.display())]
     File {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// The reason.
+        /// Why the file cannot be read.
         source: rustls::pki_types::pem::Error,
     },
     /// The file contains no certificate.
@@ -24,7 +24,7 @@ pub enum TlsError {
     /// The certificate or the key is unusable, or they do not match.
     #[error("the certificate cannot be used: {0}")]
     Unfit(#[from] rustls::Error),
-    /// A certificate could not be made.
+    /// A self-signed certificate could not be created.
     #[error("cannot make a certificate: {0}")]
     Making(#[from] rcgen::Error),
 }
@@ -60,10 +60,10 @@ pub fn load(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     config(certificates, key)
 }
 
-/// Makes a self-signed certificate for host names and addresses.
+/// Creates a self-signed certificate for host names and addresses.
 /// # Errors
 /// A name is neither a host name nor an address that a certificate can contain, or the library
-/// cannot make or use the certificate.
+/// cannot create or use the certificate.
 pub fn self_signed(names: &[String]) -> Result<SelfSigned, TlsError> {
     let made = rcgen::generate_simple_self_signed(names)?;
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())

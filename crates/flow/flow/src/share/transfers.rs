@@ -1,4 +1,4 @@
-//! Statistics of transfers: those in progress, and the last ones that ended.
+//! Statistics of the transfers in progress and of the last transfers that ended.
 
 use serde::Serialize;
 use sprat_host::lock;
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 /// Limit on the ended transfers that are kept.
 pub const MAX_PAST: usize = 32;
 
-/// Points of a transfer's history: with [`STEP`], the last four minutes.
+/// Limit on the points of a transfer's history. With [`STEP`] they cover the last four minutes.
 pub const MAX_POINTS: usize = 120;
 
 /// Time between two points of a history.
 pub const STEP: Duration = Duration::from_secs(2);
 
-/// The transfers in progress, and the last ones that ended.
+/// The transfers in progress, and the last transfers that ended.
 #[derive(Debug, Default)]
 pub struct Transfers {
     next: AtomicU64,
@@ -26,7 +26,7 @@ pub struct Transfers {
     past: Mutex<VecDeque<Snapshot>>,
 }
 
-/// One body.
+/// The transfer of one body.
 #[derive(Debug)]
 struct Transfer {
     id: u64,
@@ -46,9 +46,9 @@ struct Transfer {
 /// Progress of a transfer at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Seconds since it began.
+    /// Seconds since the transfer began.
     pub seconds: f64,
-    /// Bytes transferred.
+    /// Bytes transferred so far.
     pub bytes: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Point {
 pub struct Snapshot {
     /// The number of the transfer, counted since the server started.
     pub id: u64,
-    /// The client.
+    /// The client's address.
     pub peer: String,
     /// The percent-encoded path.
     pub path: String,
@@ -69,17 +69,17 @@ pub struct Snapshot {
     pub total: u64,
     /// Bytes passed to the kernel so far; for an upload, bytes of the file received.
     pub sent: u64,
-    /// Seconds since it began, until its end if it has ended.
+    /// Seconds from the beginning of the transfer until now, or until its end.
     pub seconds: f64,
     /// The outcome of the transfer: `done`, or the failure; `None` while it is in progress.
     pub ended: Option<String>,
-    /// Round-trip time, milliseconds.
+    /// Round-trip time, in milliseconds; 0 if unknown.
     pub rtt_ms: f64,
-    /// The kernel's last estimate of the delivery rate, in bytes a second.
+    /// The kernel's last estimate of the delivery rate, in bytes per second.
     pub delivery_rate: u64,
     /// Bytes retransmitted on this connection.
     pub retransmitted: u64,
-    /// Its progress, every [`STEP`] and now.
+    /// The progress of the transfer, at intervals of [`STEP`] and now.
     pub history: Vec<Point>,
 }
 
@@ -111,7 +111,7 @@ impl Transfers {
         ActiveTransfer { transfers: self.clone(), transfer, how: "broken off".to_owned() }
     }
 
-    /// Returns the transfers in progress, oldest first, and those that ended, latest first.
+    /// Returns the transfers in progress, oldest first, and the transfers that ended, latest first.
     #[must_use]
     pub fn snapshot(&self) -> (Vec<Snapshot>, Vec<Snapshot>) {
         let live: Vec<_> = lock(&self.live).values().cloned().collect();
@@ -159,7 +159,7 @@ pub(super) struct ActiveTransfer {
 }
 
 impl ActiveTransfer {
-    /// Adds bytes passed to the kernel.
+    /// Adds bytes passed to the kernel, or received from it.
     pub(super) fn add(&self, bytes: u64) {
         self.transfer.sent.fetch_add(bytes, Ordering::Relaxed);
         let now = self.transfer.now();
@@ -176,7 +176,7 @@ impl ActiveTransfer {
         self.transfer.sent.load(Ordering::Relaxed)
     }
 
-    /// Sets how it ended.
+    /// Sets how the transfer has ended.
     pub(super) fn end(&mut self, how: &str) {
         how.clone_into(&mut self.how);
     }

@@ -5,22 +5,23 @@ use crate::group::{self, Value};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// Groups whose values are cached, and evicted, together: 1 GiB of a file, 32 KiB of values.
+/// Number of groups whose values are cached and evicted together: 1 GiB of a file, with 32 KiB of
+/// values.
 const STRETCH: u64 = 1024;
 
-/// Limit on the values in the cache: 64 MiB, for 2 TiB of files. To stay below it, the cache evicts
-/// the least recently used stretches.
+/// Limit on the number of values in the cache: 64 MiB of values, for 2 TiB of files. To stay within
+/// it, the cache evicts the least recently used stretches.
 const MAX_VALUES: usize = 2 << 20;
 
-/// The cache. Its keys contain the file's version, so that values of another version are never
-/// found.
+/// The cache of group values. Its keys contain the file's version, so that values of another
+/// version are never found.
 #[derive(Debug, Default)]
 pub(super) struct Values(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     stretches: HashMap<(Version, u64), Stretch>,
-    /// Capacity for values in all stretches together.
+    /// Number of values for which all stretches together have room.
     room: usize,
     /// Counts lookups, to order stretches by their last use.
     time: u64,
@@ -33,7 +34,7 @@ struct Stretch {
 }
 
 impl Values {
-    /// Returns the value of group `index`.
+    /// Returns the value of group `index`, if it is cached.
     pub(super) fn get(&self, version: &Version, index: u64) -> Option<Value> {
         let mut known = self.lock();
         known.time += 1;
@@ -69,8 +70,8 @@ impl Values {
 }
 
 impl Known {
-    /// Evicts the least recently used stretches until `values` more fit, and reserves room for
-    /// them.
+    /// Evicts the least recently used stretches until `values` more values fit, and reserves room
+    /// for these.
     fn make_room(&mut self, values: usize) {
         while self.room + values > MAX_VALUES {
             let oldest =

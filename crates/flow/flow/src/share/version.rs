@@ -5,13 +5,13 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Longer than the resolution of any filesystem's clock (2 s on FAT) plus the second that `changed`
-/// is truncated to.
+/// Age from which a change is certainly visible in the version. It is longer than the resolution of
+/// any filesystem's clock (2 s on FAT) plus the second to which `is_settled` truncates `changed`.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// Identifies a version of a file. Writing to a file changes its version, as far as the kernel's
-/// clock resolves changes: some milliseconds before Linux 6.13; since then always, if the file was
-/// examined in between.
+/// Identifies a version of a file. A write to the file changes its version, as far as the kernel's
+/// clock distinguishes changes. Before Linux 6.13 it distinguishes changes that are some
+/// milliseconds apart. Since then it distinguishes any changes between which the file was examined.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Version {
     /// Length in bytes.

@@ -1,4 +1,4 @@
-//! Tokens and TLS.
+//! Tests tokens, tickets and TLS.
 
 use super::support::{Shared, content};
 use sprat_flow::share::{TokenError, Tokens, tls};
@@ -41,7 +41,7 @@ fn without_a_token_there_is_nothing() {
         ("/file", "Cookie: sprat-token=correct-horse-battery\r\n"),
     ] {
         let answer = shared.get(path, fields);
-        assert_eq!(shown(&answer), shown(&refused), "{path} {fields} tells nothing");
+        assert_eq!(shown(&answer), shown(&refused), "{path} {fields} reveals nothing");
     }
     assert_eq!(shared.get("/file", &format!("Authorization: bearer {TOKEN}\r\n")).text(), "x");
     assert_eq!(shared.get("/file", "Authorization: Bearer another-token-of-ours\r\n").text(), "x");
@@ -88,7 +88,7 @@ fn a_ticket_opens_one_file_and_nothing_else() {
     let ticket = link.split("ticket=").nth(1).unwrap();
     assert!(
         page.text().contains(&format!("/sub/a%20b?ticket={ticket}' .</code>")),
-        "the command has it too"
+        "the command has the ticket too"
     );
     let saved = shared.get(&format!("/sub/{}", &link[2..]), "");
     assert_eq!((saved.status, saved.text()), (200, "y"));
@@ -102,9 +102,9 @@ fn a_ticket_opens_one_file_and_nothing_else() {
     );
     assert!(
         shared.events.lock().unwrap().iter().all(|event| !event.path.contains("ticket")),
-        "nor are tickets logged"
+        "tickets are not logged"
     );
-    // A directory in the file's place is not what it was for.
+    // The ticket was for the file, not for a directory with its name.
     std::fs::remove_file(shared.path().join("sub/a b")).unwrap();
     std::fs::create_dir(shared.path().join("sub/a b")).unwrap();
     for slash in ["", "/"] {
@@ -142,11 +142,11 @@ fn curl_trusts_the_certificate_it_is_given() {
     };
     assert!(trusting.status.success(), "{}", String::from_utf8_lossy(&trusting.stderr));
     assert!(trusting.stdout == file);
-    assert_eq!(curl(&[]).unwrap().status.code(), Some(60), "nobody else signed it");
+    assert_eq!(curl(&[]).unwrap().status.code(), Some(60), "curl does not trust the certificate");
     let range = curl(&["-k", "-r", "1048570-2097160"]).unwrap();
     assert!(range.stdout == file[1_048_570..2_097_161]);
     assert_eq!(made.fingerprint.split(':').count(), 32);
-    // Who does not speak TLS gets no answer, and does no harm.
+    // A client that does not use TLS gets no answer, and does no harm.
     let mut plain = shared.connect();
     plain.send("GET /file HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut rest = Vec::new();
@@ -169,7 +169,7 @@ fn certificates_come_from_files() {
     std::fs::write(path("chain"), made.cert.pem()).unwrap();
     std::fs::write(path("key"), made.signing_key.serialize_pem()).unwrap();
     tls::load(&path("chain"), &path("key")).unwrap();
-    assert!(told("cert", "key").contains("certificate"), "another one's key");
+    assert!(told("cert", "key").contains("certificate"), "the key is of another certificate");
 }
 
 #[test]
@@ -179,7 +179,8 @@ fn a_handshake_that_does_not_go_on_is_ended() {
         options.tls = Some(made.config.clone());
         options.limits = super::support::impatient();
     });
-    // Nothing, the beginning of a greeting, and one that promises more than comes.
+    // The client sends nothing, the beginning of a greeting, or a greeting that states more bytes
+    // than follow.
     for greeting in [&b""[..], &[22, 3, 1], &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]] {
         let mut client = shared.connect();
         std::io::Write::write_all(&mut client.tcp, greeting).unwrap();
@@ -210,7 +211,7 @@ fn a_name_that_leads_here_from_elsewhere_is_refused() {
         let (status, text) = ask(method, "rebound.evil.example:8040");
         assert!(status == 421 && text.contains("--host-name"), "{method}: {status} {text}");
     }
-    // No page knows a token.
+    // With a token any host name is accepted, because no page knows the token.
     let shared = guarded();
     let mut client = shared.connect();
     client.send(&format!(

@@ -1,10 +1,10 @@
-//! Programs of others, as they are.
+//! Tests the server with unmodified programs of others.
 
 use super::support::{Shared, content, skip};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs a program, if it is there.
+/// Runs a program, if it is installed.
 fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<Output> {
     match Command::new(program)
         .args(arguments)
@@ -20,7 +20,7 @@ fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<Output> {
     }
 }
 
-/// A file to fetch, and a place to fetch it to.
+/// Returns a server, a file to fetch from it, and a directory for the file.
 fn ready() -> (Shared, Vec<u8>, tempfile::TempDir) {
     let shared = Shared::new();
     let file = content((9 << 20) + 77);
@@ -38,7 +38,7 @@ fn curl() {
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(std::fs::read(to.path().join("second")).unwrap() == file);
-    // What is there already is not fetched again.
+    // The bytes that were fetched before are not fetched again.
     std::fs::write(to.path().join("part"), &file[..1_234_567]).unwrap();
     let output =
         run("curl", &["-sSf", "-C", "-", "-o", "part", "-w", "%{size_download}", &url], to.path())
@@ -47,12 +47,12 @@ fn curl() {
     assert!(std::fs::read(to.path().join("part")).unwrap() == file);
     let code = |arguments: &[&str]| run("curl", arguments, to.path()).unwrap().status.code();
     assert_eq!(code(&["-sSf", "--path-as-is", &shared.url("/../secret")]), Some(22));
-    // Two over one connection, and one with an old protocol.
+    // Two fetches over one connection, and one fetch with HTTP/1.0.
     let output = run("curl", &["-sSfv", "-o", "one", &url, "-o", "two", &url], to.path()).unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("Re-using existing connection"));
     assert_eq!(code(&["-sSf0", "-o", "old", &url]), Some(0));
     assert!(std::fs::read(to.path().join("old")).unwrap() == file);
-    // A file that changes under it does not arrive.
+    // A file that changes during the transfer does not arrive.
     std::fs::File::create(shared.path().join("large")).unwrap().set_len(8 << 30).unwrap();
     let large = shared.path().join("large");
     let changing = std::thread::spawn(move || {
@@ -62,7 +62,7 @@ fn curl() {
     assert_eq!(
         code(&["-sSf", "-o", "/dev/null", &shared.url("/large")]),
         Some(18),
-        "a part of the file"
+        "curl says that the file is partial"
     );
     changing.join().unwrap();
 }
@@ -81,7 +81,7 @@ fn wget() {
     std::fs::write(to.path().join("a file.bin"), &file[..999_999]).unwrap();
     run("wget", &["-q", "-c", "--no-proxy", &shared.url("/a%20file.bin")], to.path());
     assert!(std::fs::read(to.path().join("a file.bin")).unwrap() == file);
-    // It finds its way through the page.
+    // wget follows the links of the pages.
     run("wget", &["-q", "-r", "-np", "-nH", "-l", "3", "--no-proxy", &shared.url("/")], to.path());
     assert_eq!(std::fs::read(to.path().join("sub/inner")).unwrap(), b"inner");
 }

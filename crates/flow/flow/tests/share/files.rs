@@ -1,4 +1,4 @@
-//! Whole files, ranges and conditions.
+//! Tests whole files, ranges and conditions.
 
 use super::support::{Shared, content};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn a_file_is_sent_as_it_is() {
         assert_eq!(
             without_date(&head.fields),
             without_date(&answer.fields),
-            "a HEAD says what a GET does"
+            "HEAD and GET have equal fields"
         );
     }
     let events = shared.events.lock().unwrap();
@@ -70,7 +70,7 @@ fn the_far_end_of_a_large_file_is_near() {
         let told = format!("bytes {}-{}/{size}", size - 7, size - 1);
         assert_eq!(answer.field("Content-Range"), Some(&told[..]));
     }
-    // Across two groups, with holes.
+    // A range across two groups, in a file with holes.
     let answer = shared.get(
         "/large",
         &format!("Range: bytes={}-{}\r\n", (4u64 << 30) - 5, (4u64 << 30) + (2 << 20)),
@@ -107,7 +107,7 @@ fn several_ranges_come_in_parts() {
     assert_eq!(
         shared.get("/file", &format!("Range: bytes={}\r\n", bounds(17))).status,
         200,
-        "too many: the whole"
+        "too many ranges: the whole file"
     );
 }
 
@@ -140,8 +140,8 @@ fn conditions_distinguish_versions() {
     let rest = format!("If-Range: {tag}\r\nRange: bytes=6-\r\n");
     assert_eq!(shared.get("/file", &rest).text(), "version");
     let times = std::fs::metadata(shared.path().join("file")).unwrap().modified().unwrap();
-    // The same size at the same time, as a careless copy would have it; only after the clock's
-    // grain.
+    // A careless copy has the same size and time. Wait longer than the resolution of the kernel's
+    // clock.
     super::support::wait(30);
     shared.write("file", b"other version");
     std::fs::File::options()
@@ -154,7 +154,7 @@ fn conditions_distinguish_versions() {
     assert_eq!(
         (answer.status, answer.text()),
         (200, "other version"),
-        "another version: the whole"
+        "another version: the whole file"
     );
     assert_eq!(shared.get("/file", &format!("If-Match: {tag}\r\n")).status, 412);
     assert_eq!(shared.get("/file", &format!("If-None-Match: {tag}\r\n")).status, 200);
@@ -163,7 +163,8 @@ fn conditions_distinguish_versions() {
 #[test]
 fn a_file_that_changes_meanwhile_does_not_arrive() {
     let shared = Shared::new();
-    // More than all buffers between the two, so that the server cannot have read it all.
+    // The file is larger than all buffers between the two ends, so that the server cannot have read
+    // all of it.
     let file = std::fs::File::create(shared.path().join("file")).unwrap();
     for (what, verified) in [("cut", false), ("written", false), ("cut", true), ("written", true)] {
         file.set_len(300 << 20).unwrap();
@@ -176,7 +177,7 @@ fn a_file_that_changes_meanwhile_does_not_arrive() {
         } else {
             file.write_all_at(b"x", 5).unwrap();
         }
-        // Its bytes are of no account here.
+        // The contents of the body do not matter here.
         let mut came = 0;
         let mut part = vec![0; 1 << 20];
         while let Ok(count @ 1..) = std::io::Read::read(&mut client.tcp, &mut part) {

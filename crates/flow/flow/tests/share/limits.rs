@@ -1,4 +1,4 @@
-//! Those who are slow, many, or gone.
+//! Tests clients that are slow, numerous, or gone.
 
 use super::support::{Shared, content, impatient};
 use sprat_flow::share::Limits;
@@ -12,7 +12,7 @@ fn a_slow_head_is_not_waited_for() {
     client.send("GET / HT");
     assert_eq!(client.answer(false).unwrap().status, 408);
     assert!(client.is_closed());
-    // A byte now and then does not help.
+    // A byte sent now and then does not extend the time limit.
     let mut client = shared.connect();
     let end = loop {
         if std::io::Write::write_all(&mut client.tcp, b"G").is_err()
@@ -32,7 +32,7 @@ fn a_slow_head_is_not_waited_for() {
 fn an_idle_connection_is_ended_in_silence() {
     let shared = Shared::with(|options| options.limits = impatient());
     shared.write("a", b"x");
-    assert!(shared.connect().is_closed(), "nothing ever came");
+    assert!(shared.connect().is_closed(), "the share closes without an answer");
     let mut client = shared.connect();
     client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(client.answer(false).unwrap().text(), "x");
@@ -70,7 +70,7 @@ fn there_is_room_for_so_many() {
     let refused = third.answer(false).unwrap();
     assert_eq!(refused.status, 503);
     assert!(refused.field("Retry-After").is_some());
-    // Those who are there go on; and when one leaves there is room again.
+    // The existing connections continue. When one of them ends, there is room for another.
     let [mut first, second] = clients;
     assert_eq!(ask(&mut first), Some(200));
     drop(second);
@@ -124,7 +124,7 @@ fn stopping_lets_what_is_sent_go_on() {
     assert!(idle.is_closed());
     let answer = busy.answer(false).unwrap();
     assert!(!answer.cut && answer.body == file);
-    assert!(busy.is_closed(), "and no other request is waited for");
+    assert!(busy.is_closed(), "the share does not wait for another request");
     stopped.join().unwrap();
     assert!(std::net::TcpStream::connect(address).is_err());
 }
@@ -151,7 +151,8 @@ fn a_flood_of_connections_is_outlived() {
     let shared = Shared::with(|options| options.limits = limits);
     shared.write("a", b"x");
     let mut flood: Vec<_> = (0..300).map(|_| shared.connect()).collect();
-    // Each is rejected for want of room, or admitted and closed when it sends no request.
+    // Each connection is rejected because there is no room, or admitted and closed when it sends no
+    // request.
     let told: Vec<_> =
         flood.iter_mut().map(|client| client.answer(false).map(|answer| answer.status)).collect();
     let (refused, silent) = (
@@ -171,7 +172,7 @@ fn those_who_are_too_many_wait_for_their_turn() {
     let limits = Limits { per_address: 2, waiting: 40, ..Limits::default() };
     let shared = Shared::with(|options| options.limits = limits);
     shared.write("a", b"x");
-    // Idle connections do not hold up those that want something.
+    // Idle connections do not delay connections with requests.
     let mut kept: Vec<_> = (0..2).map(|_| shared.connect()).collect();
     for client in &mut kept {
         client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");

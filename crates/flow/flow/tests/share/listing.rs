@@ -1,10 +1,10 @@
-//! Directories, as programs and people see them.
+//! Tests listings of directories, for programs and for people.
 
 use super::support::{Shared, content};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A directory with everything in it that a listing could stumble over.
+/// Creates a directory with every kind of entry that could cause trouble for a listing.
 fn tree() -> Shared {
     let shared = Shared::new();
     let root = shared.path();
@@ -37,7 +37,7 @@ fn programs_get_json() {
     assert_eq!(
         names(entries),
         ["b & <i>.txt", "link", "linked", "sub", "ä"],
-        "what leads out, or is no file, is not there"
+        "links that lead out and special files are not listed"
     );
     let kinds: Vec<_> = entries.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["file", "file", "directory", "directory", "file"]);
@@ -66,7 +66,11 @@ fn a_whole_tree_comes_in_lines() {
     let all = lines(&answer);
     let (end, entries) = all.split_last().unwrap();
     let expected = ["b & <i>.txt", "link", "sub", "sub/deep", "sub/deep/y", "sub/x", "ä"];
-    assert_eq!(names(entries), expected, "each directory before what is in it; no circles");
+    assert_eq!(
+        names(entries),
+        expected,
+        "each directory before its entries, and linked directories not entered"
+    );
     assert_eq!(end["end"], true);
     assert_eq!(end["entries"], entries.len());
     let left_out: Vec<_> =
@@ -83,7 +87,7 @@ fn a_whole_tree_comes_in_lines() {
     }
     assert_eq!(lines(&shared.get("/sub/?format=jsonl", "")).len(), 4, "deep, up, x and the end");
     assert_eq!(lines(&shared.get("/sub/?format=jsonl&recursive=1", ""))[1]["name"], "deep/y");
-    // Without chunks, for those who do not know them.
+    // HTTP/1.0 clients get the lines without chunks.
     let mut client = shared.connect();
     client.send("GET /?format=jsonl HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let mut text = String::new();
@@ -108,7 +112,7 @@ fn many_entries_are_all_listed() {
     assert_eq!((answer.cut, lines), (false, 6000));
     let page = shared.get("/many/", "");
     assert_eq!(page.text().matches("<tr><td").count(), 5000);
-    assert!(page.text().contains("?format=jsonl"), "and where all of them are");
+    assert!(page.text().contains("?format=jsonl"), "the page links to the full list");
 }
 
 #[test]
@@ -128,12 +132,12 @@ fn people_get_a_page_that_is_only_text() {
     assert!(page.contains("sprat cp -r 'sprat://here/sub/' .</code>"));
     assert!(
         page.contains("<a href=\"./%C3%A4?download=sprat\">"),
-        "what the browser's extension takes over"
+        "a link that the browser's extension takes over"
     );
     let saved = shared.get("/%C3%A4?download=sprat", "");
     assert!(
         saved.field("Content-Disposition").is_some_and(|how| how.starts_with("attachment")),
-        "others save it"
+        "a browser without the extension saves the file"
     );
     assert!(page.find(">sub/<").unwrap() < page.find(">b &amp;").unwrap(), "directories first");
     let order = |query: &str| {
@@ -161,7 +165,7 @@ fn a_directory_has_a_slash() {
     let shared = tree();
     let answer = shared.get("/sub?format=json", "");
     assert_eq!((answer.status, answer.field("Location")), (301, Some("/sub/?format=json")));
-    assert_eq!(shared.get("/%C3%A4/", "").status, 404, "and a file has none");
+    assert_eq!(shared.get("/%C3%A4/", "").status, 404, "the path of a file has no slash");
     assert_eq!(shared.get("/?format=xml", "").status, 400);
 }
 

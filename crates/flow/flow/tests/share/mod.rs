@@ -1,5 +1,5 @@
-//! `share` with real sockets: what it sends, what it refuses, and with what programs of others it
-//! gets along.
+//! Tests `share` with real sockets: what it sends, what it refuses, and which other programs it
+//! works with.
 
 mod access;
 mod clients;

@@ -1,4 +1,4 @@
-//! Uploads: by other programs, by hand in pieces, and by malicious clients.
+//! Tests uploads by other programs, by hand-written requests, and by malicious clients.
 
 use super::support::{Answer, Shared, content, impatient, skip, until};
 use nix::sched::{CloneFlags, unshare};
@@ -15,7 +15,7 @@ fn writable() -> Shared {
     Shared::with(|options| options.writable = Some(u64::MAX))
 }
 
-/// What there is in the shared directory, hidden or not.
+/// Returns the names in the shared directory, with hidden names.
 fn names(shared: &Shared) -> Vec<String> {
     let entries = std::fs::read_dir(shared.path()).unwrap();
     let mut names: Vec<_> =
@@ -24,18 +24,18 @@ fn names(shared: &Shared) -> Vec<String> {
     names
 }
 
-/// A request with a body, on a connection of its own.
+/// Sends a request with a body on a new connection, and returns the answer.
 fn put(shared: &Shared, path: &str, fields: &str, body: &[u8]) -> Answer {
     let mut client = shared.connect();
     client.send(&format!(
         "PUT {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n{fields}\r\n",
         body.len()
     ));
-    let _ = client.tcp.write_all(body); // who is refused need not be heard
+    let _ = client.tcp.write_all(body); // fails if the server has refused the request
     client.answer(false).unwrap()
 }
 
-/// A part of a file in verified form.
+/// Returns a part of a file in verified form.
 fn verified(file: &[u8], groups: std::ops::Range<u64>) -> Vec<u8> {
     let (length, mut body) = (file.len() as u64, Vec::new());
     for index in groups {
@@ -94,7 +94,7 @@ fn curl_puts_files() {
         };
         assert_eq!(said, "created\n 201");
         assert!(std::fs::read(shared.path().join(format!("{bytes}"))).unwrap() == content(bytes));
-        // Nothing is replaced without a condition that allows it.
+        // A file is replaced only if a condition allows that.
         assert!(curl(&["-T", path, &shared.url("/")]).unwrap().ends_with(" 409"));
         assert_eq!(
             curl(&["-T", path, "-H", "If-Match: *", &shared.url("/0")]).unwrap(),
@@ -158,7 +158,7 @@ fn putting_requires_the_right() {
     let open = writable();
     assert_eq!(open.ask("OPTIONS", "/x", "").field("Allow"), Some("GET, HEAD, OPTIONS, PUT"));
     let page = put(&open, "/x", "Origin: http://127.0.0.1\r\n", b"x");
-    assert_eq!(page.status, 403, "a page that came by another name");
+    assert_eq!(page.status, 403, "a page of another origin may not write");
     let here = tempfile::tempdir().unwrap();
     std::fs::write(here.path().join("tokens"), "abcdefghijklmnop\n").unwrap();
     let tokens = Tokens::read(&here.path().join("tokens")).unwrap();
@@ -199,7 +199,7 @@ fn a_refusal_leaves_the_connection_where_it_was() {
             .send(&format!("PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{body}"));
         assert_eq!(client.answer(false).unwrap().status, status, "{path}");
     }
-    // Many before the first answer.
+    // Send many requests before the first answer is read.
     let many: String = (0..50)
         .map(|at| format!("PUT /f{at} HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{body}"))
         .collect();
@@ -229,7 +229,7 @@ fn what_is_not_whole_has_no_name() {
         client
             .send(&format!("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\nbegun"));
         drop(client);
-        // One who sends no more is not waited for.
+        // The server does not wait for a client that stops sending.
         let mut client = shared.connect();
         client
             .send(&format!("PUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\nbegun"));
@@ -251,7 +251,7 @@ fn parts_become_a_file_when_all_are_there() {
     wrong[5] ^= 1;
     let answer = put(&shared, "/a", &part(&file, 2..4, "tag"), &wrong);
     assert_eq!((answer.status, answer.field("Sprat-Wrong")), (202, Some("2")));
-    assert_eq!(shared.get("/a", "").status, 404, "no name yet");
+    assert_eq!(shared.get("/a", "").status, 404, "the file has no name yet");
     let end = |tag: &str, hash: blake3::Hash| {
         let fields = format!(
             "Content-Type: application/vnd.sprat.upload\r\nSprat-Upload: {tag}\r\nSprat-Length: \
@@ -280,7 +280,7 @@ fn parts_become_a_file_when_all_are_there() {
     assert_eq!(
         (told.identity.part.as_str(), told.identity.boot.as_str()),
         ("", ""),
-        "nothing of the machine"
+        "the answer says nothing about the machine"
     );
     let answer = put(&shared, "/a", &part(&file, 0..3, "tag"), &verified(&file, 0..3));
     assert_eq!((answer.status, answer.field("Sprat-Wrong")), (202, None));
@@ -291,12 +291,12 @@ fn parts_become_a_file_when_all_are_there() {
     assert_eq!(meta.permissions().mode() & 0o7777, 0o751, "never set-user-id");
     assert_eq!(shared.ask("HEAD", "/a", "").field("ETag"), answer.field("ETag"));
     assert_eq!(names(&shared), ["a"]);
-    // Another file than was announced has no name, and is of no use.
+    // A file that differs from the announced file gets no name, and is discarded.
     std::fs::remove_file(shared.path().join("a")).unwrap();
     until(|| put(&shared, "/a", &part(&file, 0..4, "tag"), &verified(&file, 0..4)).status == 202);
     assert_eq!(end("tag", blake3::hash(b"another")).status, 422);
     until(|| names(&shared).is_empty());
-    // The same name from another sender is another upload, and starts over.
+    // An upload to the same name from another sender is a different upload, and starts over.
     until(|| put(&shared, "/a", &part(&file, 0..2, "one"), &verified(&file, 0..2)).status == 202);
     until(|| put(&shared, "/a", &part(&file, 2..4, "two"), &verified(&file, 2..4)).status == 202);
     assert_eq!(end("two", hash(&file)).field("Sprat-Missing"), Some("2"));
@@ -314,7 +314,7 @@ fn what_has_come_is_there_for_the_same_sender_only() {
         body.len()
     ));
     client.tcp.write_all(&body[..2 * MIB + 80]).unwrap();
-    // While one is at it, others of another state are turned away.
+    // During an upload, uploads of another state of the file are rejected.
     until(|| !names(&shared).is_empty());
     until(|| put(&shared, "/a", &part(&file, 0..1, "other"), &verified(&file, 0..1)).status == 409);
     drop(client);
@@ -340,10 +340,10 @@ fn what_is_overwritten_is_forgotten() {
         );
         sprat_flow::journal::parse(&shared.get("/a", &fields).body).unwrap().groups.len()
     };
-    // A plain PUT, small or large, that breaks off: the groups that the journal listed are gone.
+    // A plain PUT, small or large, breaks off. The groups that the journal listed are then gone.
     for length in [4 * MIB, 9 * MIB] {
-        // The name is free a moment after what came for it is gone: until then another upload is
-        // refused.
+        // The name becomes free a moment after its connection has ended. Until then another upload
+        // is refused.
         until(|| {
             put(&shared, "/a", &part(&file, 0..2, "tag"), &verified(&file, 0..2)).status == 202
         });
@@ -360,14 +360,15 @@ fn what_is_overwritten_is_forgotten() {
             client
         };
         let mut client = begin();
-        // It is refused until the server has noticed that the connection of the part has ended.
+        // The request is refused until the server has noticed that the connection of the part has
+        // ended.
         until(|| {
             if client.is_answered() {
                 client = begin();
             }
             !shared.path().join(".a.sprat-journal").exists()
         });
-        assert_eq!(ask(), 0, "while it comes");
+        assert_eq!(ask(), 0, "no group counts while the other upload arrives");
         drop(client);
         until(|| names(&shared).is_empty());
         assert_eq!(ask(), 0);
@@ -399,7 +400,7 @@ fn only_so_many_are_received_at_a_time() {
     });
 }
 
-/// Runs a test with a server of a filesystem that is 4 MB large, if there can be one.
+/// Runs a test with a server on a filesystem of 4 MB, if the machine allows to mount one.
 fn within(test: impl FnOnce(&Shared, &Path) + Send) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -431,8 +432,8 @@ fn a_full_disk_is_reported_and_earlier_parts_stay() {
         assert_eq!(put(shared, "/plain", "", &file).status, 507);
         let answer = put(shared, "/a", &part(&file, 0..2, "tag"), &verified(&file, 0..2));
         assert_eq!(answer.status, 507, "{}", answer.text());
-        assert_eq!(listed(), 0, "nothing is left that takes what room there is");
-        // What there was before of it stays, and is named.
+        assert_eq!(listed(), 0, "no file is left that takes space");
+        // The parts of the file that arrived before stay, and the answer names them.
         let file = content(2 * MIB);
         let answer = put(shared, "/b", &part(&file, 0..1, "tag"), &verified(&file, 0..1));
         assert_eq!(answer.status, 202, "{}", answer.text());
@@ -463,20 +464,20 @@ fn a_full_disk_is_reported_and_earlier_parts_stay() {
     });
 }
 
-/// Gives the second half of a file's space back: somebody else will have it.
+/// Frees the space of a file from `from` on, which other files then take.
 fn punch(path: &Path, from: u64) {
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_len(from).unwrap();
     file.set_len(2 * from).unwrap();
 }
 
-/// Bytes that a file holds of the disk.
+/// Returns the number of bytes on the disk that a file occupies.
 fn held(path: &std::path::Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     path.metadata().map_or(0, |meta| meta.blocks() * 512)
 }
 
-/// Begins an upload of so many bytes, of which one group comes.
+/// Begins an upload of `length` bytes, and sends one group. Returns the status.
 fn begin_upload(shared: &Shared, name: &str, length: u64) -> u16 {
     let group = vec![7; 1 << 20];
     let value = sprat_flow::group::value(length, 0, &group);
@@ -502,7 +503,7 @@ fn an_abandoned_upload_holds_its_groups_for_a_limited_time() {
     assert_eq!(begin_upload(&shared, "x", 64 << 20), 202);
     super::support::until(|| held(&part) > 0 && held(&part) <= 2 << 20 && journal.exists());
     assert_eq!(part.metadata().unwrap().len(), 64 << 20);
-    // Nothing resumes it.
+    // Nothing resumes the upload.
     super::support::until(|| !part.exists() && !journal.exists());
 }
 
@@ -515,7 +516,7 @@ fn unfinished_uploads_hold_so_much_together_and_no_more() {
         (options.root, options.writable, options.max_unfinished) =
             (root, Some(u64::MAX), Some(20 << 20));
     });
-    // What another process left is found soon after the start.
+    // Parts that another process left are found soon after the start.
     super::support::until(|| {
         let status = begin_upload(&shared, "x", 16 << 20);
         assert!(matches!(status, 202 | 507), "{status}");

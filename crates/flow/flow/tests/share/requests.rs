@@ -1,4 +1,4 @@
-//! Requests that are right, wrong, and meant to be misunderstood.
+//! Tests requests that are valid, invalid, or ambiguous on purpose.
 
 use super::support::Shared;
 use sprat_flow::share::Pace;
@@ -51,8 +51,8 @@ fn methods_have_their_answers() {
     }
 }
 
-/// Whatever could be read in two ways is refused, and the connection ended: what follows is no
-/// request.
+/// A request that could be read in two ways is refused, and the connection is closed. The bytes
+/// after it are not read as a request.
 #[test]
 fn ambiguous_requests_are_refused() {
     let shared = Shared::new();
@@ -175,11 +175,11 @@ fn both_families_are_served() {
         std::io::Read::read_to_string(&mut tcp, &mut answer).unwrap();
         assert!(answer.ends_with("\r\n\r\nx"), "{host} {port}");
         let peer = shared.events.lock().unwrap().last().unwrap().peer;
-        assert_eq!(peer.is_ipv4(), host == "127.0.0.1", "an IPv4 address is told as one");
+        assert_eq!(peer.is_ipv4(), host == "127.0.0.1", "an IPv4 peer is reported as IPv4");
     }
     assert!(
         std::net::TcpStream::connect(("127.0.0.1", six.port())).is_err(),
-        "only what was asked for"
+        "IPv4 is not served there"
     );
 }
 

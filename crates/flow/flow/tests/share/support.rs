@@ -1,4 +1,4 @@
-//! A server of a temporary directory, and a client that sees everything.
+//! A server of a temporary directory, and a client that shows all details of an answer.
 
 use sprat_flow::share::{Event, Limits, Options, Share};
 pub(super) use sprat_testing::skip;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A directory, and who shares it.
+/// A directory, and the server that shares it.
 pub(super) struct Shared {
     pub(super) directory: tempfile::TempDir,
     pub(super) share: Share,
@@ -59,7 +59,7 @@ impl Shared {
         Client { tcp, came: Vec::new() }
     }
 
-    /// The answer to a request on a connection of its own.
+    /// Returns the answer to a request on a new connection.
     pub(super) fn ask(&self, method: &str, path: &str, fields: &str) -> Answer {
         let mut client = self.connect();
         client.send(&format!("{method} {path} HTTP/1.1\r\nHost: here\r\n{fields}\r\n"));
@@ -71,13 +71,13 @@ impl Shared {
     }
 }
 
-/// Short waits, for tests of what happens after them.
+/// Returns limits with short waits, to test what happens after them.
 pub(super) fn impatient() -> Limits {
     let short = Duration::from_millis(300);
     Limits { head: short, idle: short, patience: short, ..Limits::default() }
 }
 
-/// Bytes that tell one place from another.
+/// Returns bytes whose contents differ from place to place.
 pub(super) fn content(bytes: usize) -> Vec<u8> {
     let mut content = vec![0; bytes];
     blake3::Hasher::new().finalize_xof().fill(&mut content);
@@ -103,7 +103,7 @@ impl Client {
         self.tcp.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Whether an answer, or the connection's end, has come already.
+    /// Returns whether an answer, or the end of the connection, has arrived already.
     pub(super) fn is_answered(&self) -> bool {
         self.tcp.set_nonblocking(true).unwrap();
         let peeked = self.tcp.peek(&mut [0]);
@@ -112,7 +112,7 @@ impl Client {
             || !matches!(peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     }
 
-    /// The next answer; `None` when the connection ends before one.
+    /// Returns the next answer. `None` if the connection ends before an answer.
     pub(super) fn answer(&mut self, no_body: bool) -> Option<Answer> {
         let length = loop {
             if let Some(at) = self.came.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -181,7 +181,7 @@ impl Client {
         }
     }
 
-    /// Whether the other end closes the connection without another word.
+    /// Returns whether the server closes the connection without sending anything more.
     pub(super) fn is_closed(&mut self) -> bool {
         self.came.is_empty() && !self.more()
     }
@@ -200,16 +200,16 @@ impl Answer {
     }
 }
 
-/// Waits, in milliseconds.
+/// Waits for this number of milliseconds.
 #[expect(clippy::disallowed_methods, reason = "a test has no loop that owns waiting")]
 pub(super) fn wait(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
-/// How many times 5 ms something may take that never takes as long.
+/// How many times [`until`] checks, every 5 ms. No condition should take so long.
 const PATIENCE: u32 = 12_000;
 
-/// Waits until something is so.
+/// Waits until `is` returns true.
 #[track_caller]
 pub(super) fn until(mut is: impl FnMut() -> bool) {
     for _ in 0..PATIENCE {
@@ -218,5 +218,5 @@ pub(super) fn until(mut is: impl FnMut() -> bool) {
         }
         wait(5);
     }
-    panic!("it does not come to be so");
+    panic!("the condition does not become true");
 }

@@ -1,4 +1,4 @@
-//! Bodies in verified form.
+//! Tests bodies in verified form.
 
 use super::support::{Answer, Shared, content, until, wait};
 use sprat_flow::group::{GROUP_BYTES, VALUE_BYTES, VALUES, VERIFIED, root, value, verified_length};
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 const ACCEPT: &str = "Accept: text/plain;q=0.1, application/vnd.sprat.verified\r\n";
 
-/// The content and the values of a body.
+/// Returns the content and the values of a body.
 fn taken_apart(body: &[u8]) -> (Vec<u8>, Vec<[u8; 32]>) {
     let whole = usize::try_from(GROUP_BYTES + VALUE_BYTES).unwrap();
     let parts = body.chunks(whole).map(|group| group.split_at(group.len() - 32));
@@ -86,7 +86,7 @@ fn values_alone_are_those_of_the_verified_form() {
         assert_eq!(
             answer.field("ETag"),
             shared.get("/file", "").field("ETag"),
-            "it says which version they are of"
+            "the ETag says which version the values are of"
         );
         if bytes > 3 << 20 {
             let answer = shared.get("/file", &format!("{accept}Range: bytes=1048576-3145727\r\n"));
@@ -135,12 +135,12 @@ fn values_are_computed_once_for_a_file_at_rest() {
     assert_eq!(
         (summed(""), summed("")),
         (all, all),
-        "just written: a change could hide in the same tick of a clock"
+        "just written: another change in the same clock tick could go unnoticed"
     );
     wait(5_000);
     assert_eq!((summed(""), summed("")), (all, 0));
-    assert_eq!(summed("Cache-Control: no-cache\r\n"), all, "for who doubts them");
-    // A part of what is known, and a new version.
+    assert_eq!(summed("Cache-Control: no-cache\r\n"), all, "for a client that doubts the values");
+    // A part of a file whose values are cached, and then a new version of the file.
     let range = "Range: bytes=1048576-\r\n";
     assert_eq!(shared.get("/file", &format!("{ACCEPT}{range}")).body.len(), (2 << 20) + 5 + 3 * 32);
     assert_eq!(last_summed(6), 0);

@@ -1,4 +1,4 @@
-//! A small server that keeps to HTTP, or misbehaves as a test asks.
+//! A small HTTP server that makes the faults that a test requests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use sprat_flow::copy::{Error, Event, Fetch, Options, Outcome};
@@ -15,54 +15,55 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What a server does wrong with an answer that has a body.
+/// A fault in an answer that has a body.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Closes after so many bytes of the answer, its head among them; with a reset, or with a
-    /// farewell.
+    /// Closes the connection after this number of bytes of the answer, with its head. Closes with a
+    /// reset, or in an orderly way.
     Cut { after: usize, reset: bool },
-    /// Closes after so many bytes of the body.
+    /// Closes the connection after this number of bytes of the body.
     CutBody(usize),
-    /// Sends another bit at this byte of the file, if it is in the part.
+    /// Flips a bit of this byte of the file, if the byte is in the part.
     Flip(u64),
-    /// Sends nothing more after so many bytes of the body.
+    /// Sends nothing more after this number of bytes of the body.
     Stall(usize),
-    /// Answers by a status with some fields, and nothing else.
+    /// Answers with only this status and these fields.
     Status(u16, &'static str),
-    /// Says these fields in place of its own of the same name; an empty value takes the field away.
+    /// Sends these fields instead of its own fields of the same name. An empty value removes the
+    /// field.
     Says(Vec<(&'static str, String)>),
-    /// Sends the whole file, whatever was asked.
+    /// Sends the whole file, whatever part was requested.
     Whole,
-    /// Sends it in chunks of this size.
+    /// Sends the body in chunks of this size.
     Chunked(usize),
-    /// Ends the body by the end of the connection.
+    /// States no length. The end of the connection ends the body.
     NoLength,
-    /// Changes the file before it answers.
+    /// Changes the file to these bytes and this tag before it answers.
     Change(Vec<u8>, &'static str),
-    /// Changes the file, and sends a part of the new one to a client that asked for the old.
+    /// Changes the file, and sends a part of the new file to a client that requested the old file.
     Mix(Vec<u8>, &'static str),
-    /// Bytes in place of an answer.
+    /// Sends these bytes instead of an answer.
     Raw(Vec<u8>),
 }
 
-/// What is served.
+/// The state of the server: the file, and the faults to make.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) content: Vec<u8>,
     pub(crate) tag: String,
-    /// Whether it knows the verified form.
+    /// Whether the server offers the verified form.
     pub(crate) verified: bool,
-    /// For the answers to come, in order; then none.
+    /// The faults of the next answers, in order. Later answers have no fault.
     pub(crate) faults: VecDeque<Fault>,
     /// Whether the faults are for answers to `HEAD` too.
     pub(crate) faults_of_heads: bool,
     /// The requests received: method, target, and fields by name in lower case.
     pub(crate) requests: Vec<Request>,
-    /// Bytes of bodies that were sent.
+    /// Number of bytes of bodies that were sent.
     pub(crate) sent: u64,
-    /// More fields for every answer.
+    /// Additional fields for every answer.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct Request {
     pub(crate) fields: BTreeMap<String, String>,
 }
 
-/// A server on a port of its own, until dropped.
+/// A server on a free port. It ends when it is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) state: Arc<Mutex<State>>,
@@ -150,7 +151,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     }
 }
 
-/// Answers; none: the connection is to end.
+/// Answers a request. Returns `None` if the connection must end.
 fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Option<()> {
     let head_only = request.method == "HEAD";
     let (fault, content, tag, verified, extra) = {
@@ -278,7 +279,7 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
             bytes.truncate(head_bytes + after);
             let _ = stream.write_all(&bytes);
             let mut rest = [0; 1];
-            let _ = std::io::Read::read(stream, &mut rest); // until the other end has enough
+            let _ = std::io::Read::read(stream, &mut rest); // until the client closes
             None
         }
         _ => {
@@ -321,14 +322,14 @@ fn values_of(content: &[u8], part: Range<u64>) -> Vec<u8> {
         .collect()
 }
 
-/// Bytes that are nowhere the same.
+/// Returns bytes whose contents differ from place to place.
 pub(crate) fn content(bytes: usize) -> Vec<u8> {
     let mut content = vec![0; bytes];
     blake3::Hasher::new().update(&bytes.to_le_bytes()).finalize_xof().fill(&mut content);
     content
 }
 
-/// Options for tests: little patience, no huge buffers.
+/// Returns options for tests, with short time limits and small buffers.
 pub(crate) fn options() -> Options {
     Options {
         patience: Duration::from_secs(2),
@@ -338,7 +339,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Copies, and collects all events.
+/// Copies a file, and collects all events.
 pub(crate) fn copy(
     source: &str,
     target: &Path,
@@ -351,7 +352,7 @@ pub(crate) fn copy(
     (outcome, events)
 }
 
-/// The names in a directory.
+/// Returns the names in a directory.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let names = std::fs::read_dir(directory)
         .unwrap()

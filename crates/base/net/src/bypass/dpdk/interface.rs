@@ -1,8 +1,8 @@
 //! The state of a kernel network interface below one of DPDK's devices.
 //!
 //! `af_packet` and `af_xdp` report their link as up from start to stop, whatever happens to the
-//! interface below. The kernel reports every change over netlink (`man 7 rtnetlink`); finding that
-//! there is none costs one call.
+//! interface below. The kernel reports every change over netlink (`man 7 rtnetlink`); a poll that
+//! finds no change costs one system call.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -13,10 +13,11 @@ use rustix::net::netdevice;
 use super::arguments::argument;
 use super::netlink::{DELETED_LINK, LINKS, Message, NEW_LINK, Netlink};
 
-/// Messages read in one poll; the others wait for the next.
+/// The largest number of messages read in one poll; later messages wait for the next poll.
 const MAX_MESSAGES: usize = 16;
 
-/// Bytes read of a message. Longer ones are cut: the fields we need come first.
+/// The largest number of bytes read of a message. Longer messages are cut, because the fields we
+/// need come first.
 const MESSAGE: usize = 1024;
 
 /// Interface flags IFF_UP and IFF_RUNNING.
@@ -25,9 +26,9 @@ const UP_AND_RUNNING: u32 = 0x1 | 0x40;
 /// The state of an interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum InterfaceState {
-    /// It carries frames.
+    /// The interface is up and has a carrier.
     Up,
-    /// It is down, or has no carrier.
+    /// The interface is down, or has no carrier.
     Down,
     /// No interface has its name.
     Gone,
@@ -46,8 +47,7 @@ pub(super) struct Interface {
 
 impl Interface {
     /// Watches the interface that a device's arguments name, in the network namespace of this
-    /// thread. `None` for devices without an interface, or with one that the kernel does not report
-    /// on.
+    /// thread. `None` for devices without an interface, or if its state cannot be watched.
     pub(super) fn of_device(arguments: &str) -> Option<Self> {
         let kernel_reports =
             arguments.starts_with("net_af_packet") || arguments.starts_with("net_af_xdp");
@@ -63,13 +63,13 @@ impl Interface {
         Ok(interface)
     }
 
-    /// Returns whether frames can be given to the device, as of the last [poll](Self::poll).
+    /// Returns whether the interface carried frames at the last [poll](Self::poll).
     #[inline]
     pub(super) fn is_up(&self) -> bool {
         self.state == InterfaceState::Up
     }
 
-    /// A descriptor that polls readable when its state may have changed.
+    /// Returns a descriptor that polls readable when the interface's state may have changed.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.netlink.socket.as_fd()
     }
@@ -95,7 +95,7 @@ impl Interface {
         self.state
     }
 
-    /// Notes that the device was reopened, on the interface that has the name now.
+    /// Watches the interface that has the name now, on which the device was reopened.
     pub(super) fn reopened(&mut self) {
         let Ok(index) = netdevice::name_to_index(&self.netlink.socket, &self.name) else { return };
         (self.index, self.state) = (index, InterfaceState::Down);
@@ -105,7 +105,8 @@ impl Interface {
 }
 
 impl InterfaceState {
-    /// Returns the state after a message about our interface, or another one.
+    /// Returns the state after a message about an interface; `ours` says whether it is the watched
+    /// interface.
     fn after(self, kind: u16, ours: bool, flags: u32, is_there: impl Fn() -> bool) -> Self {
         match (kind, self) {
             (DELETED_LINK, _) if ours => Self::Gone,

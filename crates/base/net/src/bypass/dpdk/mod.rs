@@ -24,15 +24,16 @@ use crate::{Counters, Mac, Nanos, Sources};
 pub(super) use self::open::AcceptedFrames;
 pub(super) use self::sys::{Burst, Draft, Parcel, Pool, SharedDevice, ThreadRegistration, start};
 
-/// Capacity of the list of frames that wait for room in a device's ring. A flush that leaves
-/// `MAX_OUTGOING - BATCH` or more drops the oldest, so that `MAX_OUTGOING - 2 * BATCH` remain.
+/// Capacity of the list of frames that wait for room in a device's ring. If `MAX_OUTGOING - BATCH`
+/// or more frames remain after a flush, the oldest are dropped until `MAX_OUTGOING - 2 * BATCH`
+/// remain.
 const MAX_OUTGOING: usize = 512;
 
-/// Waiting frames that are sent without waiting for the flush.
+/// When this many frames wait, they are sent at once, before the caller flushes.
 const BATCH: usize = 32;
 
-/// A last part of at least this many bytes is passed in place to a device that copies frames. Below
-/// that a second buffer costs as much as a copy.
+/// If the last part of a datagram has at least this many bytes, a device that copies frames
+/// receives it in place. For a shorter part a second buffer costs as much as a copy.
 const LEAST_TAIL: usize = 1024;
 
 /// Delay between two attempts to start a device.
@@ -41,7 +42,7 @@ const RESTART: Duration = Duration::from_millis(100);
 /// Time given to a reopened device to shake hands with its peer.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// A device of DPDK's with one queue each way.
+/// A device of DPDK's with one queue in each direction.
 pub(super) struct Dpdk {
     outgoing: Vec<Draft>,
     device: Device,
@@ -59,8 +60,8 @@ pub(super) struct Dpdk {
     /// Kept because a device that shares an interface with the kernel may need it when it is
     /// reopened.
     _shared_interface: Option<SharedInterface>,
-    /// Whether the device is not reopened when another interface has taken the name of the one
-    /// below, which may not be the one the user meant.
+    /// Whether the device stays closed when another interface has taken the name of the interface
+    /// below. The new interface may not be the one that the user meant.
     pinned: bool,
     /// Dropped after all fields that hold its frames.
     pool: Pool,
@@ -113,14 +114,14 @@ impl Dpdk {
         }
     }
 
-    /// Returns whether the interface below carries frames. If not, the device would block on it,
-    /// and the node with it.
+    /// Returns whether the interface below carries frames. If it does not, a transmit would block
+    /// the device, and the node with it.
     #[inline]
     fn interface_is_up(&self) -> bool {
         self.interface.as_ref().is_none_or(Interface::is_up)
     }
 
-    /// Returns whether there is a kernel's interface below it.
+    /// Returns whether the device works through an interface of the kernel.
     pub(super) fn has_interface(&self) -> bool {
         self.interface.is_some()
     }
@@ -149,8 +150,8 @@ impl Dpdk {
         self.outgoing.drain(..).count()
     }
 
-    /// Sends a whole frame, given in parts of `len` bytes in all. Returns false if it is too long
-    /// or the pool is empty.
+    /// Sends a whole frame, given in parts. `len` is the sum of their lengths, in bytes. Returns
+    /// false if it is too long or the pool is empty.
     #[inline]
     pub(super) fn send_parts(
         &mut self,
@@ -167,12 +168,12 @@ impl Dpdk {
         true
     }
 
-    /// Returns the pool of its frames.
+    /// Returns the pool of the device's frames.
     pub(super) fn pool(&mut self) -> &mut Pool {
         &mut self.pool
     }
 
-    /// Returns the size of the pool.
+    /// Returns the number of frames in the pool, free and in use.
     pub(super) fn frames(&self) -> usize {
         self.pool.frames()
     }
@@ -199,7 +200,7 @@ impl Dpdk {
         }
     }
 
-    /// Returns the socket of the kernel's interface below, if there is one.
+    /// Returns the device's packet socket on the kernel's interface below, if there is one.
     pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.device.bell().filter(|bell| !bell.is_armed()).map(Bell::fd)
     }
@@ -218,7 +219,8 @@ impl Dpdk {
         }
     }
 
-    /// Sends a datagram, given its route and its parts of `len` bytes in all.
+    /// Sends a datagram, given its route and its parts. `len` is the sum of the parts' lengths, in
+    /// bytes.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -242,7 +244,7 @@ impl Dpdk {
             gather(&mut head[route.len()..], first);
             route.finish_before(head, tail.len());
             let Some(back) = self.push_with(draft, tail, counters) else { return };
-            draft = back; // no room: a copy of the tail waits with it
+            draft = back; // no room: a copy of the tail waits with the head
         }
         let bytes = draft.bytes(route.len() + len, &self.pool);
         gather(&mut bytes[route.len()..], parts);
@@ -288,7 +290,7 @@ impl Dpdk {
         self.device.transmit_with(&self.pool, head, tail)
     }
 
-    /// Hands the waiting frames to the device, as far as it has room.
+    /// Passes the waiting frames to the device, as many as it has room for.
     #[inline]
     pub(super) fn flush(&mut self, counters: &mut Counters) {
         if self.outgoing.is_empty() {
@@ -305,8 +307,8 @@ impl Dpdk {
         }
     }
 
-    /// Starts the device if it could not be started before, sends waiting frames, and returns
-    /// whether the link is up.
+    /// Checks the interface below, starts the device if an earlier start failed, and sends waiting
+    /// frames. Returns whether the link is up.
     pub(super) fn maintain(&mut self, now: Nanos, counters: &mut Counters) -> bool {
         counters.no_buffer += u64::from(self.pool.is_empty());
         self.check_interface(now);
@@ -340,8 +342,9 @@ impl Dpdk {
         self.trouble.is_none()
     }
 
-    /// Updates the state of the interface below. Reopens the device if the interface was removed
-    /// and created again by its name, or if the peer of a device that connects only once has gone.
+    /// Updates the state of the interface below. Reopens the device in two cases: the interface was
+    /// removed and created again with the same name, or a device that connects only once has lost
+    /// its peer.
     fn check_interface(&mut self, now: Nanos) {
         let state = self.interface.as_mut().map(Interface::poll);
         self.interface_removed =

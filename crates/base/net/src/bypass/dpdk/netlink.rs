@@ -23,12 +23,13 @@ pub(super) const LINKS: u32 = 1;
 const REQUEST: u16 = 1;
 const ACK: u16 = 4;
 
-/// Bytes of a message's header, of the `ifinfomsg` after it, and of an attribute's header.
+/// Lengths in bytes: of a message's header, of the `ifinfomsg` after it, and of an attribute's
+/// header.
 const HEADER: usize = 16;
 const IFINFO: usize = 16;
 const ATTRIBUTE: usize = 4;
 
-/// A message.
+/// A message from the kernel.
 pub(super) enum Message<'a> {
     /// The state of an interface, or its removal.
     Link { kind: u16, index: u32, flags: u32, rest: &'a [u8] },
@@ -86,7 +87,7 @@ impl Netlink {
         let mut message = Vec::new();
         message.extend(len.to_ne_bytes());
         message.extend([kind.to_ne_bytes(), flags.to_ne_bytes()].concat());
-        // Sequence and port, which the kernel fills in; then any family and type.
+        // Sequence number and port, which the kernel fills in. After them any family and type.
         message.extend([0; 8 + 4]);
         message.extend(index.to_ne_bytes());
         message.extend([0; 8]);
@@ -95,7 +96,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Receives messages, as many as fit `buffer`; longer ones are cut.
+    /// Receives the messages that fit into `buffer`. A longer message is cut.
     ///
     /// # Errors
     /// [`WouldBlock`](io::ErrorKind::WouldBlock): no message has arrived. `ENOBUFS`: the kernel has
@@ -114,7 +115,7 @@ impl Netlink {
             let end = len.clamp(HEADER + IFINFO, messages.len());
             match kind {
                 RESULT => handle(Message::Result(number(HEADER).cast_signed())),
-                // A message of another family is about the ports of a bridge.
+                // Messages of other families are about the ports of a bridge.
                 NEW_LINK | DELETED_LINK if messages[HEADER] == 0 => {
                     let (index, flags) = (number(HEADER + 4), number(HEADER + 8));
                     handle(Message::Link {

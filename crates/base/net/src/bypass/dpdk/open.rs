@@ -16,28 +16,28 @@ use crate::bypass::exchange::DeviceShare;
 use crate::bypass::sizes::FRAME_ROOM;
 use crate::ether::Checksums;
 
-/// Frames of a device's pool: what its rings hold, and as many again in use elsewhere.
+/// Number of frames in a device's pool: for one queue each way, twice what its two rings hold.
 const FRAMES: u32 = 4095;
 
-/// Smallest buffer of a frame: some devices accept no less.
+/// Smallest buffer of a frame, in bytes. Some devices accept no smaller buffer.
 const LEAST_ROOM: usize = 2048;
 
-/// Cards count a buffer's size in steps of this and do not use the rest; a frame that needed the
-/// rest would be split.
+/// Cards round a buffer's size down to a multiple of this number of bytes, and would split a frame
+/// that needs the bytes above it.
 const ROOM_STEP: usize = 1024;
 
-/// The largest number of a device's queues that one node polls; a larger argument is lowered to
-/// this.
+/// The largest number of a device's queues that one node polls. A larger `queues=` argument is
+/// lowered to this number.
 const MAX_QUEUES: usize = 16;
 
 /// How to treat a kind of device.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// Only memory lies between it and its peer.
+    /// The device reaches its peer through memory alone, so that no cable can corrupt frames.
     memory: bool,
-    /// Its MTU cannot be set.
+    /// The device's MTU cannot be set.
     fixed: bool,
-    /// Its hardware address is an argument.
+    /// The device takes its hardware address from an argument.
     mac_argument: bool,
 }
 
@@ -55,7 +55,7 @@ impl Kind {
 /// Which frames a device receives.
 #[derive(Clone, Copy)]
 pub(in crate::bypass) enum AcceptedFrames {
-    /// Those for a node's address, with its VLAN tag if it has one.
+    /// The frames for a node's address, with the node's VLAN tag if it has one.
     Node(Address, Option<u16>),
     /// All frames.
     All,
@@ -95,7 +95,7 @@ impl Opening<'_> {
         let pools: Vec<_> = (0..pools)
             .map(|_| Ok(Arc::new(Buffers::new(FRAMES, room, node)?)))
             .collect::<io::Result<_>>()?;
-        let ring = queues == pools.len(); // a node that polls several queues cannot sleep on them
+        let ring = queues == pools.len(); // several queues: no sleep on interrupts
         let buffers: Vec<_> = pools.into_iter().cycle().take(queues).collect();
         let check = !kind.memory && !all; // frames for other hosts are passed on unchecked
         let setup = Setup { mac, mtu: (!kind.fixed).then_some(mtu), vlan, check, all, ring };
@@ -105,7 +105,7 @@ impl Opening<'_> {
         Ok(opened)
     }
 
-    /// Who computes the checksums of frames sent by the device.
+    /// Returns who computes the checksums of frames sent by the device.
     fn checksums(&self, device: &Device) -> Checksums {
         match (self.kind.memory, device.checks_sent()) {
             (true, _) => Checksums::Spared,
@@ -144,11 +144,13 @@ impl Opened {
 }
 
 impl Dpdk {
-    /// Opens the device `name`, given with its arguments, or the first one found, for packets of up
-    /// to `mtu` bytes; also returns who computes its checksums. DPDK must have been started.
+    /// Opens a device for packets of up to `mtu` bytes: the device `name`, given with its
+    /// arguments, or the first device found. Also returns who computes the checksums of its frames.
+    /// DPDK must have been started.
     ///
     /// # Errors
-    /// Errors of DPDK; an MTU beyond what the device carries.
+    /// Errors of DPDK, or an MTU larger than the device carries. Also if its interface cannot be
+    /// shared with the kernel.
     pub(in crate::bypass) fn open(
         name: Option<&str>,
         mac: Option<Mac>,
@@ -178,7 +180,7 @@ impl Dpdk {
         let mut opened = opening.device(arguments, queues, 1)?;
         let bell = opened.bells.pop();
         opened.device.set_bell(bell);
-        // A device whose peer is not there yet starts later; other errors show as a link that is
+        // A device whose peer is not there yet starts later. After any other error the link stays
         // down.
         let trouble = opened.start().err().map(|error| error.to_string());
         let Opened { device, buffers, .. } = opened;
@@ -190,7 +192,7 @@ impl Dpdk {
     /// Opens a queue of the device that several nodes share. The first node also opens the device.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open); devices that cannot be shared.
+    /// The errors of [`open`](Self::open). Also if the device cannot be shared or does not start.
     pub(in crate::bypass) fn open_share(
         name: Option<&str>,
         mac: Option<Mac>,
@@ -243,7 +245,8 @@ impl Opening<'_> {
     }
 }
 
-/// Returns the number of queues of a para-virtual device whose peer has several: all are polled.
+/// Returns the number of queues to poll. A para-virtual device whose peer has several queues needs
+/// all of them polled.
 fn queues_of(arguments: &str) -> usize {
     let several = argument(arguments, "queues=").filter(|_| Kind::of(arguments).memory);
     several.and_then(|count| count.parse().ok()).unwrap_or(1).clamp(1, MAX_QUEUES)
@@ -259,7 +262,8 @@ fn clear_socket(arguments: &str) {
     if argument(arguments, "client=") == Some("1") {
         return;
     }
-    // Tests with a socket type that the device does not accept.
+    // Connects with a socket type that the device does not accept, only to test whether a process
+    // listens.
     let call = || Socket::new(Domain::UNIX, Type::SEQPACKET, None)?.connect(&SockAddr::unix(path)?);
     if call().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
         // If this fails, DPDK reports it.

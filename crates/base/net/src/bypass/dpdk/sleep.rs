@@ -14,19 +14,20 @@ use std::time::Duration;
 use super::sys::Device;
 use crate::Sources;
 
-/// The longest sleep of a node with a device that cannot wake it by an interrupt, for now or at
-/// all.
+/// The longest sleep of a node if one of its devices cannot wake it by an interrupt, at present or
+/// ever.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The longest sleep of a node whose devices can wake it: the start of a peer causes no interrupt.
+/// The longest sleep of a node whose devices can all wake it. The sleep is limited because the
+/// start of a peer causes no interrupt.
 const LONG_NAP: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     Awake,
-    /// The device was asked to wake the node; the queue was not polled after that.
+    /// The device was asked to wake the node, and the queue has not been polled since.
     Armed,
-    /// The poll after that found no frame: the node may sleep.
+    /// The poll after `Armed` found no frame: the node may sleep.
     Polled,
     /// The node has waited for the device to wake it.
     Asleep,
@@ -40,8 +41,8 @@ impl Sleep {
         Self(Cell::new(State::Awake))
     }
 
-    /// Adds the descriptor to sleep on until the device has a frame. `busy`: there is other work
-    /// for the device.
+    /// Adds to `sources` the descriptor to sleep on until the device has a frame. `busy` says that
+    /// there is other work for the device, so that the node must not sleep long.
     pub(super) fn sources<'a>(&self, device: &'a Device, busy: bool, sources: &mut Sources<'a>) {
         let bell = device.bell().filter(|_| !busy && sources.room() > 0);
         match (bell, self.0.get()) {
@@ -71,7 +72,7 @@ impl Sleep {
         }
     }
 
-    /// Call this after a poll, with whether it found frames.
+    /// Call this after a poll. `frames` says whether the poll found frames.
     #[inline]
     pub(super) fn after_poll(&self, frames: bool, device: &Device) {
         match self.0.get() {

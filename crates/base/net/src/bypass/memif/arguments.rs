@@ -1,19 +1,19 @@
 //! Parses a memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
 //!
-//! The keys and defaults are those of DPDK's driver for the same interfaces, so that either end can
-//! be either program.
+//! DPDK's driver for the same interfaces has the same keys and defaults, so that either end can be
+//! Sprat or a DPDK program.
 
 use std::io;
 
 use super::message::SECRET;
 use crate::Mac;
 
-/// Default number of slots of a ring, as a power of two. Each slot holds a frame: 256 of 9 KB stay
-/// in a core's cache; 1,024 do not, and carry a fifth less.
+/// Default number of slots of a ring, as its base-2 logarithm. Each slot holds a frame. 256 slots
+/// of 9 KB stay in a core's cache; 1,024 slots do not, and carry a fifth less.
 const LOG2_SLOTS: u8 = 8;
 
 /// The largest number of slots in a ring, as its base-2 logarithm: positions have 16 bits, and a
-/// full ring must differ from an empty one.
+/// full ring must be distinguishable from an empty one.
 pub(super) const MAX_LOG2_SLOTS: u8 = 14;
 
 /// The longest buffer, in bytes, inclusive: datagram lengths have 16 bits.
@@ -36,13 +36,13 @@ pub(super) enum Role {
 pub(super) struct Arguments {
     pub(super) name: String,
     pub(super) role: Role,
-    /// Number among the interfaces that share a socket.
+    /// The interface's number among those that share a socket.
     pub(super) id: u32,
     pub(super) socket: String,
     /// Whether the socket is in the abstract namespace, without a file.
     pub(super) is_abstract: bool,
     pub(super) log2_slots: u8,
-    /// Bytes of a slot's buffer; `None` for the length of the longest frame.
+    /// Length of a slot's buffer, in bytes; `None` for the length of the longest frame.
     pub(super) buffer: Option<u32>,
     pub(super) mac: Option<Mac>,
     pub(super) secret: [u8; SECRET],
@@ -57,7 +57,8 @@ impl Arguments {
     /// Parses the arguments of a device.
     ///
     /// # Errors
-    /// `InvalidInput`, which names the argument and its possible values.
+    /// `InvalidInput` if an argument is unknown or its value is wrong. The error names the argument
+    /// and its possible values.
     pub(super) fn parse(device: &str) -> io::Result<Self> {
         let mut words = device.split(',');
         let mut arguments = Self {

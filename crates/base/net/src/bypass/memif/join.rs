@@ -21,10 +21,10 @@ use super::ring::{Buffers, Receiver, RingLayout, Sender, ring_bytes};
 use super::socket::Socket;
 use crate::Nanos;
 
-/// The largest number of regions that a client may supply; one more is a protocol error.
+/// The largest number of regions that a client may supply. A further region is a protocol error.
 const MAX_REGIONS: usize = 4;
 
-/// Messages read in one call: more than a handshake takes.
+/// The largest number of messages read in one call. A handshake takes fewer.
 const MESSAGES: usize = 16;
 
 /// A handshake in progress.
@@ -36,7 +36,7 @@ pub(super) struct Joining {
     rings: [Option<(RingLayout, OwnedFd)>; 2],
     /// The messages that the client has yet to send, each with the descriptor to attach.
     unsent: VecDeque<(Message, Attachment)>,
-    /// Whether the server's Hello, or the client's Init, has arrived.
+    /// Whether the peer's first message has arrived: the server's Hello, or the client's Init.
     greeted: bool,
 }
 
@@ -65,7 +65,7 @@ fn refused(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
-/// Returns the error for a peer that has disconnected us.
+/// Returns the error for a peer that has ended the connection with the reason `why`.
 pub(super) fn disconnected(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, format!("the peer says: {why}"))
 }
@@ -96,12 +96,12 @@ impl Joining {
         })
     }
 
-    /// Handles the peer's messages, and returns whether the handshake is finished. `buffer`: bytes
-    /// of the longest frame.
+    /// Handles the peer's messages, and returns whether the handshake is finished. `buffer` is the
+    /// length of the buffers in bytes: at least that of the longest frame.
     ///
     /// # Errors
-    /// Errors of the socket; `InvalidData` for messages that are wrong, which the caller sends to
-    /// the peer.
+    /// Errors of the socket, or of the shared memory. `InvalidData` if a message violates the
+    /// protocol; the caller then sends the reason to the peer.
     pub(super) fn advance(&mut self, arguments: &Arguments, buffer: u32) -> io::Result<bool> {
         for _ in 0..MESSAGES {
             let Some((message, attached)) = self.socket.receive()? else { break };
@@ -213,7 +213,7 @@ impl Joining {
         Ok(false)
     }
 
-    /// Creates the memory and the rings, and the messages that describe them.
+    /// Creates the memory, the rings, and the messages that describe both.
     fn prepare(
         &mut self,
         arguments: &Arguments,

@@ -1,27 +1,27 @@
 //! The messages that the two ends of a memory interface exchange over their socket.
 //!
 //! Every message has 128 bytes: its type, then its fields without gaps, then zeros. Numbers are in
-//! the machine's byte order, as both ends run on it. The layout is version 2.0 of the memif
-//! protocol, which VPP (`memif.h`) and DPDK speak too.
+//! the machine's byte order, because both ends run on the same machine. The layout is version 2.0
+//! of the memif protocol, which VPP (`memif.h`) and DPDK use too.
 
 use thiserror::Error;
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, native_endian as ne,
 };
 
-/// Bytes of a message.
+/// Length of a message, in bytes.
 pub const MESSAGE_BYTES: usize = 128;
 
-/// The version we speak: major and minor.
+/// The version of the protocol: major in the upper byte, minor in the lower.
 pub const VERSION: u16 = 0x0200;
 
-/// Bytes of a name.
+/// Length of a name, in bytes.
 const NAME: usize = 32;
 
-/// Bytes of the reason of a disconnect.
+/// Length of a disconnect's reason, in bytes, with the zero byte that ends it.
 const REASON: usize = 96;
 
-/// Bytes of a secret.
+/// Length of a secret, in bytes.
 pub const SECRET: usize = 24;
 
 const ACK: u16 = 1;
@@ -36,7 +36,7 @@ const DISCONNECT: u16 = 8;
 /// The mode of interfaces that carry Ethernet frames.
 const ETHERNET: u8 = 0;
 
-/// The ring's direction is from the client to the server ("slave to master").
+/// Flag of a ring whose frames travel from the client to the server ("slave to master").
 const TO_SERVER: u16 = 1;
 
 /// A message of the handshake, or the disconnect that ends a connection.
@@ -46,16 +46,16 @@ pub enum Message {
     Ack,
     /// The server's first message, with its limits.
     Hello(Hello),
-    /// The client's first message, with what it requests.
+    /// The client's first message, with its request.
     Init(Init),
-    /// Adds a region of the client's memory, whose descriptor is attached.
+    /// Adds a region of the client's memory. Its descriptor is attached.
     AddRegion {
         /// The number of the region.
         index: u16,
-        /// Its length in bytes.
+        /// The region's length, in bytes.
         bytes: u64,
     },
-    /// Adds a ring in that memory; the eventfd that wakes its reader is attached.
+    /// Adds a ring in a region. The eventfd that wakes the ring's reader is attached.
     AddRing(AddRing),
     /// The client has sent everything.
     Connect,
@@ -65,23 +65,23 @@ pub enum Message {
     Disconnect(String),
 }
 
-/// A server's limits.
+/// The protocol versions, regions and rings that a server supports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Oldest and newest version it speaks.
+    /// Oldest and newest version that the server supports.
     pub versions: [u16; 2],
-    /// Highest region number.
+    /// The highest number of a region that the server accepts.
     pub max_region: u16,
-    /// Highest ring numbers, to the client and to the server.
+    /// The highest numbers of rings that the server accepts: to the client, and to the server.
     pub max_rings: [u16; 2],
     /// The largest number of slots in a ring, as its base-2 logarithm.
     pub max_log2_slots: u8,
 }
 
-/// A client's request.
+/// A client's request to connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Init {
-    /// The version to speak.
+    /// The version of the protocol that the client uses.
     pub version: u16,
     /// Number of the interface among those that share the socket.
     pub id: u32,
@@ -96,20 +96,20 @@ pub struct Init {
 pub struct AddRing {
     /// Whether frames travel from the client to the server.
     pub to_server: bool,
-    /// Its number among the rings of its direction.
+    /// The ring's number among the rings of its direction.
     pub index: u16,
-    /// The region it lies in.
+    /// The number of the region in which the ring lies.
     pub region: u16,
-    /// Its offset in the region.
+    /// The ring's offset in the region, in bytes.
     pub offset: u32,
-    /// Its slots, as a power of two.
+    /// The ring's number of slots, as its base-2 logarithm.
     pub log2_slots: u8,
 }
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum BadMessage {
-    /// The type is unknown.
+    /// The message has an unknown type.
     #[error("a message of the unknown type {0}")]
     Type(u16),
     /// A ring has unknown flags.
@@ -171,8 +171,8 @@ impl Message {
     /// Parses a message.
     ///
     /// # Errors
-    /// [`BadMessage`] when the type is unknown, a ring has unknown flags, or the reason for a
-    /// disconnection is not UTF-8.
+    /// [`BadMessage`] if the type is unknown, a ring has unknown flags, or the reason of a
+    /// disconnect is not UTF-8.
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, BadMessage> {
         let (kind, body) = bytes.split_at(2);
         Ok(match u16::from_ne_bytes([kind[0], kind[1]]) {
@@ -212,7 +212,7 @@ impl Message {
             CONNECTED => Self::Connected,
             DISCONNECT => {
                 let raw: RawDisconnect = front(body);
-                // A zero byte ends the text; the last byte counts as one.
+                // A zero byte ends the text. The last byte counts as zero.
                 let text =
                     raw.reason[..REASON - 1].split(|&byte| byte == 0).next().unwrap_or_default();
                 Self::Disconnect(
@@ -280,7 +280,7 @@ impl Message {
     }
 }
 
-/// Returns the name by which we identify ourselves.
+/// Returns the name that we send to the peer.
 fn name() -> [u8; NAME] {
     let mut name = [0; NAME];
     name[..5].copy_from_slice(b"sprat");

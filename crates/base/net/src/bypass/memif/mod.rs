@@ -1,11 +1,11 @@
 //! Memory interfaces: Ethernet frames through memory that two processes share.
 //!
-//! The protocol is memif, version 2.0, as VPP and DPDK speak it, so that either end can be another
-//! program. The client supplies the memory; both ends shake hands over a Unix socket. From then on
-//! the sender writes each frame into shared memory once, straight from where its parts lie, and the
-//! receiver copies it out once. An end survives when the other is killed: the shared memory stays
-//! mapped until the survivor unmaps it. A reader that goes to sleep says so in the ring, and the
-//! writer wakes it.
+//! The protocol is memif, version 2.0, which VPP and DPDK use too, so that either end can be
+//! another program. The client supplies the memory, and both ends shake hands over a Unix socket.
+//! From then on the sender writes each frame into shared memory once, straight from where its parts
+//! lie, and the receiver copies the frame out once. An end survives when its peer is killed,
+//! because the shared memory stays mapped until the survivor unmaps it. A reader that goes to sleep
+//! sets a flag in the ring, and the writer wakes it.
 
 mod arguments;
 mod join;
@@ -29,28 +29,29 @@ use super::state::DeviceState;
 use crate::ether::{MAX_HEADERS, Route};
 use crate::{Counters, Mac, Nanos, Sources};
 
-/// The largest number of frames that wait for room in the ring, or for the peer; a further one
+/// The largest number of frames that wait for room in the ring, or for the peer. A further frame
 /// replaces the oldest.
 pub(super) const MAX_BACKLOG: usize = 512;
 
 /// Interval of a client's attempts to connect to a server that is not there.
 const RECONNECT: Duration = Duration::from_millis(20);
 
-/// Timeout of the handshake, after which it starts again. On an overloaded machine it takes a
-/// while, and one that is always restarted too early never finishes.
+/// Timeout of the handshake, after which it starts again. The timeout is long, because on an
+/// overloaded machine the handshake takes a while, and would never finish if it were always
+/// restarted too early.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// The largest number of descriptors that wake an interface.
+/// The largest number of descriptors on which an interface sleeps.
 const SOURCES: usize = 2;
 
-/// The longest sleep while frames wait for room, or if too few descriptors are left to wait on.
+/// The longest sleep while frames wait for room, or if [`Sources`] has no room for our descriptors.
 const CROWDED: Duration = Duration::from_millis(1);
 
 /// One end of a memory interface.
 pub(super) struct Memif {
     arguments: Arguments,
     mac: Mac,
-    /// Length of the longest frame, in bytes.
+    /// Length of the buffers in bytes, at least that of the longest frame.
     buffer: u32,
     listener: Option<Listener>,
     state: State,
@@ -64,7 +65,7 @@ pub(super) struct Memif {
 
 #[allow(clippy::large_enum_variant, reason = "there is one a device")]
 enum State {
-    /// Not connected. A client waits until this time before it connects.
+    /// Not connected. A client connects at this time; a server ignores the time.
     Disconnected(Nanos),
     Joining(Joining),
     Joined(Joined),
@@ -79,7 +80,7 @@ impl Memif {
     /// Opens an interface for frames of up to `frame` bytes.
     ///
     /// # Errors
-    /// Wrong arguments; errors of the socket.
+    /// Wrong arguments, buffers that are too short for a frame, or errors of the socket.
     pub(super) fn open(device: &str, mac: Option<Mac>, frame: usize) -> io::Result<Self> {
         let arguments = Arguments::parse(device)?;
         let needed = u32::try_from(frame.next_multiple_of(64)).expect("frames are short");
@@ -122,8 +123,8 @@ impl Memif {
         matches!(self.state, State::Joined(_))
     }
 
-    /// Returns whether the interface is in the handshake with its peer, so that it needs
-    /// maintenance often.
+    /// Returns whether the interface is in the handshake with its peer. It then needs maintenance
+    /// often.
     pub(super) fn is_joining(&self) -> bool {
         matches!(self.state, State::Joining(_))
     }
@@ -144,7 +145,7 @@ impl Memif {
         }
     }
 
-    /// Returns the number of frames that wait for room or the peer.
+    /// Returns the number of frames that wait for room or for the peer.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.len()
     }
@@ -154,7 +155,8 @@ impl Memif {
         self.backlog.drain(..).count()
     }
 
-    /// Sends a datagram, given its route and its parts of `len` bytes in all.
+    /// Sends a datagram, given its route and its parts. `len` is the sum of the parts' lengths, in
+    /// bytes.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -184,7 +186,7 @@ impl Memif {
         self.send_parts(frame, &[], frame.len(), counters);
     }
 
-    /// Sends a frame of `len` bytes: `head`, then the parts.
+    /// Sends a frame that consists of `head` and then `parts`. `len` is its length, in bytes.
     #[inline]
     pub(super) fn send_parts(
         &mut self,
@@ -233,7 +235,8 @@ impl Memif {
         self.backlog.push_back(frame);
     }
 
-    /// Publishes the frames written, and wakes the peer if it sleeps.
+    /// Writes waiting frames into the ring, publishes the frames written, and wakes the peer if it
+    /// sleeps.
     #[inline]
     pub(super) fn flush(&mut self, counters: &mut Counters) {
         if !self.backlog.is_empty() {
@@ -244,7 +247,7 @@ impl Memif {
             counters.sends += 1;
         }
         if joined.sender.must_wake(&joined.regions) {
-            // Fails only when the counter is full, and then the peer is being woken anyway.
+            // Fails only when the counter is full. Then the peer is being woken anyway.
             let _ = rustix::io::write(&joined.peer_bell, &1_u64.to_ne_bytes());
         }
     }
@@ -272,7 +275,7 @@ impl Memif {
         }
     }
 
-    /// Returns the slots of the frames taken to the peer.
+    /// Gives the slots of the taken frames back to the peer.
     #[inline]
     pub(super) fn release(&mut self) {
         if let State::Joined(joined) = &mut self.state {
@@ -283,7 +286,7 @@ impl Memif {
     /// Adds the descriptors to sleep on, and asks the peer to wake us until [`wake`](Self::wake).
     pub(super) fn sources<'a>(&'a self, now: Nanos, sources: &mut Sources<'a>) {
         if sources.room() <= SOURCES {
-            return sources.nap(CROWDED); // leaves descriptors for others
+            return sources.nap(CROWDED); // leaves room for the descriptors of other ports
         }
         match &self.state {
             State::Joined(joined) => {
@@ -308,7 +311,7 @@ impl Memif {
         }
     }
 
-    /// Ends the sleep begun by [`sources`](Self::sources): the peer need not wake us.
+    /// Ends the sleep begun by [`sources`](Self::sources): the peer no longer needs to wake us.
     pub(super) fn wake(&mut self) {
         if let State::Joined(joined) = &mut self.state {
             joined.receiver.sleep(&joined.regions, false);
@@ -317,7 +320,8 @@ impl Memif {
         }
     }
 
-    /// Advances the handshake, checks whether the peer is still there, and returns that.
+    /// Advances the handshake, or checks whether the peer is still there. Returns whether the
+    /// interface is up.
     pub(super) fn maintain(&mut self, now: Nanos, counters: &mut Counters) -> bool {
         if let Err(error) = self.advance(now) {
             self.disconnect(&error);
@@ -395,7 +399,7 @@ impl Memif {
         self.trouble = Some(why.to_string());
     }
 
-    /// Sends the peer the reason if it has violated the protocol.
+    /// If the peer has violated the protocol, sends it the reason `why`.
     fn send_reason(&mut self, socket: &Socket, why: &io::Error) {
         if why.kind() == io::ErrorKind::InvalidData {
             self.errors += 1;
@@ -410,7 +414,7 @@ impl From<ProtocolError> for io::Error {
     }
 }
 
-/// A random hardware address: locally administered, unicast.
+/// Returns a random hardware address, locally administered and unicast.
 fn random_mac() -> Mac {
     let [_, a, b, c, d, e, ..] = random().to_ne_bytes();
     Mac([2, a, b, c, d, e])

@@ -1,9 +1,9 @@
 //! Memory that two processes share.
 //!
-//! All `unsafe` of memory interfaces is here. No Rust reference into the shared memory ever exists:
-//! bytes are copied in and out, ordered by positions of 16 bits, which are read and written as
-//! atomics. A peer that violates the protocol can only garble frames that it could have sent
-//! garbled anyway; it cannot change what has been copied out.
+//! All `unsafe` of memory interfaces is here. No Rust reference to bytes in the shared memory ever
+//! exists: bytes are copied in and out. Only the positions, which have 16 bits and order the
+//! copies, are accessed in place, as atomics. A peer that violates the protocol can only garble
+//! frames that it could have sent garbled anyway. It cannot change bytes that have been copied out.
 
 #![allow(
     unsafe_code,
@@ -21,7 +21,7 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The largest region, in bytes: offsets in a region have 32 bits. A larger one is refused.
+/// The largest region, in bytes. Offsets in a region have 32 bits, so a larger region is refused.
 pub(super) const MAX_BYTES: u64 = 4 << 30;
 
 /// A region of shared memory. It stays mapped at its full length, whatever happens to the peer.
@@ -31,8 +31,8 @@ pub(super) struct Region {
     fd: OwnedFd,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; the module's text says how it is
-// accessed.
+// SAFETY: the mapping belongs to the process, not to a thread. The module's documentation says how
+// it is accessed.
 unsafe impl Send for Region {}
 
 impl Region {
@@ -50,8 +50,8 @@ impl Region {
     /// Maps a region that a peer has sent.
     ///
     /// # Errors
-    /// Errors of the system; a region that is shorter than stated, or that the peer could shorten,
-    /// since access beyond its end would kill this process.
+    /// Errors of the system, or a region that is shorter than stated, empty, or too long. Also a
+    /// region that the peer could shorten, because access beyond its end would kill this process.
     pub(super) fn from_peer(fd: OwnedFd, bytes: u64) -> io::Result<Self> {
         let wrong = |problem: &str| {
             io::Error::new(io::ErrorKind::InvalidData, format!("a region of memory {problem}"))
@@ -69,7 +69,7 @@ impl Region {
 
     fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: it creates a new mapping at an address that the kernel chooses.
+        // SAFETY: the call creates a new mapping at an address that the kernel chooses.
         let start = unsafe {
             mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, &fd, 0)?
         };
@@ -99,7 +99,7 @@ impl Region {
     #[inline]
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) {
         let from = self.at(offset, to.len());
-        // SAFETY: that many bytes are mapped; `to` is ours, and so does not overlap them.
+        // SAFETY: `to.len()` bytes are mapped at `from`. `to` is ours, so it does not overlap them.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
     }
 
@@ -107,19 +107,19 @@ impl Region {
     #[inline]
     pub(super) fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
-        // SAFETY: that many bytes are mapped and writable; `from`, to which there is a reference,
-        // does not overlap them.
+        // SAFETY: `from.len()` bytes are mapped and writable at `to`. `from` does not overlap them,
+        // because a Rust reference to it exists.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
     }
 
-    /// Prefetches the cache line at `offset`, if that is within the region.
+    /// Prefetches the cache line at `offset`, if `offset` is within the region.
     #[inline]
     pub(super) fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
         if offset < self.len {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let line = self.start.as_ptr().wrapping_add(offset);
-            // SAFETY: a hint, for which every address is allowed.
+            // SAFETY: the instruction is a hint, for which every address is allowed.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         }
     }
@@ -131,7 +131,7 @@ impl Region {
         if offset < self.len {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
             let line = self.start.as_ptr().wrapping_add(offset);
-            // SAFETY: a hint, for which every address is allowed.
+            // SAFETY: the instruction is a hint, for which every address is allowed.
             unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
         }
     }
@@ -140,19 +140,21 @@ impl Region {
     fn word(&self, offset: usize) -> &AtomicU16 {
         let at = self.at(offset, 2);
         assert!(offset.is_multiple_of(2), "a position at the odd offset {offset}");
-        // SAFETY: it is mapped as long as `self`, aligned (mappings are, and the offset is), and
-        // accessed only by atomics; the protocol demands the same of the peer, and any value it
-        // writes is a valid `u16`.
+        // SAFETY: the word is mapped as long as `self` exists. It is aligned, as the mapping and
+        // the offset are. We access it only through atomics, and the protocol demands atomics of
+        // the peer too. Any value that the peer writes is a valid `u16`.
         unsafe { AtomicU16::from_ptr(at.cast()) }
     }
 
-    /// Loads a position that the peer writes. Everything it wrote before is visible afterwards.
+    /// Loads a position that the peer writes. Everything that the peer wrote before it is visible
+    /// afterwards.
     #[inline]
     pub(super) fn load(&self, offset: usize) -> u16 {
         self.word(offset).load(Ordering::Acquire)
     }
 
-    /// Stores a position for the peer, after everything written before.
+    /// Stores a position for the peer. A peer that reads it also sees everything that we wrote
+    /// before.
     #[inline]
     pub(super) fn store(&self, offset: usize, value: u16) {
         self.word(offset).store(value, Ordering::Release);
@@ -162,8 +164,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: the mapping is ours and no reference to it exists. The call fails for no existing
-        // mapping.
+        // SAFETY: the mapping is ours and no reference to it exists. The call does not fail for an
+        // existing mapping.
         let _ = unsafe { munmap(start, self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! Rings of frames in shared memory, one each way.
+//! Rings of frames in shared memory, one in each direction.
 //!
 //! ```text
 //! byte 0   cookie (32 bits), flags (16), head (16)
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The memory belongs to the client, which moves `head`; the server moves `tail`. On the ring to
-//! the server the slots between tail and head hold frames. On the ring to the client they hold
-//! empty buffers, of which the server fills the first.
+//! the server, the slots between tail and head hold frames. On the ring to the client, these slots
+//! hold empty buffers, and the server fills the first of them.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -27,11 +27,11 @@ const AWAKE: u16 = 1;
 /// Flag of a slot whose frame continues in the next slot.
 const CONTINUES: u16 = 1;
 
-/// After this many frames the sender publishes them, so that the peer handles the first while the
+/// The sender publishes frames in groups of this many, so that the peer handles the first while the
 /// next are written.
 const PUBLISH: u16 = 2;
 
-/// Cache lines of a frame that are prefetched: those of a short one.
+/// Number of cache lines prefetched of a frame: as many as a short frame has.
 const LINES: usize = 3;
 
 /// Returns the number of bytes of a ring, in whole cache lines.
@@ -54,7 +54,8 @@ pub(super) struct RingLayout {
     pub(super) region: u16,
     pub(super) offset: usize,
     pub(super) log2_slots: u8,
-    /// Where its buffers lie and how long they are, if the memory is ours.
+    /// Where the ring's buffers lie and how long they are; `None` if the memory belongs to the
+    /// peer.
     pub(super) buffers: Option<Buffers>,
 }
 
@@ -150,7 +151,8 @@ pub(super) struct ProtocolError(pub(super) &'static str);
 /// The sending end of a ring.
 pub(super) struct Sender {
     layout: RingLayout,
-    /// The next slot to fill, the first one not published, and the first that we may not fill.
+    /// Three positions: the next slot to fill, the first slot that is not published, and the first
+    /// slot that we may not fill.
     next: u16,
     published: u16,
     end: u16,
@@ -163,8 +165,8 @@ impl Sender {
         Self { layout, next: 0, published: 0, end: 0, woken_for: 0 }
     }
 
-    /// Reserves the next slot for a frame of `len` bytes and returns the region and offset of its
-    /// buffer; `None` while the ring is full.
+    /// Reserves the next slot for a frame of `len` bytes. Returns the region of the slot's buffer
+    /// and the offset in it; `None` while the ring is full.
     ///
     /// # Errors
     /// [`ProtocolError`] when the peer's position is beyond the ring's end, or the peer supplied a
@@ -206,7 +208,7 @@ impl Sender {
         }
     }
 
-    /// Publishes the filled slots to the peer; returns whether there were any.
+    /// Publishes the filled slots to the peer. Returns whether there were any.
     #[inline]
     pub(super) fn publish(&mut self, regions: &[Region]) -> bool {
         if self.published == self.next {
@@ -219,8 +221,8 @@ impl Sender {
         true
     }
 
-    /// Prefetches the next slot and the first lines of its buffer for writing: they are in the
-    /// peer's cache.
+    /// Prefetches the next slot and the first lines of its buffer for writing, because they are in
+    /// the peer's cache.
     #[inline]
     fn prefetch_slot(&self, regions: &[Region]) {
         if self.next == self.end {
@@ -238,21 +240,21 @@ impl Sender {
         }
     }
 
-    /// Returns whether the peer sleeps and was not yet woken for the frames published after its
-    /// last wake-up.
+    /// Returns whether the peer must be woken: it sleeps, and frames were published since the last
+    /// call.
     #[inline]
     pub(super) fn must_wake(&mut self, regions: &[Region]) -> bool {
         if self.woken_for == self.published {
             return false;
         }
         self.woken_for = self.published;
-        // The published position must be visible to a peer that goes to sleep before we read its
-        // flags; otherwise each would miss the other.
+        // A peer that goes to sleep must see the published position before we read its flags.
+        // Otherwise the peer could miss our frames while we miss its sleep.
         fence(Ordering::SeqCst);
         self.layout.region(regions).load(self.layout.offset + FLAGS) & AWAKE == 0
     }
 
-    /// Reads how far the peer has come: the end of what we may fill.
+    /// Reads the peer's position, which limits the slots that we may fill.
     #[cold]
     fn read_end(&mut self, regions: &[Region]) -> Result<(), ProtocolError> {
         let (region, slots) = (self.layout.region(regions), self.layout.slots());
@@ -270,18 +272,19 @@ impl Sender {
 /// The receiving end of a ring.
 pub(super) struct Receiver {
     layout: RingLayout,
-    /// The next slot to read, the first one not returned to the peer, and the first without a
-    /// frame.
+    /// Three positions: the next slot to read, the first slot not returned to the peer, and the
+    /// first slot without a frame.
     next: u16,
     released: u16,
     end: u16,
-    /// Where the next frame probably lies: region, offset, and the distance of consecutive buffers.
+    /// Where the next frame probably lies: its region, its offset, and the distance between
+    /// consecutive buffers.
     guess: (u16, u32, u32),
 }
 
 impl Receiver {
-    /// Creates the receiving end. The peer may fill our buffers from now on, not before: DPDK's
-    /// server sets all positions to 0 during the handshake.
+    /// Creates the receiving end, and offers our buffers to the peer. They must not be offered
+    /// earlier, because DPDK's server sets all positions to 0 during the handshake.
     pub(super) fn new(layout: RingLayout, regions: &[Region]) -> Self {
         if layout.buffers.is_some() {
             layout.region(regions).store(layout.offset + HEAD, layout.slots());
@@ -306,7 +309,7 @@ impl Receiver {
     ///
     /// # Errors
     /// [`ProtocolError`] when the peer's position is beyond the ring's end, a buffer is outside its
-    /// region, or a frame is longer than any may be or has no end.
+    /// region, or a frame is longer than `into` or has no end.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -353,8 +356,9 @@ impl Receiver {
         }
     }
 
-    /// Prefetches the next slot and the first lines of its frame together, the frame from where it
-    /// probably lies: reading the slot first would mean one cache miss after the other.
+    /// Prefetches the next slot together with the first lines of the place where its frame probably
+    /// lies. If the slot were read first to find the frame, the two cache misses would follow one
+    /// another.
     #[inline]
     fn prefetch_next(&self, regions: &[Region]) {
         self.layout.region(regions).prefetch(self.layout.slot_at(self.next));
@@ -366,9 +370,9 @@ impl Receiver {
         }
     }
 
-    /// Returns the slots of the frames taken to the peer, many at once: each access to a line that
-    /// the other has written moves it between two cores, and a peer that still has three quarters
-    /// of the ring can wait.
+    /// Gives the slots of the taken frames back to the peer, a quarter of the ring or more at once.
+    /// Each access to a cache line that the peer has written moves the line between two cores, and
+    /// a peer that still has three quarters of the ring can wait.
     #[inline]
     pub(super) fn release(&mut self, regions: &[Region]) {
         if self.next.wrapping_sub(self.released) >= self.layout.slots() / 4 {
@@ -401,7 +405,7 @@ impl Receiver {
         }
     }
 
-    /// Tells the peer whether to wake us when it sends.
+    /// Sets the flag by which the peer knows whether to wake us when it sends.
     pub(super) fn sleep(&self, regions: &[Region], sleeps: bool) {
         self.layout
             .region(regions)
@@ -444,8 +448,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whichever end created the ring, and in whatever order both work, frames come out as they
-        /// went in, and none is lost.
+        /// Frames come out as they went in, and none is lost, whichever end created the ring, and
+        /// in whatever order the ends work.
         #[test]
         fn a_ring_is_a_queue(
             to_server in any::<bool>(),
@@ -492,8 +496,8 @@ mod tests {
             }
         }
 
-        /// Whatever the peer writes into the memory, nothing panics, and nothing outside it is read
-        /// or written.
+        /// Whatever the peer writes into the shared memory, nothing panics, and nothing outside
+        /// that memory is read or written.
         #[test]
         fn a_peer_may_write_anything(
             garbage in prop::collection::vec(any::<u8>(), 192),

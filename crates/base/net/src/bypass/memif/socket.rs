@@ -18,8 +18,8 @@ use super::message::{MESSAGE_BYTES, Message};
 /// The `listen` backlog.
 const BACKLOG: i32 = 4;
 
-/// The number of descriptors in one message for which there is room; the kernel discards further
-/// ones.
+/// The number of descriptors for which a received message has room. The kernel discards further
+/// descriptors.
 const DESCRIPTORS: usize = 2;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -45,10 +45,11 @@ fn open() -> io::Result<OwnedFd> {
 }
 
 impl Listener {
-    /// Listens at the socket. Replaces the file of a server that was killed, not of a live one.
+    /// Listens at the socket. Replaces the socket file of a server that was killed, but not that of
+    /// a live server.
     ///
     /// # Errors
-    /// `AddrInUse`; other errors of the system.
+    /// `AddrInUse` if a live server listens there. Other errors of the system.
     pub(super) fn open(arguments: &Arguments) -> io::Result<Self> {
         let (fd, at) = (open()?, address(arguments)?);
         let mut bound = bind(&fd, &at);
@@ -92,7 +93,7 @@ impl Socket {
     /// Connects to the server.
     ///
     /// # Errors
-    /// Errors of the system, such as that no server listens.
+    /// Errors of the system, for example if no server listens.
     pub(super) fn connect(arguments: &Arguments) -> io::Result<Self> {
         let fd = open()?;
         connect(&fd, &address(arguments)?)?;
@@ -102,7 +103,8 @@ impl Socket {
     /// Sends a message with at most one descriptor.
     ///
     /// # Errors
-    /// Errors of the system. A peer that does not read the few messages there are counts as gone.
+    /// Errors of the system. If the socket's buffer is full, the peer does not read, and counts as
+    /// gone.
     pub(super) fn send(
         &self,
         message: &Message,
@@ -125,8 +127,8 @@ impl Socket {
     /// Receives a message with its descriptor, if one has arrived.
     ///
     /// # Errors
-    /// Errors of the system; `UnexpectedEof` when the peer has closed the socket; `InvalidData` for
-    /// a malformed message.
+    /// Errors of the system. `UnexpectedEof` if the peer has closed the socket. `InvalidData` if
+    /// the message is malformed.
     pub(super) fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
         let mut bytes = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];

@@ -1,5 +1,5 @@
-//! Queries what a server has of a file that is to be sent: the groups received so far, and the file
-//! that already has the name.
+//! Queries a server about a file that is to be sent: which groups it has received so far, and which
+//! file already has the name.
 
 use super::talk::{Connection, Reply, check_accepted, request};
 use crate::copy::error::{Error, Trouble};
@@ -11,18 +11,18 @@ use sprat_http::{Address, LENGTH, UPLOAD, UPLOADED};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// What a server has.
+/// What a server has of an upload.
 #[derive(Debug, Default)]
 pub(super) struct UploadState {
-    /// Groups of this upload.
+    /// Groups of this upload that the server has.
     pub(super) groups: BTreeMap<u64, Value>,
-    /// A group that the server has in part, and how many bytes of it.
+    /// A group that the server has in part: its index, and how many bytes of it.
     pub(super) begun: Option<(u64, u64)>,
     /// The file that already has the name.
     pub(super) there: Option<ExistingFile>,
 }
 
-/// A file at a server.
+/// A file on a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExistingFile {
     pub(super) tag: String,
@@ -30,12 +30,12 @@ pub(super) struct ExistingFile {
     pub(super) modified: Option<SystemTime>,
 }
 
-/// The condition under which an uploaded file gets its name.
+/// The condition under which the server gives an uploaded file its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
     /// No file has the name.
     Nothing,
-    /// A file in this state has the name, and is replaced.
+    /// A file in this state has the name, and will be replaced.
     Replaces(String),
 }
 
@@ -64,8 +64,8 @@ pub(super) fn ask(
         .map_err(|why| Error::Protocol { source_name: to.to_string(), why }.into())
 }
 
-/// Queries the state of an upload to a path that may be a directory, where the file then keeps its
-/// own name. Returns the address of the file too.
+/// Queries the state of an upload to a path that may be a directory. In a directory the file keeps
+/// its own name. Also returns the address of the file.
 pub(super) fn ask_following(
     connection: &mut Connection<'_>,
     to: &Address,
@@ -99,7 +99,7 @@ pub(super) fn is_folder(connection: &mut Connection<'_>, to: &Address) -> Result
     let reply = connection.call(to, &head, max_state_bytes(0))?;
     match reply.head.status {
         301 => Ok(true),
-        // The directory above is missing too: the upload makes both.
+        // The directory above is missing too. The upload creates both.
         409 => Ok(false),
         _ => check_accepted(to, reply).map(|_| false),
     }

@@ -1,5 +1,5 @@
-//! One stream of an upload: takes runs of groups, reads them, sends each followed by its value, and
-//! learns from the responses which arrived.
+//! One stream of an upload. It takes runs of groups, reads them, and sends each group followed by
+//! its value. The server's responses say which groups arrived intact.
 
 use super::ask::{Condition, ask};
 use super::plan::Plan;
@@ -23,8 +23,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard};
 
-/// Limit on the requests that wait for a response. With two, the next is sent while the server
-/// processes the previous one.
+/// Limit on the requests that wait for a response. With two, the stream sends one request while the
+/// server processes the previous one.
 const MAX_IN_FLIGHT: usize = 2;
 
 /// Groups between two samples of the round-trip time.
@@ -45,7 +45,7 @@ pub(super) struct Sending<'a> {
     pub(super) condition: &'a Condition,
     pub(super) retries: u32,
     pub(super) plan: Mutex<Plan>,
-    /// A group that the server has in part, and how many bytes of it.
+    /// A group that the server has in part: its index, and how many bytes of it.
     pub(super) begun: Mutex<Option<(u64, u64)>>,
     pub(super) values: Mutex<BTreeMap<u64, Value>>,
     pub(super) counters: Counters,
@@ -56,10 +56,10 @@ pub(super) struct Sending<'a> {
     pub(super) events: SyncSender<Event>,
 }
 
-/// A run that was sent, or is being sent, and was not confirmed.
+/// A run that was sent or is being sent, and was not confirmed yet.
 struct InFlight {
     run: Range<u64>,
-    /// The first of its groups that was not sent.
+    /// The first group of the run that was not sent yet.
     next: u64,
 }
 
@@ -96,7 +96,7 @@ impl Sending<'_> {
             }
             failures = if replies > 0 { 1 } else { failures + 1 };
             self.pause(failures, trouble)?;
-            // Some of what was in flight may have arrived.
+            // Some of the groups in flight may have arrived.
             match self.refresh_state(connection) {
                 Ok(0) => {}
                 Ok(_) => failures = 0,
@@ -106,7 +106,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Sends runs until there are none; `replies` counts the responses.
+    /// Sends runs until none is left. `replies` counts the responses.
     fn send_runs(
         &self,
         connection: &mut Connection<'_>,
@@ -190,7 +190,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sends bytes of the last run of `in_flight`. Meanwhile a response to the one before may
+    /// Sends bytes of the last run of `in_flight`. Meanwhile a response to the previous run may
     /// arrive.
     fn send(
         &self,
@@ -248,7 +248,8 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Queries what has arrived; returns how many groups of it are new, counting a partial one.
+    /// Queries which groups have arrived. Returns how many of them are new, counting a partial
+    /// group as one.
     fn refresh_state(&self, connection: &mut Connection<'_>) -> Result<usize, Trouble> {
         let state = ask(connection, self.to, self.tag, self.length)?;
         let gone = self.plan().without(&state.groups);
@@ -263,7 +264,8 @@ impl Sending<'_> {
         Ok(gone.len() + usize::from(more))
     }
 
-    /// Waits before the next attempt, or gives up.
+    /// Waits before the next attempt. Gives up after too many failures, or if another attempt would
+    /// fail too.
     fn pause(&self, failures: u32, trouble: Trouble) -> Result<(), Trouble> {
         let (why, retry_after) = match trouble {
             Trouble::Transient(why, pause) => (why, pause),

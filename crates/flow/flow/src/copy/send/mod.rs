@@ -1,8 +1,8 @@
-//! Uploads to a server: `sprat share --writable` receives a file in parts, verifies each on
+//! Uploads to a server. `sprat share --writable` receives a file in parts, verifies each part on
 //! arrival, and gives the file its name when it is complete.
 //!
-//! The server keeps what it received, and a journal of it, so that the same command resumes after
-//! an interruption of either end. The sender stores nothing.
+//! The server keeps the parts that it has received, and a journal of them, so that the same command
+//! resumes after an interruption of either end. The sender stores nothing.
 
 mod ask;
 pub(super) mod lane;
@@ -45,24 +45,26 @@ use std::time::{Duration, Instant};
 use talk::{Connection, Reply, check_accepted, request};
 pub use tree::UploadTree;
 
-/// After the file changed and the upload starts over: how often, and at what interval, to try again
-/// while the server still considers our former streams another transfer.
+/// If the file changed and the upload starts over, the server may still take our former streams for
+/// another transfer. These are how often, and at what interval, to try again in that case.
 const MAX_WAITS: u32 = 50;
 const AFTERMATH: Duration = Duration::from_millis(100);
 
-/// Limit on the number of times that groups which the server lacks at the end are sent again.
+/// Limit on how often an upload sends groups and tries to finish. After each round it sends the
+/// groups that the server still lacks.
 const MAX_ROUNDS: u32 = 5;
 
 /// An upload of one file to a server.
 ///
-/// [`Upload::new`] takes source and destination; [`Upload::run`] sends, on the caller's thread and
-/// one for each stream, and reports progress to a callback on the caller's thread. The server keeps
-/// what it received of an interrupted upload, from which the next run of an equal one resumes. An
-/// upload may be run again after an error.
+/// [`Upload::new`] takes source and destination. [`Upload::run`] sends, with one thread for each
+/// stream, and reports progress to a callback on the caller's thread. The server keeps the groups
+/// that it has received of an interrupted upload. From them the next run of an equal upload
+/// resumes. An upload may be run again after an error.
 #[derive(Debug)]
 pub struct Upload {
     from: PathBuf,
-    /// The bytes to send as a file of their own; `None` sends all. They begin at a group.
+    /// The range of bytes to send as a file of its own; `None` sends all. The range begins at a
+    /// group.
     part: Option<Range<u64>>,
     to: Address,
     options: Options,
@@ -84,10 +86,11 @@ struct Attempt<'a> {
 }
 
 impl Upload {
-    /// Sends the local file at `from` to an address; into it, under its own name, if the address
-    /// ends with a slash or is a directory there. Of the options, `streams`, `retries`, `patience`,
-    /// `force`, `restart`, `preserve`, `xattrs`, `pace`, `limit`, the BLAKE3 sum and those of trust
-    /// apply.
+    /// Creates an upload of the local file at `from` to an address. If the address ends with a
+    /// slash or is a directory on the server, the file keeps its name in that directory.
+    ///
+    /// These options apply: `streams`, `retries`, `patience`, `force`, `restart`, `preserve`,
+    /// `xattrs`, `pace`, `limit`, `token`, `authorities`, `insecure`, and the BLAKE3 sum.
     ///
     /// # Errors
     /// [`Error::Usage`] if an option is invalid, a SHA-256 sum is given, verification is off, `to`
@@ -116,7 +119,7 @@ impl Upload {
         Ok(upload)
     }
 
-    /// Sends a part of a file, which begins at a group, as a file of its own.
+    /// Creates an upload of a part of a file as a file of its own. The part begins at a group.
     pub(super) fn of_part(
         from: PathBuf,
         part: Range<u64>,
@@ -134,7 +137,7 @@ impl Upload {
 
     /// Sends the file, and passes events to `report`. The outcome's target is the address.
     /// # Errors
-    /// [`Error`]. The server keeps what it received for the next attempt.
+    /// [`Error`]. The server keeps the groups that it has received for the next attempt.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
         let begun = Instant::now();
         let client = Client::new(&self.options, 0)?;
@@ -153,7 +156,7 @@ impl Upload {
                     report(&Event::StartsOver { why: format!("the source has changed: {why}") });
                 }
                 Err(Trouble::Changed(why)) => return Err(Error::Changed { source_name, why }),
-                // The server has not yet noticed that our former streams have ended.
+                // The server has not noticed yet that our former streams have ended.
                 Err(Trouble::Fatal(Error::Refused { status: 409, .. }))
                     if restarts > 0 && waits < MAX_WAITS =>
                 {
@@ -172,8 +175,7 @@ impl Upload {
         self.from.file_name().map(encode)
     }
 
-    /// Makes one attempt to send the file in one state; `connection` becomes that of the first
-    /// stream.
+    /// Attempts once to send the file in one state. The first stream uses `connection`.
     pub(super) fn attempt(
         &self,
         client: &Client,
@@ -194,7 +196,7 @@ impl Upload {
         } else {
             tag
         };
-        // A tag that no earlier attempt had, so that the server finds nothing to resume.
+        // No earlier attempt had this tag, so the server finds nothing to resume.
         let tag = if self.options.restart { format!("{tag}-{:x}", random()) } else { tag };
         let (to, state) = self.begin(connection, &tag, length, report)?;
         let condition = match &state.there {
@@ -216,8 +218,9 @@ impl Upload {
             .run(connection, state, report)
     }
 
-    /// Returns the outcome for a file that the server already has with the same length and time. To
-    /// check a given sum, fetches the values, which the server computes from its disk.
+    /// Returns the outcome for a file that the server already has with the same length and time. If
+    /// a sum is given, fetches the values of the file's groups, which the server computes from its
+    /// disk, and checks them against the sum.
     fn unchanged(
         &self,
         client: &Client,
@@ -247,7 +250,7 @@ impl Upload {
         })
     }
 
-    /// Sends the first query, with retries once the server was reached.
+    /// Sends the first query. Retries only if the server could be reached.
     fn begin(
         &self,
         connection: &mut Connection<'_>,
@@ -332,7 +335,7 @@ impl Attempt<'_> {
         Err(Error::Protocol { source_name: self.to.to_string(), why }.into())
     }
 
-    /// Sends what the server lacks, over all streams.
+    /// Sends the groups that the server lacks, over all streams.
     fn send(
         &self,
         connection: &mut Connection<'_>,
@@ -374,7 +377,7 @@ impl Attempt<'_> {
                 let sending = &sending;
                 scope.spawn(move || sending.run_stream(&mut connection));
             }
-            // The connection that queried the state becomes that of the first stream.
+            // The first stream uses the connection that queried the state.
             let sending = &sending;
             scope.spawn(move || sending.run_stream(connection));
             while sending.running.load(Acquire) > 0 {
@@ -394,8 +397,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Finishes the upload: the server gives the file its name. Returns false if the server lacks
-    /// groups.
+    /// Finishes the upload, so that the server gives the file its name. Returns false if the server
+    /// lacks groups.
     fn end(
         &self,
         connection: &mut Connection<'_>,
@@ -476,7 +479,7 @@ impl Attempt<'_> {
         Ok(field)
     }
 
-    /// Returns whether the file already has its name.
+    /// Returns whether the server already has this file under its name.
     fn is_there(&self, connection: &mut Connection<'_>) -> Result<bool, Trouble> {
         let state = ask::ask(connection, &self.to, &self.tag, self.length())?;
         let modified = sprat_http::date::time(&self.version.modified.to_string());

@@ -1,10 +1,11 @@
-//! Which groups are still to be sent.
+//! The groups that are still to be sent.
 
 use crate::group::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// The largest run, in groups, that one of several streams gets: the stream's rate may change.
+/// The largest run, in groups, that one of several streams gets, because the stream's rate may
+/// change.
 const LONGEST_RUN: u64 = 64;
 
 /// Groups that no stream sends, in runs.
@@ -16,8 +17,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Makes a plan for a file of `count` groups, of which the server has those in `there`. A
-    /// single stream gets runs of any length.
+    /// Creates a plan for a file of `count` groups. The server has the groups in `there`. A single
+    /// stream gets runs of any length.
     pub(super) fn new(count: u64, there: &BTreeMap<u64, Value>, streams: usize) -> Self {
         let longest = if streams > 1 { LONGEST_RUN } else { u64::MAX };
         let mut plan = Self { missing: VecDeque::new(), longest, wrong: BTreeMap::new() };
@@ -37,14 +38,14 @@ impl Plan {
         Some(run)
     }
 
-    /// Returns a run of which it is unknown whether it arrived.
+    /// Takes back a run, because it is unknown whether it has arrived.
     pub(super) fn give_back(&mut self, run: Range<u64>) {
         if !run.is_empty() {
             self.missing.push_front(run);
         }
     }
 
-    /// Returns a group that arrived corrupt; returns how often it has.
+    /// Takes back a group that arrived corrupt. Returns how often the group has arrived corrupt.
     pub(super) fn mark_corrupt(&mut self, group: u64) -> u32 {
         self.give_back(group..group + 1);
         let times = self.wrong.entry(group).or_default();
@@ -52,7 +53,7 @@ impl Plan {
         *times
     }
 
-    /// Removes groups that the server has; returns those that were still to be sent.
+    /// Removes the groups that the server has. Returns those of them that were still to be sent.
     pub(super) fn without(&mut self, there: &BTreeMap<u64, Value>) -> Vec<u64> {
         let (mut kept, mut gone) = (VecDeque::new(), Vec::new());
         for run in std::mem::take(&mut self.missing) {

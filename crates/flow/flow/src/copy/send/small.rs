@@ -1,5 +1,5 @@
-//! Small files: many are sent on a connection before the first response, so that each does not cost
-//! a round trip.
+//! Sends small files. Many files are sent on a connection before the first response arrives, so
+//! that not each file costs a round trip.
 
 use super::ask::Condition;
 use super::lane::MAX_ANSWER;
@@ -16,12 +16,12 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Limit, in bytes, on the length of a file that is sent in a single request.
+/// Limit on the length of a file that is sent in a single request, in bytes.
 pub(super) const SMALL: u64 = 4 << 20;
 
-/// Another file is sent while fewer files than this, with fewer bytes than [`MAX_IN_FLIGHT_BYTES`],
-/// wait for a response. The responses fit in the connection's buffers, so that the two ends never
-/// wait for each other to read.
+/// A further file is sent only while fewer files than this, with fewer bytes than
+/// [`MAX_IN_FLIGHT_BYTES`], wait for a response. The responses then fit in the connection's
+/// buffers, so that the two ends never wait for each other to read.
 const MAX_IN_FLIGHT: usize = 64;
 const MAX_IN_FLIGHT_BYTES: u64 = 8 << 20;
 
@@ -35,11 +35,11 @@ pub(super) struct Task {
 
 /// The result of sending a file.
 pub(super) enum FileResult {
-    /// The server stored it, perhaps with a note.
+    /// The server stored the file, perhaps with a note.
     Done(Option<String>),
-    /// The server did not store it.
+    /// The server did not store the file.
     Failed(Error),
-    /// Send it again by itself, with the retries of a single file.
+    /// The file must be sent again by itself, with the retries of a single file.
     Alone,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Sends files until there are none. Returns an error that ends the whole transfer.
+    /// Sends files until none is left. An error ends the whole transfer.
     pub(super) fn run(&self, connection: &mut Connection<'_>) -> Result<(), Error> {
         let mut in_flight = VecDeque::new();
         loop {
@@ -111,7 +111,7 @@ impl Worker<'_> {
         in_flight: &mut VecDeque<Task>,
     ) -> Result<(), Trouble> {
         let Some((body, xattrs)) = self.body(&task) else {
-            // The file is gone or has changed: the attempt to send it alone reports which.
+            // The file was removed or has changed. The attempt to send it alone reports which.
             (self.end)(task, FileResult::Alone);
             return Ok(());
         };
@@ -152,8 +152,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Returns the verified form of a file that has not changed, and its extended attributes if
-    /// they are to be sent.
+    /// Returns the verified form of a file, and its extended attributes if they are to be sent.
+    /// `None` if the file has changed or cannot be read.
     fn body(&self, task: &Task) -> Option<(Vec<u8>, String)> {
         let Entry { path, version } = &task.entry;
         let (mut file, _) = open_regular(&self.root.join(path)).ok()?;

@@ -12,7 +12,7 @@ use sprat_pace::path::Path;
 use sprat_pace::{Pace, Paced, Pacer};
 use std::fmt::Write as _;
 
-/// Limit on the bytes of a response's text that are displayed; the rest is ignored.
+/// Limit on the bytes of a response's text that are displayed. Further bytes are ignored.
 const MAX_WORDS: usize = 4096;
 
 /// A complete response.
@@ -31,7 +31,7 @@ impl Reply {
     }
 }
 
-/// A paced connection to a server, made when it is needed.
+/// A paced connection to a server. It is opened when it is first needed.
 pub(in crate::copy) struct Connection<'a> {
     client: &'a Client,
     pacer: &'a Pacer,
@@ -50,7 +50,7 @@ impl<'a> Connection<'a> {
         Self { client, pacer, pace, cancel: cancel.clone(), open: None }
     }
 
-    /// Closes the connection; the next request opens another.
+    /// Closes the connection. The next request opens another.
     pub(in crate::copy) fn close(&mut self) {
         self.open = None;
     }
@@ -68,8 +68,8 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Sends the concatenation of `parts` from byte `done` on, and returns how many of all its
-    /// bytes are sent afterwards. If these are not all, a response is to be read first.
+    /// Sends the concatenation of `parts` from byte `done` on. Returns how many of its bytes have
+    /// been sent in all. If some bytes are not sent, the caller must read a response first.
     pub(in crate::copy) fn send_parts(
         &mut self,
         address: &Address,
@@ -80,7 +80,7 @@ impl<'a> Connection<'a> {
         wire.send_parts(parts, done).map_err(|error| fault(&address.to_string(), error))
     }
 
-    /// Reads the next response, with a body of at most `most` bytes. Keeps the connection if
+    /// Reads the next response, whose body may have at most `most` bytes. Keeps the connection if
     /// possible.
     pub(in crate::copy) fn answer(
         &mut self,
@@ -116,13 +116,13 @@ impl<'a> Connection<'a> {
         self.answer(address, most)
     }
 
-    /// Returns what the kernel knows of the path.
+    /// Returns what the kernel knows about the path to the server.
     pub(super) fn path(&self) -> Option<Path> {
         self.open.as_ref().and_then(|(wire, _)| Path::of(wire.socket()).ok())
     }
 }
 
-/// The failure of a connection that the server closed after a response.
+/// Returns the failure of a connection that the server closed after a response.
 fn connection_closed() -> Trouble {
     Trouble::Transient("the server ended the connection".to_owned(), None)
 }
@@ -171,7 +171,8 @@ pub(in crate::copy) fn request(method: &str, address: &Address, fields: &[(&str,
     text
 }
 
-/// Returns the response if the server accepted the request, or the error it stands for.
+/// Returns the response if the server accepted the request. Otherwise returns the error that the
+/// response stands for.
 pub(in crate::copy) fn check_accepted(address: &Address, reply: Reply) -> Result<Reply, Trouble> {
     let target_name = address.to_string();
     let (status, why) = (reply.head.status, reply.words());

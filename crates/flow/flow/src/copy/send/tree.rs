@@ -1,4 +1,4 @@
-//! Uploads a folder: small files many at a time, large ones one by one.
+//! Uploads a folder. It sends many small files at a time, and large files one by one.
 
 use super::Upload;
 use super::ask::{Condition, is_folder};
@@ -26,16 +26,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Connections for small files, unless more streams are requested: while one waits for the disk,
-/// others send.
+/// The least number of connections for small files. While one waits for the server's disk, others
+/// send.
 const CONNECTIONS: usize = 4;
 
 /// Capacity of the queue of events.
 const MAX_EVENTS: usize = 256;
 
-/// An upload of a folder with all its content. Like [`Upload`](super::Upload), it is made with
-/// [`UploadTree::new`] and then run; files that the server already has, with the same length and
-/// time, are not sent again.
+/// An upload of a folder with all its content. Create it with [`UploadTree::new`] and call
+/// [`run`](UploadTree::run), as for an [`Upload`](super::Upload). Files that the server already has
+/// with the same length and time are not sent again.
 #[derive(Debug)]
 pub struct UploadTree {
     from: PathBuf,
@@ -49,13 +49,13 @@ struct Sending<'a> {
     tree: &'a UploadTree,
     client: &'a Client,
     pacer: &'a Pacer,
-    /// The folder at the server, with a slash at its end.
+    /// The address of the folder on the server, which ends with a slash.
     folder: Address,
 }
 
 impl UploadTree {
-    /// Sends the folder at `from` to an address; into it, under its own name, if the address is a
-    /// directory there.
+    /// Creates an upload of the folder at `from` to an address. If the address is a directory on
+    /// the server, the folder keeps its name in that directory.
     ///
     /// # Errors
     /// [`Error::Usage`] if a sum is given, an option is invalid or verification is off, or `to` is
@@ -76,7 +76,7 @@ impl UploadTree {
     }
 
     /// Sends the folder, and passes events to `report`. Files that the server does not accept are
-    /// reported and counted; the others are sent.
+    /// reported and counted; the transfer continues with the other files.
     /// # Errors
     /// The [`Error`] that ended the transfer. Files that were sent before stay on the server.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
@@ -125,7 +125,8 @@ impl UploadTree {
         Ok(outcome)
     }
 
-    /// Returns the destination: inside an existing directory, the folder keeps its name.
+    /// Returns the address of the folder on the server. In an existing directory the folder keeps
+    /// its name.
     fn target(&self, connection: &mut Connection<'_>) -> Result<Address, Error> {
         let path = self.to.path().trim_end_matches('/').to_owned();
         let to = self.to.with_path(&path, None);
@@ -152,7 +153,7 @@ impl Sending<'_> {
         self.folder.with_path(&format!("{}{}{slash}", self.folder.path(), parts.join("/")), None)
     }
 
-    /// Makes a directory, or sets its attributes. Returns whether it is new.
+    /// Creates a directory, or sets its attributes. Returns whether the directory is new.
     fn folder(
         &self,
         connection: &mut Connection<'_>,
@@ -177,7 +178,7 @@ impl Sending<'_> {
         Ok(reply.map_err(|trouble| trouble.into_error(&address.to_string()))?.head.status == 201)
     }
 
-    /// Lists what the server already has.
+    /// Lists the files that the server already has.
     fn list_existing(&self) -> Result<HashMap<PathBuf, listing::Entry>, Error> {
         let listed = listing::fetch(self.client, &self.folder, true, &self.tree.cancel);
         let (_, listing) =
@@ -185,7 +186,8 @@ impl Sending<'_> {
         Ok(listing.entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect())
     }
 
-    /// Returns the files to send: not those that the server has with the same length and time.
+    /// Returns the files to send. Leaves out those that the server has with the same length and
+    /// time.
     fn tasks(
         &self,
         files: &[Entry],
@@ -228,7 +230,7 @@ impl Sending<'_> {
         tasks
     }
 
-    /// Sends small files over several connections; returns those to be sent alone.
+    /// Sends small files over several connections. Returns the files that must be sent alone.
     fn many(
         &self,
         small: Vec<Task>,
@@ -259,7 +261,8 @@ impl Sending<'_> {
             FileResult::Failed(error) => {
                 failed.fetch_add(1, Relaxed);
                 let name = task.entry.path.display().to_string();
-                let _ = events.send(Event::Failed { name, why: error.to_string() }); // as above
+                // The receiver outlives the workers.
+                let _ = events.send(Event::Failed { name, why: error.to_string() });
             }
         };
         let xattrs = self.tree.options.xattrs;

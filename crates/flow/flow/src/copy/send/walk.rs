@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 /// Limit on the entries of a folder and all folders below it. An upload of a larger folder fails.
 const MAX_ENTRIES: usize = 4_000_000;
 
-/// Deepest nesting of directories.
+/// Limit on the nesting of directories. A deeper directory is left out.
 const MAX_DEPTH: usize = 100;
 
-/// Limit on the left-out entries that are named; further ones are only counted.
+/// Limit on the left-out entries that are named. Further entries are only counted.
 const MAX_LEFT_OUT: usize = 1000;
 
 /// A file or a directory.
 #[derive(Clone, Debug)]
 pub(in crate::copy) struct Entry {
-    /// Its path from the folder on.
+    /// The path of the entry within the folder.
     pub(in crate::copy) path: PathBuf,
     pub(in crate::copy) version: Version,
 }
@@ -28,18 +28,18 @@ pub(in crate::copy) struct Entry {
 #[derive(Debug, Default)]
 pub(in crate::copy) struct Walk {
     pub(in crate::copy) files: Vec<Entry>,
-    /// Directories, each before its content; the folder itself is the first.
+    /// Directories, each before its content. The folder itself is the first.
     pub(in crate::copy) folders: Vec<Entry>,
-    /// What is not sent, and why.
+    /// Entries that are not sent, each with the reason.
     pub(in crate::copy) left_out: Vec<String>,
-    /// How many more entries are not sent, beyond those named.
+    /// How many entries are not sent in addition to those named.
     pub(in crate::copy) unnamed: u64,
 }
 
 impl Walk {
     /// Lists a folder.
     /// # Errors
-    /// [`Error::File`]: it cannot be read; [`Error::Usage`]: it has too many entries.
+    /// [`Error::File`] if the folder cannot be read. [`Error::Usage`] if it has too many entries.
     pub(in crate::copy) fn of(folder: &Path) -> Result<Self, Error> {
         let mut walk = Self::default();
         walk.folder(folder, Path::new(""), MAX_DEPTH)?;

@@ -1,5 +1,5 @@
-//! Fetches a set as one: its list from any of its hosts, and each piece from its host, straight to
-//! its place in the file.
+//! Fetches a set of files. The list comes from any of its hosts, and each piece from the piece's
+//! host, straight to its place in the file.
 
 use super::lane::{Missing, PieceStream, missing};
 use super::manifest::{LIST, Manifest, ManifestFile};
@@ -32,15 +32,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Streams to each host, unless more are requested: while one waits for the values of a piece,
-/// others receive.
+/// The least number of streams to each host, as far as [`MAX_STREAMS`] allows. While one waits for
+/// the values of a piece, others receive.
 const STREAMS: usize = 4;
 
-/// A fetch of a set that [`Spread`](super::Spread) sent to several hosts. Made with [`Gather::new`]
-/// and [`Gather::add_host`], then run like a [`Fetch`].
+/// A fetch of a set that [`Spread`](super::Spread) sent to several hosts. Create it with
+/// [`Gather::new`], add hosts with [`Gather::add_host`], and call [`run`](Gather::run), as for a
+/// [`Fetch`].
 #[derive(Debug)]
 pub struct Gather {
-    /// The set's address at hosts that may have the list, with credentials.
+    /// The addresses of the set at the hosts that may have the list, with credentials.
     hosts: Vec<Address>,
     target: PathBuf,
     options: Options,
@@ -55,8 +56,8 @@ struct Hosts {
 }
 
 impl Gather {
-    /// Fetches the set at an address to `target`: the name that it will have, or a directory where
-    /// it keeps its own.
+    /// Creates a fetch of the set at an address to `target`. `target` is the set's new name, or a
+    /// directory in which the set keeps its name.
     ///
     /// # Errors
     /// [`Error::Usage`] if an option is invalid, a SHA-256 sum is given, verification is off, or
@@ -75,10 +76,10 @@ impl Gather {
         Ok(Self { hosts: vec![set], target: target.to_owned(), options, cancel: Cancel::default() })
     }
 
-    /// Adds a host, `HOST[:PORT]`, that may have the list; it gets the same credentials. A host
-    /// that only the list names gets none.
+    /// Adds a host, `HOST[:PORT]`, that may have the list. It gets the same credentials. A host
+    /// that only the list names gets no credentials.
     /// # Errors
-    /// [`Error::Usage`]: not a host, or more than [`MAX_HOSTS`].
+    /// [`Error::Usage`] if `host` is not a host, or there would be more than [`MAX_HOSTS`].
     pub fn add_host(&mut self, host: &str) -> Result<(), Error> {
         if self.hosts.len() >= MAX_HOSTS {
             return Err(Error::Usage(format!("more than {MAX_HOSTS} hosts for one set")));
@@ -95,7 +96,7 @@ impl Gather {
 
     /// Fetches the set, and passes events to `report`.
     /// # Errors
-    /// [`Error`]. What was received stays beside the destination for the next attempt.
+    /// [`Error`]. The bytes received stay in files next to the destination for the next attempt.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<SpreadOutcome, Error> {
         let begun = Instant::now();
         let receive_buffer = self.options.receive_buffer / MAX_STREAMS;
@@ -182,7 +183,7 @@ impl Gather {
                     Ok(None) => {
                         break Error::NotFound { source_name: list.to_string(), status: 404 };
                     }
-                    // A host that cannot be reached is reported at once: its name may be
+                    // A host that cannot be reached is reported at once, because its name may be
                     // misspelled.
                     Err(Trouble::Transient(why, pause)) if failures < self.options.retries => {
                         (why, pause)
@@ -207,7 +208,7 @@ impl Gather {
         Err(last.expect("there is a host at least"))
     }
 
-    /// Returns where the set goes.
+    /// Returns the local path of the set.
     fn destination_path(&self, manifest: &Manifest) -> Result<PathBuf, Error> {
         let is_folder =
             self.target.is_dir() || self.target.as_os_str().as_encoded_bytes().ends_with(b"/");
@@ -284,8 +285,8 @@ impl Gather {
         }
         let streams = self.streams(manifest);
         let total_streams = streams * hosts.folders.len();
-        // The set is the same at all its hosts, and the name of a file's state is unique, so the
-        // journal need not name a host.
+        // The set is equal at all its hosts, and the name of a file's state is unique. The journal
+        // therefore need not name a host.
         let source = format!("{}{LIST} {}", set.path(), file.layout.path);
         let validator = Some(file.layout.state.clone());
         let wanted = Wanted {
@@ -309,7 +310,7 @@ impl Gather {
         }
         let queues: Vec<Mutex<VecDeque<Missing>>> = queues.into_iter().map(Mutex::new).collect();
         let (events, emitted) = sync_channel(MAX_EVENTS);
-        // The plan stays empty: each piece is on one host, so the queues assign the work.
+        // The plan stays empty. Each piece is on one host, so the queues assign the work.
         let plan = Plan::new(0, &BTreeMap::new(), 1);
         let limit = self.options.limit;
         let shared = Shared::new(
@@ -363,7 +364,7 @@ impl Gather {
     }
 }
 
-/// Adds the progress of the current file to that of the files before.
+/// Adds the progress of the current file to that of the earlier files.
 fn sum(before: &Progress, now: &Progress) -> Progress {
     Progress {
         done: before.done + now.done,

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Groups between two samples of the round-trip time.
 const RTT_SAMPLE_GROUPS: u64 = 16;
 
-/// A piece, and runs of the file's groups that it has and that are missing.
+/// A piece, and the runs of its groups that are missing, as groups of the file.
 #[derive(Clone, Debug)]
 pub(super) struct Missing {
     pub(super) piece: usize,
@@ -50,13 +50,14 @@ pub(super) struct PieceStream<'a> {
 /// A piece that is being fetched.
 struct Fetching {
     at: Address,
-    /// Its bytes in the file.
+    /// The piece's range of bytes in the file.
     range: Range<u64>,
     wanted: Value,
-    /// The values of its groups, which yield the hash in the list.
+    /// The values of the piece's groups, which yield the hash in the list; `None` until they are
+    /// fetched.
     values: Option<Vec<Value>>,
     runs: VecDeque<Range<u64>>,
-    /// How many of its groups arrived corrupt.
+    /// How often groups of the piece arrived corrupt.
     wrong: u32,
 }
 
@@ -65,7 +66,7 @@ impl Fetching {
         self.range.end - self.range.start
     }
 
-    /// Returns whether `value` is that of group `within` of the piece.
+    /// Returns whether `value` is the value of group `within` of the piece.
     fn has(&self, within: u64, value: &Value) -> bool {
         let right = |values: &Vec<Value>| {
             usize::try_from(within).is_ok_and(|at| values.get(at) == Some(value))
@@ -110,7 +111,7 @@ impl PieceStream<'_> {
         }
     }
 
-    /// Fetches a run of a piece, and before the first run its values.
+    /// Fetches a run of a piece. Before the first run it fetches the values of the piece's groups.
     fn fetch(&self, fetching: &mut Fetching, kept: &mut Option<Wire>) -> Result<(), Trouble> {
         let (length, stop) = (fetching.length(), &self.shared.stop);
         if fetching.values.is_none() {
@@ -161,8 +162,8 @@ impl PieceStream<'_> {
         fetching.runs.front().map_or(0, |run| self.shared.begun(run.start))
     }
 
-    /// Records that the next group arrived. A corrupt one is fetched again after the rest of the
-    /// piece.
+    /// Records that the next group arrived. A corrupt group is fetched again after the other groups
+    /// of the piece.
     fn record_group(
         &self,
         fetching: &mut Fetching,
@@ -181,8 +182,8 @@ impl PieceStream<'_> {
         self.handle_corrupt(fetching, index)
     }
 
-    /// Fetches the bytes of a group that a broken connection left out; returns whether the group is
-    /// intact.
+    /// Fetches the bytes of a group that are missing because a connection broke. Returns whether
+    /// the group is intact.
     fn fetch_group_rest(
         &self,
         fetching: &Fetching,
@@ -217,9 +218,9 @@ impl PieceStream<'_> {
         Ok(true)
     }
 
-    /// Receives group `within` of the piece, which is group `index` of the file; returns whether it
-    /// is intact. It is hashed twice: as part of the piece, which verifies it, and as part of the
-    /// file, whose tree differs.
+    /// Receives group `within` of the piece, which is group `index` of the file. Returns whether
+    /// the group is intact. The group is hashed twice: as part of the piece, to verify the group,
+    /// and as part of the file, which has a different tree.
     fn group(
         &self,
         body: &mut Body<'_>,
@@ -255,7 +256,7 @@ impl PieceStream<'_> {
         Ok(true)
     }
 
-    /// Counts a corrupt group; fails after too many.
+    /// Counts a corrupt group. Fails after too many corrupt groups of the piece.
     fn handle_corrupt(&self, fetching: &mut Fetching, index: u64) -> Result<(), Trouble> {
         fetching.wrong += 1;
         let (offset, bytes, times) =
@@ -272,7 +273,8 @@ impl PieceStream<'_> {
         Err(Error::Corrupt { source_name: fetching.at.to_string(), why }.into())
     }
 
-    /// Waits before the next attempt, or gives up: no other host has the piece.
+    /// Waits before the next attempt. After too many failures gives up, because no other host has
+    /// the piece.
     fn pause(&self, failures: u32, trouble: Trouble, address: &Address) -> Result<(), Trouble> {
         let (why, retry_after) = match trouble {
             Trouble::Transient(why, pause) => (why, pause),

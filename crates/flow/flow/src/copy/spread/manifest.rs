@@ -1,4 +1,4 @@
-//! The list of a set: its files, the pieces they are made of, and the host of each piece.
+//! The list of a set, which states its files, the pieces of each file, and the host of each piece.
 
 use crate::copy::options::MAX_HOSTS;
 use crate::copy::tree::listing::local;
@@ -14,18 +14,18 @@ pub(super) const LIST: &str = ".sprat-spread";
 /// Ending of the name of the folder of pieces.
 pub(super) const PIECES: &str = ".sprat-pieces";
 
-/// Limit on the length of a list, in bytes, which is that of some 700,000 pieces. A longer list is
+/// Limit on the length of a list, in bytes. It has room for some 700,000 pieces. A longer list is
 /// rejected.
 pub(super) const MAX_LIST: u64 = 64 << 20;
 
 /// The version of the format.
 const FORMAT: u32 = 1;
 
-/// Bytes of a piece of a file that has at most [`MANY`] of them.
+/// Length of a piece in bytes, if the file has at most [`MANY`] pieces.
 const PIECE: u64 = 64 << 20;
 
-/// Limit on the pieces of a file. The pieces of a file of more than [`MANY`] times [`PIECE`] bytes
-/// are longer.
+/// Limit on the pieces of a file. A file of more than [`MANY`] times [`PIECE`] bytes has longer
+/// pieces.
 const MANY: u64 = 4096;
 
 /// The list of a set, stored as JSON at each of its hosts.
@@ -33,62 +33,62 @@ const MANY: u64 = 4096;
 pub struct Manifest {
     /// Whether the set is a folder rather than one file.
     pub is_folder: bool,
-    /// The folder of pieces at each host, with a slash at its end.
+    /// The address of the folder of pieces at each host, which ends with a slash.
     pub hosts: Vec<Address>,
-    /// Directories below the set's own, each before its content.
+    /// Directories in the set, each before its content.
     pub folders: Vec<ManifestFolder>,
-    /// Its files, in order.
+    /// The set's files, in order.
     pub files: Vec<ManifestFile>,
 }
 
 /// A directory of the set.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ManifestFolder {
-    /// Its path in the set, percent-encoded.
+    /// The directory's path in the set, percent-encoded.
     pub path: String,
-    /// Its modification time: seconds since 1970, a dot, nine digits.
+    /// The directory's modification time: seconds since 1970, a dot, and nine digits.
     pub mtime: String,
-    /// Permission bits.
+    /// The permission bits of the directory.
     pub mode: u32,
 }
 
 /// A file of the set, and where its pieces are.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ManifestFile {
-    /// Its name, length and state.
+    /// The file's path, length and state, and the length of its pieces.
     pub layout: FileLayout,
-    /// Its modification time, in the format of [`ManifestFolder::mtime`].
+    /// The file's modification time, in the format of [`ManifestFolder::mtime`].
     pub mtime: String,
-    /// Permission bits.
+    /// The permission bits of the file.
     pub mode: u32,
-    /// Its pieces in order.
+    /// The file's pieces, in order.
     pub pieces: Vec<StoredPiece>,
 }
 
 /// How a file is cut into pieces.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FileLayout {
-    /// Its path in the set, percent-encoded; the file's name if the set is one file.
+    /// The file's path in the set, percent-encoded. This is the file's name if the set is one file.
     pub path: String,
     /// Length of the file in bytes.
     pub length: u64,
-    /// Identifies the file's state; the names of its pieces begin with it.
+    /// A text that identifies the file's state. The names of the file's pieces begin with it.
     pub state: String,
-    /// Bytes of each piece but the last; a multiple of a group.
+    /// Length of every piece except the last, in bytes. It is a multiple of a group.
     pub piece: u64,
 }
 
-/// A stored piece.
+/// Where a piece is stored, and its hash.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct StoredPiece {
-    /// Index of its host.
+    /// Index of the piece's host in [`Manifest::hosts`].
     pub host: usize,
-    /// Its hash, as a file of its own.
+    /// The BLAKE3 hash of the piece as a file of its own.
     pub blake3: Value,
 }
 
 impl FileLayout {
-    /// Cuts a file in the state `version`.
+    /// Divides a file in the state `version` into pieces.
     #[must_use]
     pub fn new(path: String, version: &Version) -> Self {
         let piece = PIECE.max(version.size.div_ceil(MANY).next_multiple_of(GROUP_BYTES));
@@ -96,13 +96,13 @@ impl FileLayout {
         Self { path, length: version.size, state, piece }
     }
 
-    /// Returns the number of pieces; an empty file has none.
+    /// Returns the number of pieces. An empty file has no pieces.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::try_from(self.length.div_ceil(self.piece)).unwrap_or(usize::MAX)
     }
 
-    /// Returns the bytes of the file in a piece.
+    /// Returns the range of the file's bytes that a piece has.
     #[must_use]
     pub fn range(&self, piece: usize) -> Range<u64> {
         let start = piece as u64 * self.piece;
@@ -134,7 +134,7 @@ struct WrittenFile {
     piece: u64,
     mtime: String,
     mode: u32,
-    /// Of each piece the index of its host, and its hash.
+    /// For each piece the index of its host, and its hash.
     pieces: Vec<(usize, String)>,
 }
 
@@ -161,8 +161,8 @@ impl Manifest {
         serde_json::to_vec(&written).expect("strings and numbers are JSON")
     }
 
-    /// Parses a list. It comes from another machine, so everything in it is bounded, and paths must
-    /// stay within the set.
+    /// Parses a list. The list comes from another machine, so all its numbers and lengths are
+    /// bounded, and paths must stay within the set.
     /// # Errors
     /// If the list is invalid, returns the reason for an error message.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -180,7 +180,8 @@ impl Manifest {
         let mut hosts = Vec::new();
         for text in &written.hosts {
             let address = Address::parse(text).map_err(|error| error.to_string())?;
-            // Only an address in the form that we would write, without a query or credentials.
+            // Accept only an address in the form in which we would write it, without a query or
+            // credentials.
             let is_plain = address.authorization().is_none() && address.to_string() == *text;
             if !address.path().ends_with('/') || address.target(false).contains('?') || !is_plain {
                 return Err(format!("names {address}, which is not a folder of pieces"));
@@ -201,7 +202,7 @@ impl Manifest {
         Ok(Self { is_folder: written.folder, hosts, folders: written.folders, files })
     }
 
-    /// Returns whether the list is of the same files in the same states.
+    /// Returns whether the list has exactly these files in these states.
     #[must_use]
     pub fn is_of(&self, layouts: &[&FileLayout]) -> bool {
         self.files.iter().map(|file| &file.layout).eq(layouts.iter().copied())
@@ -249,7 +250,7 @@ impl WrittenFile {
 impl ManifestFile {
     /// Returns the path in the set as a local path.
     /// # Panics
-    /// When the path was not checked by [`Manifest::parse`].
+    /// If the path was not checked by [`Manifest::parse`].
     #[must_use]
     pub fn local(&self) -> PathBuf {
         local(&self.layout.path).expect("it was looked at when it was read")

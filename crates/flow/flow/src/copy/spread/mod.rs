@@ -1,9 +1,10 @@
-//! One set of files on several hosts: each has some of its pieces, and all have a list of which
-//! host has which.
+//! One set of files on several hosts. Each host has some of the pieces, and every host has a list
+//! that says which host has which piece.
 //!
-//! A file, or a folder with its content, is sent as pieces of some megabytes, each an ordinary file
-//! at a server that stores files, so that several machines receive it faster than the path to one
-//! of them, or its disk, allows. With the list, the set is fetched as one again.
+//! A file, or a folder with its content, is sent as pieces of some megabytes. Each piece is an
+//! ordinary file on a server that stores files. Several machines together receive the set faster
+//! than the path to one machine, or its disk, would allow. With the list, the set is fetched as one
+//! again.
 //!
 //! ```text
 //! NAME.sprat-spread                     the list, at every host, when all pieces are where it says

@@ -1,5 +1,5 @@
-//! Tracks where the pieces of a set are and what is to be done next; without clock or network, so
-//! that it can be tested by itself.
+//! Tracks where the pieces of a set are, and what is to be done next. It uses neither clock nor
+//! network, so that it can be tested alone.
 
 use super::manifest::StoredPiece;
 use crate::group::Value;
@@ -12,7 +12,7 @@ pub(super) enum PieceTask {
     Send(usize),
     /// Fetch the values of this piece, which the host has from an earlier run.
     Verify(usize),
-    /// Ask again soon: other streams are at work, and may give a piece back.
+    /// Call [`Pieces::take`] again soon. Other streams are at work, and may give a piece back.
     Wait,
     /// All pieces are stored, or the host was dropped.
     Done,
@@ -21,19 +21,19 @@ pub(super) enum PieceTask {
 /// Where a piece is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PieceState {
-    /// On no host, and no stream sends it.
+    /// The piece is on no host, and no stream sends it.
     Nowhere,
-    /// A stream sends it to that host, or verifies it there.
+    /// A stream sends the piece to that host, or verifies it there.
     UnderWay(usize),
-    /// On that host, by its listing; not verified.
+    /// The host's listing has the piece, but it is not verified.
     Listed(usize),
-    /// On a host, with a known hash.
+    /// The piece is on a host, and its hash is known.
     At(StoredPiece),
 }
 
-/// The pieces of a set and its hosts. A stream calls [`Pieces::take`] for a piece of its host, then
-/// [`Pieces::record_stored`] or [`Pieces::give_back`]. [`Pieces::drop_host`] drops a host; its
-/// pieces go to others.
+/// The pieces of a set and its hosts. A stream calls [`Pieces::take`] for a piece for its host, and
+/// then [`Pieces::record_stored`] or [`Pieces::give_back`]. [`Pieces::drop_host`] drops a host, so
+/// that its pieces are sent to other hosts.
 #[derive(Debug)]
 pub(super) struct Pieces {
     pieces: Vec<PieceState>,
@@ -45,7 +45,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Makes the state of `count` pieces; `lists` says for each host which pieces it lists.
+    /// Creates the state of `count` pieces. `lists` says for each host which pieces it lists.
     pub(super) fn new(count: usize, lists: &[Vec<bool>]) -> Self {
         let mut this = Self {
             pieces: vec![PieceState::Nowhere; count],
@@ -81,7 +81,7 @@ impl Pieces {
         turn(piece)
     }
 
-    /// Records that a piece that was taken is on its host, with this hash.
+    /// Records that a piece, which a stream had taken, is on its host and has this hash.
     pub(super) fn record_stored(&mut self, piece: usize, host: usize, blake3: Value) {
         debug_assert_eq!(self.pieces[piece], PieceState::UnderWay(host), "it was taken");
         if self.dropped[host] {
@@ -91,13 +91,13 @@ impl Pieces {
         }
     }
 
-    /// Records that a piece that was taken is on no host.
+    /// Records that a piece, which a stream had taken, is on no host.
     pub(super) fn give_back(&mut self, piece: usize) {
         self.pieces[piece] = PieceState::Nowhere;
         self.missing.push_front(piece);
     }
 
-    /// Drops a host; what it has must be sent to others. Returns whether it was in use.
+    /// Drops a host, whose pieces must be sent to other hosts. Returns whether the host was in use.
     pub(super) fn drop_host(&mut self, host: usize) -> bool {
         if std::mem::replace(&mut self.dropped[host], true) {
             return false;
@@ -132,12 +132,12 @@ impl Pieces {
         self.pieces.iter().all(|state| matches!(state, PieceState::At(_)))
     }
 
-    /// Returns whether a piece is on a host, listed or sent.
+    /// Returns whether a piece is on a host: listed, or stored with a known hash.
     pub(super) fn is_at_host(&self, piece: usize) -> bool {
         matches!(self.pieces[piece], PieceState::At(_) | PieceState::Listed(_))
     }
 
-    /// Returns where all pieces are; `None` if some are nowhere.
+    /// Returns where all pieces are. `None` if some pieces are not stored with a known hash.
     pub(super) fn all(&self) -> Option<Vec<StoredPiece>> {
         let known = |state: &PieceState| {
             if let PieceState::At(piece) = state { Some(*piece) } else { None }

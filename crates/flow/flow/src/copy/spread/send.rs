@@ -1,5 +1,5 @@
-//! Sends a set: hosts take pieces in turn, each as many as its rate allows; all get the list when
-//! every piece is stored.
+//! Sends a set. Each host gets as many pieces as its rate allows. All hosts get the list when every
+//! piece is stored.
 
 use super::manifest::{
     FileLayout, LIST, Manifest, ManifestFile, ManifestFolder, PIECES, StoredPiece,
@@ -35,16 +35,15 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Streams to each host, unless more are requested: while one waits until a piece is durable,
-/// others send.
+/// The least number of streams to each host. While one waits until a piece is durable, others send.
 const STREAMS: usize = 4;
 
-/// Interval at which an idle stream asks for work.
+/// Interval at which an idle stream looks for work.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// An upload of a file or a folder to several hosts, each of which gets some of its pieces.
-/// [`Gather`](super::Gather) fetches it again. Made with [`Spread::new`] and [`Spread::add_host`],
-/// then run like an [`Upload`].
+/// An upload of a file or a folder to several hosts, each of which gets some of its pieces. Create
+/// it with [`Spread::new`], add hosts with [`Spread::add_host`], and call [`run`](Spread::run), as
+/// for an [`Upload`]. [`Gather`](super::Gather) fetches the set again.
 #[derive(Debug)]
 pub struct Spread {
     from: PathBuf,
@@ -57,12 +56,13 @@ pub struct Spread {
 /// The outcome of a [`Spread`] or a [`Gather`](super::Gather).
 #[derive(Clone, Debug)]
 pub struct SpreadOutcome {
-    /// The outcome for its files. The target is the set: its address at the first host, or its
-    /// local path.
+    /// The outcome for the set's files. The target is the set's address at the first host, or its
+    /// local path if the set was fetched.
     pub tree: TreeOutcome,
-    /// Bytes of it that each host has, or sent in this run.
+    /// Bytes of the set that each host has, or if the set was fetched, that each host sent in this
+    /// run.
     pub hosts: Vec<Served>,
-    /// BLAKE3 hash of a fetched set that is one file.
+    /// BLAKE3 hash of a fetched set that is one file; `None` for other sets.
     pub blake3: Option<Value>,
 }
 
@@ -74,7 +74,7 @@ struct Sending<'a> {
     layouts: Vec<FileLayout>,
     /// Local paths of the files.
     paths: Vec<PathBuf>,
-    /// Of each piece the index of its file, and its number in the file.
+    /// For each piece the index of its file, and the piece's number in the file.
     index: Vec<(usize, usize)>,
     /// The folder of pieces at each host.
     folders: Vec<Address>,
@@ -90,8 +90,9 @@ struct Sending<'a> {
 }
 
 impl Spread {
-    /// Sends the file or folder at `from` to an address; into it, under its own name, if the
-    /// address ends with a slash. The same options apply as to an [`Upload`].
+    /// Creates an upload of the file or folder at `from` to an address. If the address ends with a
+    /// slash, the set keeps the name of `from` in that directory. The same options apply as to an
+    /// [`Upload`].
     ///
     /// # Errors
     /// [`Error::Usage`] if a sum is given, an option is invalid, verification is off, `to` is not
@@ -112,9 +113,10 @@ impl Spread {
         Ok(Self { from: from.to_owned(), hosts: vec![to], options, cancel: Cancel::default() })
     }
 
-    /// Adds a host: `HOST[:PORT]` for the same path there, with the same credentials.
+    /// Adds a host, `HOST[:PORT]`, which gets pieces at the same path, with the same credentials.
     /// # Errors
-    /// [`Error::Usage`]: not a host, one that was added before, or more than [`MAX_HOSTS`].
+    /// [`Error::Usage`] if `host` is not a host or was added before, or there would be more than
+    /// [`MAX_HOSTS`].
     pub fn add_host(&mut self, host: &str) -> Result<(), Error> {
         let other = self.hosts[0].at_host(host)?;
         if self.hosts.contains(&other) {
@@ -135,7 +137,7 @@ impl Spread {
     /// Sends the set, and passes events to `report`. A host that is unreachable for longer than
     /// `retries` allows, or that rejects pieces, is dropped; other hosts get its pieces.
     /// # Errors
-    /// [`Error`]. The hosts keep what they received for the next attempt.
+    /// [`Error`]. The hosts keep the pieces that they have received for the next attempt.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<SpreadOutcome, Error> {
         let begun = Instant::now();
         let (walk, is_folder) = self.walk()?;
@@ -184,8 +186,8 @@ impl Spread {
             streams: self.streams() * self.hosts.len(),
             written: format!("{} pieces by {} servers", sending.index.len(), self.hosts.len()),
         });
-        // A host that rejects the list is dropped, and its pieces are sent again: at most once for
-        // each host.
+        // A host that rejects the list is dropped, and its pieces are sent to other hosts. This
+        // happens at most once for each host.
         let manifest = loop {
             sending.pieces(total, &emitted, report)?;
             if let Some(manifest) = sending.end(&walk, report)? {
@@ -215,7 +217,7 @@ impl Spread {
         self.options.streams.max(STREAMS)
     }
 
-    /// Lists the files to send; returns whether the set is a folder.
+    /// Lists the files to send, and returns whether the set is a folder.
     fn walk(&self) -> Result<(Walk, bool), Error> {
         let meta = std::fs::metadata(&self.from).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
@@ -239,7 +241,7 @@ impl Spread {
 }
 
 impl Sending<'_> {
-    /// Finds out what each host has. Drops hosts that are unreachable or reject pieces.
+    /// Finds out which pieces each host has. Drops hosts that are unreachable or reject pieces.
     fn begin(&self, report: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         let found: Vec<Result<Vec<bool>, Trouble>> = std::thread::scope(|scope| {
             let asking: Vec<_> = (0..self.folders.len())
@@ -280,8 +282,9 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Makes the folder of pieces at a host, and returns which pieces it already has. A different
-    /// set with the same name is an error, unless it is to be replaced.
+    /// Creates the folder of pieces at a host, and returns which pieces the host already has. A
+    /// different set with the same name is an error, unless the option `force` allows to replace
+    /// it.
     fn listed(&self, host: usize) -> Result<Vec<bool>, Trouble> {
         let folder = &self.folders[host];
         let mut connection = self.connection(&self.stop);
@@ -318,7 +321,8 @@ impl Sending<'_> {
         let (hosts, streams) = (self.folders.len(), self.spread.streams());
         self.running.store(hosts * streams, Release);
         std::thread::scope(|scope| {
-            // Interleaved, so that each host gets some of a few pieces.
+            // The hosts' streams start interleaved, so that each host gets some pieces even if
+            // there are only a few.
             for _ in 0..streams {
                 for host in 0..hosts {
                     scope.spawn(move || {
@@ -364,7 +368,7 @@ impl Sending<'_> {
                     let has = fetch_values(self.client, &at, length, None, &mut kept, &self.stop);
                     let has = has.map(|values| crate::group::root(&values));
                     match has.and_then(|has| Ok((has, self.local(piece)?))) {
-                        // Damaged there since it was sent, so it is sent again.
+                        // The piece was damaged on the host since it was sent, so it is sent again.
                         Ok((has, wanted)) if has != wanted => {
                             self.counters.done.fetch_sub(length, Relaxed);
                             self.lock().give_back(piece);
@@ -380,7 +384,7 @@ impl Sending<'_> {
                     self.lock().record_stored(piece, host, blake3);
                 }
                 Err(trouble) => {
-                    // Another stream may send it meanwhile.
+                    // Another stream may send the piece meanwhile.
                     self.lock().give_back(piece);
                     if matches!(turn, PieceTask::Verify(_)) {
                         self.counters.done.fetch_sub(self.bytes(piece), Relaxed);
@@ -395,7 +399,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sends a piece; returns its hash.
+    /// Sends a piece, and returns its hash.
     fn send(
         &self,
         connection: &mut Connection<'_>,
@@ -404,7 +408,7 @@ impl Sending<'_> {
     ) -> Result<Value, Trouble> {
         let (file, number) = self.index[piece];
         let (to, range) = (self.address(host, piece), self.layouts[file].range(number));
-        // One attempt: if it fails, another host may be faster than a retry.
+        // Try only once: if the attempt fails, another host may be faster than a retry.
         let options = Options {
             streams: 1,
             retries: 0,
@@ -444,7 +448,7 @@ impl Sending<'_> {
                 self.sent.fetch_add(all, Relaxed);
                 match outcome.blake3 {
                     Some(blake3) => Ok(blake3),
-                    // It was there already: another program has stored it meanwhile.
+                    // The piece was there already, because another program has stored it meanwhile.
                     None => {
                         let at = self.address(host, piece);
                         Ok(crate::group::root(&fetch_values(
@@ -473,7 +477,7 @@ impl Sending<'_> {
         Ok(Sums::default().hash_file(&self.paths[file], Some(range), &self.stop)?.blake3)
     }
 
-    /// Returns whether a file is still in the state that its pieces are named after.
+    /// Returns whether a file is still in the state after which its pieces are named.
     fn is_unchanged(&self, file: usize) -> bool {
         let now = std::fs::metadata(&self.paths[file]).map(|meta| Version::of(&meta));
         now.is_ok_and(|now| now.tag().trim_matches('"') == self.layouts[file].state)
@@ -501,7 +505,7 @@ impl Sending<'_> {
         let pause = pause.unwrap_or_else(|| backoff(failures));
         self.counters.retries.fetch_add(1, Relaxed);
         self.emit(Event::Retry { why: format!("{source}: {why}"), pause });
-        // Stop waiting when the other hosts have completed the set.
+        // The pause ends when the other hosts have completed the set.
         let until = Instant::now() + pause;
         while Instant::now() < until && !self.stop.is_cancelled() && !self.lock().is_over() {
             self.stop.wait(IDLE.min(until.saturating_duration_since(Instant::now())));
@@ -509,7 +513,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Drops a host, as long as there is another.
+    /// Drops a host. Returns `error` if no host is left.
     fn drop_host(&self, host: usize, error: Error) -> Result<(), Error> {
         let mut pieces = self.lock();
         let before: u64 =
@@ -531,14 +535,14 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sends the list to all hosts. `None` if one of them rejects it or was dropped, so that pieces
-    /// are missing again.
+    /// Sends the list to all hosts. Returns `None` if a host rejects the list or was dropped, so
+    /// that pieces are missing again.
     fn end(&self, walk: &Walk, report: &mut dyn FnMut(&Event)) -> Result<Option<Manifest>, Error> {
         let (all, hosts) = {
             let pieces = self.lock();
             let hosts: Vec<usize> =
                 (0..self.folders.len()).filter(|host| !pieces.is_dropped(*host)).collect();
-            // A host may have been dropped after the streams of all others had ended.
+            // A host may have been dropped after the streams to all other hosts had ended.
             let Some(all) = pieces.all() else { return Ok(None) };
             (all, hosts)
         };
@@ -576,7 +580,7 @@ impl Sending<'_> {
         Ok(Some(manifest))
     }
 
-    /// Makes the list of the hosts in use.
+    /// Creates the list, with the hosts in use.
     fn manifest(&self, walk: &Walk, all: &[StoredPiece], hosts: &[usize]) -> Manifest {
         let number = |host: usize| {
             hosts
@@ -607,7 +611,7 @@ impl Sending<'_> {
         Connection::new(self.client, self.pacer, self.spread.options.pace, stop)
     }
 
-    /// Returns the rate limit of each stream: an equal share of the total.
+    /// Returns the rate limit of each stream, which is an equal share of the total limit.
     fn limit(&self) -> Option<u64> {
         let streams = (self.folders.len() * self.spread.streams()) as u64;
         self.spread.options.limit.map(|all| (all / streams).max(1))
@@ -644,7 +648,7 @@ pub(super) fn sibling(set: &Address, ending: &str, slash: &str) -> Address {
     set.with_path(&format!("{}{ending}{slash}", set.path().trim_end_matches('/')), None)
 }
 
-/// Returns how much of a set each host has.
+/// Returns how many bytes of a set each host has.
 fn bytes_per_host(manifest: &Manifest) -> Vec<Served> {
     let mut bytes = vec![0; manifest.hosts.len()];
     for file in &manifest.files {

@@ -10,7 +10,7 @@ use crate::group::{self, VERIFIED, count};
 use sprat_http::client::Body;
 use sprat_http::{Address, Cancel};
 
-/// Fetches a list; `None` if there is none.
+/// Fetches a list. `None` if there is no list.
 pub(super) fn fetch(
     client: &Client,
     list: &Address,
@@ -33,7 +33,7 @@ pub(super) fn fetch(
     Manifest::parse(&bytes).map(Some).map_err(|why| wrong(&address, why))
 }
 
-/// Stores a list, replacing one that exists.
+/// Stores a list. Replaces an existing list.
 pub(super) fn put(
     connection: &mut Connection<'_>,
     list: &Address,

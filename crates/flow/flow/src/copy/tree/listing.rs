@@ -1,5 +1,5 @@
-//! The listing of a folder on a server: a line of JSON for each entry, and a last line that marks
-//! the end.
+//! The listing of a folder on a server. It has a line of JSON for each entry, and a last line that
+//! marks the end.
 
 use crate::copy::answer::{FileRequest, Form};
 use crate::copy::client::{Client, Reply, wrong};
@@ -41,12 +41,12 @@ struct Line {
     hidden: u64,
 }
 
-/// An entry.
+/// An entry of a listing.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::copy) struct Entry {
-    /// Its percent-encoded path from the folder on.
+    /// The percent-encoded path of the entry within the folder.
     pub(in crate::copy) href: String,
-    /// Its local path from the folder on.
+    /// The local path of the entry within the folder.
     pub(in crate::copy) path: PathBuf,
     pub(in crate::copy) is_folder: bool,
     pub(in crate::copy) bytes: u64,
@@ -58,13 +58,13 @@ pub(in crate::copy) struct Entry {
 #[derive(Debug, Default)]
 pub(in crate::copy) struct Listing {
     pub(in crate::copy) entries: Vec<Entry>,
-    /// Entries that the server does not offer: names, quoted, and why.
+    /// Entries that the server does not offer, each a text with the quoted name and the reason.
     pub(in crate::copy) left_out: Vec<String>,
     /// The number of names that begin with a dot and are not listed.
     pub(in crate::copy) hidden: u64,
 }
 
-/// Fetches the listing of a folder; returns its address after redirects too.
+/// Fetches the listing of a folder. Also returns the folder's address after redirects.
 pub(in crate::copy) fn fetch(
     client: &Client,
     folder: &Address,
@@ -112,7 +112,7 @@ pub(in crate::copy) fn fetch(
 }
 
 impl Listing {
-    /// Takes a line; returns whether it is the last one.
+    /// Parses a line. Returns whether it is the last line.
     fn take(&mut self, line: &[u8]) -> Result<bool, String> {
         let line: Line = serde_json::from_slice(line)
             .map_err(|error| format!("its listing is malformed: {error}"))?;
@@ -158,7 +158,8 @@ pub(in crate::copy) fn left_out_name(text: &str) -> Option<String> {
     serde_json::from_str(&text[..end + 2]).ok()
 }
 
-/// Decodes a path of an address to a local path; `None` if a part is no name or leads out.
+/// Decodes the path of an address to a local path. `None` if a part of the path is not a name or
+/// leads out of the folder.
 pub(in crate::copy) fn local(href: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in href.split('/') {

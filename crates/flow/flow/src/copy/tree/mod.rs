@@ -1,4 +1,4 @@
-//! Fetches folders: what `sprat share` lists, file by file.
+//! Fetches folders, file by file, as `sprat share` lists them.
 
 pub(in crate::copy) mod listing;
 mod pattern;
@@ -24,17 +24,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Connections for small files, unless more streams are requested: while one waits for the disk,
-/// others receive.
+/// The least number of connections for small files. While one waits for the disk, others receive.
 const CONNECTIONS: usize = 4;
 
 /// Capacity of the queue of events.
 const MAX_EVENTS: usize = 256;
 
-/// A fetch of a folder, or of those of its files that match a pattern. Made with [`FetchTree::new`]
-/// and then run like a [`Fetch`]; files that are here already, with the same length and time, are
-/// not fetched again. Small files are fetched many at a time over several connections, large ones
-/// one by one with all streams.
+/// A fetch of a folder, or of those of its files that match a pattern. Create it with
+/// [`FetchTree::new`] and call [`run`](FetchTree::run), as for a [`Fetch`]. Files that exist
+/// locally with the same length and time are not fetched again. Many small files are fetched at a
+/// time over several connections. Large files are fetched one by one with all streams.
 #[derive(Debug)]
 pub struct FetchTree {
     folder: Address,
@@ -50,18 +49,18 @@ pub struct FetchTree {
 pub struct TreeOutcome {
     /// The destination folder.
     pub target: PathBuf,
-    /// Files that were copied.
+    /// Number of files that were copied.
     pub files: u64,
-    /// Their bytes.
+    /// Number of bytes of the copied files.
     pub bytes: u64,
-    /// Files that the destination already had, with the same length and time.
+    /// Number of files that the destination already had with the same length and time.
     pub unchanged: u64,
-    /// Directories in it.
+    /// Number of directories in the folder.
     pub directories: u64,
-    /// Files that could not be copied; each was reported.
+    /// Number of files that could not be copied. Each was reported.
     pub failed: u64,
-    /// Entries that the source does not offer (symbolic links, pipes, names that begin with a dot)
-    /// or that are not sent, and why.
+    /// Entries that were left out, each with the reason: the source does not offer them or does not
+    /// send them. Examples are symbolic links, pipes and names that begin with a dot.
     pub left_out: Vec<String>,
     /// Whether every group of every file was verified on arrival.
     pub verified: bool,
@@ -70,7 +69,7 @@ pub struct TreeOutcome {
 }
 
 impl TreeOutcome {
-    /// Returns whether nothing failed or was left out.
+    /// Returns whether no file failed and no entry was left out.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.failed == 0 && self.left_out.is_empty()
@@ -80,7 +79,7 @@ impl TreeOutcome {
 /// State shared by the workers.
 struct Shared {
     tasks: Mutex<VecDeque<Task>>,
-    /// Files to copy one by one: large ones, and small ones that failed in a batch.
+    /// Files to copy one by one: large files, and small files that failed in a batch.
     alone: Mutex<Vec<Task>>,
     files: AtomicU64,
     bytes: AtomicU64,
@@ -98,8 +97,8 @@ impl FetchTree {
         Address::is_address(source) && source.rsplit('/').next().is_some_and(pattern::is_pattern)
     }
 
-    /// Copies a folder to `target`; into it, under its own name, if that is a directory. With a
-    /// pattern, copies what matches into that directory.
+    /// Creates a fetch of a folder to `target`. If `target` is a directory, the folder keeps its
+    /// name in it. With a pattern, the matching entries are copied into the directory `target`.
     ///
     /// # Errors
     /// [`Error::Usage`] if an option is invalid, a sum is given, `source` is not an address, or a
@@ -145,7 +144,7 @@ impl FetchTree {
     }
 
     /// Copies the folder, and passes events to `report`. Files that cannot be copied are reported
-    /// and counted; the others are copied.
+    /// and counted; the transfer continues with the other files.
     /// # Errors
     /// The [`Error`] that ended the transfer. Files that were copied before stay.
     pub fn run(&self, report: &mut dyn FnMut(&Event)) -> Result<TreeOutcome, Error> {
@@ -296,7 +295,8 @@ impl FetchTree {
         }
     }
 
-    /// Returns the files to fetch: not those that are here with the same length and time.
+    /// Returns the files to fetch. Leaves out those that exist locally, and counts them as
+    /// unchanged or failed.
     fn tasks(
         &self,
         folder: &Address,
@@ -431,7 +431,7 @@ impl FetchTree {
 }
 
 impl Shared {
-    /// Copies one batch; returns whether there may be another.
+    /// Copies one batch. Returns whether there may be another batch.
     fn step(&self, worker: &mut Worker<'_>) -> bool {
         let mut batch = Vec::new();
         {
@@ -464,8 +464,8 @@ impl Shared {
             self.stop.cancel();
             return false;
         }
-        // The file that failed is fetched alone, with the retries of a single file; those behind it
-        // are requested again.
+        // The file that failed is fetched alone, with the retries of a single file. The files after
+        // it are requested again.
         let mut rest = batch.drain(done..);
         lock(&self.alone).extend(rest.next());
         let mut tasks = lock(&self.tasks);

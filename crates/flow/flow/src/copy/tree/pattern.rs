@@ -5,8 +5,8 @@ pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Returns whether `name` matches `pattern`: `*` matches any characters, also none, `?` one. A name
-/// that begins with a dot only matches a pattern that does.
+/// Returns whether `name` matches `pattern`. `*` matches any number of characters, also none, and
+/// `?` matches one. A name that begins with a dot matches only a pattern that begins with a dot.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
@@ -14,7 +14,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut of) = (0, 0);
-    // The last star, and the end of what it matches so far.
+    // The position of the last star, and the end of the text that it matches so far.
     let mut star = None;
     while at < name.len() {
         match pattern.get(of) {

@@ -1,5 +1,5 @@
-//! Small files: many are requested on a connection before the first response, so that each does not
-//! cost a round trip.
+//! Fetches small files. Many files are requested on a connection before the first response arrives,
+//! so that not each file costs a round trip.
 
 use super::listing::Entry;
 use crate::copy::answer::{Answer, FileRequest, Form, judge};
@@ -12,21 +12,21 @@ use sprat_http::{Address, Cancel};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 
-/// Limit, in bytes, on the length of a file that counts as small: one that is fetched so quickly
-/// that it is not journaled.
+/// Limit on the length of a small file, in bytes. A small file is fetched so quickly that it needs
+/// no journal.
 pub(super) const SMALL: u64 = 4 << 20;
 
-/// Limit on the files of a batch, which are requested before the first response is read.
+/// Limit on the number of files in a batch. They are requested before the first response is read.
 pub(super) const BATCH_FILES: usize = 128;
 
-/// Limit on the bytes of a batch's requests. They fit in the connection's buffers, so that the two
-/// ends never wait for each other to read. A batch of one file may exceed it.
+/// Limit on the bytes of a batch's requests. The requests fit in the connection's buffers, so that
+/// the two ends never wait for each other to read. A batch of one file may exceed the limit.
 pub(super) const BATCH_REQUESTS: usize = 64 << 10;
 
-/// An upper bound of a request's length in bytes, without its target, host and credentials.
+/// An upper bound of a request's length in bytes, not counting its target, host and credentials.
 const REQUEST: usize = 400;
 
-/// Limit on the bytes of a batch's files.
+/// Limit on the bytes of a batch's files. A batch of one file may exceed the limit.
 pub(super) const BATCH_BYTES: u64 = 8 << 20;
 
 /// A file to be copied.
@@ -38,7 +38,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Returns an upper bound of its request's length.
+    /// Returns an upper bound of the length of the file's request, in bytes.
     pub(super) fn request_bytes(&self) -> usize {
         let (address, credentials) = (&self.address, self.address.authorization());
         REQUEST
@@ -72,15 +72,15 @@ impl<'a> Worker<'a> {
         Self { client, cancel, force, preserve, xattrs: options.xattrs, verify, kept: None, buffer }
     }
 
-    /// Copies files in order, and calls `done` after each with whether it was verified. On failure,
-    /// returns how many are done, and the failure of the next one.
+    /// Copies files in order. Calls `done` after each file, with whether the file was verified. On
+    /// failure, returns how many files are done, and the failure of the next file.
     pub(super) fn batch(
         &mut self,
         tasks: &[Task],
         done: &mut dyn FnMut(&Task, bool),
     ) -> Result<(), (usize, Trouble)> {
         let mut count = 0;
-        // The server may have closed the idle connection: then try once more, on a new one.
+        // The server may have closed the idle connection. In that case try once more on a new one.
         for reused in [self.kept.is_some(), false] {
             match self.all(&tasks[count..], &mut count, done) {
                 Ok(()) => return Ok(()),
@@ -145,7 +145,7 @@ impl<'a> Worker<'a> {
         let head = wire.head().map_err(trouble)?;
         let start = match judge(&head, file_request) {
             Answer::Bytes(start) => start,
-            // The attempt to fetch the file alone handles whatever this is.
+            // The attempt to fetch the file alone handles any other answer.
             _ => {
                 return Err(Trouble::Transient(
                     format!("the server answers {}", head.status),

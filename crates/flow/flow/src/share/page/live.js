@@ -1,7 +1,7 @@
-// Shows what is being sent, from /.sprat/transfers. Text is only ever set as text.
+// Shows the transfers in progress, from /.sprat/transfers. Text is always set as text, not as HTML.
 "use strict";
 
-const PERIOD = 2000; // milliseconds between two looks
+const PERIOD = 2000; // milliseconds between two requests
 const WIDTH = 120, HEIGHT = 24;
 
 function human(bytes) {
@@ -11,7 +11,7 @@ function human(bytes) {
   return (unit === 0 ? bytes.toFixed(0) : bytes.toFixed(bytes < 10 ? 2 : 1)) + " " + units[unit];
 }
 
-// A path as people read it; one that is not UTF-8 stays as it is.
+// Returns a path as people read it. A path that is not UTF-8 stays percent-encoded.
 function readable(path) {
   try { return decodeURIComponent(path); } catch (error) { return path; }
 }
@@ -71,7 +71,7 @@ async function look() {
       section.hidden = body.rows.length === 0;
     }
   } catch (error) {
-    // The server may be back at the next look.
+    // The server may be back at the next request.
   }
   setTimeout(look, PERIOD);
 }

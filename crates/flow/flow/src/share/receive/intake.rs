@@ -1,24 +1,25 @@
-//! Reads the body of a request: every wait has a time limit, and nothing beyond the body is read.
+//! Reads the body of a request. Every wait has a time limit, and no byte after the body is read.
 
 use super::super::socket::Channel;
 use crate::group::{GROUP_BYTES, GroupHasher, Value};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Time limit for a group to arrive, which allows 1.7 kB/s.
+/// Time limit for a group to arrive. It allows a rate of 1.7 kB/s.
 const GROUP_TIME: Duration = Duration::from_secs(600);
 
-/// Bytes received at a time, and hashed while they are in the cache; whole chunks of the tree.
+/// Number of bytes received at a time, and hashed while they are in the cache. It is a multiple of
+/// BLAKE3's chunk.
 const PIECE: usize = 256 << 10;
 
 /// A body that is being received.
 pub(super) struct BodyReader<'a> {
     channel: &'a mut Channel,
-    /// Bytes received together with the head.
+    /// Bytes that were received together with the head.
     early: &'a mut Vec<u8>,
-    /// Bytes not read yet.
+    /// Number of bytes of the body that were not read yet.
     left: u64,
-    /// Bytes here of the group that was begun last.
+    /// Number of bytes received of the group that was begun last.
     group_bytes: usize,
     patience: Duration,
 }
@@ -33,17 +34,18 @@ impl<'a> BodyReader<'a> {
         Self { channel, early, left: length, group_bytes: 0, patience }
     }
 
-    /// Returns how many bytes were not read yet.
+    /// Returns how many bytes of the body were not read yet.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
 
-    /// Sends the interim response (100) that asks for the body.
+    /// Sends the interim response 100, after which the client sends the body.
     pub(super) fn send_continue(&mut self) -> io::Result<()> {
         self.channel.send(&[b"HTTP/1.1 100 Continue\r\n\r\n"])
     }
 
-    /// Reads a group into `into`, after the `have` bytes that are there, and returns its value.
+    /// Reads a group into `into`, after its first `have` bytes, which are already there. Returns
+    /// the group's value.
     pub(super) fn group(
         &mut self,
         file: u64,
@@ -62,20 +64,22 @@ impl<'a> BodyReader<'a> {
         Ok(hasher.value())
     }
 
-    /// Returns how many bytes are here of the group that was begun last, also if reading it failed.
+    /// Returns how many bytes were received of the group that was begun last, also if reading it
+    /// failed.
     pub(super) fn group_bytes(&self) -> usize {
         self.group_bytes
     }
 
-    /// Reads the value that the sender states.
+    /// Reads the value that the sender states for a group.
     pub(super) fn value(&mut self) -> io::Result<Value> {
         let mut value = [0; 32];
         self.fill(&mut value, Instant::now() + self.patience)?;
         Ok(value)
     }
 
-    /// Discards the rest of the body if at most `most` bytes or one group are left, within the time
-    /// that a client has to make progress. Returns whether nothing is left.
+    /// Discards the remaining body if it has at most `most` bytes or the length of one group. The
+    /// body must arrive within the time that a client has to make progress. Returns whether nothing
+    /// is left.
     pub(super) fn skip(&mut self, most: u64) -> bool {
         let until = Instant::now() + self.patience;
         let mut room = vec![0; usize::try_from(self.left.min(PIECE as u64)).expect("a piece")];

@@ -1,8 +1,8 @@
-//! Receives uploads: files, whole or in parts, into the shared directory.
+//! Receives uploaded files, whole or in parts, into the shared directory.
 //!
 //! A file gets its name only when it is complete, verified and durable. If a request is rejected
-//! before its body, a short body is discarded and the connection stays open; with a long one the
-//! connection is closed.
+//! before its body has arrived, a short body is discarded and the connection stays open. If the
+//! body is long, the connection is closed.
 
 mod intake;
 mod parts;
@@ -34,25 +34,25 @@ use std::ops::Range;
 use std::time::Instant;
 use uploads::{FinishError, PublishedFile, PutTarget, conflict, failed};
 
-/// Limit, in bytes, on the length of a file that is received into memory and written at once,
-/// without io_uring or a journal.
+/// Limit on the length of a small file, in bytes. A small file is written as it arrives, without
+/// io_uring and without a journal.
 const SMALL: u64 = 4 << 20;
 
 /// Limit on the bytes of an unwanted body that are read and discarded so that the connection can
 /// take another request. If the body is longer, the connection is closed.
 const MAX_SKIPPED: u64 = 8 << 20;
 
-/// Limit on the corrupt groups of a part. If more are corrupt, the upload fails, because repetition
-/// does not cure such a fault.
+/// Limit on the corrupt groups of a part. If more groups are corrupt, the upload fails, because a
+/// repetition would probably fail too.
 const MAX_WRONG: usize = 64;
 
-/// `Retry-After` of a request rejected for want of room, in seconds.
+/// `Retry-After` of a request rejected with status 503, in seconds.
 const RETRY_AFTER: u64 = 2;
 
 /// Why a body is not stored.
 enum PutError {
     Refused(Refused),
-    /// The connection broke, or was too slow.
+    /// The connection broke or was too slow.
     Disconnected(io::Error),
 }
 
@@ -78,7 +78,7 @@ impl PutReply {
         self
     }
 
-    /// Makes the response for a file that has its name.
+    /// Creates the response for a file that has got its name.
     fn named(named: PublishedFile) -> Self {
         let (status, text) = if named.replaced { (200, "replaced") } else { (201, "created") };
         let put = Self::new(status, text).field("ETag", named.version.tag());
@@ -106,7 +106,7 @@ impl Connection {
         let mut body =
             BodyReader::new(&mut self.channel, &mut self.unread, request.length, patience);
         let taken = shared.put(request, &mut body, &mut stream, &mut |bytes| transfer.add(bytes));
-        // A client that expects a 100 response may still send the body, or not.
+        // If the client expects a 100 response, it is unknown whether it will send the body.
         let skipped = body.left() == 0 || (!request.expects_continue && body.skip(MAX_SKIPPED));
         self.stream = stream;
         let bytes = transfer.sent();
@@ -160,7 +160,7 @@ impl Connection {
 }
 
 impl Shared {
-    /// Checks whether the request may store anything.
+    /// Checks whether the client of the request may store files.
     fn may_put(&self, request: &Request) -> Result<(), Refused> {
         let refused = |status, reason: &str| Err(Refused { status, reason: reason.to_owned() });
         match self.tokens().check(request) {
@@ -168,8 +168,8 @@ impl Shared {
             Some(Proof::Head(_, Right::Read) | Proof::Address(_, Right::Read)) => {
                 return refused(403, "this token allows only reading");
             }
-            // An `Origin` means a page in a browser, which may be anybody's, whatever host name it
-            // used.
+            // `Origin` means that a page in a browser sent the request. The page may belong to
+            // another site, even if it used an accepted host name.
             Some(Proof::None) if request.field("origin").is_some() => {
                 return refused(
                     403,
@@ -184,8 +184,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Stores what a request contains, and calls `progress` with the number of bytes as they
-    /// arrive.
+    /// Handles a PUT, and calls `progress` with the number of bytes of each piece that arrives.
     fn put(
         &self,
         request: &Request,
@@ -264,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Answers a query for the state of an upload; `None` if the request is not one.
+    /// Answers a query for the state of an upload. `None` if the request is not such a query.
     pub(super) fn answer_upload_query(
         &self,
         request: &Request,
@@ -331,7 +330,8 @@ impl Shared {
         })?;
         if attributes.mode.is_some() || attributes.modified.is_some() {
             let has = rustix::fs::fstat(&folder).map_err(|errno| failed(&errno.into()))?.st_mode;
-            // The owner keeps all permissions: otherwise nothing more could be stored in it.
+            // The owner keeps all permissions. Otherwise nothing more could be stored in the
+            // directory.
             let mode = attributes.mode.map_or(has, |mode| mode | 0o700);
             let attributes = Attributes { mode: Some(mode), ..attributes.clone() };
             attributes.apply_to(&folder).map_err(|error| failed(&error))?;
@@ -422,7 +422,7 @@ impl WholeFile<'_> {
     }
 }
 
-/// Stores the groups of a part; returns those that arrived corrupt.
+/// Stores the groups of a part. Returns the groups that arrived corrupt.
 fn groups(
     stream: &UploadStream,
     range: &Range<u64>,
@@ -436,8 +436,8 @@ fn groups(
         let bytes = group::range(length, index);
         let len = usize::try_from(bytes.end - bytes.start).expect("a group is in memory");
         let mut buffer = stream.buffer()?;
-        // The first group may continue one whose first bytes arrived before. If these are gone, the
-        // group counts as corrupt.
+        // The first bytes of the first group may have arrived before. If they were dropped
+        // meanwhile, the group counts as corrupt.
         let have =
             usize::try_from(range.start.saturating_sub(bytes.start)).expect("within a group");
         let begun =

@@ -1,9 +1,10 @@
-//! Disk space of unfinished uploads: counted, limited, and freed when an upload is abandoned.
+//! Counts and limits the disk space of unfinished uploads, and frees it when an upload is
+//! abandoned.
 //!
 //! An upload in progress has reserved space for its whole file. When its last connection ends, the
-//! space of missing groups is freed ([`Upload`](super::uploads::Upload)), and the part stays as
-//! long as parts are kept. A sweep of the whole directory, at the start and at intervals, finds
-//! parts that other processes left.
+//! space of missing groups is freed ([`Upload`](super::uploads::Upload)), and the part stays for a
+//! limited time. A sweep of the whole directory, at the start and at intervals, also finds parts
+//! that other processes left.
 
 use super::super::root::Root;
 use crate::file::Destination;
@@ -21,30 +22,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-/// Default time for which the part of an interrupted upload is kept: long enough for a weekend and
-/// some days.
+/// Default time for which the part of an interrupted upload is kept: a week.
 pub const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Deepest nesting of directories that are swept.
+/// Limit on the nesting of directories that are swept. Deeper directories are not swept.
 const MAX_DEPTH: usize = 128;
 
-/// Bytes of the blocks in which the kernel counts a file's disk usage.
+/// Length in bytes of the blocks in which the kernel counts a file's disk usage.
 const COUNTED: u64 = 512;
 
-/// Identifies a part: device and inode of its directory, and its name there.
+/// Identifies a part by the device and inode of its directory, and its name in the directory.
 pub(super) type Key = (u64, u64, OsString);
 
 /// All parts, and the space that uploads in progress have reserved.
 #[derive(Debug)]
 pub(in crate::share) struct Parts {
-    /// Limit for all together in bytes; `None` is half of the filesystem.
+    /// Limit on the bytes of all unfinished uploads together; `None` stands for half of the
+    /// filesystem.
     most: Option<u64>,
-    /// Bytes of each part without an upload in progress.
+    /// For each part without an upload in progress, its bytes on the disk.
     kept: Mutex<HashMap<Key, u64>>,
     reserved: AtomicU64,
 }
 
-/// Space reserved for an upload in progress, until dropped.
+/// Space reserved for an upload in progress. Dropping it ends the reservation.
 pub(super) struct Reserved {
     parts: Arc<Parts>,
     bytes: u64,
@@ -57,7 +58,7 @@ impl Parts {
 
     /// Reserves space for an upload of `length` bytes into a directory.
     /// # Errors
-    /// [`Refused`] with 507: unfinished uploads would exceed the limit.
+    /// [`Refused`] with 507 if unfinished uploads would exceed the limit.
     pub(super) fn reserve(
         self: &Arc<Self>,
         key: Option<&Key>,
@@ -91,8 +92,8 @@ impl Parts {
         self.lock().insert(key, bytes);
     }
 
-    /// Searches the whole shared directory: counts parts, and removes those that have not been
-    /// written for longer than `kept_for`.
+    /// Searches the whole shared directory for parts. Counts them, and removes those that were last
+    /// written longer than `kept_for` ago.
     pub(in crate::share) fn sweep(
         &self,
         root: &Root,
@@ -118,8 +119,8 @@ impl Drop for Reserved {
     }
 }
 
-/// Searches the directory at `names`. One that cannot be read is skipped: nothing was stored there
-/// either.
+/// Searches the directory at `names`. Skips it if it cannot be read, because then the server has
+/// stored nothing in it.
 fn sweep_folder(
     root: &Root,
     names: &mut Vec<OsString>,
@@ -151,7 +152,7 @@ fn sweep_folder(
     }
 }
 
-/// Examines a part in a directory; removes it and its journal if it is too old.
+/// Examines a part in a directory. Removes the part and its journal if the part is too old.
 fn part(
     folder: &OwnedFd,
     name: &OsStr,
@@ -161,15 +162,15 @@ fn part(
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?);
     let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    // An upload in progress holds the lock.
+    // If an upload of the part is in progress, it holds the lock.
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     if !is_named(&file, folder, name).ok()? {
-        return None; // the name is another file's now, which the next sweep examines
+        return None; // another file has the name now; the next sweep examines it
     }
     let age = SystemTime::now().duration_since(meta.modified().ok()?).unwrap_or_default();
     if age > kept_for {
         for path in [destination.journal(), destination.part()] {
-            // If it fails, the next sweep tries again.
+            // If this fails, the next sweep tries again.
             let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty());
         }
         return None;

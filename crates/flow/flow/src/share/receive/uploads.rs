@@ -1,6 +1,6 @@
-//! Uploads: files that arrive in parts, over several connections one after the other or at the same
-//! time. What has arrived is in a hidden file beside the destination, with a journal, until the
-//! file is complete.
+//! Uploads of files in parts, over several connections one after the other or at the same time.
+//! Until the file is complete, the groups that have arrived are in a hidden file next to the
+//! destination, with a journal.
 
 use super::parts::{self, Parts, Reserved};
 use crate::file::{Attributes, Destination, DestinationError, Sink, SinkError};
@@ -23,19 +23,21 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Limit on the files that are received at a time, not counting small ones. A request to upload
-/// another is rejected with status 503.
+/// Limit on the files that are received at a time, not counting small files. A request to upload
+/// another file is rejected with status 503.
 pub const MAX_UPLOADS: usize = 16;
 
 /// Limit on the connections that send parts of one upload at a time. A request on another
 /// connection is rejected with status 503.
 pub const MAX_UPLOAD_STREAMS: usize = 16;
 
-/// Groups in memory for an upload: each connection fills one while the disk works on others.
+/// Number of groups in memory for an upload. Each connection fills one group while the disk writes
+/// others.
 const BUFFERS: usize = MAX_UPLOAD_STREAMS + 8;
 const _: () = assert!(BUFFERS <= crate::file::MAX_BUFFERS);
 
-/// An open directory and a name in it. What is stored stays in that directory even if it is moved.
+/// An open directory and a name in it. The file is stored in that directory even if the directory
+/// is moved.
 pub(super) struct PutTarget {
     folder: OwnedFd,
     name: OsString,
@@ -43,8 +45,8 @@ pub(super) struct PutTarget {
     shown: String,
 }
 
-/// Identifies a file independently of the path that leads to it: device and inode of its directory,
-/// and its name.
+/// Identifies a file by the device and inode of its directory, and its name. The key does not
+/// depend on the path that leads to the file.
 type Key = (u64, u64, OsString);
 
 /// The uploads in progress.
@@ -54,16 +56,16 @@ pub(in crate::share) struct Uploads {
     begun: Arc<Mutex<HashMap<Key, Begun>>>,
 }
 
-/// The first bytes of a group whose rest a broken connection left out: one for each upload, 1 MiB
-/// at most.
+/// The first bytes of a group whose other bytes did not arrive because a connection broke. Each
+/// upload has at most one such group, of at most 1 MiB.
 struct Begun {
     tag: String,
     group: u64,
     bytes: Vec<u8>,
 }
 
-/// The place of an upload. A connection that opens the upload waits here for one that closes it,
-/// which writes the journal.
+/// The place of an upload. A connection that opens the upload waits here until the connection that
+/// closes it has written the journal.
 type Slot = Mutex<Option<Arc<Upload>>>;
 
 /// A file that is being received.
@@ -85,8 +87,8 @@ struct UploadState {
     /// Whether the upload has ended: the file was published under its name or discarded, so that
     /// nothing is kept.
     over: bool,
-    /// Groups that were reported to a sender, which then skips them; they are read back before the
-    /// end.
+    /// Groups that were reported to a sender, which then does not send them. They are read back
+    /// before the upload finishes.
     reported: BTreeSet<u64>,
 }
 
@@ -95,7 +97,7 @@ impl PutTarget {
         Self { folder, name: name.to_owned(), shown }
     }
 
-    /// Returns the file's path, by way of the open directory.
+    /// Returns a path to the file through the open directory.
     fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(&self.name)
     }
@@ -104,7 +106,7 @@ impl PutTarget {
         Destination::hidden(&self.path()).expect("a name")
     }
 
-    /// Returns the key of its part.
+    /// Returns the key of the file's part.
     fn part_key(&self) -> Option<parts::Key> {
         let (device, inode, _) = self.key().ok()?;
         Some((device, inode, self.destination().part().file_name()?.to_owned()))
@@ -115,8 +117,8 @@ impl PutTarget {
         Ok((stat.st_dev, stat.st_ino, self.name.clone()))
     }
 
-    /// Returns the version of the file that has the name, if there is one. Anything but a file is a
-    /// conflict.
+    /// Returns the version of the file that has the name, if there is one. If something other than
+    /// a regular file has the name, this is a conflict.
     pub(super) fn existing(&self) -> Result<Option<Version>, Refused> {
         match self.path().symlink_metadata() {
             Ok(meta) if meta.is_file() => Ok(Some(Version::of(&meta))),
@@ -126,8 +128,8 @@ impl PutTarget {
         }
     }
 
-    /// Checks whether the request's conditions allow a file to get the name; returns the existing
-    /// one.
+    /// Checks whether the request's conditions allow a file to get the name. Returns the version of
+    /// the existing file, if there is one.
     pub(super) fn check_condition(&self, request: &Request) -> Result<Option<Version>, Refused> {
         let existing = self.existing()?;
         let tag = existing.map(|existing| existing.tag()).unwrap_or_default();
@@ -138,7 +140,8 @@ impl PutTarget {
         Ok(existing)
     }
 
-    /// Gives the part, complete and durable, its name, if the request's conditions still hold.
+    /// Gives the part its final name if the request's conditions still hold. The part must be
+    /// complete and durable. Returns the file's version, and whether it replaced a file.
     pub(super) fn publish(&self, request: &Request) -> Result<(Version, bool), Refused> {
         let replaced = self.check_condition(request)?.is_some();
         self.destination().publish(replaced).map_err(|error| match error {
@@ -153,7 +156,7 @@ impl PutTarget {
         Ok((Version::of(&meta), replaced))
     }
 
-    /// Turns a failure to write into a response; `kept` says whether the sender can resume.
+    /// Turns a failure to write into a response. `find_kept` says whether the sender can resume.
     pub(super) fn refuse(&self, error: &SinkError, find_kept: bool) -> Refused {
         match error {
             SinkError::NoSpace { bytes, .. } if find_kept => {
@@ -188,8 +191,8 @@ impl Uploads {
         Self { slots: Mutex::default(), parts, begun: Arc::default() }
     }
 
-    /// Joins an upload in progress, resumes an interrupted one, or begins one. Without a tag it
-    /// cannot be resumed.
+    /// Joins an upload in progress, resumes an interrupted upload, or begins a new one. An upload
+    /// without a tag cannot be resumed.
     pub(super) fn open(
         &self,
         target: PutTarget,
@@ -230,14 +233,15 @@ impl Uploads {
         Ok(UploadStream { upload: Some(upload), slot: slot.clone() })
     }
 
-    /// Returns the group of an upload that is here in part, and how many bytes of it.
+    /// Returns the group of an upload that has arrived in part, and how many bytes of it have
+    /// arrived.
     pub(super) fn begun(&self, target: &PutTarget, tag: &str) -> Option<(u64, usize)> {
         let begun = lock(&self.begun);
         let begun = begun.get(&target.key().ok()?).filter(|begun| begun.tag == tag)?;
         Some((begun.group, begun.bytes.len()))
     }
 
-    /// Encodes the state of an upload as a journal.
+    /// Encodes the state of an upload as a journal, with the groups that have arrived.
     pub(super) fn encode_state(
         &self,
         target: &PutTarget,
@@ -282,12 +286,12 @@ impl Upload {
         let is_kept = || tag.is_some_and(|tag| find_kept(&target, tag, length).is_some());
         let open = || Sink::open(destination.part(), Access::Direct, Some(length), BUFFERS);
         let sink = open().or_else(|error| match error {
-            // Remove the part of another upload to make room.
+            // Remove the part of an earlier upload with another tag, to make room.
             SinkError::NoSpace { .. } if !is_kept() && destination.discard().is_ok() => open(),
             error => Err(error),
         });
         let sink = sink.map_err(|error| target.refuse(&error, is_kept()))?;
-        // The part is locked from here on, so what is examined now cannot change.
+        // The part is locked from here on, so it cannot change after it was examined.
         let had = tag.and_then(|tag| find_kept(&target, tag, length));
         let mut partial = Partial::new(sink, None);
         let identity = |tag| identity(tag, length, part_id(destination.part()), boot());
@@ -301,7 +305,7 @@ impl Upload {
                         .map_err(|error| failed(&error))?,
                 );
             }
-            // The journal of an earlier upload would describe bytes that are overwritten.
+            // The journal of an earlier upload would describe bytes that will be overwritten.
             (_, None) => destination.remove_journal().map_err(|error| failed(&error))?,
         }
         let reported = partial.values.keys().copied().collect();
@@ -320,13 +324,13 @@ impl Upload {
         })
     }
 
-    /// Keeps the first bytes of an incomplete group, so that an upload progresses even over a path
-    /// that breaks within every megabyte.
+    /// Keeps the first bytes of an incomplete group. An upload thus progresses even if the
+    /// connection breaks within every megabyte.
     pub(super) fn keep_begun(&self, group: u64, bytes: &[u8]) {
         let (Some(tag), Ok(key)) = (self.tag.clone(), self.target.key()) else { return };
         let mut all = lock(&self.begun);
         if all.len() >= MAX_UPLOADS && !all.contains_key(&key) {
-            all.clear(); // they will be sent again
+            all.clear(); // the senders will send them again
         }
         let is_less =
             |had: &Begun| had.tag == tag && had.group == group && had.bytes.len() >= bytes.len();
@@ -335,7 +339,7 @@ impl Upload {
         }
     }
 
-    /// Removes and returns the first `have` bytes of a group, if they are here.
+    /// Removes and returns the first `have` bytes of a group, if they were kept.
     pub(super) fn take_begun(&self, group: u64, have: usize) -> Option<Vec<u8>> {
         let key = self.target.key().ok()?;
         let mut all = lock(&self.begun);
@@ -348,14 +352,14 @@ impl Upload {
         Some(bytes)
     }
 
-    /// Returns whether this is the given upload, and still in progress.
+    /// Returns whether this is the given upload, and it is still in progress.
     pub(super) fn is(&self, target: &PutTarget, upload: &put::Upload) -> bool {
         let same = self.tag.as_ref() == Some(&upload.tag) && self.length == upload.length;
         let key = |target: &PutTarget| target.key().ok();
         same && key(&self.target) == key(target) && !lock(&self.state).over
     }
 
-    /// Begins the journal again, with these groups only.
+    /// Begins the journal again, with only these groups.
     fn journal(&self, values: &BTreeMap<u64, Value>) -> io::Result<Journal> {
         let tag = self.tag.as_deref().unwrap_or_default();
         let identity = identity(tag, self.length, part_id(self.destination.part()), boot());
@@ -374,7 +378,7 @@ impl Upload {
         let mut state = lock(&self.state);
         let UploadState { partial, reported, over } = &mut *state;
         if !*over && !reported.is_empty() {
-            // The disk, or another program, may have damaged them since.
+            // The disk, or another program, may have damaged the groups since.
             let checked = partial.check(self.length, &|group| reported.contains(&group), &|| false);
             let wrong = checked.map_err(|error| self.target.refuse(&error, true))?;
             reported.clear();
@@ -388,7 +392,7 @@ impl Upload {
         }
         let values: Vec<Value> = state.partial.values.values().copied().collect();
         if blake3.is_some_and(|blake3| *blake3 != group::root(&values)) {
-            // The bytes are not those of the sender's file: none are of use.
+            // The bytes are not those of the sender's file, so none of them can be used.
             state.over = true;
             let _ = self.destination.discard();
             let reason = "the received file has another hash and was discarded".to_owned();
@@ -402,18 +406,18 @@ impl Upload {
     }
 }
 
-/// An uploaded file that has its name.
+/// An uploaded file that has got its name.
 pub(super) struct PublishedFile {
     pub(super) version: Version,
-    /// Whether the file replaced another.
+    /// Whether the file replaced another file.
     pub(super) replaced: bool,
-    /// Why some of its attributes could not be set.
+    /// Why some of the file's attributes could not be set; `None` if all were set.
     pub(super) attribute_error: Option<io::Error>,
 }
 
 /// Why an upload cannot be finished.
 pub(super) enum FinishError {
-    /// So many groups are missing.
+    /// This number of groups is missing.
     Missing(u64),
     Refused(Refused),
 }
@@ -430,8 +434,8 @@ impl Drop for Upload {
         if state.over {
             return;
         }
-        // Keep what is durable, and free all other space. A failure was already reported to the
-        // sender.
+        // Keep the groups that are durable, and free all other space. A failure to write was
+        // already reported to the sender.
         let _ = state.partial.sink.release_all_but(state.partial.values.keys().copied());
         state.partial.journal_durable();
         if state.partial.values.is_empty() || state.partial.journal.is_none() {
@@ -442,9 +446,9 @@ impl Drop for Upload {
     }
 }
 
-/// A connection's share in an upload, which stays open as long as there is one.
+/// A connection's share in an upload. The upload stays open as long as there is a share.
 pub(in crate::share) struct UploadStream {
-    /// `Some` until dropped.
+    /// `Some` until the share is dropped.
     upload: Option<Arc<Upload>>,
     slot: Arc<Slot>,
 }
@@ -457,7 +461,7 @@ impl UploadStream {
         Ok(buffer.expect("there are more buffers than lanes"))
     }
 
-    /// Returns a buffer unused.
+    /// Gives back a buffer that was not written.
     pub(super) fn recycle(&self, buffer: AlignedBuf) {
         lock(&self.upload().state).partial.sink.recycle(buffer);
     }
@@ -503,12 +507,12 @@ impl Drop for UploadStream {
             // Another upload may have taken the slot.
             held.take_if(|other| Arc::ptr_eq(other, &upload));
         }
-        // Dropping the last reference writes the journal, while the slot is still locked.
+        // To drop the last reference writes the journal. The slot is still locked meanwhile.
         drop(upload);
     }
 }
 
-/// Returns the journal and groups that an earlier connection left of this upload, if they are
+/// Returns the journal and the groups of this upload that an earlier connection left, if they are
 /// valid.
 fn find_kept(
     target: &PutTarget,

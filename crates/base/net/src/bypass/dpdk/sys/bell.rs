@@ -11,16 +11,17 @@ use std::sync::{Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{AddressFamily, sockopt};
 
-/// Families of the sockets by which DPDK uses the kernel's interfaces: `af_packet` and `af_xdp`.
+/// Families of the sockets through which DPDK uses the kernel's interfaces: `af_packet` and
+/// `af_xdp`.
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::PACKET, AddressFamily::XDP];
 
-/// A descriptor that polls readable when frames have arrived. It stays valid when the device has
-/// closed its own, but then rings no more.
+/// A descriptor that polls readable when frames have arrived. It is a duplicate, so it stays valid
+/// when the device closes its own descriptor, but then it no longer becomes readable.
 pub(in crate::bypass) enum Bell {
-    /// An epoll set with the device's interrupt. Once armed it rings for the next frame, until it
-    /// is [cleared](Self::clear). The interrupt is edge-triggered, so that we need not read its
-    /// descriptor, which only the driver knows how to do: some count events, some are epoll sets
-    /// themselves.
+    /// An epoll set with the device's interrupt. Once armed, it becomes readable with the next
+    /// frame, until it is [cleared](Self::clear). It watches the interrupt edge-triggered, so that
+    /// we need not read the interrupt's descriptor. Only the driver knows how to read it: some
+    /// descriptors count events, some are epoll sets themselves.
     Interrupt(OwnedFd),
     /// A socket: readable as long as a frame lies in its ring.
     Socket(OwnedFd),
@@ -45,13 +46,13 @@ impl Bell {
         }
     }
 
-    /// Returns whether the bell must be armed before each sleep: an interrupt must, a socket need
-    /// not.
+    /// Returns whether the bell must be armed before each sleep. This is true of an interrupt and
+    /// false of a socket.
     pub(in crate::bypass) fn is_armed(&self) -> bool {
         matches!(self, Self::Interrupt(_))
     }
 
-    /// Clears the event, so that it can ring again.
+    /// Clears the event, so that the descriptor can become readable again.
     pub(in crate::bypass) fn clear(&self) {
         match self {
             Self::Interrupt(set) => {
@@ -69,7 +70,7 @@ impl Bell {
     }
 }
 
-/// Duplicates a descriptor of DPDK's.
+/// Duplicates a descriptor that belongs to DPDK.
 fn copy(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is open, as the process has just listed it, and its device, which
     // belongs to this thread, is not closed in the meantime.

@@ -21,11 +21,13 @@ const DESCRIPTORS: u16 = 1024;
 /// Ports that are open in this process.
 static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// An open device with one queue each way: its only one, or the thread's own.
+/// An open device as one thread uses it: with its only queue, with all its queues, or with the
+/// thread's queue of a shared device.
 pub(in crate::bypass) struct Device {
     port: u16,
     queue: u16,
-    /// The number of this thread's queues: it polls them in turn, and sends by the first.
+    /// The number of this thread's queues. The thread polls them in turn, and sends through the
+    /// first.
     queues: u16,
     next_queue: u16,
     /// The state shared with other threads, if several have queues of the device.
@@ -37,15 +39,15 @@ pub(in crate::bypass) struct Device {
     started: bool,
     copies: bool,
     bell: Option<Bell>,
-    /// The arguments it was opened with, and its settings.
+    /// The arguments with which the device was opened; `None` if it was the first one found.
     arguments: Option<String>,
     setup: Option<Setup>,
-    /// False if it could not be reopened: then there is no port.
+    /// False if the device could not be reopened: then there is no port.
     open: bool,
-    /// Its counters from before it was reopened.
+    /// The sum of the device's counters from before it was reopened.
     before: DeviceCounters,
-    /// Makes it `!Sync`: queues have no lock; the device may move between threads, but one at a
-    /// time uses it.
+    /// Makes the type `!Sync`, because queues have no lock. The device may move between threads,
+    /// but only one thread at a time uses it.
     _thread: PhantomData<Cell<()>>,
 }
 
@@ -56,8 +58,8 @@ pub(in crate::bypass) struct Setup {
     pub(in crate::bypass) mac: Option<Mac>,
     /// The largest IP packet, in bytes; `None` keeps the device's setting.
     pub(in crate::bypass) mtu: Option<u16>,
-    /// The VLAN of all its frames. Most cards receive any VLAN; virtual functions only those they
-    /// were given.
+    /// The VLAN of all its frames. Most cards receive any VLAN; virtual functions receive only the
+    /// VLANs that they were given.
     pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device verifies and computes checksums, as far as it can.
     pub(in crate::bypass) check: bool,
@@ -81,11 +83,11 @@ pub(in crate::bypass) struct DeviceCounters {
 }
 
 impl Device {
-    /// Opens the device of that name, which may have arguments after commas; without a name, the
-    /// first one not open yet. DPDK must have been started.
+    /// Opens the device that `arguments` names, with arguments after commas. If `arguments` is
+    /// `None`, opens the first device that is not open yet. DPDK must have been started.
     ///
     /// # Errors
-    /// No such device; the device is open already; errors of DPDK.
+    /// If there is no such device, or it is open already. Errors of DPDK.
     pub(in crate::bypass) fn open(arguments: Option<&str>) -> io::Result<Self> {
         let mut open = OPEN.lock().expect("nobody panics while opening");
         let (port, name) = match arguments {
@@ -140,12 +142,13 @@ impl Device {
         }
     }
 
-    /// Closes the device and opens, sets up and starts it again with the same settings, because the
-    /// interface below it was replaced. Its hardware address may have changed afterwards. The pool
-    /// stays the same.
+    /// Closes the device, then opens, sets up and starts it again with the same settings. Call this
+    /// after the interface below was replaced, or to connect to a new peer. Afterwards the hardware
+    /// address may differ; the pool is the same.
     ///
     /// # Errors
-    /// Errors of DPDK. Until another attempt succeeds there is no device, and it counts as stopped.
+    /// Errors of DPDK. After an error there is no port, and the device counts as stopped until
+    /// another attempt succeeds.
     pub(in crate::bypass) fn reopen(&mut self, pool: &Pool) -> io::Result<()> {
         let Some(setup) = self.setup else { return Ok(()) };
         if self.shared.is_some() {
@@ -172,7 +175,7 @@ impl Device {
         self.started = false;
         self.bell = None;
         if self.shared.take().is_some() {
-            return; // the last one closes it
+            return; // the last thread to drop it closes the port
         }
         close(self.port);
     }
@@ -182,7 +185,7 @@ impl Device {
         self.port
     }
 
-    /// Returns the next of its queues to poll.
+    /// Returns the number of the queue to poll next.
     #[inline]
     pub(super) fn queue_to_poll(&mut self) -> u16 {
         if self.queues > 1 {
@@ -191,13 +194,14 @@ impl Device {
         self.queue + self.next_queue
     }
 
-    /// Locks the device's control functions, which several threads may call.
+    /// Locks the device's control functions, if several threads share the device.
     fn control(&self) -> Option<MutexGuard<'_, ()>> {
         let shared = self.shared.as_ref()?;
         Some(lock(&shared.control))
     }
 
-    /// Returns the arguments it was opened with; `None` if it was the first one found.
+    /// Returns the arguments with which the device was opened; `None` if it was the first one
+    /// found.
     pub(in crate::bypass) fn arguments(&self) -> Option<&str> {
         self.arguments.as_deref()
     }
@@ -207,22 +211,24 @@ impl Device {
         &self.name
     }
 
-    /// Its driver's name.
+    /// Returns the name of the device's driver.
     pub(in crate::bypass) fn driver(&self) -> String {
         text_of(&self.description.driver)
     }
 
-    /// Its hardware address.
+    /// Returns the device's hardware address.
     pub(in crate::bypass) fn mac(&self) -> Mac {
         Mac(self.description.mac)
     }
 
-    /// Returns the largest IP packet it carries; `None` if it does not report that.
+    /// Returns the size of the largest IP packet that the device carries, in bytes; `None` if the
+    /// device does not report it.
     pub(in crate::bypass) fn max_mtu(&self) -> Option<u16> {
         (self.description.max_mtu > 0).then_some(self.description.max_mtu)
     }
 
-    /// Returns the NUMA node it is attached to; `None` if it does not report one.
+    /// Returns the NUMA node to which the device is attached; `None` if the device does not report
+    /// one.
     pub(in crate::bypass) fn node(&self) -> Option<i32> {
         (self.description.numa >= 0).then_some(self.description.numa)
     }
@@ -232,11 +238,11 @@ impl Device {
         self.description.can & ffi::CAN_CHECK_SENT != 0
     }
 
-    /// Sets up the queues, one for each element of `buffers`, which hold its frames. Call this
+    /// Sets up one queue for each element of `buffers`, which holds that queue's frames. Call this
     /// before the start.
     ///
     /// # Errors
-    /// Errors of DPDK; too few queues.
+    /// Errors of DPDK, or if the device has too few queues.
     pub(in crate::bypass) fn set_up(
         &mut self,
         setup: &Setup,
@@ -278,7 +284,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the device receive frames to this group besides its own and broadcasts.
+    /// Makes the device also receive frames for this multicast group.
     ///
     /// # Errors
     /// Errors of DPDK.
@@ -349,19 +355,19 @@ impl Device {
         self.started && unsafe { ffi::sprat_dpdk_link(self.port) } == 1
     }
 
-    /// Returns the bell that wakes a sleeping node, if it has one.
+    /// Returns the bell by which the device wakes a sleeping node, if it has one.
     #[inline]
     pub(in crate::bypass) fn bell(&self) -> Option<&Bell> {
         self.bell.as_ref()
     }
 
-    /// Sets the bell found when it was opened.
+    /// Sets the bell that was found when the device was opened.
     pub(in crate::bypass) fn set_bell(&mut self, bell: Option<Bell>) {
         self.bell = bell;
     }
 
-    /// Finds the device's interrupt, which may have changed or appeared when it was started or has
-    /// met a peer.
+    /// Finds the device's interrupt. It may have changed or appeared when the device was started or
+    /// a peer connected.
     pub(in crate::bypass) fn find_interrupt(&mut self) {
         if !self.started
             || matches!(self.bell, Some(Bell::Socket(_)))
@@ -374,13 +380,13 @@ impl Device {
         self.bell = if fd < 0 { None } else { Bell::of_interrupt(fd).ok() };
     }
 
-    /// For a device that several nodes share: whether it steers datagrams to the right queues
-    /// itself.
+    /// Returns whether a shared device itself steers datagrams to the right queues; `None` for a
+    /// device that one node uses.
     pub(in crate::bypass) fn steers(&self) -> Option<bool> {
         self.shared.as_ref().map(|shared| shared.steers.load(Ordering::Relaxed))
     }
 
-    /// Arms or disarms the bell for the next frame. Returns whether the device can.
+    /// Arms the bell for the next frame, or disarms it. Returns whether the device was able to.
     pub(in crate::bypass) fn arm(&self, armed: bool) -> bool {
         let _control = self.control();
         // SAFETY: the port is ours.
@@ -432,7 +438,8 @@ impl Device {
     }
 }
 
-/// A device of which several threads have a queue each. The last to drop it closes it.
+/// A device of which several threads have one queue each. The last thread to drop it closes the
+/// device.
 pub(in crate::bypass) struct SharedDevice {
     port: u16,
     name: String,
@@ -480,10 +487,10 @@ impl SharedDevice {
         Arc::clone(&self.buffers[queue])
     }
 
-    /// Returns the device with that queue, for the calling thread.
+    /// Returns the device with queue number `queue`, for the calling thread.
     ///
     /// # Errors
-    /// The queue was taken before. A queue has no lock, and is given out only once.
+    /// If the queue was taken before: a queue has no lock, so only one thread may have it.
     pub(in crate::bypass) fn queue(self: &Arc<Self>, queue: usize) -> io::Result<Device> {
         let Some(bell) = lock(&self.free)[queue].take() else {
             let reason = format!("queue {queue} of device {} is another node's", self.name);
@@ -512,8 +519,8 @@ impl SharedDevice {
         Ok(device)
     }
 
-    /// Makes the device steer datagrams for consecutive UDP ports, from `first` on, to its queues,
-    /// if it can.
+    /// Makes the device steer each of the consecutive UDP ports from `first` on to a queue of its
+    /// own, if it can.
     pub(in crate::bypass) fn steer(&self, first: u16, ipv6: bool) {
         let _control = lock(&self.control);
         // SAFETY: the port is ours, and started.
@@ -563,10 +570,10 @@ fn attach(arguments: &str) -> io::Result<(u16, String)> {
     }
 }
 
-/// Adds a remedy to an error for which DPDK gives none.
+/// Adds a remedy to an error that DPDK reports without one.
 fn explained(error: io::Error) -> io::Error {
-    // A packet socket's fanout group is the process id XOR the interface's index, of which the
-    // kernel uses 16 bits.
+    // DPDK's number of a packet socket's fanout group is the process id XOR the interface's index.
+    // The kernel uses 16 bits of it, so that two processes can collide.
     if error.to_string().contains("could not set PACKET_FANOUT") {
         let remedy = "another process has packet sockets with the same group number on another \
                       interface: restart one of the two processes, which changes its number";

@@ -9,7 +9,7 @@ use std::thread;
 
 use super::ffi;
 
-/// Memory for frames, in MiB: what two devices with jumbo frames need, with room for rings.
+/// Memory for frames, in MiB: enough for two devices with jumbo frames and their rings.
 const MEMORY_MIB: u64 = 256;
 
 /// Environment variable with additional arguments for DPDK, for experts: for example
@@ -27,11 +27,12 @@ enum Scope {
 
 static STARTED: Mutex<Option<Scope>> = Mutex::new(None);
 
-/// Starts DPDK unless it has been started. `devices`: those about to be opened; empty for the first
-/// one found.
+/// Starts DPDK if it is not running yet. `devices` are the names of the devices to be opened; empty
+/// to open the first device found.
 ///
 /// # Errors
-/// Errors of DPDK; it was started without buses, which it cannot add later.
+/// Errors of DPDK. Also if DPDK needs to probe buses but was started without, because it cannot add
+/// them later.
 pub(in crate::bypass) fn start(devices: &[String]) -> io::Result<()> {
     let named = !devices.is_empty();
     let scope = if named && devices.iter().all(|device| device.starts_with("net_")) {
@@ -51,7 +52,7 @@ pub(in crate::bypass) fn start(devices: &[String]) -> io::Result<()> {
     }
     ffi::load()?;
     let arguments = arguments(scope, devices)?;
-    // DPDK pins the thread that starts it, so that must be one we do not need.
+    // DPDK pins the thread that starts it to a core, so a thread that does nothing else starts it.
     let result =
         thread::spawn(move || init(arguments)).join().expect("starting DPDK does not panic");
     result.map_err(|code| error("start DPDK", code))?;
@@ -70,7 +71,7 @@ fn arguments(scope: Scope, devices: &[String]) -> io::Result<Vec<CString>> {
     arguments.push(format!("-m{MEMORY_MIB}"));
     arguments.extend(["--no-telemetry", "--log-level=*:warning"].map(str::to_owned));
     let memory: &[_] = if free_huge_pages_mib() >= MEMORY_MIB {
-        // The latter is for devices that share frames between processes.
+        // `--single-file-segments` is for devices that share frames between processes.
         &["--in-memory", "--single-file-segments"]
     } else {
         &["--no-huge", "--no-shconf"]
@@ -78,7 +79,7 @@ fn arguments(scope: Scope, devices: &[String]) -> io::Result<Vec<CString>> {
     arguments.extend(memory.iter().map(|&argument| argument.to_owned()));
     match scope {
         Scope::Virtual => arguments.push("--no-pci".to_owned()),
-        // Other bound devices stay free for other programs.
+        // Devices that are not named stay free for other programs.
         Scope::Buses => arguments.extend(
             devices
                 .iter()
@@ -114,7 +115,7 @@ fn free_huge_pages_mib() -> u64 {
     (memory("HugePages_Free").unwrap_or(0) * memory("Hugepagesize").unwrap_or(0)) >> 20
 }
 
-/// Composes an error of DPDK with the last lines it logged.
+/// Composes an error of DPDK from its code and the last lines that DPDK logged.
 pub(super) fn error(task: &str, code: c_int) -> io::Error {
     let mut text: [c_char; 2048] = [0; 2048];
     // SAFETY: the buffer has as many bytes as stated; the C side ends what it writes with a zero.
@@ -133,10 +134,10 @@ pub(super) fn error(task: &str, code: c_int) -> io::Error {
     io::Error::new(system.kind(), format!("cannot {task}: {system}{said}"))
 }
 
-/// The calling thread's registration with DPDK, by which it takes and returns frames without a
-/// lock. A thread may have several.
+/// The calling thread's registration with DPDK. A registered thread takes and returns frames
+/// without a lock. A thread may hold several registrations.
 pub(in crate::bypass) struct ThreadRegistration {
-    /// Makes it `!Send`: it must be dropped on the thread that registered.
+    /// Makes the type `!Send`, because it must be dropped on the thread that registered.
     _thread: PhantomData<*const ()>,
 }
 

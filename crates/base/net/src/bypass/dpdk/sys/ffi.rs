@@ -137,10 +137,10 @@ shim! {
     fn sprat_program_is(number: u32, name: *const c_char) -> c_int;
 }
 
-/// Loads the shim, and DPDK with it, unless that is done.
+/// Loads the shim, and DPDK with it, unless they are loaded.
 ///
 /// # Errors
-/// Errors of the loader; most likely a library of DPDK's is missing.
+/// Errors of the loader. The usual cause is a missing library of DPDK's.
 pub(super) fn load() -> io::Result<()> {
     if SHIM.get().is_some() {
         return Ok(());
@@ -159,7 +159,7 @@ pub(super) fn load() -> io::Result<()> {
     // libraries require nothing of us.
     let library = unsafe { Library::new(&path) }.map_err(missing)?;
     let shim = Shim::of(&library).map_err(missing)?;
-    std::mem::forget(library); // for as long as the process
+    std::mem::forget(library); // it stays loaded as long as the process runs
     let _ = SHIM.set(shim); // an equal one, if another thread was faster
     Ok(())
 }

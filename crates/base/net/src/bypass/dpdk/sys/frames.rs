@@ -36,8 +36,8 @@ unsafe impl Sync for Buffers {}
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
 impl Buffers {
-    /// Allocates `frames` frames with `room` bytes each, in the memory of that NUMA node if there
-    /// is enough. DPDK must have been started.
+    /// Allocates `frames` frames with `room` bytes each. They lie in the memory of NUMA node `node`
+    /// if it has enough. DPDK must have been started.
     ///
     /// # Errors
     /// No node has enough memory.
@@ -77,17 +77,18 @@ impl Drop for Buffers {
             // SAFETY: no frame of it is in use, and none can be taken any more.
             unsafe { ffi::sprat_dpdk_pool_free(self.pool.as_ptr()) };
         }
-        // Otherwise a device still has frames: leak the memory, because the device may write to it.
+        // If frames are in use, a device has them: leak the memory, because the device may write to
+        // it.
     }
 }
 
 /// A node's source of frames, with a small stock of its own.
 pub(in crate::bypass) struct Pool {
-    /// Returned first.
+    /// The stock. It must be dropped before the buffers, so it is the first field.
     stash: Vec<Draft>,
     buffers: Arc<Buffers>,
-    /// Makes it `!Sync`: it uses the cache of the thread it is on, so one thread at a time may have
-    /// it.
+    /// Makes the type `!Sync`. A pool uses the cache of the thread that calls it, so only one
+    /// thread at a time may use it.
     _thread: PhantomData<Cell<()>>,
 }
 
@@ -135,7 +136,8 @@ impl Pool {
     }
 
     fn refill(&mut self) {
-        // The call takes all or none, and there may be fewer frames left than a full stock.
+        // The call takes all frames or none. If fewer are left than a full stock, a second call
+        // takes one.
         for count in [STASH, 1] {
             let count = u16::try_from(count).expect("few");
             // SAFETY: the pool lives as long as `self`; the stash is empty and has room for `count`
@@ -166,8 +168,8 @@ pub(in crate::bypass) struct Draft(RawFrame);
 unsafe impl Send for Draft {}
 
 impl Draft {
-    /// Sets the frame's length and returns its bytes; `pool` is the pool it came from. They hold
-    /// old contents until they are written, but never those of another process: the pool is ours.
+    /// Sets the frame's length and returns its bytes; `pool` is the pool it came from. Until they
+    /// are written, the bytes hold the contents of an earlier frame of this process.
     #[inline]
     pub(in crate::bypass) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
         assert!(len <= pool.room(), "{len} bytes do not fit {}", pool.room());
@@ -178,8 +180,8 @@ impl Draft {
         unsafe { std::slice::from_raw_parts_mut(self.0.data, len) }
     }
 
-    /// Requests that the device fill in the UDP checksum: the IP header begins at `before` and has
-    /// `ip` bytes.
+    /// Requests that the device fill in the UDP checksum. `before` is the number of bytes before
+    /// the IP header, and `ip` the length of that header in bytes.
     #[inline]
     pub(in crate::bypass) fn request_checksum(&mut self, before: usize, ip: usize, v6: bool) {
         assert!(before < 0x80 && ip < 0x100, "headers of {before} and {ip} bytes");
@@ -210,8 +212,8 @@ impl Parcel {
         (bytes, self.0.flags & ffi::CHECKED != 0)
     }
 
-    /// Copies a frame into one of the pool's; `None` if the pool is empty, or the frame is too
-    /// long.
+    /// Copies a frame into a free frame of the pool. `None` if the pool is empty, or the frame is
+    /// too long.
     pub(in crate::bypass) fn copy(frame: &[u8], checked: bool, pool: &mut Pool) -> Option<Self> {
         if frame.len() > pool.room() {
             return None;
@@ -231,7 +233,7 @@ impl Drop for Parcel {
     }
 }
 
-/// The frames of one receive; empty between two of them.
+/// The frames of one receive. A burst is empty between two receives.
 pub(in crate::bypass) struct Burst {
     frames: Box<[RawFrame; BURST]>,
     count: usize,
@@ -247,7 +249,8 @@ impl Burst {
         Self { frames: Box::new([none; BURST]), count: 0 }
     }
 
-    /// Receives the frames that have arrived at a device, and returns earlier ones.
+    /// Returns the frames of the last receive to their pool, and receives those that have arrived
+    /// at a device.
     #[inline]
     pub(in crate::bypass) fn receive(&mut self, device: &mut Device) {
         self.clear();
@@ -298,7 +301,7 @@ impl Burst {
                 Some(number) => take(number, parcel),
                 None => {
                     self.frames[kept] = parcel.0;
-                    std::mem::forget(parcel); // it stays in the burst
+                    std::mem::forget(parcel); // the frame stays in the burst
                     kept += 1;
                 }
             }
@@ -325,7 +328,7 @@ impl Drop for Burst {
 }
 
 /// Sends a frame that begins with `head` and ends with `tail`. Returns `head` if the device did not
-/// take it.
+/// accept the frame.
 #[inline]
 pub(super) fn transmit_with(
     (port, queue): (u16, u16),
@@ -363,7 +366,7 @@ pub(super) fn transmit((port, queue): (u16, u16), frames: &mut Vec<Draft>) -> us
     let took = usize::from(unsafe {
         ffi::sprat_dpdk_transmit(port, queue, frames.as_ptr().cast(), count)
     });
-    // The device owns those now.
+    // The device now owns the frames that it took.
     frames.drain(..took).for_each(std::mem::forget);
     took
 }

@@ -1,5 +1,5 @@
-//! The XDP program attached to an interface. Ours stays attached when we are killed, and DPDK
-//! refuses an interface that has one.
+//! Detaches our XDP program from an interface. The program stays attached when our process is
+//! killed, and DPDK refuses an interface that has a program.
 
 use std::io;
 
@@ -7,14 +7,15 @@ use super::object::NAME;
 use crate::bypass::dpdk::netlink::{Message, NEW_LINK, Netlink, SET_LINK, attributes};
 use crate::bypass::dpdk::sys::program_is;
 
-/// Attributes of an interface: IFLA_XDP, and within it the program's descriptor and its id.
+/// Attributes of an interface: IFLA_XDP, and within it the program's descriptor and the program's
+/// id.
 const XDP: u16 = 43;
 const NESTED: u16 = 0x8000;
 const XDP_FD: u16 = 1;
 const XDP_PROGRAM: u16 = 4;
 
-/// Detaches our program from an interface, if a killed process has left it there. Other programs
-/// stay; DPDK reports that they are in the way.
+/// Detaches our program from an interface if a killed process has left it there. Programs of others
+/// stay attached, and DPDK then reports that it cannot use the interface.
 pub(super) fn remove_ours(index: u32) -> io::Result<()> {
     let netlink = Netlink::open(0)?;
     netlink.request_link(index)?;

@@ -1,5 +1,6 @@
-//! Interfaces by AF_XDP. A node shares its interface with the kernel: the node receives frames for
-//! its address and port, and the kernel all others. A raw device receives all frames.
+//! Interfaces used through AF_XDP. A node shares its interface with the kernel: the node receives
+//! the frames for its address and port, and the kernel receives all other frames. A raw device
+//! receives all frames.
 
 mod attached;
 mod object;
@@ -18,7 +19,8 @@ use rustix::net::{
 use self::program::{NodeFilter, Program, RedirectedFrames};
 use super::arguments::argument;
 
-/// What a device needs to share its interface, kept as long as the device may be reopened.
+/// The file and the socket that a device needs to share its interface. They are kept as long as the
+/// device may be reopened.
 pub(super) struct SharedInterface {
     /// The program's object file, in memory.
     file: OwnedFd,
@@ -27,12 +29,13 @@ pub(super) struct SharedInterface {
 }
 
 impl SharedInterface {
-    /// Prepares to share the interface that a device's arguments name with a node of that address
-    /// and VLAN tag, or to receive all of its frames. `None` for other devices, and for those with
-    /// a program of their own (`xdp_prog=`).
+    /// Prepares the interface that a device's arguments name. A node, given by its address and VLAN
+    /// tag, shares the interface with the kernel; without a node the device receives all frames.
+    /// Returns `None` for devices other than `net_af_xdp`, and for devices with a program of their
+    /// own (`xdp_prog=`).
     ///
     /// # Errors
-    /// No such interface; another process has claimed it; errors of the kernel.
+    /// If there is no such interface, or another process has claimed it. Errors of the kernel.
     pub(super) fn prepare(
         arguments: &str,
         node: Option<(SocketAddr, Option<u16>)>,
@@ -50,7 +53,7 @@ impl SharedInterface {
         let index = netdevice::name_to_index(&claim, name).map_err(|cause| {
             io::Error::new(io::Error::from(cause).kind(), format!("interface `{name}`: {cause}"))
         })?;
-        // An abstract socket name belongs to a network namespace, as interfaces do, and is free
+        // Abstract socket names, like interfaces, belong to a network namespace. A name is free
         // again when its owner is killed.
         let owner = SocketAddrUnix::new_abstract_name(format!("sprat af_xdp {index}").as_bytes())?;
         bind(&claim, &owner).map_err(|_| {

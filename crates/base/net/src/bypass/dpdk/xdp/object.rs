@@ -16,7 +16,8 @@ const MAP: &str = "xsks_map";
 /// The program's name, by which we recognise it.
 pub(super) const NAME: &str = "sprat_share";
 
-/// The map type of AF_XDP sockets by queue; bytes of its keys and values; its number of queues.
+/// Three properties of the map: its type, AF_XDP sockets by queue; the bytes of its keys and
+/// values; and its number of queues.
 const XSKMAP: u32 = 17;
 const INT_BYTES: u32 = 4;
 const QUEUES: u32 = 64;
@@ -67,7 +68,7 @@ fn types() -> Vec<u8> {
         strings.push(0);
         at
     };
-    /// The kinds of types, as they stand in a type's info word.
+    /// The kinds of types, as encoded in a type's info word.
     const INT: u32 = 1 << 24;
     const POINTER: u32 = 2 << 24;
     const ARRAY: u32 = 3 << 24;
@@ -79,7 +80,7 @@ fn types() -> Vec<u8> {
     let mut words = vec![name("int"), INT, INT_BYTES, SIGNED_32]; // type 1
     for (array, number) in [(2, XSKMAP), (4, INT_BYTES), (6, QUEUES)] {
         words.extend([0, ARRAY, 0, 1, 1, number]); // types 2, 4 and 6
-        words.extend([0, POINTER, array]); // types 3, 5 and 7, pointers to those
+        words.extend([0, POINTER, array]); // types 3, 5 and 7: pointers to the arrays
     }
     let members = [("type", 3), ("key_size", 5), ("value_size", 5), ("max_entries", 7)];
     words.extend([0, STRUCT | 4, DESCRIPTION]); // type 8

@@ -1,8 +1,8 @@
-//! The XDP program that the kernel runs on each frame an interface receives. It redirects a node's
-//! frames to its AF_XDP socket, and passes all others to the kernel as before.
+//! The XDP program that the kernel runs on each frame an interface receives. The program redirects
+//! a node's frames to the node's AF_XDP socket, and passes all other frames to the kernel.
 //!
 //! Address, port and VLAN tag are constants in the program, so that frames for other hosts pass
-//! after a few comparisons. The instructions are those of RFC 9669.
+//! after a few comparisons. RFC 9669 defines the instructions.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,14 +15,15 @@ pub(super) struct NodeFilter {
     pub(super) address: SocketAddr,
     /// The VLAN tag of its frames.
     pub(super) vlan: Option<u16>,
-    /// Whether the kernel has the address too: then it answers ARP and neighbour solicitations.
+    /// Whether the kernel has the address too. If it has, the kernel answers ARP requests and
+    /// neighbour solicitations.
     pub(super) kernel_has_address: bool,
 }
 
 /// Which frames go to the socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum RedirectedFrames {
-    /// Those for a node.
+    /// The frames for a node.
     Node(NodeFilter),
     /// All frames.
     All,
@@ -34,8 +35,8 @@ pub(super) struct Program {
     pub(super) map: u64,
 }
 
-/// Registers. A kernel function takes its arguments in 1 to 3; its result and the program's are in
-/// 0.
+/// Registers. A kernel function takes its arguments in registers 1 to 3. Register 0 has a
+/// function's result, and at the end the program's.
 const R0: u8 = 0;
 const R1: u8 = 1;
 /// The start and end of the frame.
@@ -43,13 +44,14 @@ const FRAME: u8 = 2;
 const END: u8 = 3;
 /// A position in the frame.
 const AT: u8 = 4;
-/// The value read there.
+/// The value read at that position.
 const VALUE: u8 = 5;
 /// The program's context, which outlives the checks of the frame.
 const CONTEXT: u8 = 6;
 const LIMIT: u8 = 7;
 
-/// Offsets in `struct xdp_md`: frame, its end, number of the queue that received it.
+/// Offsets in `struct xdp_md`: of the frame's start, the frame's end, and the number of the queue
+/// that received the frame.
 const MD_DATA: i16 = 0;
 const MD_DATA_END: i16 = 4;
 const MD_QUEUE: i16 = 16;
@@ -57,8 +59,8 @@ const MD_QUEUE: i16 = 16;
 /// XDP_PASS, the result that passes a frame to the kernel.
 const PASS: i32 = 2;
 
-/// The kernel's `bpf_redirect_map`: redirects to the socket that a map has for a key, or returns
-/// its flags if there is none.
+/// The kernel's `bpf_redirect_map`: redirects to the socket that a map has for a key. If there is
+/// none, the function returns its `flags` argument.
 const REDIRECT_MAP: i32 = 51;
 
 const ARP: u16 = 0x0806;
@@ -70,7 +72,7 @@ const ICMP: i32 = 1;
 const UDP: i32 = 17;
 const ICMPV6: i32 = 58;
 const SOLICITATION: i32 = 135;
-/// Mask of "more fragments" and the fragment offset.
+/// Mask of the flag "more fragments" and of the fragment offset.
 const FRAGMENT: u16 = 0x3fff;
 
 /// The target of a jump.
@@ -109,7 +111,7 @@ impl Program {
     }
 }
 
-/// A 16-bit number in network order, as a load of two bytes returns it.
+/// Returns the value that a two-byte load has for a 16-bit number in network order.
 fn raw(number: u16) -> i32 {
     i32::from(u16::from_ne_bytes(number.to_be_bytes()))
 }
@@ -124,8 +126,8 @@ struct Assembler {
 impl Assembler {
     fn push(&mut self, code: u8, to: u8, from: u8, offset: i16, value: i32) {
         let ([o0, o1], [v0, v1, v2, v3]) = (offset.to_ne_bytes(), value.to_ne_bytes());
-        // Which register is in the lower half of its byte depends on the byte order; all our
-        // targets are little-endian.
+        // The byte order of the machine decides which register is in the lower half of the byte.
+        // All our targets are little-endian.
         self.instructions.push([code, from << 4 | to, o0, o1, v0, v1, v2, v3]);
     }
 
@@ -153,8 +155,8 @@ impl Assembler {
         self.jump(0x16, register, 0, value, to);
     }
 
-    /// Jumps to the kernel if the frame is shorter. The kernel's verifier demands this check before
-    /// a load.
+    /// Passes the frame to the kernel if it has fewer than `bytes` bytes. The kernel's verifier
+    /// demands this check before a load.
     fn unless_long_enough(&mut self, bytes: i16) {
         self.push(0xbf, AT, FRAME, 0, 0);
         self.push(0x07, AT, 0, 0, i32::from(bytes));
@@ -199,7 +201,8 @@ impl Assembler {
 
     fn ipv4(&mut self, ip: i16, own: [u8; 4], node: &NodeFilter) {
         if !node.kernel_has_address {
-            // ARP requests for our address, and replies to it: both have it as the target.
+            // Matches ARP requests for our address and ARP replies to it. In both our address is
+            // the target.
             self.unless(VALUE, raw(ARP), Label::Ip);
             self.unless_long_enough(ip + 28);
             self.unless_equal(ip + 24, &own, Label::Kernel);
