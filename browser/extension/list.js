@@ -3,7 +3,7 @@
 // token and ticket are removed from its address.
 "use strict";
 
-/** Limit on the entries. Beyond it the oldest entry is removed, preferably one that is not active. */
+/** Limit on the entries. Beyond it the oldest entry is removed, if possible an inactive one. */
 const MAX_ENTRIES = 100;
 
 /** Least time between two saves of the list if only progress changed, milliseconds. */
