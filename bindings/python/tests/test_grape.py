@@ -1,4 +1,4 @@
-"""What sprat.grape promises, judged by NumPy."""
+"""Tests sprat.grape, with NumPy's results as the reference."""
 
 import copy
 import multiprocessing
@@ -17,7 +17,7 @@ import sprat.grape as grape
 SUM = "VARI xi; VARJ xj, mj; VARF sum; CONST scale = 1; sum += scale * mj * (xj - xi)"
 
 MANY = 2_000_000
-# By how much a process of its own grows, in bytes, when a kernel is run on a view of many numbers.
+# A program that prints by how many bytes its memory grows when a kernel runs on a large view.
 GROWN = f"""
 import sys, numpy, sprat.grape as grape
 
@@ -79,7 +79,7 @@ class Grape(unittest.TestCase):
             self.check(results, want, 1e-6)
 
     def test_precision_follows_the_arrays_unless_it_is_chosen(self):
-        # Places of 1e6 +- 0.5: f32 tells them apart by a sixteenth.
+        # Positions near 1e6, where f32 has a resolution of 1/16.
         xi, xj = self.xi + 1e6, self.xj + 1e6
         want = expected(xi, xj, self.mj)
         kernel = grape.compile(SUM)
@@ -94,13 +94,13 @@ class Grape(unittest.TestCase):
             self.assertEqual(kernel(i, j)["sum"].dtype, dtype)
         self.assertEqual(grape.compile(SUM, "f32")([xi], [xj, self.mj])["sum"].dtype, numpy.float32)
         self.assertEqual(grape.compile(SUM, "f64")([xi.astype("f4")], [xj, self.mj])["sum"].dtype, numpy.float64)
-        # A constant that f32 does not reach is no other one.
+        # A constant that f32 cannot represent is refused, and not replaced by 0 or infinity.
         narrow = [self.xi.astype("f4")], [self.xj.astype("f4"), self.mj.astype("f4")]
         for scale, says in ((1e-60, "^constant scale is 1e-60, and 0 in f32"), (1e60, "and infinity in f32")):
             with self.assertRaisesRegex(ValueError, says):
                 kernel(*narrow, scale=scale)
             self.check(grape.compile(SUM, "f64")(*narrow, scale=scale), scale * want, scale * 1e-6)
-        # What one precision cannot have is an error of the calls that need it, and says where.
+        # A kernel that f32 cannot compile fails in the calls that need f32, with the error's line.
         large = grape.compile("VARI xi; VARJ xj; VARF a\na += (xj - xi) * 1e300")
         large([xi], [xj])
         with self.assertRaises(grape.KernelError) as caught:
@@ -114,9 +114,9 @@ class Grape(unittest.TestCase):
             self.check(self.kernel(i, table), want)
         self.check(self.kernel(self.xi, j), want)
         self.check(self.kernel({"xi": self.xi}, j.astype("f4")), want, 1e-6)
-        # Columns in a sequence are as they were: of one dimension each.
+        # The arrays in a sequence have one dimension each.
         self.check(self.kernel([self.xi], tuple(j.T)), want)
-        # A square one has one meaning.
+        # The rows of a square table are particles, too.
         square = numpy.array([[1.0, 10.0], [2.0, 20.0]])
         numpy.testing.assert_array_equal(self.kernel(numpy.zeros(1), square)["sum"], [50.0])
         self.assertEqual(self.kernel(numpy.empty((0, 1)), j)["sum"].shape, (0,))
@@ -134,7 +134,7 @@ class Grape(unittest.TestCase):
             self.kernel(i, j.astype(int))
 
     def test_a_child_has_threads_of_its_own(self):
-        # Python from 3.12 on warns of a fork beside threads: they are what this is about.
+        # Python 3.12 and later warns of a fork in a process with threads, which this test needs.
         warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
         child = multiprocessing.get_context("fork")
         used, i, j = grape.compile(SUM, threads=2), [self.xi], [self.xj, self.mj]
@@ -162,11 +162,11 @@ class Grape(unittest.TestCase):
             self.assertEqual(process.exitcode, 0)
             for got in results.get():
                 numpy.testing.assert_array_equal(got, want)
-        # And the parent's are as they were.
+        # The parent's kernel still works.
         numpy.testing.assert_array_equal(used(i, j)["sum"], want)
 
     def test_a_child_runs_while_its_parent_computes(self):
-        """What another thread held when the process forked is not waited for."""
+        """A child does not wait for a lock that another thread held when the process forked."""
         warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
         kernel, done = grape.compile(SUM, threads=2), threading.Event()
         x = numpy.random.default_rng(1).random(3000)
@@ -292,7 +292,7 @@ class Grape(unittest.TestCase):
         size = 8 * MANY
         for view in ("flat", "flat[:MANY]", "table[:, 1]", "table[::1, 0]", "flat[1::2]", "table.T[0]", "odd[::2].copy()"):
             self.assertLess(grown(view), size // 2, view)
-        # What is copied is seen to be: or else the above would say nothing.
+        # Views that must be copied use more memory, which shows that the measurement works.
         for view in ("table[::-1, 0]", "odd[::2]", "flat[::-2]", "record['x']"):
             self.assertGreater(grown(view), size // 2, view)
 
@@ -306,13 +306,15 @@ class Grape(unittest.TestCase):
                 turns.append(1)
                 time.sleep(1e-3)
 
-        # Nobody is made to give the lock away: if a call kept it, no turn would come between the two looks.
+        # With this interval no thread is made to release Python's lock. If a call kept the lock,
+        # the counting thread could not run during the call.
         self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(3600)
         other = threading.Thread(target=count)
         other.start()
         i, j, meanwhile = [x] * 3, [x] * 4, 0
-        # Each call takes as long as many turns; on a busy machine it may be over before the first.
+        # Each call takes as long as many turns of the counting thread. On a busy machine a call may
+        # end before the first turn, so several calls are made.
         for _ in range(100):
             before = len(turns)
             kernel(i, j)
