@@ -135,10 +135,10 @@ static void engines_agree_and_momentum_is_none(void) {
             sum[0] += all[n].m * all[n].ax;
             sum[1] += all[n].m * all[n].ay;
             sum[2] += all[n].m * all[n].az;
-            holds(all[n].odd == 'x', __LINE__, "what lies between results is as it was");
+            holds(all[n].odd == 'x', __LINE__, "bytes between results are unchanged");
         }
         holds(off < within[engine], __LINE__, "engines agree");
-        holds(fmax(fabs(sum[0]), fmax(fabs(sum[1]), fabs(sum[2]))) < within[engine], __LINE__, "forces are of no sum");
+        holds(fmax(fabs(sum[0]), fmax(fabs(sum[1]), fabs(sum[2]))) < within[engine], __LINE__, "the forces sum to zero");
     }
 }
 
